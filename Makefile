@@ -1,0 +1,61 @@
+# Every target works on a fresh machine: Python 3.11 and a network are enough.
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+SHELL := /bin/bash
+
+UV_VERSION := 0.13.9
+UV := $(shell command -v uv 2>/dev/null || echo .tools/bin/uv)
+PY := .venv/bin/python
+# Spark and Kafka stay on the loopback interface in everything that runs from here.
+export SPARK_LOCAL_IP := 127.0.0.1
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
+
+.tools/bin/uv:
+	python3 -m venv .tools
+	.tools/bin/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+
+# The stamp is younger than the lock only when the environment holds exactly what the lock names.
+.venv/.locked: requirements.lock pyproject.toml | $(filter .tools/bin/uv,$(UV))
+	$(UV) venv --quiet --allow-existing --python '>=3.11' .venv
+	$(UV) pip sync --quiet --python $(PY) --require-hashes requirements.lock
+	$(UV) pip install --quiet --python $(PY) --no-deps --editable .
+	@touch $@
+
+.PHONY: setup
+setup: .venv/.locked ## install everything that is locked, and the jars of Spark's connector and of Kafka
+	@.venv/bin/reexpand jars
+
+.PHONY: demo
+demo: setup ## the real thing: a Kafka broker, the Spark job, events, and what the job makes of them
+	@.venv/bin/reexpand demo
+
+.PHONY: test
+test: setup ## all tests, on a real broker and a real Spark
+	.venv/bin/pytest
+
+.PHONY: test-fast
+test-fast: .venv/.locked ## the tests that need neither a broker nor Spark
+	.venv/bin/pytest -m 'not integration and not containers'
+
+.PHONY: lint
+lint: .venv/.locked ## formatting, lint and types
+	.venv/bin/ruff format --check .
+	.venv/bin/ruff check .
+	.venv/bin/mypy
+
+.PHONY: format
+format: .venv/.locked ## format and mend what ruff can mend
+	.venv/bin/ruff format .
+	.venv/bin/ruff check --fix .
+
+.PHONY: lock
+lock: | $(filter .tools/bin/uv,$(UV)) ## write requirements.lock anew from pyproject.toml
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --group dev \
+	  --no-annotate --custom-compile-command 'make lock' -o requirements.lock pyproject.toml
+
+.PHONY: clean
+clean: ## remove what the other targets made, downloads excepted
+	rm -rf .venv .reexpand .mypy_cache .ruff_cache .pytest_cache .hypothesis
