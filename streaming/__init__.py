@@ -1,1 +1,1 @@
-"""Placeholder."""
+"""The service: pattern subscriptions kept expanded by a Spark Structured Streaming job on Kafka."""
