@@ -1,0 +1,23 @@
+"""The pattern languages, by name."""
+
+from typing import Final
+
+from matcher.dialects.base import Dialect
+from matcher.dialects.lite import Lite
+from matcher.errors import UnknownDialect
+
+__all__ = ["DIALECTS", "Dialect", "get_dialect"]
+
+DIALECTS: Final[dict[str, Dialect]] = {dialect.name: dialect for dialect in (Lite(),)}
+
+
+def get_dialect(name: str) -> Dialect:
+    """Return the dialect of that name.
+
+    Raises:
+        UnknownDialect: there is none.
+    """
+    try:
+        return DIALECTS[name]
+    except KeyError:
+        raise UnknownDialect(name, DIALECTS) from None

@@ -1,0 +1,65 @@
+"""RocketMQ LiteTopic patterns: `__` separates segments, `*` is one segment, `**` one or more.
+
+Rules: Apache RocketMQ issue 10559 (the RFC), and `LitePatternMatcher` of its pull requests 10607 and 11054, whose
+recorded answers are tests/conformance/vectors/lite.json. Where the RFC is silent the implementations decide:
+
+- Topics are not validated: `pay__*` matches `pay__`, whose second segment is empty. Only the empty topic is
+  matched by nothing.
+- Splitting is leftmost: `a___b` is `a` and `_b`.
+- A blank segment (`" "`) is a segment like any other.
+"""
+
+from typing import ClassVar
+
+from matcher.dialects.base import Dialect
+from matcher.pattern import MANY, ONE, Pattern, Segment, Tail
+
+
+class Lite(Dialect):
+    """The default dialect."""
+
+    name: ClassVar[str] = "lite"
+    separator: ClassVar[str] = "__"
+
+    def parse(self, text: str, *, policy: str | None = None, allow_inner_multi: bool = False) -> Pattern:
+        """Read a pattern.
+
+        With `allow_inner_multi`, `**` may also stand before other segments; the RFC leaves that to its second version.
+        """
+        self._refuse_options(policy)
+        parts = text.split("__")
+        if "*" not in text and all(parts):
+            return Pattern(text, tuple(parts), literal=text)
+        segments: list[Segment] = []
+        tail = Tail.END
+        for index, part in enumerate(parts):
+            if part == "*":
+                segments.append(ONE)
+            elif part == "**":
+                if index == len(parts) - 1:
+                    tail = Tail.SOME
+                elif allow_inner_multi:
+                    segments.append(MANY)
+                else:
+                    raise self._invalid(
+                        text, parts, index, "'**' is not the last segment", "move it to the end, or write '*' here"
+                    )
+            elif not part:
+                reason = "the segment is empty" if text else "the pattern is empty"
+                raise self._invalid(text, parts, index, reason, "write a name, '*' or '**' there")
+            elif "*" in part:
+                raise self._invalid(
+                    text,
+                    parts,
+                    index,
+                    f"'*' stands beside other characters in {part[:40]!r}",
+                    "a wildcard takes a whole segment: write '*' alone, or leave it out",
+                    offset=part.index("*"),
+                )
+            else:
+                segments.append(part)
+        return Pattern(text, tuple(segments), tail)
+
+    def split(self, topic: str) -> list[str] | None:
+        """Split at `__` from the left; the empty topic is matched by nothing."""
+        return topic.split("__") if topic else None

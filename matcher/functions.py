@@ -1,0 +1,103 @@
+"""The functions for one pattern, or a few, without an index of one's own."""
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from matcher.dialects import get_dialect
+from matcher.errors import InvalidPattern
+from matcher.index import PatternIndex
+from matcher.pattern import Pattern
+
+_CACHED_LENGTH = 256  # longer patterns are parsed anew each time, so that the cache stays small
+
+
+def matches(
+    pattern: str | None,
+    topic: str | None,
+    dialect: str = "lite",
+    *,
+    policy: str | None = None,
+    allow_inner_multi: bool = False,
+) -> bool:
+    """Whether the pattern matches the topic; an invalid or missing pattern matches nothing, a missing topic likewise.
+
+    Linear in the lengths of both; with inner multi-segment wildcards at most their product.
+
+    Args:
+        pattern: the text of a pattern.
+        topic: the name of a topic.
+        dialect: the name of the dialect of both.
+        policy: `"exact"`, `"prefix"` or `"wildcard"`, in dialects that have match policies (wamp).
+        allow_inner_multi: take multi-segment wildcards before the end of a pattern, where the dialect has them.
+
+    Raises:
+        UnknownDialect: no dialect has this name.
+        UnsupportedOption: the dialect does not know an option.
+    """
+    if pattern is None or topic is None:
+        return False
+    parse = _parse_cached if len(pattern) <= _CACHED_LENGTH else _parse
+    parsed = parse(pattern, dialect, policy, allow_inner_multi)
+    return parsed is not None and get_dialect(dialect).matches(parsed, topic)
+
+
+def validate(
+    pattern: str | None, dialect: str = "lite", *, policy: str | None = None, allow_inner_multi: bool = False
+) -> None:
+    """Refuse a text that is no valid pattern, and a missing one.
+
+    Raises:
+        InvalidPattern: with the position, the reason and how to mend it.
+        UnknownDialect: no dialect has this name.
+        UnsupportedOption: the dialect does not know an option.
+    """
+    if pattern is None:
+        raise InvalidPattern("", 0, 1, "the pattern is missing", "give its text")
+    get_dialect(dialect).validate(pattern, policy=policy, allow_inner_multi=allow_inner_multi)
+
+
+def is_valid(
+    pattern: str | None, dialect: str = "lite", *, policy: str | None = None, allow_inner_multi: bool = False
+) -> bool:
+    """Whether `validate` accepts the pattern."""
+    try:
+        validate(pattern, dialect, policy=policy, allow_inner_multi=allow_inner_multi)
+    except InvalidPattern:
+        return False
+    return True
+
+
+def expand(
+    patterns: Iterable[str | Pattern],
+    topics: Iterable[str],
+    dialect: str = "lite",
+    *,
+    policy: str | None = None,
+    allow_inner_multi: bool = False,
+) -> list[str]:
+    """Return the topics that at least one pattern matches, each once, in order of first occurrence.
+
+    Invalid patterns are skipped. The patterns are indexed first, so the cost is one look-up a topic, not one check a
+    pair; see `PatternIndex.match` for its bound.
+
+    Raises:
+        UnknownDialect: no dialect has this name.
+        UnsupportedOption: the dialect does not know an option.
+    """
+    index: PatternIndex[None] = PatternIndex(dialect, allow_inner_multi=allow_inner_multi)
+    for pattern in patterns:
+        try:
+            index.add(pattern, None, policy=policy)
+        except InvalidPattern:
+            continue
+    return [topic for topic in dict.fromkeys(topics) if index.match(topic)]
+
+
+def _parse(text: str, dialect: str, policy: str | None, allow_inner_multi: bool) -> Pattern | None:  # noqa: FBT001
+    try:
+        return get_dialect(dialect).parse(text, policy=policy, allow_inner_multi=allow_inner_multi)
+    except InvalidPattern:
+        return None
+
+
+_parse_cached = lru_cache(maxsize=1024)(_parse)

@@ -1,0 +1,170 @@
+"""TopicIndex: which topics does this pattern match?"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from matcher.dialects import get_dialect
+from matcher.errors import InvalidPattern
+from matcher.pattern import MANY, ONE, Pattern, Tail, Wildcard, advance
+
+
+class _Node:
+    """The topics that begin with one sequence of segments; `topic` is the one that ends here."""
+
+    __slots__ = ("children", "topic")
+
+    def __init__(self) -> None:
+        self.children: dict[str, _Node] = _NO_CHILDREN
+        self.topic: str | None = None
+
+
+_NO_CHILDREN: Final[dict[str, _Node]] = {}  # shared by all leaves, never written to
+
+
+class TopicIndex:
+    """A set of topics that is asked by pattern.
+
+    The topics lie in a trie over segments; a look-up visits only branches that can still match. Topics that the
+    dialect refuses are members like others, but no pattern matches them.
+
+    Args:
+        dialect: the name of the dialect of all topics and patterns.
+        allow_inner_multi: take multi-segment wildcards before the end of a pattern, where the dialect has them.
+    """
+
+    def __init__(self, dialect: str = "lite", *, allow_inner_multi: bool = False) -> None:
+        self._dialect = get_dialect(dialect)
+        self._allow_inner_multi = allow_inner_multi
+        self._root = _Node()
+        self._unmatchable: set[str] = set()
+        self._size = 0
+
+    def __len__(self) -> int:
+        """Return the number of topics."""
+        return self._size
+
+    def __contains__(self, topic: object) -> bool:
+        if not isinstance(topic, str):
+            return False
+        segments = self._dialect.split(topic)
+        if segments is None:
+            return topic in self._unmatchable
+        nodes = self._path(segments)
+        return len(nodes) > len(segments) and nodes[-1].topic is not None
+
+    def add(self, topic: str) -> bool:
+        """Add a topic, linear in its length; return whether it is new."""
+        if topic in self:
+            return False
+        segments = self._dialect.split(topic)
+        if segments is None:
+            self._unmatchable.add(topic)
+        else:
+            node = self._root
+            for segment in segments:
+                following = node.children.get(segment)
+                if following is None:
+                    following = _Node()
+                    if node.children:
+                        node.children[segment] = following
+                    else:
+                        node.children = {segment: following}
+                node = following
+            node.topic = topic
+        self._size += 1
+        return True
+
+    def remove(self, topic: str) -> bool:
+        """Remove a topic and every node that only it needed, linear in its length; return whether it was there."""
+        if topic not in self:
+            return False
+        segments = self._dialect.split(topic)
+        if segments is None:
+            self._unmatchable.remove(topic)
+        else:
+            nodes = self._path(segments)
+            nodes[-1].topic = None
+            for depth in range(len(segments), 0, -1):
+                if nodes[depth].children or nodes[depth].topic is not None:
+                    break
+                del nodes[depth - 1].children[segments[depth - 1]]
+        self._size -= 1
+        return True
+
+    def expand(self, pattern: str | Pattern, *, policy: str | None = None) -> list[str]:
+        """Return every topic that the pattern matches, in no promised order; none for an invalid pattern.
+
+        A literal segment costs one look-up a branch, a wildcard one visit of each child, so the bound is the number
+        of nodes that agree with the pattern so far. With inner multi-segment wildcards each visit costs up to the
+        longest run of pattern segments between two of them.
+        """
+        if not isinstance(pattern, Pattern):
+            try:
+                pattern = self._dialect.parse(pattern, policy=policy, allow_inner_multi=self._allow_inner_multi)
+            except InvalidPattern:
+                return []
+        if pattern.literal is not None:
+            return [pattern.literal] if pattern.literal in self else []
+        if pattern.has_many:
+            return self._expand_inner(pattern)
+        level = [self._root]
+        for segment in pattern.segments:
+            if segment is ONE:
+                level = [child for node in level for child in list(node.children.values())]
+            else:
+                level = [node.children[segment] for node in level if segment in node.children]
+        if pattern.tail is Tail.SOME:
+            return _below(level)
+        return [node.topic for node in level if node.topic is not None]
+
+    def _expand_inner(self, pattern: Pattern) -> list[str]:
+        end = len(pattern.segments)
+        found = []
+        stack = [(self._root, [0])]
+        while stack:
+            node, active = stack.pop()
+            if active[0] == end:
+                if pattern.tail is Tail.SOME:
+                    found += _below([node])
+                    continue
+                if node.topic is not None:
+                    found.append(node.topic)
+            for name, child in _candidates(node, pattern, active):
+                after = advance(pattern.segments, active, name)
+                if after:
+                    stack.append((child, after))
+        return found
+
+    def _path(self, segments: list[str]) -> list[_Node]:
+        """Return the nodes along the segments, as far as they exist."""
+        nodes = [self._root]
+        for segment in segments:
+            following = nodes[-1].children.get(segment)
+            if following is None:
+                break
+            nodes.append(following)
+        return nodes
+
+
+def _below(level: list[_Node]) -> list[str]:
+    """Return all topics below the nodes, without those that end at the nodes themselves."""
+    found = []
+    while level:
+        level = [child for node in level for child in list(node.children.values())]
+        found += [node.topic for node in level if node.topic is not None]
+    return found
+
+
+def _candidates(node: _Node, pattern: Pattern, active: list[int]) -> list[tuple[str, _Node]]:
+    """Return the children that can match: all of them, unless every active position asks for a literal."""
+    wanted = set()
+    for position in active:
+        if position and pattern.segments[position - 1] is MANY:
+            return list(node.children.items())
+        if position < len(pattern.segments):
+            segment = pattern.segments[position]
+            if isinstance(segment, Wildcard):
+                return list(node.children.items())
+            wanted.add(segment)
+    return [(name, node.children[name]) for name in wanted if name in node.children]

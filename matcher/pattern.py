@@ -1,0 +1,115 @@
+"""The parsed form that the patterns of all dialects share, and how it meets one topic."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, Literal, TypeAlias
+
+
+class Wildcard(Enum):
+    """What may stand in a pattern in place of a literal segment."""
+
+    ONE = "exactly one segment"
+    MANY = "one or more segments"
+
+
+class Tail(Enum):
+    """What a topic may hold after the segments of a pattern."""
+
+    END = "nothing"
+    SOME = "one or more further segments"
+    ANY = "zero or more further segments"
+    STARTS = "the rest of the last segment, then zero or more further segments"
+
+
+ONE: Final = Wildcard.ONE
+MANY: Final = Wildcard.MANY
+Segment: TypeAlias = str | Literal[Wildcard.ONE, Wildcard.MANY]
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A pattern, parsed.
+
+    A trailing multi-segment wildcard is the `tail`; `MANY` among the segments is one that stands further left.
+    With `Tail.STARTS` the last segment is a literal.
+
+    Attributes:
+        text: the pattern as it was written.
+        segments: literals and wildcards, left to right.
+        tail: what may follow them.
+        literal: the one topic that matches, where there is no wildcard at all.
+        policy: the match policy that was asked for, in dialects that have such.
+        has_many: whether a `MANY` stands among the segments.
+    """
+
+    text: str
+    segments: tuple[Segment, ...]
+    tail: Tail = Tail.END
+    literal: str | None = None
+    policy: str | None = None
+    has_many: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "has_many", MANY in self.segments)
+
+    @property
+    def starts_with_wildcard(self) -> bool:
+        """Whether the first segment of a topic is matched by a wildcard."""
+        return isinstance(self.segments[0], Wildcard) if self.segments else True
+
+    def accepts(self, topic: Sequence[str]) -> bool:
+        """Whether the pattern matches a topic that is split into its segments.
+
+        Linear in the length of the pattern; with inner `MANY`, at most (segments of the topic) x (longest run of
+        pattern segments between two `MANY`) comparisons. Never recursive.
+        """
+        if self.has_many:
+            return self._accepts_many(topic)
+        wanted = self.segments
+        count = len(wanted)
+        if self.tail is Tail.END:
+            if len(topic) != count:
+                return False
+        elif self.tail is Tail.SOME:
+            if len(topic) <= count:
+                return False
+        elif len(topic) < count:
+            return False
+        elif self.tail is Tail.STARTS:
+            count -= 1
+            if not topic[count].startswith(str(wanted[count])):
+                return False
+            wanted = wanted[:count]
+        return all(want is ONE or want == have for want, have in zip(wanted, topic, strict=False))
+
+    def _accepts_many(self, topic: Sequence[str]) -> bool:
+        end = len(self.segments)
+        active = [0]
+        for segment in topic:
+            if self.tail is not Tail.END and active[0] == end:
+                return True
+            active = advance(self.segments, active, segment)
+            if not active:
+                return False
+        return self.tail is not Tail.SOME and active[0] == end
+
+
+def advance(segments: Sequence[Segment], active: Sequence[int], segment: str) -> list[int]:
+    """One step of the non-deterministic automaton of a pattern: `active` positions before, positions after `segment`.
+
+    A position is the number of pattern segments used so far; positions are held in descending order. A position just
+    behind a `MANY` may use up further segments, so it stays. Every smaller position can then be forgotten: whatever
+    the rest of the pattern matches from there, it matches from the larger one too. So no position occurs twice, and
+    at most one run between two `MANY` is active.
+    """
+    after = []
+    for position in active:
+        if position < len(segments):
+            want = segments[position]
+            if isinstance(want, Wildcard) or want == segment:
+                after.append(position + 1)
+        if position and segments[position - 1] is MANY:
+            after.append(position)
+            break
+    return after

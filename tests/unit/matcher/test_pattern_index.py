@@ -1,0 +1,84 @@
+"""PatternIndex: pairs, order, and what removal leaves."""
+
+import pytest
+
+from matcher import InvalidPattern, PatternIndex
+
+
+def index_of(*patterns: str) -> PatternIndex[str]:
+    index: PatternIndex[str] = PatternIndex(allow_inner_multi=True)
+    for pattern in patterns:
+        index.add(pattern, pattern)
+    return index
+
+
+def test_a_value_comes_once_for_each_matching_pair() -> None:
+    """Two patterns of one value, and two values of one pattern, are all told."""
+    index: PatternIndex[str] = PatternIndex()
+    index.add("pay__*", "c1")
+    index.add("pay__**", "c1")
+    index.add("pay__*", "c2")
+    assert index.match("pay__refund") == ["c1", "c2", "c1"]
+    assert index.match_patterns("pay__refund") == [("pay__*", "c1"), ("pay__*", "c2"), ("pay__**", "c1")]
+
+
+def test_none_and_false_are_values_like_others() -> None:
+    """Nothing about a value says whether it is there."""
+    index: PatternIndex[bool | None] = PatternIndex()
+    assert index.add("a", None)
+    assert index.add("*", False)
+    assert index.match("a") == [None, False]
+
+
+def test_adding_twice_changes_nothing() -> None:
+    """A pair is there or not; the second addition says so."""
+    index: PatternIndex[int] = PatternIndex()
+    assert index.add("a__*", 1)
+    assert not index.add("a__*", 1)
+    assert (len(index), index.match("a__b")) == (1, [1])
+
+
+@pytest.mark.parametrize("pattern", ["a", "a__*", "a__**", "**", "*", "a__**__b"])
+def test_removing_leaves_nothing_behind(pattern: str) -> None:
+    """After the last pair of a branch is removed, the index is as it was when new."""
+    index = index_of(pattern)
+    assert not index.remove(pattern, "other")
+    assert index.remove(pattern, pattern)
+    assert not index.remove(pattern, pattern)
+    assert len(index) == 0
+    assert not index._exact
+    assert index._trie.is_empty
+    assert index._inner.is_empty
+
+
+def test_removing_keeps_what_shares_the_branch() -> None:
+    """A shorter, a longer and a sibling pattern survive the removal of one between them."""
+    index = index_of("a__*", "a__*__b", "a__*__b__c__*", "a__*__d", "a__*__**")
+    assert index.remove("a__*__b", "a__*__b")
+    assert index.match("a__x") == ["a__*"]
+    assert index.match("a__x__b") == ["a__*__**"]
+    assert index.match("a__x__d") == ["a__*__d", "a__*__**"]
+    assert index.match("a__x__b__c__y") == ["a__*__b__c__*", "a__*__**"]
+
+
+def test_invalid_patterns_are_refused() -> None:
+    """Neither addition nor removal takes a text that is no pattern."""
+    index: PatternIndex[int] = PatternIndex()
+    with pytest.raises(InvalidPattern):
+        index.add("pay*", 1)
+    with pytest.raises(InvalidPattern):
+        index.remove("a__**__b", 1)
+    assert len(index) == 0
+
+
+def test_the_best_match_comes_first() -> None:
+    """Exact, then one-segment wildcards (literals first, from the left), then multi-segment ones (longest first)."""
+    index = index_of("**", "a__**", "*__*", "a__b__**", "*__b", "a__*", "a__b", "**__b")
+    assert index.match("a__b") == ["a__b", "a__*", "*__b", "*__*", "a__**", "**", "**__b"]
+
+
+def test_wildcards_are_not_literals() -> None:
+    """A topic whose segments are spelled like wildcards is matched by wildcards only."""
+    index = index_of("a__*", "a__**", "a__b")
+    assert index.match("a__*") == ["a__*", "a__**"]
+    assert index.match("a__**") == ["a__*", "a__**"]

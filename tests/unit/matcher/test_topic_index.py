@@ -1,0 +1,75 @@
+"""TopicIndex: membership, expansion, and what removal leaves."""
+
+import pytest
+
+from matcher import TopicIndex
+
+
+def index_of(*topics: str) -> TopicIndex:
+    index = TopicIndex(allow_inner_multi=True)
+    for topic in topics:
+        index.add(topic)
+    return index
+
+
+EXPANSIONS = [
+    # pattern, topics out of TOPICS that it matches
+    ("a", {"a"}),
+    ("a__b", {"a__b"}),
+    ("x", set()),
+    ("*", {"a", "b", "*"}),
+    ("a__*", {"a__b", "a__"}),
+    ("*__b", {"a__b"}),
+    ("a__**", {"a__b", "a__", "a__b__c"}),
+    ("**", {"a", "b", "*", "a__b", "a__", "a__b__c"}),
+    ("**__c", {"a__b__c"}),
+    ("a__**__**", {"a__b__c"}),
+    ("pay*", set()),
+]
+TOPICS = ["a", "b", "*", "a__b", "a__", "a__b__c", ""]
+
+
+@pytest.mark.parametrize(("pattern", "expected"), EXPANSIONS)
+def test_expand(pattern: str, expected: set[str]) -> None:
+    """A pattern gives each topic it matches once; an invalid one gives none."""
+    found = index_of(*TOPICS).expand(pattern)
+    assert sorted(found) == sorted(expected)
+
+
+def test_membership_follows_addition_and_removal() -> None:
+    """`in`, `len` and the answers of `add` and `remove` agree, for a topic that nothing can match as well."""
+    index = TopicIndex()
+    for topic in ("a__b", ""):
+        assert index.add(topic)
+        assert not index.add(topic)
+        assert topic in index
+    assert len(index) == 2
+    assert "a" not in index
+    assert None not in index
+    for topic in ("a__b", ""):
+        assert index.remove(topic)
+        assert not index.remove(topic)
+        assert topic not in index
+    assert len(index) == 0
+    assert not index._root.children
+
+
+def test_removing_keeps_what_shares_the_branch() -> None:
+    """A prefix and a continuation of a removed topic stay."""
+    index = index_of("a", "a__b", "a__b__c")
+    assert index.remove("a__b")
+    assert sorted(index.expand("**")) == ["a", "a__b__c"]
+
+
+def test_only_branches_that_can_match_are_visited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A literal after an inner `**` is looked up, not searched for, until a wildcard makes it necessary."""
+    visited = []
+    index = index_of("a__x__y", "b__x__y", "c__x__y")
+
+    def spy(_segments: object, _active: object, segment: str) -> list[int]:
+        visited.append(segment)
+        return []
+
+    monkeypatch.setattr("matcher.index.topics.advance", spy)
+    index.expand("a__**__y")
+    assert visited == ["a"]
