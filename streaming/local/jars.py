@@ -151,6 +151,7 @@ def _run_ivy(sets: Sequence[str], target: Path, progress: Progress | None) -> No
     command = [
         str(java.executable),
         *network_options(java),
+        "-XX:TieredStopAtLevel=1",  # it waits for the network, so the better compiler only costs
         # It would ask for sources and documentation of everything, three requests a module that nobody needs.
         "-Divy.maven.lookup.sources=false",
         "-Divy.maven.lookup.javadoc=false",

@@ -44,7 +44,7 @@ _SETTINGS = {
     "share.coordinator.state.topic.num.partitions": "4",
     "group.initial.rebalance.delay.ms": "0",  # nobody else is going to join
     # A broker that was killed is let in again when its last session has ended; with the default that takes 9 s.
-    "broker.session.timeout.ms": "3000",
+    "broker.session.timeout.ms": "2000",
     "broker.heartbeat.interval.ms": "500",
     "log.cleaner.dedupe.buffer.size": "33554432",  # the default, 128 MB, is a quarter of the heap
 }

@@ -1,0 +1,158 @@
+"""A real Kafka broker for the tests of this folder: in a container where an engine answers, embedded elsewhere.
+
+`REEXPAND_TEST_BROKER=embedded` or `=container` forces one; `REEXPAND_KAFKA_IMAGE` names the container's image, which
+takes the KAFKA_* variables that Apache's and Confluent's images document.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from streaming.local.broker import Broker
+from streaming.local.node import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_HERE = Path(__file__).parent
+_IMAGE = os.environ.get("REEXPAND_KAFKA_IMAGE", "apache/kafka:4.3.1")
+_KAFKA_PORT = 9092
+_START_SECONDS = 90
+
+
+@dataclass(frozen=True)
+class SharedBroker:
+    """The broker that all tests of a session share: each uses topics of its own."""
+
+    bootstrap_servers: str
+    kind: str
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # kafka-python reads its own schemas the old way.
+    config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
+    # It also leaves the pair of sockets that wakes its own thread to the garbage collector.
+    config.addinivalue_line("filterwarnings", "ignore:unclosed <socket.socket fd=\\d+, family=1:ResourceWarning")
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m looks at the markers
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(_HERE):
+            item.add_marker(pytest.mark.integration)
+
+
+def pytest_report_collectionfinish(items: list[pytest.Item]) -> str | None:
+    """Say which broker is used. The header proper is printed before pytest knows this file."""
+    if any("broker" in getattr(item, "fixturenames", ()) for item in items):
+        kind, reason = _choice()
+        return f"broker: {kind} ({reason})"
+    return None
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedBroker]:
+    """A broker for topics of one's own; it must not be stopped or killed."""
+    kind, _ = _choice()
+    if kind == "container":
+        with _container() as address:
+            yield SharedBroker(address, kind)
+    else:
+        with Broker(tmp_path_factory.mktemp("kafka")) as embedded:
+            yield SharedBroker(embedded.bootstrap_servers, kind)
+
+
+@pytest.fixture
+def own_broker(tmp_path: Path) -> Iterator[Callable[..., Broker]]:
+    """Starts embedded brokers that the test may kill, in `tmp_path/kafka` unless told otherwise."""
+    started: list[Broker] = []
+
+    def start(folder: Path = tmp_path / "kafka", **options: Any) -> Broker:
+        started.append(Broker(folder, **options))
+        return started[-1].start()
+
+    yield start
+    for each in started:
+        each.kill()
+
+
+@cache
+def _choice() -> tuple[str, str]:
+    """Which broker to use, and why."""
+    forced = os.environ.get("REEXPAND_TEST_BROKER", "")
+    if forced in {"embedded", "container"}:
+        return forced, f"REEXPAND_TEST_BROKER={forced}"
+    if forced:
+        raise pytest.UsageError(f"REEXPAND_TEST_BROKER is {forced!r}; it can be 'embedded' or 'container'.")
+    docker = importlib.import_module("docker")  # slow to import, and of no use where the choice is made already
+
+    try:
+        client = docker.from_env(timeout=5)
+        client.ping()
+    except docker.errors.DockerException:
+        return "embedded", "no container engine answers"
+    with client:
+        try:
+            client.images.get(_IMAGE)
+        except docker.errors.ImageNotFound:
+            try:
+                client.images.pull(_IMAGE)
+            except docker.errors.APIError:
+                return "embedded", f"the container engine has no image {_IMAGE} and cannot pull it"
+    return "container", _IMAGE
+
+
+@contextmanager
+def _container() -> Iterator[str]:
+    """The address of a broker in a container.
+
+    The container class that testcontainers has for Kafka runs scripts that only Confluent's image has, and takes the
+    version 4.3.1 for one of Confluent's and thus for too old. Hence its general one, with documented variables.
+    """
+    from testcontainers.core.container import DockerContainer  # noqa: PLC0415 -- as slow as docker
+
+    port = free_port()
+    container = DockerContainer(_IMAGE)
+    address = f"{container.get_docker_client().host()}:{port}"
+    variables = {
+        "CLUSTER_ID": "5L6g3nShT-eMCtK--X86sw",
+        "KAFKA_NODE_ID": "1",
+        "KAFKA_PROCESS_ROLES": "broker,controller",
+        "KAFKA_LISTENERS": f"PLAINTEXT://:{_KAFKA_PORT},CONTROLLER://:9093",
+        "KAFKA_ADVERTISED_LISTENERS": f"PLAINTEXT://{address}",
+        "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+        "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "KAFKA_CONTROLLER_QUORUM_VOTERS": "1@localhost:9093",
+        "KAFKA_AUTO_CREATE_TOPICS_ENABLE": "false",
+        "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "1",
+        "KAFKA_OFFSETS_TOPIC_NUM_PARTITIONS": "4",
+        "KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR": "1",
+        "KAFKA_TRANSACTION_STATE_LOG_MIN_ISR": "1",
+        "KAFKA_TRANSACTION_STATE_LOG_NUM_PARTITIONS": "4",
+        "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+    }
+    for name, value in variables.items():
+        container.with_env(name, value)
+    with container.with_bind_ports(_KAFKA_PORT, port):
+        client = AdminClient({"bootstrap.servers": address, "log_level": 0})
+        deadline = time.monotonic() + _START_SECONDS
+        while True:
+            try:
+                client.list_topics(timeout=2)
+                break
+            except KafkaException as error:
+                if time.monotonic() > deadline:
+                    out, err = container.get_logs()
+                    pytest.fail(f"{_IMAGE} does not answer at {address}: {error}\n{(out + err).decode()[-3000:]}")
+        yield address

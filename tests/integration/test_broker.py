@@ -1,0 +1,249 @@
+"""The brokers that the other tests, the demo and `reexpand local` rely on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from typing import TYPE_CHECKING, Protocol
+
+import kafka
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from streaming.local import node
+from streaming.local.broker import Broker
+from streaming.local.errors import BrokerError, FolderInUseError, TopicsError
+from streaming.local.node import HOST
+from streaming.local.topics import TopicSpec, create_topics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    StartBroker = Callable[..., Broker]
+
+
+class SharedBroker(Protocol):
+    """What the fixture `broker` gives."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Its address."""
+
+
+@pytest.fixture
+def topic() -> str:
+    """A topic name that no other test uses."""
+    return f"t-{uuid.uuid4().hex[:12]}"
+
+
+def produce(bootstrap_servers: str, topic: str, values: list[bytes]) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    for value in values:
+        producer.produce(topic, value)
+    assert producer.flush(30) == 0
+
+
+def consume(bootstrap_servers: str, topic: str, count: int) -> list[bytes]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": uuid.uuid4().hex,
+            "auto.offset.reset": "earliest",
+            "log_level": 0,
+        }
+    )
+    consumer.subscribe([topic])
+    try:
+        messages = consumer.consume(count, timeout=30)
+        return [message.value() or b"" for message in messages if message.error() is None]
+    finally:
+        consumer.close()
+
+
+def consume_with_kafka_python(bootstrap_servers: str, topic: str, count: int) -> list[bytes]:
+    consumer = kafka.KafkaConsumer(
+        topic, bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest", consumer_timeout_ms=30_000
+    )
+    try:
+        return [message.value for _, message in zip(range(count), consumer, strict=False)]
+    finally:
+        consumer.close()
+
+
+def produce_with_kafka_python(bootstrap_servers: str, topic: str, values: list[bytes]) -> None:
+    producer = kafka.KafkaProducer(bootstrap_servers=bootstrap_servers)
+    try:
+        for value in values:
+            producer.send(topic, value)
+        producer.flush(30)
+    finally:
+        producer.close()
+
+
+def answers(bootstrap_servers: str, timeout: float = 2) -> bool:
+    try:
+        AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0}).list_topics(timeout=timeout)
+    except KafkaException:
+        return False
+    return True
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 10) -> bool:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+@pytest.mark.parametrize("write", [produce, produce_with_kafka_python])
+@pytest.mark.parametrize("read", [consume, consume_with_kafka_python])
+def test_what_one_client_writes_the_other_reads(
+    broker: SharedBroker,
+    topic: str,
+    write: Callable[[str, str, list[bytes]], None],
+    read: Callable[[str, str, int], list[bytes]],
+) -> None:
+    """Two independent clients write and read the same records."""
+    create_topics(broker.bootstrap_servers, [TopicSpec(topic)])
+    values = [b"%d" % number for number in range(100)]
+    write(broker.bootstrap_servers, topic, values)
+    assert read(broker.bootstrap_servers, topic, len(values)) == values
+
+
+def test_topics_are_created_once(broker: SharedBroker, topic: str) -> None:
+    """Creating topics again changes nothing and says so."""
+    specs = [TopicSpec(topic, 3), TopicSpec(f"{topic}-updates", 2, {"cleanup.policy": "compact"})]
+    assert create_topics(broker.bootstrap_servers, specs) == [spec.name for spec in specs]
+    assert create_topics(broker.bootstrap_servers, specs) == []
+    described = AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics(timeout=10).topics
+    assert [len(described[spec.name].partitions) for spec in specs] == [3, 2]
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+def test_a_topic_that_forgets_is_refused(broker: SharedBroker, topic: str, policy: str) -> None:
+    """An existing updates topic whose records disappear with age is named, with the way to mend it."""
+    create_topics(broker.bootstrap_servers, [TopicSpec(topic, config={"cleanup.policy": policy})])
+    with pytest.raises(TopicsError, match=f"'{topic}' exists with cleanup.policy={policy}, but needs compact.*--alter"):
+        create_topics(broker.bootstrap_servers, [TopicSpec(topic, config={"cleanup.policy": "compact"})])
+
+
+def test_a_topic_name_that_kafka_refuses_is_reported(broker: SharedBroker) -> None:
+    """The broker's reason reaches the user."""
+    with pytest.raises(TopicsError, match="'no spaces' cannot be created"):
+        create_topics(broker.bootstrap_servers, [TopicSpec("no spaces")])
+
+
+def test_an_address_without_a_broker_is_reported() -> None:
+    """Where nobody answers, the error says where and for how long."""
+    with pytest.raises(TopicsError, match=r"No Kafka broker answers at 127\.0\.0\.1:1 within 1 s"):
+        create_topics("127.0.0.1:1", [TopicSpec("any")], timeout=1)
+
+
+@pytest.mark.parametrize("end", [Broker.stop, Broker.kill], ids=["stopped", "killed"])
+def test_a_restart_keeps_data_and_address(own_broker: StartBroker, topic: str, end: Callable[[Broker], None]) -> None:
+    """What was acknowledged is there after an end of either kind, at the same address, and no process is left."""
+    broker = own_broker()
+    address, pid = broker.bootstrap_servers, broker.pid
+    create_topics(address, [TopicSpec(topic)])
+    produce(address, topic, [b"kept"])
+    end(broker)
+    assert not broker.running
+    assert not alive(pid)
+    assert not answers(address, timeout=0.5)
+
+    again = own_broker(broker.folder)
+    assert again.bootstrap_servers == address
+    assert consume(address, topic, 1) == [b"kept"]
+
+
+def test_a_port_that_someone_took_is_replaced(own_broker: StartBroker, topic: str) -> None:
+    """A broker whose port is taken while it is away comes back at another one, with its data."""
+    broker = own_broker()
+    address = broker.bootstrap_servers
+    create_topics(address, [TopicSpec(topic)])
+    produce(address, topic, [b"kept"])
+    broker.stop()
+    with socket.create_server((HOST, int(address.split(":")[1]))):
+        moved = broker.start().bootstrap_servers
+        assert moved != address
+        assert consume(moved, topic, 1) == [b"kept"]
+
+
+def test_a_port_taken_at_the_last_moment_is_replaced(
+    own_broker: StartBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When someone is faster between the choice of a port and its use, the broker starts on another one."""
+    with socket.create_server((HOST, 0)) as taken:
+        number = taken.getsockname()[1]
+        choices = iter([number, 0])
+
+        def free_port(besides: int = 0) -> int:
+            return next(choices, 0) or original(besides)
+
+        original = node.free_port
+        monkeypatch.setattr(node, "free_port", free_port)
+        assert own_broker(tmp_path / "kafka").bootstrap_servers != f"{HOST}:{number}"
+
+
+def test_a_second_broker_on_a_folder_is_refused(own_broker: StartBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the process that has the folder, and the first broker goes on."""
+    monkeypatch.setattr("streaming.local.broker._LOCK_SECONDS", 0.2)
+    first = own_broker()
+    with pytest.raises(FolderInUseError, match=rf"process {os.getpid()} works in {first.folder}"):
+        own_broker(first.folder)
+    assert answers(first.bootstrap_servers)
+
+
+def test_nothing_outlives_an_owner_that_is_killed(own_broker: StartBroker, tmp_path: Path) -> None:
+    """SIGKILL of the process that started a broker ends the broker, and frees its folder at once."""
+    folder = tmp_path / "kafka"
+    script = (
+        "import sys, time; from streaming.local.broker import Broker; "
+        "broker = Broker(sys.argv[1]).start(); print(broker.pid, flush=True); time.sleep(600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", script, str(folder)], stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout is not None
+        pid = int(owner.stdout.readline())
+        assert alive(pid)
+        owner.send_signal(signal.SIGKILL)
+    assert eventually(lambda: not alive(pid))
+    own_broker(folder)
+
+
+def test_a_paused_broker_answers_again(own_broker: StartBroker) -> None:
+    """A frozen broker keeps its process but does not answer; afterwards it does; and a paused one can be stopped."""
+    broker = own_broker()
+    broker.pause()
+    assert not answers(broker.bootstrap_servers)
+    assert broker.running
+    broker.resume()
+    assert answers(broker.bootstrap_servers, timeout=20)
+    broker.pause()
+    broker.stop()
+    assert not alive(broker.pid)
+
+
+def test_a_broker_that_cannot_start_shows_its_log(own_broker: StartBroker) -> None:
+    """The error holds what the broker said last, and leaves neither a process nor a locked folder."""
+    broker = own_broker()
+    broker.stop()
+    with pytest.raises(BrokerError, match=r"(?s)ended while starting.*broker\.log.*compression\.type"):
+        own_broker(broker.folder, settings={"compression.type": "none-such"})
+    broker.start()
