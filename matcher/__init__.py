@@ -13,7 +13,7 @@ Nothing outside the standard library is needed.
 """
 
 from matcher.dialects import DIALECTS, Dialect, get_dialect
-from matcher.errors import InvalidPattern, MatcherError, UnknownDialect, UnsupportedOption
+from matcher.errors import InvalidPattern, InvalidTopic, MatcherError, UnknownDialect, UnsupportedOption
 from matcher.functions import expand, is_valid, matches, validate
 from matcher.index import PatternIndex, TopicIndex
 from matcher.pattern import Pattern
@@ -22,6 +22,7 @@ __all__ = [
     "DIALECTS",
     "Dialect",
     "InvalidPattern",
+    "InvalidTopic",
     "MatcherError",
     "Pattern",
     "PatternIndex",

@@ -1,45 +1,72 @@
 """What can go wrong in this package.
 
 MatcherError
-├── InvalidPattern      a text is no pattern of its dialect (also a ValueError)
+├── Malformed           a text breaks a rule of its dialect (also a ValueError)
+│   ├── InvalidPattern
+│   └── InvalidTopic
 ├── UnknownDialect      no dialect has this name (also a LookupError)
 └── UnsupportedOption   the dialect does not know this option or this value of it (also a ValueError)
 """
 
 from collections.abc import Iterable
+from typing import ClassVar
 
-_SHOWN = 80  # characters of a pattern that an error message repeats
+_SHOWN = 80  # characters of a pattern or topic that an error message repeats
 
 
 class MatcherError(Exception):
     """Base of every error that this package raises on purpose."""
 
 
-class InvalidPattern(MatcherError, ValueError):  # noqa: N818 - the public name
-    """A text is no pattern of its dialect.
+class Malformed(MatcherError, ValueError):  # noqa: N818 - named like its leaves
+    """A text breaks a rule of its dialect.
 
     Attributes:
-        pattern: the whole text.
+        text: the whole text.
         position: offset of the first offending character, from 0.
         segment: number of the segment that holds it, from 1.
         reason: what is wrong.
         hint: how to mend it.
     """
 
-    def __init__(self, pattern: str, position: int, segment: int, reason: str, hint: str) -> None:
-        super().__init__(pattern, position, segment, reason, hint)
-        self.pattern = pattern
+    kind: ClassVar[str] = "text"
+
+    def __init__(self, text: str, position: int, segment: int, reason: str, hint: str) -> None:
+        super().__init__(text, position, segment, reason, hint)
+        self.text = text
         self.position = position
         self.segment = segment
         self.reason = reason
         self.hint = hint
 
     def __str__(self) -> str:
-        shown = self.pattern if len(self.pattern) <= _SHOWN else self.pattern[:_SHOWN] + "..."
+        shown = self.text if len(self.text) <= _SHOWN else self.text[:_SHOWN] + "..."
         return (
-            f"invalid pattern {shown!r} at segment {self.segment} (character {self.position}): "
+            f"invalid {self.kind} {shown!r} at segment {self.segment} (character {self.position}): "
             f"{self.reason}; {self.hint}"
         )
+
+
+class InvalidPattern(Malformed):
+    """A text is no pattern of its dialect."""
+
+    kind: ClassVar[str] = "pattern"
+
+    @property
+    def pattern(self) -> str:
+        """The text of the pattern."""
+        return self.text
+
+
+class InvalidTopic(Malformed):
+    """A text is no topic of its dialect."""
+
+    kind: ClassVar[str] = "topic"
+
+    @property
+    def topic(self) -> str:
+        """The text of the topic."""
+        return self.text
 
 
 class UnknownDialect(MatcherError, LookupError):  # noqa: N818 - named like its siblings

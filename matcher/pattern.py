@@ -58,6 +58,11 @@ class Pattern:
         """Whether the first segment of a topic is matched by a wildcard."""
         return isinstance(self.segments[0], Wildcard) if self.segments else True
 
+    @property
+    def whole(self) -> tuple[Segment, ...]:
+        """The segments that are matched as a whole: all, but for the last one of `Tail.STARTS`."""
+        return self.segments[:-1] if self.tail is Tail.STARTS else self.segments
+
     def accepts(self, topic: Sequence[str]) -> bool:
         """Whether the pattern matches a topic that is split into its segments.
 
@@ -66,22 +71,17 @@ class Pattern:
         """
         if self.has_many:
             return self._accepts_many(topic)
-        wanted = self.segments
-        count = len(wanted)
+        wanted = self.whole
+        further = len(topic) - len(wanted)
         if self.tail is Tail.END:
-            if len(topic) != count:
-                return False
+            fits = further == 0
         elif self.tail is Tail.SOME:
-            if len(topic) <= count:
-                return False
-        elif len(topic) < count:
-            return False
-        elif self.tail is Tail.STARTS:
-            count -= 1
-            if not topic[count].startswith(str(wanted[count])):
-                return False
-            wanted = wanted[:count]
-        return all(want is ONE or want == have for want, have in zip(wanted, topic, strict=False))
+            fits = further > 0
+        elif self.tail is Tail.ANY:
+            fits = further >= 0
+        else:
+            fits = further > 0 and topic[len(wanted)].startswith(str(self.segments[-1]))
+        return fits and all(want is ONE or want == have for want, have in zip(wanted, topic, strict=False))
 
     def _accepts_many(self, topic: Sequence[str]) -> bool:
         end = len(self.segments)

@@ -1,10 +1,18 @@
 """What a dialect has to say for the indexes and functions of this package to serve it."""
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
-from matcher.errors import InvalidPattern, UnsupportedOption
+from matcher.errors import InvalidPattern, InvalidTopic, UnsupportedOption
 from matcher.pattern import Pattern
+
+
+class Flaw(NamedTuple):
+    """Where a text breaks a rule, what is wrong, and how to mend it."""
+
+    position: int
+    reason: str
+    hint: str
 
 
 class Dialect(ABC):
@@ -16,11 +24,13 @@ class Dialect(ABC):
         name: how users name it.
         separator: what stands between two segments.
         reserved: topics that begin with this text are hidden from patterns whose first segment is a wildcard.
+        rest_may_be_empty: whether the trailing multi-segment wildcard also matches no segment at all.
     """
 
     name: ClassVar[str]
     separator: ClassVar[str]
     reserved: ClassVar[str] = ""
+    rest_may_be_empty: ClassVar[bool] = False
 
     @abstractmethod
     def parse(self, text: str, *, policy: str | None = None, allow_inner_multi: bool = False) -> Pattern:
@@ -35,9 +45,23 @@ class Dialect(ABC):
     def split(self, topic: str) -> list[str] | None:
         """Split a topic into its segments; None for a topic that no pattern can match."""
 
+    @abstractmethod
+    def flaw_of_topic(self, topic: str) -> Flaw | None:
+        """Say why a text is no topic of this dialect; None where it is one."""
+
     def validate(self, text: str, *, policy: str | None = None, allow_inner_multi: bool = False) -> None:
         """Refuse a text that is no valid pattern, with the errors of `parse`."""
         self.parse(text, policy=policy, allow_inner_multi=allow_inner_multi)
+
+    def validate_topic(self, topic: str) -> None:
+        """Refuse a text that is no topic of this dialect.
+
+        Raises:
+            InvalidTopic: with the position, the reason and how to mend it.
+        """
+        flaw = self.flaw_of_topic(topic)
+        if flaw is not None:
+            raise InvalidTopic(topic, flaw.position, self._segment_at(topic, flaw.position), flaw.reason, flaw.hint)
 
     def hides(self, topic: str) -> bool:
         """Whether a wildcard in the first segment must not match this topic."""
@@ -55,12 +79,18 @@ class Dialect(ABC):
     def _refuse_options(self, policy: str | None, *, allow_inner_multi: bool = False) -> None:
         if policy is not None:
             raise UnsupportedOption(f"dialect {self.name!r} has no match policies, but policy={policy!r} was given")
+        self._refuse_inner_multi(allow_inner_multi=allow_inner_multi)
+
+    def _refuse_inner_multi(self, *, allow_inner_multi: bool) -> None:
         if allow_inner_multi:
             raise UnsupportedOption(f"dialect {self.name!r} has no inner multi-segment wildcard")
 
-    def _invalid(
-        self, text: str, segments: list[str], index: int, reason: str, hint: str, *, offset: int = 0
-    ) -> InvalidPattern:
-        """Build the error about character `offset` of the segment at `index`."""
-        position = sum(map(len, segments[:index])) + index * len(self.separator) + offset
-        return InvalidPattern(text, position, index + 1, reason, hint)
+    def _invalid(self, text: str, position: int, reason: str, hint: str) -> InvalidPattern:
+        return InvalidPattern(text, position, self._segment_at(text, position), reason, hint)
+
+    def _start(self, parts: list[str], index: int) -> int:
+        """Return the offset of the segment at `index`."""
+        return sum(map(len, parts[:index])) + index * len(self.separator)
+
+    def _segment_at(self, text: str, position: int) -> int:
+        return text.count(self.separator, 0, position) + 1

@@ -11,7 +11,7 @@ recorded answers are tests/conformance/vectors/lite.json. Where the RFC is silen
 
 from typing import ClassVar
 
-from matcher.dialects.base import Dialect
+from matcher.dialects.base import Dialect, Flaw
 from matcher.pattern import MANY, ONE, Pattern, Segment, Tail
 
 
@@ -35,31 +35,28 @@ class Lite(Dialect):
         for index, part in enumerate(parts):
             if part == "*":
                 segments.append(ONE)
+            elif part == "**" and index == len(parts) - 1:
+                tail = Tail.SOME
+            elif part == "**" and allow_inner_multi:
+                segments.append(MANY)
             elif part == "**":
-                if index == len(parts) - 1:
-                    tail = Tail.SOME
-                elif allow_inner_multi:
-                    segments.append(MANY)
-                else:
-                    raise self._invalid(
-                        text, parts, index, "'**' is not the last segment", "move it to the end, or write '*' here"
-                    )
-            elif not part:
-                reason = "the segment is empty" if text else "the pattern is empty"
-                raise self._invalid(text, parts, index, reason, "write a name, '*' or '**' there")
+                hint = "move it to the end, or write '*' here"
+                raise self._invalid(text, self._start(parts, index), "'**' is not the last segment", hint)
             elif "*" in part:
-                raise self._invalid(
-                    text,
-                    parts,
-                    index,
-                    f"'*' stands beside other characters in {part[:40]!r}",
-                    "a wildcard takes a whole segment: write '*' alone, or leave it out",
-                    offset=part.index("*"),
-                )
-            else:
+                position = self._start(parts, index) + part.index("*")
+                hint = "a wildcard takes a whole segment: write '*' alone, or leave it out"
+                raise self._invalid(text, position, f"'*' stands beside other characters in {part[:40]!r}", hint)
+            elif part:
                 segments.append(part)
+            else:
+                reason = "the segment is empty" if text else "the pattern is empty"
+                raise self._invalid(text, self._start(parts, index), reason, "write a name, '*' or '**' there")
         return Pattern(text, tuple(segments), tail)
 
     def split(self, topic: str) -> list[str] | None:
         """Split at `__` from the left; the empty topic is matched by nothing."""
         return topic.split("__") if topic else None
+
+    def flaw_of_topic(self, topic: str) -> Flaw | None:
+        """Refuse the empty topic only, as the implementations do."""
+        return None if topic else Flaw(0, "the topic is empty", "give it a name")

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 
-from matcher.pattern import MANY, ONE
+from matcher.pattern import MANY, ONE, Tail
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from matcher.pattern import Segment
+    from matcher.pattern import Pattern, Segment
 
 V = TypeVar("V")
-Entries: TypeAlias = "dict[tuple[str, str | None, V], V]"  # (pattern, policy, value) -> value, in order of addition
+Key: TypeAlias = tuple[str, str | None, V]  # (pattern, policy, value)
+Entries: TypeAlias = dict[Key[V], V]  # in order of addition
 
 _NO_LITERALS: Final[dict[str, Node[object]]] = {}  # shared by all leaves, never written to
 
@@ -26,9 +27,10 @@ class Node(Generic[V]):
         many: the next node after an inner wildcard for one or more segments.
         here: entries whose pattern ends at this node.
         rest: entries whose pattern ends here with a trailing multi-segment wildcard.
+        starts: entries whose pattern ends here with the start of the next segment, by its length, shortest first.
     """
 
-    __slots__ = ("here", "literals", "many", "one", "rest")
+    __slots__ = ("here", "literals", "many", "one", "rest", "starts")
 
     def __init__(self) -> None:
         self.literals: dict[str, Node[V]] = _NO_LITERALS  # type: ignore[assignment]  # empty, so of any type
@@ -36,6 +38,7 @@ class Node(Generic[V]):
         self.many: Node[V] | None = None
         self.here: Entries[V] | None = None
         self.rest: Entries[V] | None = None
+        self.starts: dict[int, dict[str, Entries[V]]] | None = None
 
     def child(self, segment: Segment) -> Node[V] | None:
         """Return the next node for a pattern segment, if there is one."""
@@ -75,10 +78,34 @@ class Node(Generic[V]):
         else:
             del self.literals[segment]
 
+    def entries(self, pattern: Pattern) -> Entries[V]:
+        """Return the entries of a pattern that ends at this node, made if missing."""
+        if pattern.tail is Tail.END:
+            if self.here is None:
+                self.here = {}
+            return self.here
+        if pattern.tail is Tail.STARTS:
+            text = str(pattern.segments[-1])
+            starts = self.starts or {}
+            if len(text) not in starts:  # a new dict, so that a reader can iterate over the old one
+                self.starts = starts = dict(sorted({**starts, len(text): {}}.items()))
+            return starts[len(text)].setdefault(text, {})
+        if self.rest is None:
+            self.rest = {}
+        return self.rest
+
+    def discard(self, pattern: Pattern, key: Key[V]) -> bool:
+        """Remove an entry of a pattern that ends at this node; return whether it was there."""
+        entries = self.entries(pattern)
+        removed = discard(entries, key)
+        if not entries:
+            self._forget(pattern)
+        return removed
+
     @property
     def is_empty(self) -> bool:
         """Whether no pattern ends at this node or below it."""
-        return not (self.literals or self.one or self.many or self.here or self.rest)
+        return not (self.literals or self.one or self.many or self.here or self.rest or self.starts)
 
     def _put(self, segment: Segment, following: Node[V]) -> None:
         if segment is ONE:
@@ -89,3 +116,23 @@ class Node(Generic[V]):
             self.literals[segment] = following
         else:
             self.literals = {segment: following}
+
+    def _forget(self, pattern: Pattern) -> None:
+        """Drop the empty entries of a pattern."""
+        if pattern.tail is Tail.END:
+            self.here = None
+        elif pattern.tail is Tail.STARTS:
+            text = str(pattern.segments[-1])
+            starts = self.starts or {}
+            del starts[len(text)][text]
+            self.starts = {length: texts for length, texts in starts.items() if texts} or None
+        else:
+            self.rest = None
+
+
+def discard(entries: Entries[V], key: Key[V]) -> bool:
+    """Remove an entry; return whether it was there."""
+    if key not in entries:
+        return False
+    del entries[key]
+    return True

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic
+from typing import Generic
 
 from matcher.dialects import get_dialect
-from matcher.index.node import Entries, Node, V
+from matcher.index.node import Entries, Key, Node, V, discard
 from matcher.pattern import Pattern, Tail
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 class PatternIndex(Generic[V]):
     """A set of (pattern, value) pairs that is asked by topic.
 
-    Patterns without a wildcard lie in a dict by topic. The others lie in a trie over segments, those with an inner
-    multi-segment wildcard in a trie of their own, because only they need repeated visits of a node.
+    Patterns without a wildcard lie in a dict by topic. The others lie in a trie over segments; those with an inner
+    multi-segment wildcard, which need repeated visits of a node, and those that are prefixes of the text lie in a
+    second one, so that the common ones do not pay for them.
 
     Args:
         dialect: the name of the dialect of all patterns.
@@ -28,7 +26,7 @@ class PatternIndex(Generic[V]):
         self._allow_inner_multi = allow_inner_multi
         self._exact: dict[str, Entries[V]] = {}
         self._trie: Node[V] = Node()
-        self._inner: Node[V] = Node()
+        self._general: Node[V] = Node()
         self._size = 0
 
     def __len__(self) -> int:
@@ -50,7 +48,10 @@ class PatternIndex(Generic[V]):
             InvalidPattern: the text is no pattern of the dialect.
         """
         parsed = self._parsed(pattern, policy)
-        entries = self._entries(parsed)
+        if parsed.literal is not None:
+            entries = self._exact.setdefault(parsed.literal, {})
+        else:
+            entries = self._root(parsed).grow(parsed.whole).entries(parsed)
         key = (parsed.text, parsed.policy, value)
         if key in entries:
             return False
@@ -70,8 +71,9 @@ class PatternIndex(Generic[V]):
         parsed = self._parsed(pattern, policy)
         key = (parsed.text, parsed.policy, value)
         if parsed.literal is not None:
-            removed = _discard(self._exact.get(parsed.literal), key)
-            if removed and not self._exact[parsed.literal]:
+            entries = self._exact.get(parsed.literal, {})
+            removed = discard(entries, key)
+            if removed and not entries:
                 del self._exact[parsed.literal]
         else:
             removed = self._remove_from_trie(parsed, key)
@@ -82,11 +84,12 @@ class PatternIndex(Generic[V]):
         """Return the value of every pair whose pattern matches; a value under two matching patterns comes twice.
 
         The best match comes first: exact patterns, then those with one-segment wildcards only (a literal before a
-        wildcard, from the left), then those with a multi-segment wildcard (the longest before the wildcard first).
+        wildcard, from the left), then prefixes and those with a multi-segment wildcard (the longest first).
 
         Each node of the trie that agrees with the topic so far is visited once: at most 2**depth at each depth, and
         never more than there are patterns. With inner multi-segment wildcards a node can be visited once a segment
-        of the topic, so the bound is (segments of the topic) x (nodes of such patterns).
+        of the topic, so the bound is (segments of the topic) x (nodes of such patterns). Prefixes cost one look-up
+        for each length in use.
         """
         out: list[V] = []
         for entries in self._matching(topic):
@@ -102,54 +105,42 @@ class PatternIndex(Generic[V]):
             return pattern
         return self._dialect.parse(pattern, policy=policy, allow_inner_multi=self._allow_inner_multi)
 
-    def _entries(self, pattern: Pattern) -> Entries[V]:
-        """Return the entries that the pattern belongs to, made if missing."""
-        if pattern.literal is not None:
-            return self._exact.setdefault(pattern.literal, {})
-        node = self._root(pattern).grow(pattern.segments)
-        if pattern.tail is Tail.END:
-            if node.here is None:
-                node.here = {}
-            return node.here
-        if node.rest is None:
-            node.rest = {}
-        return node.rest
+    def _root(self, pattern: Pattern) -> Node[V]:
+        return self._general if pattern.has_many or pattern.tail is Tail.STARTS else self._trie
 
-    def _remove_from_trie(self, pattern: Pattern, key: tuple[str, str | None, V]) -> bool:
-        nodes = self._root(pattern).path(pattern.segments)
-        if len(nodes) <= len(pattern.segments):
+    def _remove_from_trie(self, pattern: Pattern, key: Key[V]) -> bool:
+        path = pattern.whole
+        nodes = self._root(pattern).path(path)
+        if len(nodes) <= len(path):
             return False
-        last = nodes[-1]
-        if pattern.tail is Tail.END:
-            removed = _discard(last.here, key)
-            last.here = last.here or None
-        else:
-            removed = _discard(last.rest, key)
-            last.rest = last.rest or None
-        for depth in range(len(nodes) - 1, 0, -1):
+        removed = nodes[-1].discard(pattern, key)
+        for depth in range(len(path), 0, -1):
             if not nodes[depth].is_empty:
                 break
-            nodes[depth - 1].drop(pattern.segments[depth - 1])
+            nodes[depth - 1].drop(path[depth - 1])
         return removed
 
-    def _root(self, pattern: Pattern) -> Node[V]:
-        return self._inner if pattern.has_many else self._trie
-
-    def _matching(self, topic: str) -> Iterable[Entries[V]]:
+    def _matching(self, topic: str) -> list[Entries[V]]:
         """Return the matching entries, best first."""
         exact = self._exact.get(topic)
         found = [] if exact is None else [exact]
         segments = self._dialect.split(topic)
         if segments is None:
             return found
-        found += _walk(self._trie, segments)
-        if not self._inner.is_empty:
-            found += _walk_inner(self._inner, segments)
+        hidden = self._dialect.hides(topic)
+        open_end = self._dialect.rest_may_be_empty
+        for root, walk in ((self._trie, _walk), (self._general, _walk_general)):
+            if root.is_empty:
+                continue
+            if not hidden:
+                found += walk(root, segments, open_end)
+            elif segments[0] in root.literals:
+                found += walk(root.literals[segments[0]], segments[1:], open_end)
         return found
 
 
-def _walk(root: Node[V], segments: list[str]) -> list[Entries[V]]:
-    """Collect the matches in a trie without inner multi-segment wildcards: one set of nodes a segment."""
+def _walk(root: Node[V], segments: list[str], open_end: bool) -> list[Entries[V]]:  # noqa: FBT001 - private
+    """Collect the matches in a trie of patterns that need each node visited once: one set of nodes a segment."""
     level = [root]
     multi: list[Entries[V]] = []
     for segment in segments:
@@ -162,19 +153,21 @@ def _walk(root: Node[V], segments: list[str]) -> list[Entries[V]]:
                 following.append(child)
             if node.one is not None:
                 following.append(node.one)
-        if not following:
-            multi.reverse()
-            return multi
         level = following
+        if not level:
+            break
+    if open_end:
+        multi += [node.rest for node in level if node.rest is not None]
     multi.reverse()
     return [node.here for node in level if node.here is not None] + multi
 
 
-def _walk_inner(root: Node[V], segments: list[str]) -> list[Entries[V]]:
-    """Collect the matches in a trie with inner multi-segment wildcards.
+def _walk_general(root: Node[V], segments: list[str], open_end: bool) -> list[Entries[V]]:  # noqa: FBT001 - one loop, one branch a slot
+    """Collect the matches in a trie of patterns of any kind.
 
-    A node behind such a wildcard stays active once it is reached, because the wildcard may use up any further
-    segment; all other nodes are active for one segment. Every node has one parent, so none is active twice at once.
+    A node behind an inner multi-segment wildcard stays active once it is reached, because the wildcard may use up any
+    further segment; all other nodes are active for one segment. Every node has one parent, so none is active twice
+    at once.
     """
     staying: dict[Node[V], None] = {}
     level: list[Node[V]] = [root]
@@ -184,6 +177,10 @@ def _walk_inner(root: Node[V], segments: list[str]) -> list[Entries[V]]:
         for node in (*staying, *level):
             if node.rest is not None:
                 multi[id(node.rest)] = node.rest
+            for length, texts in node.starts.items() if node.starts else ():
+                entries = texts.get(segment[:length])
+                if entries is not None:
+                    multi[id(entries)] = entries
             child = node.literals.get(segment)
             if child is not None:
                 following.append(child)
@@ -192,12 +189,7 @@ def _walk_inner(root: Node[V], segments: list[str]) -> list[Entries[V]]:
             if node.many is not None:
                 staying[node.many] = None
         level = following
-    here = [node.here for node in (*level, *staying) if node.here is not None]
-    return here + list(reversed(multi.values()))
-
-
-def _discard(entries: Entries[V] | None, key: tuple[str, str | None, V]) -> bool:
-    if entries is None or key not in entries:
-        return False
-    del entries[key]
-    return True
+    last = (*level, *staying)
+    if open_end:
+        multi.update((id(node.rest), node.rest) for node in last if node.rest is not None)
+    return [node.here for node in last if node.here is not None] + list(reversed(multi.values()))

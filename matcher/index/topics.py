@@ -6,7 +6,7 @@ from typing import Final
 
 from matcher.dialects import get_dialect
 from matcher.errors import InvalidPattern
-from matcher.pattern import MANY, ONE, Pattern, Tail, Wildcard, advance
+from matcher.pattern import MANY, Pattern, Tail, Wildcard, advance
 
 
 class _Node:
@@ -106,35 +106,31 @@ class TopicIndex:
                 return []
         if pattern.literal is not None:
             return [pattern.literal] if pattern.literal in self else []
+        root = self._visible() if pattern.starts_with_wildcard else self._root
         if pattern.has_many:
-            return self._expand_inner(pattern)
-        level = [self._root]
-        for segment in pattern.segments:
-            if segment is ONE:
+            return _expand_inner(root, pattern)
+        level = [root]
+        for segment in pattern.whole:
+            if isinstance(segment, Wildcard):
                 level = [child for node in level for child in list(node.children.values())]
             else:
-                level = [node.children[segment] for node in level if segment in node.children]
-        if pattern.tail is Tail.SOME:
-            return _below(level)
-        return [node.topic for node in level if node.topic is not None]
+                level = [child for node in level if (child := node.children.get(segment)) is not None]
+        if pattern.tail is Tail.STARTS:
+            start = str(pattern.segments[-1])
+            level = [child for node in level for name, child in list(node.children.items()) if name.startswith(start)]
+        found = [] if pattern.tail is Tail.SOME else _topics(level)
+        return found if pattern.tail is Tail.END else found + _below(level)
 
-    def _expand_inner(self, pattern: Pattern) -> list[str]:
-        end = len(pattern.segments)
-        found = []
-        stack = [(self._root, [0])]
-        while stack:
-            node, active = stack.pop()
-            if active[0] == end:
-                if pattern.tail is Tail.SOME:
-                    found += _below([node])
-                    continue
-                if node.topic is not None:
-                    found.append(node.topic)
-            for name, child in _candidates(node, pattern, active):
-                after = advance(pattern.segments, active, name)
-                if after:
-                    stack.append((child, after))
-        return found
+    def _visible(self) -> _Node:
+        """Return the root without the branches that a wildcard in the first segment must not see."""
+        reserved = self._dialect.reserved
+        if not reserved:
+            return self._root
+        root = _Node()
+        root.children = {
+            name: child for name, child in list(self._root.children.items()) if not name.startswith(reserved)
+        }
+        return root
 
     def _path(self, segments: list[str]) -> list[_Node]:
         """Return the nodes along the segments, as far as they exist."""
@@ -147,12 +143,36 @@ class TopicIndex:
         return nodes
 
 
+def _expand_inner(root: _Node, pattern: Pattern) -> list[str]:
+    """Expand a pattern with inner multi-segment wildcards: each node with the positions that are active there."""
+    end = len(pattern.segments)
+    found = []
+    stack = [(root, [0])]
+    while stack:
+        node, active = stack.pop()
+        if active[0] == end:
+            if pattern.tail is Tail.SOME:
+                found += _below([node])
+                continue
+            found += _topics([node])
+        for name, child in _candidates(node, pattern, active):
+            after = advance(pattern.segments, active, name)
+            if after:
+                stack.append((child, after))
+    return found
+
+
+def _topics(level: list[_Node]) -> list[str]:
+    """Return the topics that end at the nodes."""
+    return [node.topic for node in level if node.topic is not None]
+
+
 def _below(level: list[_Node]) -> list[str]:
     """Return all topics below the nodes, without those that end at the nodes themselves."""
     found = []
     while level:
         level = [child for node in level for child in list(node.children.values())]
-        found += [node.topic for node in level if node.topic is not None]
+        found += _topics(level)
     return found
 
 
@@ -167,4 +187,4 @@ def _candidates(node: _Node, pattern: Pattern, active: list[int]) -> list[tuple[
             if isinstance(segment, Wildcard):
                 return list(node.children.items())
             wanted.add(segment)
-    return [(name, node.children[name]) for name in wanted if name in node.children]
+    return [(name, child) for name in wanted if (child := node.children.get(name)) is not None]

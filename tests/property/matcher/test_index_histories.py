@@ -1,80 +1,175 @@
-"""Both indexes equal brute force, in both directions, after any history of additions and removals."""
+"""Both indexes equal brute force, in both directions, after any history of additions and removals, in each dialect."""
 
+from collections.abc import Callable
 from functools import cache
+from typing import NamedTuple
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import matcher
 from matcher import PatternIndex, TopicIndex
 
-NAMES = st.sampled_from(["a", "b", "*", "_", "", "**", "a_"])
-TOPICS = st.lists(NAMES, min_size=0, max_size=5).map("__".join)
-PATTERNS = (
-    st.lists(st.sampled_from(["a", "b", "_", "*", "**", "a_"]), min_size=1, max_size=5)
-    .map("__".join)
-    .filter(lambda text: matcher.is_valid(text, allow_inner_multi=True))
-)
-PATTERN_HISTORIES = st.lists(st.tuples(st.booleans(), PATTERNS, st.integers(0, 2)), max_size=25)
-TOPIC_HISTORIES = st.lists(st.tuples(st.booleans(), TOPICS), max_size=25)
+Strategy = st.SearchStrategy
 
 
-def oracle(pattern: str, topic: str) -> bool:
-    """The definition of `lite`, tried in every way there is."""
-    wanted, have = tuple(pattern.split("__")), tuple(topic.split("__"))
+class Case(NamedTuple):
+    """A dialect, small alphabets that make its patterns and topics meet, and its definition."""
+
+    dialect: str
+    names: list[str]
+    wildcards: list[str]
+    holds: Callable[[str, str | None, str], bool]
+    policies: tuple[str | None, ...] = (None,)
+    inner: bool = False
+
+    @property
+    def topics(self) -> Strategy[str]:
+        """Topics, invalid ones among them."""
+        separator = matcher.get_dialect(self.dialect).separator
+        return st.lists(st.sampled_from(self.names + self.wildcards), max_size=5).map(separator.join)
+
+    @property
+    def patterns(self) -> Strategy[tuple[str, str | None]]:
+        """Valid patterns, with a policy where the dialect has them."""
+        separator = matcher.get_dialect(self.dialect).separator
+        texts = st.lists(st.sampled_from(self.names + self.wildcards * 2), min_size=1, max_size=5).map(separator.join)
+        return st.tuples(texts, st.sampled_from(self.policies)).filter(self.parses)
+
+    def parses(self, pattern: tuple[str, str | None]) -> bool:
+        """Whether the dialect takes the pattern."""
+        try:
+            matcher.get_dialect(self.dialect).parse(pattern[0], policy=pattern[1], allow_inner_multi=self.inner)
+        except matcher.InvalidPattern:
+            return False
+        return True
+
+    def oracle(self, pattern: tuple[str, str | None], topic: str) -> bool:
+        """The definition, which tries every way there is."""
+        return self.holds(*pattern, topic)
+
+
+def tries_every_way(wanted: list[str], have: list[str], one: str, some: str = "\0", rest: str = "\0") -> bool:
+    """Match segment by segment: `one` is one segment, `some` one or more, `rest` zero or more."""
 
     @cache
     def holds(i: int, j: int) -> bool:
         if i == len(wanted):
             return j == len(have)
+        if wanted[i] == rest and holds(i + 1, j):
+            return True
         if j == len(have):
             return False
-        if wanted[i] == "**":
+        if wanted[i] in (some, rest):
             return holds(i + 1, j + 1) or holds(i, j + 1)
-        return wanted[i] in ("*", have[j]) and holds(i + 1, j + 1)
+        return wanted[i] in (one, have[j]) and holds(i + 1, j + 1)
 
-    return topic != "" and holds(0, 0)
+    return holds(0, 0)
 
 
-@given(PATTERNS, TOPICS)
-@settings(max_examples=500)
-def test_matches_is_the_definition(pattern: str, topic: str) -> None:
+def lite(text: str, _: str | None, topic: str) -> bool:
+    return topic != "" and tries_every_way(text.split("__"), topic.split("__"), one="*", some="**")
+
+
+def mqtt(text: str, _: str | None, topic: str) -> bool:
+    if not topic or "+" in topic or "#" in topic or (topic[0] == "$" and text[0] in "+#"):
+        return False
+    return tries_every_way(text.split("/"), topic.split("/"), one="+", rest="#")
+
+
+def nats(text: str, _: str | None, topic: str) -> bool:
+    have = topic.split(".")
+    if {"", "*", ">"} & set(have):
+        return False
+    return tries_every_way(text.split("."), have, one="*", some=">")
+
+
+def wamp(text: str, policy: str | None, topic: str) -> bool:
+    if policy == "prefix":
+        return topic.startswith(text)
+    if policy is None and text.endswith("**"):
+        text = text[:-1]
+    elif policy is None and text.endswith("*"):
+        wanted, have = text[:-1].split("."), topic.split(".")
+        start = have[len(wanted) - 1 : len(wanted)]
+        return (
+            bool(start) and start[0].startswith(wanted.pop()) and tries_every_way(wanted, have[: len(wanted)], one="*")
+        )
+    one = {None: "*", "wildcard": ""}.get(policy, "\0")
+    return tries_every_way(text.split("."), topic.split("."), one=one)
+
+
+CASES = [
+    Case("lite", ["a", "b", "_", "", "a_"], ["*", "**"], lite),
+    Case("lite", ["a", "b", "_", "", "a_"], ["*", "**"], lite, inner=True),
+    Case("mqtt", ["a", "b", "", "$", "$a"], ["+", "#"], mqtt),
+    Case("nats", ["a", "b", "", "**", "a>"], ["*", ">"], nats),
+    Case("wamp", ["a", "b", "ab", ""], ["*", "**", "a*"], wamp, (None, "exact", "prefix", "wildcard")),
+]
+each_dialect = pytest.mark.parametrize("case", CASES, ids=[f"{c.dialect}{'-inner' * c.inner}" for c in CASES])
+
+
+def histories(pool: list[int]) -> Strategy[list[tuple[bool, int]]]:
+    return st.lists(st.tuples(st.booleans(), st.sampled_from(pool)), max_size=30)
+
+
+@each_dialect
+@given(data=st.data())
+@settings(max_examples=300)
+def test_matches_is_the_definition(case: Case, data: st.DataObject) -> None:
     """One check gives what trying all ways gives."""
-    assert matcher.matches(pattern, topic, allow_inner_multi=True) == oracle(pattern, topic)
+    pattern, topic = data.draw(case.patterns), data.draw(case.topics)
+    got = matcher.matches(pattern[0], topic, case.dialect, policy=pattern[1], allow_inner_multi=case.inner)
+    assert got == case.oracle(pattern, topic)
 
 
-@given(PATTERN_HISTORIES, st.lists(TOPICS, max_size=8))
-def test_pattern_index_is_brute_force(history: list[tuple[bool, str, int]], topics: list[str]) -> None:
+@each_dialect
+@given(data=st.data())
+@settings(max_examples=200)
+def test_pattern_index_is_brute_force(case: Case, data: st.DataObject) -> None:
     """The index tells exactly the pairs that match, no more and no fewer, and counts them."""
-    index: PatternIndex[int] = PatternIndex(allow_inner_multi=True)
-    pairs: set[tuple[str, int]] = set()
-    for adds, pattern, value in history:
-        pair = (pattern, value)
-        assert (index.add if adds else index.remove)(pattern, value) == ((pair in pairs) is not adds)
+    pool = data.draw(st.lists(st.tuples(case.patterns, st.integers(0, 1)), min_size=1, max_size=6, unique=True))
+    index: PatternIndex[tuple[int, str | None]] = PatternIndex(case.dialect, allow_inner_multi=case.inner)
+    pairs: set[tuple[tuple[str, str | None], int]] = set()
+    for adds, number in data.draw(histories(list(range(len(pool))))):
+        pair = pool[number]
+        (text, policy), value = pair
+        changed = (index.add if adds else index.remove)(text, (value, policy), policy=policy)
+        assert changed == ((pair in pairs) is not adds)
         (pairs.add if adds else pairs.discard)(pair)
     assert len(index) == len(pairs)
-    for topic in topics:
-        expected = sorted(pair for pair in pairs if oracle(pair[0], topic))
-        assert sorted(index.match_patterns(topic)) == expected
-        assert sorted(index.match(topic)) == sorted(value for _, value in expected)
+    for topic in data.draw(st.lists(case.topics, max_size=8)):
+        expected = [(text, (value, policy)) for (text, policy), value in pairs if case.oracle((text, policy), topic)]
+        assert sorted(index.match_patterns(topic), key=repr) == sorted(expected, key=repr)
+        assert sorted(index.match(topic), key=repr) == sorted((value for _, value in expected), key=repr)
 
 
-@given(TOPIC_HISTORIES, st.lists(PATTERNS, max_size=8))
-def test_topic_index_is_brute_force(history: list[tuple[bool, str]], patterns: list[str]) -> None:
+@each_dialect
+@given(data=st.data())
+@settings(max_examples=200)
+def test_topic_index_is_brute_force(case: Case, data: st.DataObject) -> None:
     """The index tells exactly the topics that match, each once, and counts them."""
-    index = TopicIndex(allow_inner_multi=True)
+    pool = data.draw(st.lists(case.topics, min_size=1, max_size=8, unique=True))
+    index = TopicIndex(case.dialect, allow_inner_multi=case.inner)
     topics: set[str] = set()
-    for adds, topic in history:
+    for adds, number in data.draw(histories(list(range(len(pool))))):
+        topic = pool[number]
         assert (index.add if adds else index.remove)(topic) == ((topic in topics) is not adds)
         (topics.add if adds else topics.discard)(topic)
     assert len(index) == len(topics)
-    assert all(topic in index for topic in topics)
-    for pattern in patterns:
-        assert sorted(index.expand(pattern)) == sorted(topic for topic in topics if oracle(pattern, topic))
+    assert [topic for topic in pool if topic in index] == [topic for topic in pool if topic in topics]
+    for pattern in data.draw(st.lists(case.patterns, max_size=8)):
+        expected = [topic for topic in topics if case.oracle(pattern, topic)]
+        assert sorted(index.expand(pattern[0], policy=pattern[1])) == sorted(expected)
 
 
-@given(st.lists(PATTERNS, max_size=4), st.lists(TOPICS, max_size=12))
-def test_expand_is_the_union_in_order(patterns: list[str], topics: list[str]) -> None:
+@each_dialect
+@given(data=st.data())
+def test_expand_is_the_union_in_order(case: Case, data: st.DataObject) -> None:
     """`expand` gives each topic that some pattern matches once, in order of first occurrence."""
-    expected = [topic for topic in dict.fromkeys(topics) if any(oracle(pattern, topic) for pattern in patterns)]
-    assert matcher.expand(patterns, topics, allow_inner_multi=True) == expected
+    patterns, topics = data.draw(st.lists(case.patterns, max_size=4)), data.draw(st.lists(case.topics, max_size=12))
+    parse = matcher.get_dialect(case.dialect).parse
+    parsed = [parse(text, policy=policy, allow_inner_multi=case.inner) for text, policy in patterns]
+    expected = [topic for topic in dict.fromkeys(topics) if any(case.oracle(pattern, topic) for pattern in patterns)]
+    assert matcher.expand(parsed, topics, case.dialect) == expected

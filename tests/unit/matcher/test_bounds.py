@@ -67,7 +67,7 @@ def test_a_trie_visits_each_node_at_most_once_a_segment(pattern_length: int) -> 
     index.add("__".join(["**", "a"] * pattern_length + ["b"]), 1)
     topic = ["a"] * (4 * pattern_length)
     nodes = 2 * pattern_length + 2
-    count_visits(index._inner)
+    count_visits(index._general)
     CountingDict.visits = 0
     assert index.match("__".join(topic)) == []
     assert 0 < CountingDict.visits <= len(topic) * nodes

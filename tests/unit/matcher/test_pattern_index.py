@@ -48,7 +48,7 @@ def test_removing_leaves_nothing_behind(pattern: str) -> None:
     assert len(index) == 0
     assert not index._exact
     assert index._trie.is_empty
-    assert index._inner.is_empty
+    assert index._general.is_empty
 
 
 def test_removing_keeps_what_shares_the_branch() -> None:

@@ -1,0 +1,102 @@
+"""MQTT topic filters: `/` separates levels, `+` is one level, a final `#` zero or more.
+
+Rules: MQTT 5.0 section 4.7, and libmosquitto 2.0.11, whose recorded answers are tests/conformance/vectors/mqtt.json:
+
+- Levels may be empty: `+/+` matches `/`, and `a/+` matches `a/`.
+- `a/#` matches `a` itself.
+- A wildcard in the first level matches no topic that begins with `$`; a `$` further right is nothing special.
+- A filter or topic is at most 65,535 bytes of UTF-8 and holds no NUL.
+- `$share/GROUP/FILTER` is matched as it is written; `shared` takes it apart.
+"""
+
+import re
+from typing import ClassVar, Final, NamedTuple
+
+from matcher.dialects.base import Dialect, Flaw
+from matcher.pattern import ONE, Pattern, Segment, Tail
+
+_MAX_BYTES: Final = 65_535
+_SHARED: Final = re.compile(r"\$share/([^/+#]+)/(.+)", re.DOTALL)
+_TOO_LONG: Final = f"longer than {_MAX_BYTES:,} bytes of UTF-8"
+
+
+class SharedSubscription(NamedTuple):
+    """A subscription whose messages the members of a group share (MQTT 5.0 section 4.8.2)."""
+
+    group: str
+    filter: str
+
+
+def shared(text: str) -> SharedSubscription | None:
+    """Take a `$share/GROUP/FILTER` apart; None for any other filter."""
+    found = _SHARED.fullmatch(text)
+    return SharedSubscription(*found.groups()) if found else None
+
+
+class Mqtt(Dialect):
+    """MQTT 3.1.1 and 5.0."""
+
+    name: ClassVar[str] = "mqtt"
+    separator: ClassVar[str] = "/"
+    reserved: ClassVar[str] = "$"
+    rest_may_be_empty: ClassVar[bool] = True
+
+    def parse(self, text: str, *, policy: str | None = None, allow_inner_multi: bool = False) -> Pattern:
+        """Read a topic filter."""
+        self._refuse_options(policy, allow_inner_multi=allow_inner_multi)
+        flaw = _flaw_of_text(text)
+        if flaw is not None:
+            raise self._invalid(text, *flaw)
+        parts = text.split("/")
+        if "+" not in text and "#" not in text:
+            return Pattern(text, tuple(parts), literal=text)
+        tail = Tail.END
+        if parts[-1] == "#":
+            parts.pop()
+            tail = Tail.ANY
+        segments: list[Segment] = []
+        for index, part in enumerate(parts):
+            if part == "+":
+                segments.append(ONE)
+            elif part == "#":
+                hint = "move it to the end, or write '+' here"
+                raise self._invalid(text, self._start(parts, index), "'#' is not the last level", hint)
+            elif "+" in part or "#" in part:
+                wildcard = "+" if "+" in part else "#"
+                position = self._start(parts, index) + part.index(wildcard)
+                reason = f"{wildcard!r} stands beside other characters in {part[:40]!r}"
+                hint = f"a wildcard takes a whole level: write {wildcard!r} alone, or leave it out"
+                raise self._invalid(text, position, reason, hint)
+            else:
+                segments.append(part)
+        return Pattern(text, tuple(segments), tail)
+
+    def split(self, topic: str) -> list[str] | None:
+        """Split at `/`; a topic with a wildcard, a NUL or too many bytes is matched by nothing."""
+        if "+" in topic or "#" in topic or _flaw_of_text(topic) is not None:
+            return None
+        return topic.split("/")
+
+    def flaw_of_topic(self, topic: str) -> Flaw | None:
+        """Refuse what `mosquitto_pub_topic_check` refuses, and NUL."""
+        for position, character in enumerate(topic):
+            if character in "+#":
+                return Flaw(position, f"{character!r} in a topic", "wildcards stand in filters only: leave it out")
+        return _flaw_of_text(topic)
+
+
+def _flaw_of_text(text: str) -> Flaw | None:
+    """Check what holds for filters and topics alike."""
+    if not text:
+        return Flaw(0, "the text is empty", "give at least one character")
+    if "\0" in text:
+        return Flaw(text.index("\0"), "NUL", "leave it out")
+    if text.isascii():
+        return Flaw(_MAX_BYTES, _TOO_LONG, "shorten it") if len(text) > _MAX_BYTES else None
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as error:
+        return Flaw(error.start, "a lone surrogate, which UTF-8 cannot hold", "leave it out")
+    if size <= _MAX_BYTES:
+        return None
+    return Flaw(len(text.encode()[:_MAX_BYTES].decode(errors="ignore")), _TOO_LONG, "shorten it")

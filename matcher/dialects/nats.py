@@ -1,0 +1,74 @@
+"""NATS subjects: `.` separates tokens, `*` is one token, a final `>` one or more.
+
+Rules: nats-server 2.15.2 (server/sublist.go), whose recorded answers are tests/conformance/vectors/nats.json:
+
+- Empty tokens, and space, tab, line feed, carriage return and form feed, are invalid; any other character is valid.
+- `*` and `>` are wildcards only where they are a whole token: `foo*`, `**` and `>>` are literals.
+- There is no rule about `$`.
+"""
+
+import re
+from typing import ClassVar, Final
+
+from matcher.dialects.base import Dialect, Flaw
+from matcher.pattern import ONE, Pattern, Segment, Tail
+
+_BLANK: Final = re.compile(r"[ \t\n\r\f]")
+
+
+class Nats(Dialect):
+    """NATS."""
+
+    name: ClassVar[str] = "nats"
+    separator: ClassVar[str] = "."
+
+    def parse(self, text: str, *, policy: str | None = None, allow_inner_multi: bool = False) -> Pattern:
+        """Read a subject that may hold wildcards; valid is what `IsValidSubject` accepts."""
+        self._refuse_options(policy, allow_inner_multi=allow_inner_multi)
+        tokens = text.split(".")
+        flaw = self._flaw(text, tokens)
+        if flaw is not None:
+            raise self._invalid(text, *flaw)
+        tail = Tail.END
+        if tokens[-1] == ">":
+            tokens.pop()
+            tail = Tail.SOME
+        if ">" in tokens:
+            position = self._start(tokens, tokens.index(">"))
+            raise self._invalid(text, position, "'>' is not the last token", "move it to the end, or write '*' here")
+        if tail is Tail.END and "*" not in tokens:
+            return Pattern(text, tuple(tokens), literal=text)
+        segments: list[Segment] = [ONE if part == "*" else part for part in tokens]
+        return Pattern(text, tuple(segments), tail)
+
+    def split(self, topic: str) -> list[str] | None:
+        """Split at `.`; only what `IsValidPublishSubject` accepts can be matched."""
+        tokens = topic.split(".")
+        if "" in tokens or "*" in tokens or ">" in tokens or _BLANK.search(topic):
+            return None
+        return tokens
+
+    def flaw_of_topic(self, topic: str) -> Flaw | None:
+        """Refuse what `IsValidPublishSubject` refuses."""
+        tokens = topic.split(".")
+        return self._flaw(topic, tokens) or self._flaw_of_literal(tokens)
+
+    def is_literal(self, subject: str) -> bool:
+        """Whether `IsValidLiteralSubject` accepts the subject: no wildcards, but blanks are allowed."""
+        tokens = subject.split(".")
+        return "" not in tokens and self._flaw_of_literal(tokens) is None
+
+    def _flaw(self, text: str, tokens: list[str]) -> Flaw | None:
+        if "" in tokens:
+            reason = "the token is empty" if text else "the subject is empty"
+            return Flaw(self._start(tokens, tokens.index("")), reason, "write a name there")
+        blank = _BLANK.search(text)
+        if blank is not None:
+            return Flaw(blank.start(), f"{blank.group()!r} is a blank", "leave it out")
+        return None
+
+    def _flaw_of_literal(self, tokens: list[str]) -> Flaw | None:
+        for index, token in enumerate(tokens):
+            if token in ("*", ">"):
+                return Flaw(self._start(tokens, index), f"{token!r} is a wildcard", "write a name there")
+        return None
