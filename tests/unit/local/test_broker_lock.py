@@ -1,0 +1,65 @@
+"""One broker works on a folder at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streaming.local import broker as module
+from streaming.local import jars
+from streaming.local.broker import Broker
+from streaming.local.errors import BrokerError, FolderInUseError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def without_jars(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No jars: what comes after the lock fails at once."""
+    monkeypatch.setattr(jars, "kafka", list)
+
+
+def test_a_locked_folder_is_refused_with_its_holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LOCK_SECONDS", 0.1)
+    with (tmp_path / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write("4711\n")
+        lock.flush()
+        with pytest.raises(FolderInUseError, match=rf"started by process 4711 works in {tmp_path}\. Stop it, or give"):
+            Broker(tmp_path).start()
+
+
+def test_a_lock_that_is_about_to_go_is_waited_for(tmp_path: Path) -> None:
+    """The broker of an owner that was just killed needs a moment to disappear."""
+    with (tmp_path / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        release = threading.Timer(0.3, fcntl.flock, [lock, fcntl.LOCK_UN])
+        release.start()
+        with pytest.raises(BrokerError, match="cannot be formatted"):
+            Broker(tmp_path).start()
+        release.join()
+
+
+def test_a_failed_start_frees_the_folder(tmp_path: Path) -> None:
+    for _ in range(2):
+        with pytest.raises(BrokerError, match="cannot be formatted"):
+            Broker(tmp_path).start()
+
+
+def test_a_folder_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(BrokerError, match=r"cannot work in .*file/kafka: .*Not a directory"):
+        Broker(tmp_path / "file" / "kafka").start()
+
+
+def test_a_broker_that_was_never_started_has_no_address(tmp_path: Path) -> None:
+    broker = Broker(tmp_path)
+    broker.stop()
+    broker.kill()
+    assert not broker.running
+    with pytest.raises(BrokerError, match="was not started"):
+        _ = broker.bootstrap_servers

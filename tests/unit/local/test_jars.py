@@ -1,0 +1,176 @@
+"""The cache of jars: whole or not there, however a download ends; and free once it is there."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streaming.local import jars
+from streaming.local.errors import JarsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+FILES = {"spark": ["a-1.jar", "b-2.jar"], "kafka": ["c-3.jar"]}
+
+
+class FakeIvy:
+    """Puts small files where Ivy would put jars, and counts its runs."""
+
+    def __init__(self) -> None:
+        self.runs: list[list[str]] = []
+        self.before_the_last_file: Callable[[Path], object] = lambda _: None
+
+    def __call__(self, sets: Sequence[str], target: Path, _: object) -> None:
+        """Stand for `jars._run_ivy`."""
+        self.runs.append(list(sets))
+        for name in sets:
+            (target / name).mkdir()
+            *most, last = FILES[name]
+            for file in most:
+                (target / name / file).write_text(file)
+            self.before_the_last_file(target)
+            (target / name / last).write_text(last)
+
+
+@pytest.fixture
+def ivy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeIvy:
+    """A fake Ivy, an empty cache, and the checksums of what the fake brings."""
+    checksums = tmp_path / "jars.sha256"
+    paths = [(name, file) for name, files in FILES.items() for file in files]
+    lines = [f"{hashlib.sha256(file.encode()).hexdigest()}  {name}/{file}\n" for name, file in paths]
+    checksums.write_text("".join(lines))
+    fake = FakeIvy()
+    monkeypatch.setattr(jars, "_CHECKSUMS", checksums)
+    monkeypatch.setattr(jars, "_run_ivy", fake)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for cached in (jars._expected, jars._folder_name):
+        cached.cache_clear()
+        # Undone with the rest, so that the next test sees the real files.
+        monkeypatch.setattr(jars, cached.__name__, cached.__wrapped__)
+    return fake
+
+
+def names(paths: list[Path]) -> list[str]:
+    return [path.name for path in paths if path.exists()]
+
+
+def test_a_set_is_fetched_once(ivy: FakeIvy) -> None:
+    """What is in the cache costs neither a Java nor a request."""
+    assert names(jars.spark()) == FILES["spark"]
+    assert names(jars.spark()) == FILES["spark"]
+    assert ivy.runs == [["spark"]]
+
+
+def test_all_missing_sets_are_fetched_at_once(ivy: FakeIvy) -> None:
+    """One run of Ivy serves several sets, and only those that are missing."""
+    jars.spark()
+    jars.fetch()
+    jars.fetch()
+    assert ivy.runs == [["spark"], ["kafka"]]
+
+
+def test_an_interrupted_download_leaves_nothing_in_place(ivy: FakeIvy, tmp_path: Path) -> None:
+    """An interrupt between two files is as if nothing had been tried."""
+
+    def interrupt(_: Path) -> None:
+        raise KeyboardInterrupt
+
+    ivy.before_the_last_file = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        jars.spark()
+    assert not list((tmp_path / "cache").rglob("*.jar"))
+    ivy.before_the_last_file = lambda _: None
+    assert names(jars.spark()) == FILES["spark"]
+
+
+def test_leftovers_of_a_killed_download_are_removed(ivy: FakeIvy, tmp_path: Path) -> None:
+    """A process that was killed could not clean up; the next download does."""
+    leftover = tmp_path / "cache" / "reexpand" / "jars" / ".partial-killed" / "spark"
+    leftover.mkdir(parents=True)
+    (leftover / "a-1.jar").write_text("half of")
+    assert names(jars.spark()) == FILES["spark"]
+    assert not leftover.exists()
+    assert len(ivy.runs) == 1
+
+
+def test_nothing_is_seen_of_a_download_that_goes_on(ivy: FakeIvy) -> None:
+    """A set appears when it is whole."""
+    seen: list[bool] = []
+    ivy.before_the_last_file = lambda _: seen.append((jars._folder() / "spark").exists())
+    jars.spark()
+    assert seen == [False]
+
+
+def test_concurrent_downloads_become_one(ivy: FakeIvy) -> None:
+    """Whoever comes second waits, and finds everything there."""
+    results: list[list[str]] = []
+    threads = [threading.Thread(target=lambda: results.append(names(jars.kafka()))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [FILES["kafka"]] * 8
+    assert ivy.runs == [["kafka"]]
+
+
+def test_a_set_with_a_missing_file_is_fetched_again(ivy: FakeIvy) -> None:
+    """Someone who tidied up the cache does not meet a missing class at run time."""
+    jars.spark()[0].unlink()
+    assert names(jars.spark()) == FILES["spark"]
+    assert len(ivy.runs) == 2
+
+
+@pytest.mark.parametrize(
+    ("meddle", "named"),
+    [
+        (lambda target: (target / "spark" / "a-1.jar").write_text("other"), "a-1.jar"),
+        (lambda target: (target / "spark" / "a-1.jar").unlink(), "a-1.jar"),
+        (lambda target: (target / "spark" / "z-9.jar").touch(), "z-9.jar"),
+    ],
+    ids=["another content", "a file less", "a file more"],
+)
+def test_what_is_not_expected_is_refused(
+    ivy: FakeIvy, tmp_path: Path, meddle: Callable[[Path], object], named: str
+) -> None:
+    """Only the very files that this release was tested with get into the cache."""
+    ivy.before_the_last_file = meddle
+    with pytest.raises(JarsError, match=re.escape(f"tested with: {named}. Remove ")):
+        jars.spark()
+    assert not list((tmp_path / "cache").rglob("*.jar"))
+
+
+@pytest.mark.usefixtures("ivy")
+def test_a_cache_that_cannot_be_written_gets_one_sentence_about_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(JarsError, match=r"cannot be stored in .*: Not a directory\. Make room there, or set XDG"):
+        jars.spark()
+
+
+def test_without_a_network_the_end_of_the_log_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The real Ivy, with a proxy that is not there."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "")
+    with pytest.raises(
+        JarsError, match=r"(?s)jars of spark cannot be downloaded; .*ConnectException"
+    ):
+        jars.spark()
+
+
+def test_the_checksums_belong_to_the_versions() -> None:
+    """`jars.sha256` was written after the last change of `ivy.xml`, and the connector belongs to the PySpark here."""
+    listed = [Path(line.split()[1]).name for line in jars._CHECKSUMS.read_text().splitlines()]
+    wanted = re.findall(r'name="([^"]+)" rev="([^"]+)"', jars._IVY_FILE.read_text())
+    assert len(wanted) >= 5
+    assert [f"{name}-{rev}.jar" for name, rev in wanted if f"{name}-{rev}.jar" not in listed] == []
+    assert ("spark-sql-kafka-0-10_2.13", version("pyspark")) in wanted

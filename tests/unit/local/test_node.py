@@ -1,0 +1,107 @@
+"""What a broker's folder remembers."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streaming.local.errors import BrokerError
+from streaming.local.node import HOST, Node, format_storage, free_port, is_free, load_node, write_configuration
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_ports_and_identity_are_kept(tmp_path: Path) -> None:
+    """A folder's broker keeps its address from start to start."""
+    node = load_node(tmp_path / "new")
+    assert load_node(tmp_path / "new") == node
+    assert node.port != node.controller_port
+
+
+def test_two_folders_have_brokers_of_their_own(tmp_path: Path) -> None:
+    one, other = load_node(tmp_path / "one"), load_node(tmp_path / "other")
+    assert one.cluster_id != other.cluster_id
+
+
+@pytest.mark.parametrize("which", ["port", "controller_port"])
+def test_a_taken_port_is_replaced_for_good(tmp_path: Path, which: str) -> None:
+    """The broker gets new ports, stays who it is, and keeps the new ports once the old ones are free."""
+    node = load_node(tmp_path)
+    with socket.create_server((HOST, getattr(node, which))):
+        moved = load_node(tmp_path)
+    assert getattr(moved, which) != getattr(node, which)
+    assert moved.cluster_id == node.cluster_id
+    assert load_node(tmp_path) == moved
+
+
+def test_a_port_is_free_or_not() -> None:
+    with socket.create_server((HOST, 0)) as server:
+        port = server.getsockname()[1]
+        assert not is_free(port)
+    assert is_free(port)
+
+
+def test_connections_that_have_ended_do_not_keep_a_port() -> None:
+    """The port of a broker that was just stopped counts as free although the kernel remembers its connections."""
+    with socket.create_server((HOST, 0)) as server:
+        address = server.getsockname()
+        client = socket.create_connection(address)
+        accepted, _ = server.accept()
+        accepted.close()  # the side that closes first is the one that is remembered
+        client.close()
+    assert is_free(address[1])
+
+
+def test_ports_are_none_that_the_kernel_hands_out() -> None:
+    """A client that retries could otherwise connect to itself from its broker's port, and keep it."""
+    with socket.create_server((HOST, 0)) as server:
+        ephemeral = server.getsockname()[1]
+    ports = {free_port() for _ in range(50)}
+    assert max(ports) < 32_768 <= ephemeral
+    assert len(ports) > 40
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"port": 1}', '{"cluster_id": "x", "port": 1, "other": 2}'])
+def test_a_damaged_file_is_reported(tmp_path: Path, content: str) -> None:
+    """The error names the file, and what would be lost by starting anew."""
+    (tmp_path / "node.json").write_text(content)
+    with pytest.raises(BrokerError, match=r"node\.json cannot be read .* Remove .* to start with an empty broker"):
+        load_node(tmp_path)
+
+
+def test_settings_win_but_not_over_the_address(tmp_path: Path) -> None:
+    """A caller can set anything except what makes clients find the broker."""
+    node = Node("id", 20_001, 20_002)
+    write_configuration(tmp_path, node, {"num.partitions": "7", "node.id": "5", "listeners": "PLAINTEXT://:1"})
+    lines = (tmp_path / "server.properties").read_text().splitlines()
+    assert {"num.partitions=7", "node.id=5"} <= set(lines)
+    assert "listeners=PLAINTEXT://127.0.0.1:20001,CONTROLLER://127.0.0.1:20002" in lines
+    assert len({line.split("=")[0] for line in lines}) == len(lines)
+
+
+def test_a_folder_that_was_moved_keeps_working(tmp_path: Path) -> None:
+    """Neither file of a folder names the folder."""
+    write_configuration(tmp_path, load_node(tmp_path), {})
+    for name in ("node.json", "server.properties"):
+        assert str(tmp_path) not in (tmp_path / name).read_text()
+
+
+def test_storage_that_cannot_be_formatted_is_reported_and_tried_again(tmp_path: Path) -> None:
+    """A failed attempt shows what was said, and leaves nothing that looks like storage."""
+    node = load_node(tmp_path)
+    for _ in range(2):
+        with pytest.raises(BrokerError, match=r"(?s)cannot be formatted in .*kafka\.tools\.StorageTool format"):
+            format_storage(tmp_path, node, ["sh", "-c", 'echo "$0 $1"; mkdir unformatted; exit 1'])
+        assert not (tmp_path / "data").exists()
+
+
+def test_storage_is_formatted_once(tmp_path: Path) -> None:
+    node = load_node(tmp_path)
+    format_storage(tmp_path, node, ["sh", "-c", "mkdir unformatted"])
+    assert json.loads((tmp_path / "node.json").read_text())["cluster_id"] == node.cluster_id
+    format_storage(tmp_path, node, ["false"])
+    assert (tmp_path / "data").is_dir()
