@@ -1,0 +1,169 @@
+"""The `reexpand` command."""
+
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from rich.console import Console
+from rich.logging import RichHandler
+
+from streaming import config
+from streaming.errors import ReexpandError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+HOME = Path(".reexpand")
+"""Where the embedded broker and the demo keep their data."""
+
+
+class _Group(click.Group):
+    """Turns the package's own errors into one sentence and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ReexpandError as error:
+            click.echo(f"Error: {error}", err=True)
+            ctx.exit(error.exit_code)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="reexpand")
+@click.option("-v", "--verbose", is_flag=True, help="Also show what Spark and Kafka say.")
+def main(verbose: bool) -> None:  # noqa: FBT001 - click passes options by name
+    """Wildcard topic subscriptions that keep themselves expanded.
+
+    \b
+    Example:
+      reexpand demo                     # the real thing in a minute, on this machine
+      reexpand local                    # a Kafka broker with the topics, to play with
+      reexpand run --bootstrap-servers broker:9092 --checkpoint /var/lib/reexpand
+    """
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    handler: logging.Handler
+    if sys.stderr.isatty():
+        handler = RichHandler(console=Console(stderr=True), show_path=False)
+        form = "%(message)s"
+    else:
+        handler = logging.StreamHandler()
+        form = "%(asctime)s %(levelname)s %(message)s"
+    logging.basicConfig(level=logging.WARNING, format=form, handlers=[handler])
+    logging.getLogger("reexpand").setLevel(logging.DEBUG if verbose else logging.INFO)
+
+
+def _job_options(command: F) -> F:
+    """Adds an option for each setting of the job, so that help and configuration cannot disagree."""
+    for name, field in reversed(config.Settings.model_fields.items()):
+        kind: Any = {"shards": str, "route_depth": int, "max_offsets_per_trigger": int}.get(name)
+        default = "" if field.is_required() or field.default in (None, {}) else f" [default: {field.default}]"
+        help_text = (field.description or "") + default
+        if field.annotation is bool:
+            decorate = click.option(f"--{name.replace('_', '-')}", is_flag=True, default=None, help=help_text)
+        else:
+            decorate = click.option(
+                f"--{name.replace('_', '-')}",
+                type=kind,
+                default=None,
+                multiple=name == "shards",
+                metavar="PARENT=N" if name == "shards" else None,
+                help=help_text,
+            )
+        command = decorate(command)
+    return command
+
+
+@main.command()
+@click.option(
+    "--config", "config_file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="TOML file of settings."
+)
+@_job_options
+def run(config_file: Path | None, **given: Any) -> None:
+    """Run the job until SIGTERM or Ctrl-C; a running micro-batch is finished first.
+
+    Each option is also an environment variable (REEXPAND_BOOTSTRAP_SERVERS, ...) and a key of the TOML file
+    (bootstrap_servers, ...). The command line wins over the environment, and that over the file.
+
+    \b
+    Example:
+      reexpand run --bootstrap-servers broker:9092 --checkpoint /var/lib/reexpand --shards orders=16
+    """
+    from streaming import service  # noqa: PLC0415 - Spark takes a second to import, and help needs none of it
+
+    if config_file is not None:
+        os.environ["REEXPAND_CONFIG"] = str(config_file)
+    given["shards"] = _shards(given["shards"])
+    settings = config.load(given)
+    _provide_java()
+    service.run(settings)
+
+
+def _shards(pairs: tuple[str, ...]) -> dict[str, str] | None:
+    if not pairs:
+        return None
+    split = [pair.rpartition("=") for pair in pairs]
+    if not all(parent for parent, _, _ in split):
+        raise click.BadParameter("expected PARENT=N, as in orders=16", param_hint="--shards")
+    return {parent: count for parent, _, count in split}
+
+
+@main.command()
+@click.option(
+    "--home", type=click.Path(file_okay=False, path_type=Path), default=HOME / "kafka", show_default=True,
+    help="Folder of the broker's data; kept, so that a later start goes on with it.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print the address as JSON.")
+def local(home: Path, as_json: bool) -> None:  # noqa: FBT001 - click passes options by name
+    """Run a real single-node Kafka broker with the job's topics, until Ctrl-C or SIGTERM.
+
+    \b
+    Example:
+      reexpand local &
+      reexpand run --bootstrap-servers 127.0.0.1:PORT --checkpoint .reexpand/checkpoint
+    """
+    from streaming import topics  # noqa: PLC0415 - as in `run`
+    from streaming.local.broker import Broker  # noqa: PLC0415
+    from streaming.local.topics import create_topics  # noqa: PLC0415
+
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    with Broker(home) as broker:
+        settings = config.load({"bootstrap_servers": broker.bootstrap_servers, "checkpoint": str(HOME / "checkpoint")})
+        create_topics(broker.bootstrap_servers, topics.specs(settings))
+        if as_json:
+            click.echo(json.dumps({"bootstrapServers": broker.bootstrap_servers, "data": str(home)}))
+        else:
+            click.echo(f"Kafka listens on {broker.bootstrap_servers}; data in {home}; Ctrl-C stops it.")
+            click.echo(
+                f"Next: reexpand run --bootstrap-servers {broker.bootstrap_servers} --checkpoint {settings.checkpoint}"
+            )
+        sys.stdout.flush()
+        try:
+            broker.wait()
+        except KeyboardInterrupt:
+            return
+        raise ReexpandError(f"the broker ended by itself; its log is {broker.log_file}")
+
+
+@main.command()
+def jars() -> None:
+    """Fetch the jars of Spark's Kafka connector and of the broker, if they are not there yet.
+
+    \b
+    Example:
+      reexpand jars
+    """
+    from streaming.local import jars as local_jars  # noqa: PLC0415 - imports pyspark
+
+    local_jars.fetch()
+
+
+def _provide_java() -> None:
+    """Lets Spark find the Java that this package has chosen."""
+    from streaming.local.java import environment, find_java  # noqa: PLC0415 - runs java
+
+    os.environ.update(environment(find_java()))

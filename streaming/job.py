@@ -1,0 +1,173 @@
+"""The query: Kafka source, route, expand on each shard, Kafka sink."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
+
+from streaming import placement, sinks
+from streaming.config import Settings
+from streaming.routing import SEPARATOR, Routing
+from streaming.subscription import Ignored
+from streaming.worker import Kind, Output, Row, work
+from streaming.worker import Settings as WorkerSettings
+
+STATE_SCHEMA = "value BINARY"
+OUTPUT_SCHEMA = "kind STRING, key BINARY, value BINARY, count INT"
+METRICS = "reexpand"
+"""Name under which a micro-batch's counts stand in Spark's progress."""
+
+_ROUTES = "array<struct<parent: string, shard: int, entry: int, payload: binary>>"
+_LMQ_NAME = r"(?s)^%LMQ%\$([^$]*)\$(.*)$"
+
+
+def start(spark: SparkSession, settings: Settings) -> StreamingQuery:
+    """Starts the job on a session that `streaming.session` made."""
+    routed = route(read(spark, settings), settings)
+    expanded = expand(routed, settings).observe(METRICS, *counts())
+    return sinks.start(sinks.address(expanded, settings), settings)
+
+
+def read(spark: SparkSession, settings: Settings) -> DataFrame:
+    """All input streams through one Kafka source, so that one micro-batch has a consistent cut of them."""
+    options = {
+        "subscribe": ",".join(settings.inputs),
+        "startingOffsets": "earliest",
+        "maxOffsetsPerTrigger": str(settings.max_offsets_per_trigger),
+        # The broker would hold a fetch for 500 ms when there is nothing to read: the largest part of the latency.
+        "kafka.fetch.max.wait.ms": "10",
+        "kafka.isolation.level": "read_committed",
+        **sinks.connection(settings),
+    }
+    return spark.readStream.format("kafka").options(**options).load()
+
+
+def route(records: DataFrame, settings: Settings) -> DataFrame:
+    """A row for each (entry, shard that must see it): parent, shard, and the columns of `streaming.worker.Row`.
+
+    The JVM reads no more of the JSON than it needs to place an entry; what cannot be placed goes to the key
+    (`placement.HOME`, 0), whose work is to say why.
+    """
+    groups, subscriptions, _ = settings.inputs
+    stream = F.when(F.col("topic") == groups, 0).when(F.col("topic") == subscriptions, 1).otherwise(2)
+    text = F.col("value").cast("string")
+    routes = (
+        F.when(F.col("value").isNull() | ~F.is_valid_utf8(text), _route(F.lit(placement.HOME), F.lit(0)))
+        .when(F.col("topic") == groups, _group_routes(text, settings))
+        .when(F.col("topic") == subscriptions, _subscription_routes(text, settings))
+        .otherwise(_topic_route(text, settings))
+    )
+    return records.select(
+        stream.cast("tinyint").alias("stream"),
+        "partition",
+        "offset",
+        F.unix_millis("timestamp").alias("timestamp"),
+        F.inline(routes.cast(_ROUTES)),
+    )
+
+
+def expand(routed: DataFrame, settings: Settings) -> DataFrame:
+    """The output rows of `streaming.worker.work`, over the state of each (parent, shard)."""
+    worker_settings = WorkerSettings(
+        settings.inputs, Routing(settings.shards, settings.route_depth), settings.allow_inner_multi
+    )
+
+    def on_shard(key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        rows = [row for frame in frames for row in _rows(frame)]
+        former = bytes(state.get[0]) if state.exists else None
+        renewed, output = work(key[0], key[1], rows, former, worker_settings)
+        if renewed is None and former is not None:
+            state.remove()
+        elif renewed is not None and renewed is not former:
+            state.update((renewed,))
+        if output.kinds:
+            yield _frame(output)
+
+    # No timeout: time enters as records, so that a replay sees the same time, and an idle shard is never visited.
+    return routed.groupBy("parent", "shard").applyInPandasWithState(
+        on_shard, OUTPUT_SCHEMA, STATE_SCHEMA, "update", GroupStateTimeout.NoTimeout
+    )
+
+
+def counts() -> list[Column]:
+    """What a micro-batch did, as columns to observe: output rows by kind, ignored entries by reason."""
+    kinds = (Kind.ADD, Kind.REMOVE, Kind.DEAD_LETTER, *(Kind.IGNORED + reason for reason in Ignored))
+    return [F.sum(F.when(F.col("kind") == kind, F.col("count"))).alias(kind) for kind in kinds]
+
+
+def _rows(frame: pd.DataFrame) -> Iterator[Row]:
+    columns: list[list[Any]] = [frame[name].tolist() for name in Row._fields]
+    return map(Row._make, zip(*columns, strict=True))
+
+
+def _frame(output: Output) -> pd.DataFrame:
+    return pd.DataFrame(
+        {"kind": output.kinds, "key": output.keys, "value": output.values, "count": output.counts}, copy=False
+    )
+
+
+def _topic_route(text: Column, settings: Settings) -> Column:
+    event = F.from_json(text, "parentTopic STRING, liteTopic STRING, lmqName STRING")
+    parent = F.coalesce(
+        event["parentTopic"], F.regexp_extract(event["lmqName"], _LMQ_NAME, 1), F.lit(placement.HOME)
+    )
+    if not settings.shards:
+        return _route(parent, F.lit(0))
+    topic = F.coalesce(event["liteTopic"], F.regexp_extract(event["lmqName"], _LMQ_NAME, 2), F.lit(""))
+    segments = F.split(topic, SEPARATOR, settings.route_depth + 1)
+    routed = F.array_join(F.slice(segments, 1, settings.route_depth), SEPARATOR) if settings.route_depth else topic
+    return _route(parent, F.pmod(F.crc32(routed.cast("binary")), _shard_count(parent, settings)))
+
+
+def _subscription_routes(text: Column, settings: Settings) -> Column:
+    # The record stands in an array of two, so that anything behind its end makes the whole text malformed.
+    wrapped = F.from_json(F.concat(F.lit("["), text, F.lit(",{}]")), "array<struct<subscriptionSet: array<string>>>")
+    whole = F.array(text)
+    entries = F.when(F.size(wrapped) == 2, F.coalesce(wrapped[0]["subscriptionSet"], whole)).otherwise(  # noqa: PLR2004 - see above
+        F.array(F.lit(None).cast("string"))
+    )
+
+    def on_shards(entry: Column, position: Column) -> Column:
+        parent = F.coalesce(F.get_json_object(entry, "$.topic"), F.lit(placement.HOME))
+        payload = F.coalesce(entry, text).cast("binary")
+        return _on_shards(parent, position, payload, settings)
+
+    return F.flatten(F.transform(entries, on_shards))
+
+
+def _group_routes(text: Column, settings: Settings) -> Column:
+    event = F.from_json(text, "group STRING, parentTopic STRING, attributes MAP<STRING, STRING>")
+    parent = F.coalesce(event["attributes"]["lite.bind.topic"], event["parentTopic"])
+    bucket = F.pmod(F.crc32(F.coalesce(event["group"], F.lit("")).cast("binary")), F.lit(placement.BUCKETS))
+    home = _route(F.lit(placement.HOME), bucket)
+    shards = _on_shards(parent, F.lit(0), F.col("value"), settings)
+    return F.when(parent.isNull() | (parent == placement.HOME), home).otherwise(F.concat(home, shards))
+
+
+def _on_shards(parent: Column, entry: Column, payload: Column, settings: Settings) -> Column:
+    if not settings.shards:
+        return F.array(_struct(parent, F.lit(0), entry, payload))
+    last = _shard_count(parent, settings) - 1
+    return F.transform(F.sequence(F.lit(0), last), lambda shard: _struct(parent, shard, entry, payload))
+
+
+def _route(parent: Column, shard: Column) -> Column:
+    return F.array(_struct(parent, shard, F.lit(0), F.col("value")))
+
+
+def _struct(parent: Column, shard: Column, entry: Column, payload: Column) -> Column:
+    return F.struct(
+        parent.alias("parent"),
+        shard.cast("int").alias("shard"),
+        entry.cast("int").alias("entry"),
+        payload.alias("payload"),
+    )
+
+
+def _shard_count(parent: Column, settings: Settings) -> Column:
+    counts_by_parent = F.create_map(*(F.lit(part) for pair in settings.shards.items() for part in pair))
+    return F.coalesce(F.element_at(counts_by_parent, parent), F.lit(1))

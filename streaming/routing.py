@@ -1,0 +1,50 @@
+"""Which shard of a parent a topic lives in, and which shards a pattern can touch.
+
+The shard of a topic is the CRC-32 of its first `route_depth` segments, modulo the parent's number of shards; depth 0
+hashes the whole name. `streaming.job` computes the same in the JVM. A subscription request reaches every shard of its
+parent, because its version and its replacement of the former set concern them all; each keeps only what can touch it.
+"""
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+SEPARATOR = "__"
+_WILDCARDS = frozenset({"*", "**"})
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """How topics are spread; part of a checkpoint's identity.
+
+    Attributes:
+        shards: number of shards of the parents that have more than one.
+        depth: how many leading segments decide; 0 is all of them.
+    """
+
+    shards: Mapping[str, int] = field(default_factory=dict)
+    depth: int = 1
+
+    def shard_count(self, parent: str) -> int:
+        """The number of shards of a parent."""
+        return self.shards.get(parent, 1)
+
+    def shard_of(self, parent: str, lite_topic: str) -> int:
+        """The one shard in which a topic lives."""
+        count = self.shard_count(parent)
+        if count == 1:
+            return 0
+        routed = SEPARATOR.join(self._routed_segments(lite_topic))
+        return zlib.crc32(routed.encode()) % count
+
+    def may_touch(self, parent: str, entry: str, shard: int) -> bool:
+        """Whether an entry, read as a name or as a pattern, can concern a topic of that shard."""
+        if self.shard_count(parent) == 1:
+            return True
+        if not _WILDCARDS.isdisjoint(self._routed_segments(entry)):
+            return True
+        return self.shard_of(parent, entry) == shard
+
+    def _routed_segments(self, text: str) -> list[str]:
+        segments = text.split(SEPARATOR)
+        return segments[: self.depth] if self.depth else segments

@@ -1,0 +1,77 @@
+"""The Spark session, with the settings that the job needs; the reason beside each."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlparse
+
+from pyspark.sql import SparkSession
+
+from streaming.config import Settings
+
+_BASE = {
+    # State larger than the heap, and a micro-batch that writes what changed instead of whole snapshots.
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # Without timeouts a micro-batch without data has nothing to do.
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    # Each state value has a checksum of its own, and each file checksum costs one more file a task and batch.
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    # A stop waits for the running batch; the job ends it itself when that takes too long.
+    "spark.sql.streaming.metricsEnabled": "true",
+    "spark.sql.execution.arrow.pyspark.selfDestruct.enabled": "false",
+    "spark.python.worker.reuse": "true",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+_LOCAL = {
+    # Tasks are retried as on a cluster: a Python worker that dies must not end the query.
+    "spark.master": "local[*,4]",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    # Micro-batches run the same small plans; the first compiler tier is warm at once and costs half the CPU.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+}
+
+_LOCAL_FILES = {
+    # The default shells out to `chmod` for each file of a local file system: some 60 processes a micro-batch.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
+
+
+def options(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = ()) -> dict[str, str]:
+    """The session's options.
+
+    Args:
+        settings: of the job; without `master` the session is local, unless spark-submit set one.
+        shuffle_partitions: how many state partitions the checkpoint has.
+        jars: of Spark's Kafka connector.
+    """
+    chosen = {**_BASE, "spark.sql.shuffle.partitions": str(shuffle_partitions), "spark.app.name": "reexpand"}
+    if settings.master is None or settings.master.startswith("local"):
+        chosen |= _LOCAL
+    if settings.master is not None:
+        chosen["spark.master"] = settings.master
+    if urlparse(settings.checkpoint).scheme in ("", "file"):
+        chosen |= _LOCAL_FILES
+    if jars:
+        chosen["spark.jars"] = ",".join(jar.resolve().as_uri() for jar in jars)
+    return chosen
+
+
+def build(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = ()) -> SparkSession:
+    """Starts Spark, or takes the session that runs."""
+    if settings.master is None or settings.master.startswith("local"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers of this environment
+    builder = SparkSession.builder
+    for key, value in options(settings, shuffle_partitions, jars).items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("WARN")
+    return spark

@@ -1,0 +1,47 @@
+"""Where output rows go: the Kafka sink, at least once, made effectively once by keys and event ids."""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
+
+from streaming.worker import Kind
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from streaming.config import Settings
+
+
+def connection(settings: "Settings") -> dict[str, str]:
+    """How Spark's Kafka source and sink reach the broker."""
+    options = {"bootstrap.servers": settings.bootstrap_servers, **settings.client_options()}
+    return {f"kafka.{key}": value for key, value in options.items()}
+
+
+def address(expanded: "DataFrame", settings: "Settings") -> "DataFrame":
+    """Kafka records (topic, key, value) of the output rows; rows that only count are dropped."""
+    kind = F.col("kind")
+    topic = (
+        F.when(kind.isin(Kind.ADD, Kind.REMOVE, Kind.TOMBSTONE), settings.updates)
+        .when(kind == Kind.DEAD_LETTER, settings.dead_letters)
+        .when(kind == Kind.GROUP_EVENT, settings.group_events)
+    )
+    return expanded.select(topic.alias("topic"), "key", "value").where("topic IS NOT NULL")
+
+
+def start(records: "DataFrame", settings: "Settings") -> "StreamingQuery":
+    """Starts the query that writes the records.
+
+    A producer keeps the order of its records (idempotence is Kafka's default), and one task writes all updates of a
+    shard, so the updates of one client and topic stand in the order in which they happened.
+    """
+    return (
+        records.writeStream.format("kafka")
+        .options(**connection(settings))
+        .option("checkpointLocation", f"{settings.checkpoint.rstrip('/')}/query")
+        .trigger(processingTime=f"{settings.trigger_interval_ms} milliseconds")
+        .queryName("reexpand")
+        .outputMode("update")
+        .start()
+    )

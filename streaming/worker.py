@@ -1,0 +1,207 @@
+"""The work on one state key: rows of a micro-batch in, new state bytes and output rows out; no Spark in here."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, TypeVar
+
+from streaming import placement, state
+from streaming.errors import Rejected
+from streaming.events import (
+    GroupEvent,
+    Reason,
+    Source,
+    Stream,
+    parse_group_event,
+    parse_subscription,
+    parse_topic_event,
+)
+from streaming.expansion import Event, Op, Shard, expand
+from streaming.records import Record, dead_letter, update_records
+from streaming.routing import Routing
+from streaming.state import ShardState
+
+STREAMS = (Stream.GROUPS, Stream.SUBSCRIPTIONS, Stream.TOPICS)
+"""The input streams by their number in a row; also the order in which a micro-batch is read."""
+
+_PARSERS: tuple[Callable[[bytes | None], Event], ...] = (parse_group_event, parse_subscription, parse_topic_event)
+_GROUPS, _SUBSCRIPTIONS, _TOPICS = range(3)
+
+CACHE_BYTES = 256 * 1024 * 1024
+"""How many bytes of encoded state a worker process keeps decoded."""
+
+
+class Kind:
+    """What an output row is."""
+
+    ADD = "add"
+    REMOVE = "remove"
+    TOMBSTONE = "tombstone"
+    DEAD_LETTER = "dead-letter"
+    GROUP_EVENT = "group-event"
+    IGNORED = "ignored:"
+
+
+class Row(NamedTuple):
+    """One input entry; rows sort in the order in which they are read."""
+
+    stream: int
+    partition: int
+    offset: int
+    entry: int
+    timestamp: int
+    payload: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the work depends on.
+
+    Attributes:
+        topics: Kafka topic names of the input streams, in the order of `STREAMS`.
+        routing: how topics are spread over shards.
+        inner_multi: `**` may stand inside a pattern.
+    """
+
+    topics: tuple[str, str, str]
+    routing: Routing = field(default_factory=Routing)
+    inner_multi: bool = False
+
+
+@dataclass(slots=True)
+class Output:
+    """Output rows, by column: kind, key, value, and for ignored entries how many."""
+
+    kinds: list[str] = field(default_factory=list)
+    keys: list[bytes | None] = field(default_factory=list)
+    values: list[bytes | None] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+
+    def add(self, kind: str, record: Record | None, count: int = 1) -> None:
+        """Appends a row."""
+        self.kinds.append(kind)
+        self.keys.append(record and record.key)
+        self.values.append(record and record.value)
+        self.counts.append(count)
+
+
+def work(
+    parent: str, number: int, rows: Iterable[Row], data: bytes | None, settings: Settings
+) -> tuple[bytes | None, Output]:
+    """Applies a micro-batch's rows of one key.
+
+    Args:
+        parent: the parent topic; blank for the keys that place groups and report what cannot be routed.
+        number: the shard of the parent.
+        rows: in any order.
+        data: the key's state, None for none.
+        settings: of the job.
+
+    Returns:
+        The key's new state (None for none, `data` itself when nothing changed), and the output rows.
+    """
+    output = Output()
+    ordered = sorted(rows)
+    events = list(_events(parent, number, ordered, settings, output))
+    if parent == placement.HOME:
+        placements = [(source, event) for source, event in events if isinstance(event, GroupEvent)]
+        return _place(placements, data, output), output
+    shard = Shard(parent, number, settings.routing, settings.inner_multi)
+    former = _load(parent, number, data, settings)
+    expansion = expand(former, events, shard)
+    for update in expansion.updates:
+        records = update_records(parent, update)
+        output.add(Kind.ADD if update.op is Op.ADD else Kind.REMOVE, records[0])
+        for tombstone in records[1:]:
+            output.add(Kind.TOMBSTONE, tombstone)
+    for problem in expansion.problems:
+        payload = next(row.payload for row in ordered if _is_at(row, problem.source, settings))
+        output.add(Kind.DEAD_LETTER, dead_letter(problem.source, problem.reason, problem.message, payload))
+    for reason, count in expansion.ignored.items():
+        output.add(Kind.IGNORED + reason, None, count)
+    if not expansion.delta:
+        return data, output
+    former.apply(expansion.delta)
+    renewed = state.encode(former) if former else None
+    _CACHE.put((parent, number), renewed, former)
+    return renewed, output
+
+
+def _events(
+    parent: str, number: int, rows: Iterable[Row], settings: Settings, output: Output
+) -> Iterable[tuple[Source, Event]]:
+    """The valid events of a key; what is not valid is reported by exactly one of the keys that see it."""
+    home = parent == placement.HOME
+    for stream, partition, offset, entry, timestamp, payload in rows:
+        source = Source(settings.topics[stream], partition, offset, entry, timestamp)
+        try:
+            event = _PARSERS[stream](payload)
+            if event.parent != parent and not (home and stream == _GROUPS):
+                raise Rejected(Reason.NOT_ROUTABLE, "the JSON text repeats a field with different values")
+        except Rejected as rejected:
+            if home or stream == _TOPICS or (stream == _SUBSCRIPTIONS and number == 0):
+                output.add(Kind.DEAD_LETTER, dead_letter(source, rejected.reason, str(rejected), payload))
+        else:
+            yield source, event
+
+
+def _place(events: list[tuple[Source, GroupEvent]], data: bytes | None, output: Output) -> bytes | None:
+    bucket = placement.Bucket() if data is None else placement.decode(data)
+    placed = placement.place(bucket, events)
+    for record in placed.events:
+        output.add(Kind.GROUP_EVENT, record)
+    for reason, count in placed.ignored.items():
+        output.add(Kind.IGNORED + reason, None, count)
+    if placed.parents == bucket.parents:
+        return data
+    renewed = placement.Bucket(placed.parents)
+    return placement.encode(renewed) if renewed else None
+
+
+def _is_at(row: Row, source: Source, settings: Settings) -> bool:
+    return (settings.topics[row.stream], row.partition, row.offset, row.entry) == source[:4]
+
+
+S = TypeVar("S")
+
+
+class StateCache(Generic[S]):
+    """Decoded states by key, the least recently used dropped first.
+
+    An entry serves only for the very bytes that it stands for. A task that fails after it changed a state leaves an
+    entry for bytes that were never stored, which is therefore never used.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._entries: OrderedDict[tuple[str, int], tuple[bytes, int, S]] = OrderedDict()
+
+    def take(self, key: tuple[str, int], data: bytes) -> S | None:
+        """Removes and returns the state that `data` encodes, if it is here."""
+        entry = self._entries.pop(key, None)
+        if entry is None:
+            return None
+        identity, size, decoded = entry
+        self._bytes -= size
+        return decoded if identity == state.identity(data) else None
+
+    def put(self, key: tuple[str, int], data: bytes | None, decoded: S) -> None:
+        """Keeps the state that `data` encodes; None keeps nothing."""
+        if data is None:
+            return
+        self._entries[key] = (state.identity(data), len(data), decoded)
+        self._bytes += len(data)
+        while self._bytes > self._max_bytes:
+            _, (_, size, _) = self._entries.popitem(last=False)
+            self._bytes -= size
+
+
+_CACHE: StateCache[ShardState] = StateCache(CACHE_BYTES)
+
+
+def _load(parent: str, number: int, data: bytes | None, settings: Settings) -> ShardState:
+    if data is None:
+        return ShardState(settings.inner_multi)
+    cached = _CACHE.take((parent, number), data)
+    return state.decode(data, inner_multi=settings.inner_multi) if cached is None else cached
