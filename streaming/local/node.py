@@ -64,14 +64,19 @@ class Node:
         return f"{HOST}:{self.port}"
 
 
+def new_cluster_id() -> str:
+    """A random cluster id as Kafka writes them; none begins with a dash, which its tools take for an option."""
+    first, *others = uuid.uuid4().bytes
+    return base64.urlsafe_b64encode(bytes([first & 0x7F, *others])).decode("ascii").rstrip("=")
+
+
 def load_node(folder: Path) -> Node:
     """The node of this folder; a new one where there is none, and new ports where someone else has taken them."""
     path = folder / "node.json"
     try:
         node = Node(**json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
-        identity = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=")
-        return move_node(folder, Node(identity, 0, 0))
+        return move_node(folder, Node(new_cluster_id(), 0, 0))
     except (ValueError, TypeError) as error:
         raise BrokerError(f"{path} cannot be read ({error}). Remove {folder} to start with an empty broker.") from error
     return node if is_free(node.port) and is_free(node.controller_port) else move_node(folder, node)

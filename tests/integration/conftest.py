@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -102,7 +102,7 @@ def _choice() -> tuple[str, str]:
         client.ping()
     except docker.errors.DockerException:
         return "embedded", "no container engine answers"
-    with client:
+    with closing(client):
         try:
             client.images.get(_IMAGE)
         except docker.errors.ImageNotFound:

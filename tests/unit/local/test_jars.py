@@ -161,9 +161,7 @@ def test_without_a_network_the_end_of_the_log_says_why(monkeypatch: pytest.Monke
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
     monkeypatch.setenv("no_proxy", "")
-    with pytest.raises(
-        JarsError, match=r"(?s)jars of spark cannot be downloaded; .*ConnectException"
-    ):
+    with pytest.raises(JarsError, match=r"(?s)jars of spark cannot be downloaded; .*ConnectException"):
         jars.spark()
 
 

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import json
 import socket
+import uuid
 from typing import TYPE_CHECKING
 
 import pytest
 
 from streaming.local.errors import BrokerError
-from streaming.local.node import HOST, Node, format_storage, free_port, is_free, load_node, write_configuration
+from streaming.local.node import (
+    HOST,
+    Node,
+    format_storage,
+    free_port,
+    is_free,
+    load_node,
+    new_cluster_id,
+    write_configuration,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,6 +35,15 @@ def test_ports_and_identity_are_kept(tmp_path: Path) -> None:
 def test_two_folders_have_brokers_of_their_own(tmp_path: Path) -> None:
     one, other = load_node(tmp_path / "one"), load_node(tmp_path / "other")
     assert one.cluster_id != other.cluster_id
+
+
+def test_no_cluster_id_looks_like_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka's tools would not take it for one."""
+    for byte in range(256):
+        monkeypatch.setattr(uuid, "uuid4", lambda byte=byte: uuid.UUID(bytes=bytes([byte] * 16)))
+        cluster_id = new_cluster_id()
+        assert cluster_id[0].isalpha()
+        assert len(cluster_id) == 22
 
 
 @pytest.mark.parametrize("which", ["port", "controller_port"])
