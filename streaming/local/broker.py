@@ -8,7 +8,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from confluent_kafka.admin import AdminClient
 
 from streaming.local import jars
 from streaming.local.errors import BrokerError, FolderInUseError
+from streaming.local.guardian import guarded
 from streaming.local.java import Java, environment, find_java
 from streaming.local.node import HOST, Node, format_storage, load_node, move_node, write_configuration
 
@@ -102,15 +102,16 @@ class Broker:
         """
         if self.running:
             return self
+        self.kill()  # what a broker that ended by itself left in here
         classpath = os.pathsep.join(map(str, jars.kafka()))
         java = find_java()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._take_lock()
+            self._lock = lock = self._locked()
             command = [str(java.executable), *self._java_options(), "-cp", classpath]
             node = load_node(self.folder)
-            format_storage(self.folder, node, command)
-            self._launch(java, command, node)
+            format_storage(self.folder, node, command, lock)
+            self._launch(java, command, node, lock)
         except OSError as error:
             self.kill()
             raise BrokerError(f"The broker cannot work in {self.folder}: {error}.") from error
@@ -155,7 +156,7 @@ class Broker:
                 return False
         return True
 
-    def _take_lock(self) -> None:
+    def _locked(self) -> IO[str]:
         """Lock the folder, waiting a moment: a broker whose owner was killed goes at once, but not in no time."""
         lock = (self.folder / "lock").open("a+", encoding="utf-8")
         deadline = time.monotonic() + _LOCK_SECONDS
@@ -177,7 +178,7 @@ class Broker:
         lock.truncate(0)
         lock.write(f"{os.getpid()}\n")
         lock.flush()
-        self._lock = lock
+        return lock
 
     def _java_options(self) -> list[str]:
         return [
@@ -189,7 +190,7 @@ class Broker:
             f"-Dlog4j2.configurationFile={_HERE / 'log4j2.properties'}",
         ]
 
-    def _launch(self, java: Java, command: list[str], node: Node) -> None:
+    def _launch(self, java: Java, command: list[str], node: Node, lock: IO[str]) -> None:
         """Start the process and wait until it answers, on other ports when someone was faster on these."""
         for attempt in range(_ATTEMPTS):
             self._node = node
@@ -198,7 +199,7 @@ class Broker:
                 self.log_file.replace(self.log_file.with_suffix(".log.1"))
             with self.log_file.open("wb") as log:
                 self._guardian = subprocess.Popen(
-                    [sys.executable, "-IS", str(_HERE / "guardian.py"), *command, "kafka.Kafka", configuration.name],
+                    guarded([*command, "kafka.Kafka", configuration.name]),
                     cwd=self.folder,
                     env=environment(java),
                     stdin=subprocess.PIPE,
@@ -206,9 +207,7 @@ class Broker:
                     stderr=log,
                     bufsize=0,
                     start_new_session=True,  # Ctrl-C is for the program; it then stops the broker
-                    pass_fds=[self._lock.fileno()]
-                    if self._lock
-                    else [],  # the folder stays locked until the broker is gone
+                    pass_fds=[lock.fileno()],  # the folder stays locked until the broker is gone
                 )
             self._pid = int(self._guardian.stdout.readline() or 0) if self._guardian.stdout else 0
             if self._answers(node):

@@ -6,7 +6,7 @@ import fcntl
 import os
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,12 +21,12 @@ def cache_folder() -> Path:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold the lock file `path`, waiting for whoever holds it; the kernel frees it when the holder dies."""
+def locked(path: Path) -> Iterator[IO[str]]:
+    """Hold the lock file `path`, waiting for whoever holds it; the kernel frees it when all holders are gone."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+        yield file
 
 
 def write_whole(path: Path, content: bytes, mode: int = 0o644) -> None:

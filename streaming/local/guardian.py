@@ -17,6 +17,11 @@ import sys
 import threading
 
 
+def guarded(command: list[str]) -> list[str]:
+    """The command that runs `command` under a guardian."""
+    return [sys.executable, "-IS", __file__, *command]
+
+
 def _die_with_guardian() -> None:
     """Ask Linux to kill the command should this guardian itself be killed; elsewhere there is no such call."""
     if sys.platform == "linux":

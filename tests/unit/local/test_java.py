@@ -139,6 +139,23 @@ def test_the_bundled_java_starts_with_what_spark_asks_for(tmp_path: Path) -> Non
     assert parse_version(answer) == java.major == 21
 
 
+def test_a_java_of_the_users_that_lacks_the_module_is_wrapped_too(
+    fake_java: FakeJava, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its release file tells; it stays the one that is run, and is wrapped once however often it is found."""
+    home = fake_java("21.0.8")
+    (home / "release").write_text('JAVA_VERSION="21.0.8"\nMODULES="java.base jdk.net"\n')
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    java = find_java()
+    assert java.home.is_relative_to(tmp_path / "cache")
+    assert f"exec {home}/bin/java" in java.executable.read_text()
+    monkeypatch.setenv("JAVA_HOME", str(java.home))
+    assert find_java() == java
+    (home / "release").write_text('MODULES="java.base jdk.incubator.vector"\n')
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    assert find_java().home == home
+
+
 def test_a_child_process_finds_the_bundled_java_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """The JAVA_HOME that we gave to a child is not mistaken for one that the user chose."""
     java = find_java()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import uuid
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import pytest
 
@@ -22,7 +22,15 @@ from streaming.local.node import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+
+@pytest.fixture
+def lock(tmp_path: Path) -> Iterator[IO[str]]:
+    """An open lock file."""
+    with (tmp_path / "lock").open("w") as file:
+        yield file
 
 
 def test_ports_and_identity_are_kept(tmp_path: Path) -> None:
@@ -109,18 +117,18 @@ def test_a_folder_that_was_moved_keeps_working(tmp_path: Path) -> None:
         assert str(tmp_path) not in (tmp_path / name).read_text()
 
 
-def test_storage_that_cannot_be_formatted_is_reported_and_tried_again(tmp_path: Path) -> None:
+def test_storage_that_cannot_be_formatted_is_reported_and_tried_again(tmp_path: Path, lock: IO[str]) -> None:
     """A failed attempt shows what was said, and leaves nothing that looks like storage."""
     node = load_node(tmp_path)
     for _ in range(2):
         with pytest.raises(BrokerError, match=r"(?s)cannot be formatted in .*kafka\.tools\.StorageTool format"):
-            format_storage(tmp_path, node, ["sh", "-c", 'echo "$0 $1"; mkdir unformatted; exit 1'])
+            format_storage(tmp_path, node, ["sh", "-c", 'echo "$0 $1"; mkdir unformatted; exit 1'], lock)
         assert not (tmp_path / "data").exists()
 
 
-def test_storage_is_formatted_once(tmp_path: Path) -> None:
+def test_storage_is_formatted_once(tmp_path: Path, lock: IO[str]) -> None:
     node = load_node(tmp_path)
-    format_storage(tmp_path, node, ["sh", "-c", "mkdir unformatted"])
+    format_storage(tmp_path, node, ["sh", "-c", "mkdir unformatted"], lock)
     assert json.loads((tmp_path / "node.json").read_text())["cluster_id"] == node.cluster_id
-    format_storage(tmp_path, node, ["false"])
+    format_storage(tmp_path, node, ["false"], lock)
     assert (tmp_path / "data").is_dir()

@@ -1,0 +1,85 @@
+"""A helper program does not outlive whoever runs it, and keeps a lock for as long as it lives."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import IO, TYPE_CHECKING
+
+import pytest
+
+from streaming.local.process import run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def lock(tmp_path: Path) -> Iterator[IO[str]]:
+    """A lock file that is held."""
+    with (tmp_path / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield file
+
+
+def is_locked(path: Path) -> bool:
+    with path.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
+
+
+def gone(pid: int, seconds: float = 10) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_lines_and_exit_code_are_handed_over(lock: IO[str], tmp_path: Path) -> None:
+    lines: list[str] = []
+    assert run(["sh", "-c", "pwd; echo err >&2; exit 3"], lock, lines.append, tmp_path) == 3
+    assert lines == [f"{tmp_path}\n", "err\n"]
+
+
+def test_an_error_in_between_ends_the_program(lock: IO[str]) -> None:
+    """As Ctrl-C does while a progress bar is drawn."""
+    pids: list[int] = []
+
+    def interrupt(line: str) -> None:
+        pids.append(int(line))
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(["sh", "-c", "echo $$; exec sleep 600"], lock, interrupt)
+    assert gone(pids[0])
+
+
+def test_a_program_whose_owner_is_killed_ends_before_its_lock_is_free(tmp_path: Path) -> None:
+    """Whoever takes the lock next meets no program that still writes."""
+    script = (
+        "import fcntl, sys; from streaming.local.process import run; lock = open(sys.argv[1], 'w'); "
+        "fcntl.flock(lock, fcntl.LOCK_EX); "
+        "run(['sh', '-c', 'echo $$; exec sleep 600'], lock, lambda line: print(line, end='', flush=True))"
+    )
+    path = tmp_path / "lock"
+    with subprocess.Popen([sys.executable, "-c", script, str(path)], stdout=subprocess.PIPE, text=True) as owner:
+        assert owner.stdout is not None
+        pid = int(owner.stdout.readline())
+        assert is_locked(path)
+        owner.send_signal(signal.SIGKILL)
+    while is_locked(path):
+        time.sleep(0.005)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
