@@ -5,13 +5,16 @@ MatcherError
 │   ├── InvalidPattern
 │   └── InvalidTopic
 ├── UnknownDialect      no dialect has this name (also a LookupError)
-└── UnsupportedOption   the dialect does not know this option or this value of it (also a ValueError)
+├── UnsupportedOption   the dialect does not know this option or this value of it (also a ValueError)
+├── UnknownSelector     no kind of selector has this name (also a LookupError)
+├── SelectorSyntaxError the text of a selector breaks the rules of its kind (also a ValueError)
+└── SelectorError       a selector cannot be evaluated on these properties
 """
 
 from collections.abc import Iterable
 from typing import ClassVar
 
-_SHOWN = 80  # characters of a pattern or topic that an error message repeats
+_SHOWN = 80  # characters of a user's text that an error message repeats
 
 
 class MatcherError(Exception):
@@ -40,9 +43,8 @@ class Malformed(MatcherError, ValueError):  # noqa: N818 - named like its leaves
         self.hint = hint
 
     def __str__(self) -> str:
-        shown = self.text if len(self.text) <= _SHOWN else self.text[:_SHOWN] + "..."
         return (
-            f"invalid {self.kind} {shown!r} at segment {self.segment} (character {self.position}): "
+            f"invalid {self.kind} {_shown(self.text)!r} at segment {self.segment} (character {self.position}): "
             f"{self.reason}; {self.hint}"
         )
 
@@ -69,8 +71,10 @@ class InvalidTopic(Malformed):
         return self.text
 
 
-class UnknownDialect(MatcherError, LookupError):  # noqa: N818 - named like its siblings
-    """No dialect has this name."""
+class _UnknownName(MatcherError, LookupError):  # noqa: N818 - named like its leaves
+    """A name that is not among those known."""
+
+    kind: ClassVar[str]
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
         known = tuple(known)
@@ -79,8 +83,49 @@ class UnknownDialect(MatcherError, LookupError):  # noqa: N818 - named like its 
         self.known = known
 
     def __str__(self) -> str:
-        return f"no dialect is named {self.name!r}; use one of {', '.join(self.known)}"
+        return f"no {self.kind} is named {self.name!r}; use one of {', '.join(self.known)}"
+
+
+class UnknownDialect(_UnknownName):
+    """No dialect has this name."""
+
+    kind: ClassVar[str] = "dialect"
+
+
+class UnknownSelector(_UnknownName):
+    """No kind of selector has this name."""
+
+    kind: ClassVar[str] = "kind of selector"
 
 
 class UnsupportedOption(MatcherError, ValueError):  # noqa: N818 - named like its siblings
     """A dialect was given an option, or a value of it, that it does not know."""
+
+
+class SelectorSyntaxError(MatcherError, ValueError):
+    """The text of a selector breaks the rules of its kind.
+
+    Attributes:
+        text: the whole text.
+        position: offset of the first offending character, from 0.
+        reason: what is wrong.
+        hint: how to mend it.
+    """
+
+    def __init__(self, text: str, position: int, reason: str, hint: str) -> None:
+        super().__init__(text, position, reason, hint)
+        self.text = text
+        self.position = position
+        self.reason = reason
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"invalid selector {_shown(self.text)!r} at character {self.position}: {self.reason}; {self.hint}"
+
+
+class SelectorError(MatcherError):
+    """A selector cannot be evaluated on these properties; like "unknown", that is no match."""
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."

@@ -1,0 +1,80 @@
+"""Selectors: what a subscription asks of a topic's tags and properties, besides a matching pattern.
+
+| kind      | text                                | see                        |
+|-----------|-------------------------------------|----------------------------|
+| `TAG`     | `TagA || TagB`, or `*`              | `matcher.selectors.tag`    |
+| `SQL92`   | `region = 'eu' AND price > 10`      | `matcher.selectors.sql92`  |
+| your own  | whatever it takes                   | below                      |
+
+A kind of your own is a class that takes the text of a selector and has the method `agrees`; a package offers it by an
+entry point of the group `reexpand.selectors`, whose name is the kind:
+
+    class MinLength:
+        def __init__(self, text: str) -> None:
+            self.least = int(text)  # a ValueError refuses the subscription
+
+        def agrees(self, tags, properties) -> bool:
+            return len(properties.get("name", "")) >= self.least
+
+    [project.entry-points."reexpand.selectors"]
+    MIN_LENGTH = "my_package:MinLength"
+
+It must answer alike for the same arguments, for ever: a topic that is replayed must reach the same clients.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Final, Protocol
+
+from matcher.errors import SelectorError, SelectorSyntaxError, UnknownSelector
+from matcher.selectors.bloom import Bitmap, BloomFilter
+from matcher.selectors.tag import TagSelector, java_hash
+
+__all__ = [
+    "GROUP",
+    "Bitmap",
+    "BloomFilter",
+    "Selector",
+    "SelectorError",
+    "SelectorSyntaxError",
+    "TagSelector",
+    "UnknownSelector",
+    "compile",
+    "java_hash",
+]
+
+GROUP: Final = "reexpand.selectors"
+"""The group of entry points that names kinds of selectors."""
+
+
+class Selector(Protocol):
+    """What a compiled selector can do."""
+
+    def agrees(self, tags: Collection[str], properties: Mapping[str, str]) -> bool:
+        """Whether the selector wants a topic with these tags and properties; it never raises."""
+
+
+def compile(kind: str, text: str) -> Selector:  # noqa: A001 - the word for it, as in `re.compile`
+    """Compile the text of a selector of this kind.
+
+    Raises:
+        UnknownSelector: no kind has this name.
+        SelectorSyntaxError: the text breaks the rules of the kind; a kind of your own may raise any ValueError.
+    """
+    return _factory(kind)(text)
+
+
+@cache
+def _factory(kind: str) -> Callable[[str], Selector]:
+    if kind == "TAG":
+        return TagSelector
+    if kind == "SQL92":
+        from matcher.selectors.sql92 import Sql92Selector  # noqa: PLC0415 - its grammar library is needed here only
+
+        return Sql92Selector
+    offered = entry_points(group=GROUP)
+    if kind not in offered.names:
+        raise UnknownSelector(kind, ["TAG", "SQL92", *sorted(offered.names)])
+    factory: Callable[[str], Selector] = offered[kind].load()
+    return factory

@@ -1,0 +1,197 @@
+"""The parts of a compiled SQL92 selector; each evaluates to a value, or to None for "unknown"."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from matcher.errors import SelectorError
+from matcher.selectors.sql92.values import Value, compare, compare_as_numbers, negate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Node(ABC):
+    """A part of a selector.
+
+    Attributes:
+        position: where it stands in the text, for messages.
+        depth: how many parts lie on the longest way down from it, itself included.
+    """
+
+    position: int
+    depth: int
+
+    is_condition: ClassVar[bool] = True  # whether it can stand where a truth value is needed
+
+    @abstractmethod
+    def evaluate(self, properties: Mapping[str, str]) -> Value:
+        """Return the value for these properties.
+
+        Raises:
+            SelectorError: a property cannot be read as what the selector compares it with.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Constant(Node):
+    """A literal; TRUE, FALSE and NULL are conditions."""
+
+    value: Value
+
+    def evaluate(self, properties: Mapping[str, str]) -> Value:  # noqa: ARG002, D102
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Property(Node):
+    """The value of a property, always a string; unknown where it is missing."""
+
+    name: str
+    is_condition: ClassVar[bool] = False
+
+    def evaluate(self, properties: Mapping[str, str]) -> Value:  # noqa: D102
+        return properties.get(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Cast(Node):
+    """A property where a condition is needed: it is a string, so it is false, even `"true"`."""
+
+    property: Property
+
+    def evaluate(self, properties: Mapping[str, str]) -> Value:  # noqa: D102
+        return None if self.property.evaluate(properties) is None else False
+
+
+@dataclass(frozen=True, slots=True)
+class Negate(Node):
+    """A number with its sign changed; unknown for a property, which is a string."""
+
+    operand: Node
+    is_condition: ClassVar[bool] = False
+
+    def evaluate(self, properties: Mapping[str, str]) -> Value:  # noqa: D102
+        return negate(self.operand.evaluate(properties))
+
+
+@dataclass(frozen=True, slots=True)
+class Not(Node):
+    """The opposite of a condition; unknown stays unknown."""
+
+    operand: Node
+
+    def evaluate(self, properties: Mapping[str, str]) -> Value:  # noqa: D102
+        value = self.operand.evaluate(properties)
+        return None if value is None else not value
+
+
+@dataclass(frozen=True, slots=True)
+class Junction(Node):
+    """AND or OR of conditions, left to right.
+
+    The `deciding` value ends it at once, so that errors further right stay hidden; one further left does not wait.
+    """
+
+    operands: tuple[Node, ...]
+    deciding: bool
+
+    def evaluate(self, properties: Mapping[str, str]) -> Value:  # noqa: D102
+        unknown = False
+        for operand in self.operands:
+            value = operand.evaluate(properties)
+            if value is self.deciding:
+                return value
+            unknown = unknown or value is None
+        return None if unknown else not self.deciding
+
+
+@dataclass(frozen=True, slots=True)
+class Equal(Node):
+    """Equality; asymmetric where one side is missing: unknown on the left, false on the right."""
+
+    left: Node
+    right: Node
+
+    def evaluate(self, properties: Mapping[str, str]) -> Value:  # noqa: D102
+        left, right = self.left.evaluate(properties), self.right.evaluate(properties)
+        if left is None or right is None:
+            return None if left is None and right is not None else left is right
+        try:
+            return compare(left, right) == 0
+        except ValueError as error:
+            raise _unreadable(self, left, right) from error
+
+
+_HOLDS: Final[dict[str, Callable[[int], bool]]] = {
+    ">": lambda answer: answer > 0,
+    ">=": lambda answer: answer >= 0,
+    "<": lambda answer: answer < 0,
+    "<=": lambda answer: answer <= 0,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Order(Node):
+    """`<`, `<=`, `>` or `>=` between numbers; two properties are compared as the numbers that they spell."""
+
+    operator: str
+    left: Node
+    right: Node
+
+    def evaluate(self, properties: Mapping[str, str]) -> Value:  # noqa: D102
+        left = self.left.evaluate(properties)
+        right = None if left is None else self.right.evaluate(properties)
+        if left is None or right is None:
+            return None
+        try:
+            if isinstance(left, str) and isinstance(right, str):
+                answer = compare_as_numbers(left, right)
+            else:
+                answer = compare(left, right)
+        except ValueError as error:
+            raise _unreadable(self, left, right) from error
+        return _HOLDS[self.operator](answer)
+
+
+@dataclass(frozen=True, slots=True)
+class In(Node):
+    """Whether a property is one of some strings."""
+
+    property: Property
+    strings: frozenset[str]
+    negated: bool
+
+    def evaluate(self, properties: Mapping[str, str]) -> Value:  # noqa: D102
+        value = self.property.evaluate(properties)
+        return None if value is None else (value in self.strings) is not self.negated
+
+
+_FINDS: Final[dict[str, Callable[[str, str], bool]]] = {
+    "CONTAINS": str.__contains__,
+    "STARTSWITH": str.startswith,
+    "ENDSWITH": str.endswith,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Affix(Node):
+    """CONTAINS, STARTSWITH or ENDSWITH; false, negated or not, for what is no string and for the empty needle."""
+
+    operator: str
+    operand: Node
+    needle: str
+    negated: bool
+
+    def evaluate(self, properties: Mapping[str, str]) -> Value:  # noqa: D102
+        value = self.operand.evaluate(properties) if self.needle else None
+        if not isinstance(value, str):
+            return False
+        return _FINDS[self.operator](value, self.needle) is not self.negated
+
+
+def _unreadable(node: Node, left: Value, right: Value) -> SelectorError:
+    return SelectorError(f"at character {node.position}: {left!r} and {right!r} cannot be compared")

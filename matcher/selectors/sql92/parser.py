@@ -1,0 +1,213 @@
+"""From the text of an SQL92 selector to its nodes, with the checks that RocketMQ makes when it compiles one."""
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Final, NoReturn
+
+from lark import Lark, Token, Transformer, v_args
+from lark.exceptions import UnexpectedCharacters, UnexpectedToken
+
+from matcher.errors import SelectorSyntaxError
+from matcher.selectors.sql92.nodes import Affix, Cast, Constant, Equal, In, Junction, Negate, Node, Not, Order, Property
+from matcher.selectors.sql92.values import compare, double, integer
+
+MAX_LENGTH: Final = 32_768  # characters; looking for the end of a comment makes reading quadratic
+MAX_DEPTH: Final = 200  # nested parts; evaluation recurses
+
+_KEYWORDS: Final = {
+    **{word: word for word in ("AND", "OR", "NOT", "IS", "NULL", "IN", "BETWEEN", "TRUE", "FALSE")},
+    **dict.fromkeys(("CONTAINS", "STARTSWITH", "ENDSWITH"), "AFFIX"),
+}
+_TRUTH: Final = {"TRUE": True, "FALSE": False, "NULL": None}
+
+
+class _Refusal(Exception):  # noqa: N818 - it never leaves this module
+    """What a check finds: position, reason, hint; it becomes an error where the whole text is known."""
+
+    def __init__(self, position: int, reason: str, hint: str) -> None:
+        super().__init__(position, reason, hint)
+        self.position = position
+        self.reason = reason
+        self.hint = hint
+
+
+def parse(text: str) -> Node:
+    """Read a selector; quadratic in its length at worst, which `MAX_LENGTH` bounds.
+
+    Raises:
+        SelectorSyntaxError: with the position, the reason and how to mend it.
+    """
+    if len(text) > MAX_LENGTH:
+        raise SelectorSyntaxError(text, MAX_LENGTH, f"longer than {MAX_LENGTH:,} characters", "shorten it")
+    try:
+        return _parser()(text)
+    except UnexpectedCharacters as error:
+        position: int = error.pos_in_stream  # type: ignore[assignment]  # lark declares None, and sets it
+        hint = "strings stand in single quotes, names hold letters, digits, '_' and '$'"
+        raise SelectorSyntaxError(text, position, f"{text[position]!r} begins nothing known", hint) from None
+    except UnexpectedToken as error:
+        token = error.token
+        if token.type == "$END":
+            raise SelectorSyntaxError(text, len(text), "the selector is not complete", "go on here") from None
+        reason = f"{str(token)[:40]!r} cannot stand here"
+        hint = "put AND or OR before it, or leave it out" if "$END" in error.expected else "write a value or a name"
+        raise SelectorSyntaxError(text, token.start_pos or 0, reason, hint) from None
+    except _Refusal as error:
+        raise SelectorSyntaxError(text, error.position, error.reason, error.hint) from None
+
+
+@cache
+def _parser() -> Callable[[str], Node]:
+    """Return the parser; its nodes are built while it reads, so nothing recurses."""
+    grammar = Path(__file__).with_name("grammar.lark").read_text(encoding="utf-8")
+    lark = Lark(grammar, parser="lalr", lexer="basic", transformer=_Builder(), lexer_callbacks={"NAME": _keyword})
+    return lark.parse  # type: ignore[return-value]  # the transformer turns the tree into a node
+
+
+def _keyword(token: Token) -> Token:
+    kind = _KEYWORDS.get(token.upper())
+    return token if kind is None else Token.new_borrow_pos(kind, token.upper(), token)
+
+
+@v_args(inline=True)
+class _Builder(Transformer[Token, Node]):
+    """One method a rule of the grammar."""
+
+    def start(self, node: Node) -> Node:
+        return _condition(node)
+
+    def or_expr(self, *parts: Node | Token) -> Node:
+        return _junction(parts, deciding=True)
+
+    def and_expr(self, *parts: Node | Token) -> Node:
+        return _junction(parts, deciding=False)
+
+    def equal(self, left: Node, sign: Token, right: Node) -> Node:
+        for side in (left, right):
+            if isinstance(side, Constant) and side.value is None:
+                _refuse(side, "NULL equals nothing", "write IS NULL or IS NOT NULL")
+        if (
+            isinstance(left, Constant)
+            and isinstance(right, Constant)
+            and isinstance(left.value, bool)
+            and not isinstance(right.value, bool)
+        ):
+            _refuse(right, "a truth value can only equal a truth value", "compare two values of one type")
+        return Equal(_start(sign), _depth(left, right), left, right)
+
+    def unequal(self, left: Node, sign: Token, right: Node) -> Node:
+        return _not(self.equal(left, sign, right))
+
+    def is_null(self, left: Node, sign: Token, negated: Token | None, null: Token) -> Node:
+        node = Equal(_start(sign), _depth(left), left, Constant(_start(null), 1, None))
+        return node if negated is None else _not(node)
+
+    def order(self, left: Node, sign: Token, right: Node) -> Node:
+        return _order(str(sign), left, right)
+
+    def between(self, value: Node, negated: Token | None, _between: Token, low: Node, _and: Token, high: Node) -> Node:
+        if negated is not None:
+            return _junction((_order("<", value, low), _order(">", value, high)), deciding=True)
+        if isinstance(low, Constant) and isinstance(high, Constant):
+            _check_bounds(low, high)
+        return _junction((_order(">=", value, low), _order("<=", value, high)), deciding=False)
+
+    def is_in(self, left: Node, negated: Token | None, sign: Token, *strings: Token) -> Node:
+        if not isinstance(left, Property):
+            _refuse(left, "only a property can be IN a list", "write its name left of IN")
+        return In(_start(sign), 2, left, frozenset(map(_unquoted, strings)), negated is not None)
+
+    def affix(self, left: Node, negated: Token | None, sign: Token, needle: Token) -> Node:
+        return Affix(_start(sign), _depth(left), str(sign), left, _unquoted(needle), negated is not None)
+
+    def negate(self, sign: Token, operand: Node) -> Node:
+        for _ in range(2 - len(sign) % 2):  # of a run of signs, two are as good as any even number
+            operand = Negate(_start(sign), _depth(operand), operand)
+        return operand
+
+    def negation(self, _: Token, operand: Node) -> Node:
+        return _not(_condition(operand))
+
+    def string(self, token: Token) -> Node:
+        return Constant(_start(token), 1, _unquoted(token))
+
+    def integer(self, token: Token) -> Node:
+        try:
+            return Constant(_start(token), 1, integer(str(token)))
+        except ValueError:
+            raise _Refusal(_start(token), "the number needs more than 64 bits", "write a smaller one") from None
+
+    def double(self, token: Token) -> Node:
+        try:
+            return Constant(_start(token), 1, double(str(token)))
+        except ValueError:
+            reason = "a floating-point literal is neither zero nor beyond the range of a double"
+            raise _Refusal(_start(token), reason, "write 0 for zero, or a number within the range") from None
+
+    def truth_value(self, token: Token) -> Node:
+        return Constant(_start(token), 1, _TRUTH[str(token)])
+
+    def property(self, token: Token) -> Node:
+        return Property(_start(token), 1, str(token))
+
+
+def _start(token: Token) -> int:
+    return token.start_pos or 0
+
+
+def _unquoted(token: Token) -> str:
+    return token[1:-1].replace("''", "'")
+
+
+def _refuse(node: Node, reason: str, hint: str) -> NoReturn:
+    raise _Refusal(node.position, reason, hint)
+
+
+def _depth(*nodes: Node) -> int:
+    """Return the depth of a node above these."""
+    deepest = max(nodes, key=lambda node: node.depth)
+    if deepest.depth >= MAX_DEPTH:
+        _refuse(deepest, f"more than {MAX_DEPTH} parts lie inside one another", "use fewer parentheses and signs")
+    return deepest.depth + 1
+
+
+def _condition(node: Node) -> Node:
+    """Make a condition of a node, where it can be one."""
+    if isinstance(node, Property):
+        return Cast(node.position, 2, node)
+    if not node.is_condition or (isinstance(node, Constant) and not isinstance(node.value, bool | None)):
+        _refuse(node, "a condition is needed here, not a value", "compare it with something")
+    return node
+
+
+def _not(node: Node) -> Node:
+    return node.operand if isinstance(node, Not) else Not(node.position, _depth(node), node)
+
+
+def _junction(parts: tuple[Node | Token, ...], *, deciding: bool) -> Node:
+    """Join conditions; a single part stays what it is, a value perhaps."""
+    nodes = [part for part in parts if isinstance(part, Node)]
+    if len(nodes) == 1:
+        return nodes[0]
+    conditions = tuple(map(_condition, nodes))
+    return Junction(nodes[0].position, _depth(*conditions), conditions, deciding)
+
+
+def _order(operator: str, left: Node, right: Node) -> Node:
+    for side in (left, right):
+        if isinstance(side, Constant):
+            if isinstance(side.value, bool) or not isinstance(side.value, (int, float)):
+                _refuse(side, "only numbers are less or greater", "write a number, or compare with = or <>")
+        elif side.is_condition:
+            _refuse(side, "a condition is neither less nor greater", "compare two values")
+    return Order(left.position, _depth(left, right), operator, left, right)
+
+
+def _check_bounds(low: Constant, high: Constant) -> None:
+    try:
+        in_order = None not in (low.value, high.value) and compare(high.value, low.value) >= 0
+    except ValueError:
+        in_order = False
+    if not in_order:
+        _refuse(low, "the lower bound of BETWEEN is above the upper one", "exchange them")

@@ -1,0 +1,75 @@
+"""TAG selectors: `TagA || TagB` names the tags wanted; `*`, or nothing at all, wants all.
+
+RocketMQ looks in two stages: at the hash of the tag, which is cheap to store beside a message, and then at the tag
+itself, because hashes collide (`Aa` and `BB`). Rules: `FilterAPI.buildSubscriptionData` of RocketMQ; the hash is Java's
+`String.hashCode`, whose recorded answers are tests/conformance/vectors/taghash.json.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from matcher.errors import SelectorSyntaxError
+
+_ALL: Final = ("", "*")
+
+
+def java_hash(text: str) -> int:
+    """Return Java's `String.hashCode`: over UTF-16 code units, as a signed 32-bit integer."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for index in range(0, len(units), 2):
+        value = (31 * value + (units[index] << 8) + units[index + 1]) & 0xFFFFFFFF
+    return value - (1 << 32) if value >> 31 else value
+
+
+class TagSelector:
+    """A compiled TAG selector; it has no state, so one instance serves all threads.
+
+    Args:
+        text: tags with `||` between them; blanks around a tag are dropped, empty tags skipped.
+
+    Attributes:
+        tags: the tags wanted; None for all.
+        hashes: their hashes; None for all.
+
+    Raises:
+        SelectorSyntaxError: the text names no tag.
+    """
+
+    __slots__ = ("hashes", "tags", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tags: frozenset[str] | None = None
+        self.hashes: frozenset[int] | None = None
+        if text not in _ALL:
+            self.tags = frozenset(filter(None, map(str.strip, text.split("||"))))
+            self.hashes = frozenset(map(java_hash, self.tags))
+            if not self.tags:
+                raise SelectorSyntaxError(text, 0, "no tag is named", "name one, or write '*' for all")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.text!r})"
+
+    def may_match(self, hashed: int) -> bool:
+        """First stage: whether a tag with this hash may be wanted."""
+        return self.hashes is None or hashed in self.hashes
+
+    def matches(self, tag: str | None) -> bool:
+        """Both stages: whether the tag is wanted; no tag is wanted only where all are."""
+        if self.tags is None:
+            return True
+        return tag is not None and self.may_match(java_hash(tag)) and tag in self.tags
+
+    def agrees(self, tags: Collection[str], properties: Mapping[str, str]) -> bool:  # noqa: ARG002 - the interface
+        """Whether one of the tags is wanted."""
+        return self.tags is None or any(map(self.matches, tags))
+
+
+def compile(text: str) -> TagSelector:  # noqa: A001 - the word for it, as in `re.compile`
+    """Compile a selector once, to use it often.
+
+    Raises:
+        SelectorSyntaxError: the text names no tag.
+    """
+    return TagSelector(text)

@@ -1,0 +1,212 @@
+"""Selectors: what the recorded vectors cannot say."""
+
+from collections.abc import Collection, Iterator, Mapping
+from importlib.metadata import EntryPoint, EntryPoints
+
+import pytest
+
+from matcher import selectors
+from matcher.selectors import Bitmap, BloomFilter, SelectorSyntaxError, TagSelector, UnknownSelector, sql92
+
+WRONG_SQL = [
+    # text, position, part of the reason
+    ("", 0, "not complete"),
+    ("a = ", 4, "not complete"),
+    ("a = 1 garbage", 6, "'garbage' cannot stand here"),
+    ("a = 1 and )", 10, "')' cannot stand here"),
+    ("a = 'x", 4, "begins nothing known"),
+    ("a in (1)", 6, "cannot stand here"),
+    ("'a' in ('a')", 0, "only a property"),
+    ("1", 0, "a condition is needed"),
+    ("a = 1 and -2", 10, "a condition is needed"),
+    ("a = NULL", 4, "NULL equals nothing"),
+    ("TRUE = 1", 7, "truth value"),
+    ("a > 'x'", 4, "only numbers"),
+    ("(a = 1) > 0", 3, "neither less nor greater"),
+    ("a between 10 and 0", 10, "above the upper"),
+    ("a = 9223372036854775808", 4, "64 bits"),
+    ("a = 0.0", 4, "neither zero"),
+    ("not " * 500 + "(" * 500 + "a = 1" + " = TRUE" * 500 + ")" * 500, None, "inside one another"),
+    ("a" * 40_000, 32_768, "longer than"),
+]
+LONG_SQL = [
+    ("(" * 5_000 + "a = 1" + ")" * 5_000, True),
+    (" or ".join(["a = 2"] * 2_000 + ["a = 1"]), True),
+    ("not " * 5_000 + "(a = 1)", True),
+    ("a = " + "-" * 30_000 + "1", True),
+    ("a in (" + ",".join(["'x'"] * 5_000) + ")", False),
+]
+NUMBERS = [
+    # the text of a property, whether it is above 3 and above 3.0; None where it cannot be read
+    ("4", True, True),
+    ("+4", True, True),
+    ("٤", True, None),
+    ("\U0001d7dc", None, None),  # a digit beyond the 16 bits of a Java character
+    (" 4", None, True),
+    ("4.0", None, True),
+    ("4f", None, True),
+    ("0x1p2", None, True),
+    ("-0x1p2", None, False),
+    ("0x1p99999", None, True),
+    ("1e999", None, True),
+    ("NaN", None, True),
+    ("-Infinity", None, False),
+    ("nan", None, None),
+    ("1_0", None, None),
+    ("2147483648", None, True),
+    ("9" * 5_000, None, True),
+    ("", None, None),
+    ("-", None, None),
+]
+
+
+@pytest.mark.parametrize(("text", "position", "reason"), WRONG_SQL, ids=lambda value: str(value)[:30])
+def test_wrong_sql_is_explained(text: str, position: int | None, reason: str) -> None:
+    """The error names the place and the reason, and offers a mend."""
+    with pytest.raises(SelectorSyntaxError) as caught:
+        sql92.compile(text)
+    assert reason in caught.value.reason
+    assert caught.value.hint
+    assert position is None or caught.value.position == position
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize(("text", "expected"), LONG_SQL, ids=lambda value: str(value)[:20])
+def test_long_sql_is_read_and_evaluated(text: str, *, expected: bool) -> None:
+    """Neither reading nor evaluation recurses along a chain."""
+    assert sql92.compile(text).evaluate({"a": "1"}) is expected
+
+
+@pytest.mark.parametrize(("text", "above_int", "above_double"), NUMBERS, ids=lambda value: str(value)[:12])
+def test_numbers_are_read_as_java_reads_them(text: str, *, above_int: bool | None, above_double: bool | None) -> None:
+    """The literal says how the property is read; what cannot be read is an error that says so."""
+    for selector, expected in (("a > 3", above_int), ("a > 3.0", above_double)):
+        compiled = sql92.compile(selector)
+        if expected is None:
+            with pytest.raises(sql92.SelectorError, match="cannot be compared"):
+                compiled.evaluate({"a": text})
+        else:
+            assert compiled.evaluate({"a": text}) is expected
+
+
+def test_minus_zero_is_below_zero() -> None:
+    """Doubles are ordered as Java orders them."""
+    compiled = sql92.compile("a < b")
+    assert compiled.evaluate({"a": "-0.0", "b": "0.0"}) is True
+    assert compiled.evaluate({"a": "Infinity", "b": "NaN"}) is True
+    assert compiled.evaluate({"a": "0", "b": "-0.0"}) is False
+
+
+def test_only_true_agrees() -> None:
+    """Unknown and errors are no match, as in the broker."""
+    selector = selectors.compile("SQL92", "a > 3")
+    assert [selector.agrees([], properties) for properties in ({"a": "4"}, {"a": "3"}, {}, {"a": "x"})] == [
+        True,
+        False,
+        False,
+        False,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "matching", "other"),
+    [
+        ("TagA", ["TagA"], ["TagB", "", None, "taga"]),
+        (" TagA ||TagB||", ["TagA", "TagB"], ["TagC", " TagA "]),
+        ("*", ["TagA", "", None], []),
+        ("", ["TagA", None], []),
+        ("*||TagA", ["*", "TagA"], ["TagB"]),
+    ],
+)
+def test_tags(text: str, matching: list[str | None], other: list[str | None]) -> None:
+    """Tags are named exactly; all are wanted without a name."""
+    selector = TagSelector(text)
+    assert all(map(selector.matches, matching))
+    assert not any(map(selector.matches, other))
+
+
+def test_a_colliding_hash_is_not_enough() -> None:
+    """The first stage lets `BB` pass for `Aa`, the second does not."""
+    selector = TagSelector("Aa")
+    assert selector.may_match(selectors.java_hash("BB"))
+    assert not selector.may_match(selectors.java_hash("BC"))
+    assert not selector.matches("BB")
+
+
+def test_one_of_several_tags_is_enough() -> None:
+    """A topic with tags is wanted for any of them, one without only by `*`."""
+    assert TagSelector("a || b").agrees(["x", "b"], {})
+    assert not TagSelector("a || b").agrees(["x"], {})
+    assert not TagSelector("a || b").agrees([], {})
+    assert TagSelector("*").agrees([], {})
+
+
+@pytest.mark.parametrize("text", [" ", "||", " || "])
+def test_a_tag_selector_names_a_tag(text: str) -> None:
+    """A text that is not empty but names nothing is a mistake, not a wish for all."""
+    with pytest.raises(SelectorSyntaxError, match="no tag is named"):
+        TagSelector(text)
+
+
+def test_a_bitmap_holds_what_was_added() -> None:
+    """Nothing that was added is missed, little else passes, and the bytes are the bitmap."""
+    shape = BloomFilter()
+    bitmap = shape.bitmap()
+    added = [f"GID_{number}#topic" for number in range(32)]
+    assert not any(text in bitmap for text in added)
+    for text in added:
+        bitmap.add(text)
+    copy = shape.bitmap(bytes(bitmap))
+    assert len(bytes(bitmap)) == 14
+    assert all(text in copy for text in added)
+    assert sum(f"other_{number}#topic" in copy for number in range(1_000)) < 400
+
+
+def test_wrong_shapes_are_refused() -> None:
+    """A filter without bits or a bitmap of another length is an error."""
+    with pytest.raises(ValueError, match="1 to 99"):
+        BloomFilter(100)
+    with pytest.raises(ValueError, match="at least 1"):
+        BloomFilter(20, 0)
+    with pytest.raises(ValueError, match="112 bits"):
+        Bitmap(BloomFilter(), b"\0")
+
+
+class MinLength:
+    """The example of a kind of one's own: the property `name` has at least so many characters."""
+
+    def __init__(self, text: str) -> None:
+        self.least = int(text)
+
+    def agrees(self, tags: Collection[str], properties: Mapping[str, str]) -> bool:  # noqa: ARG002 - the interface
+        """Whether the name is long enough."""
+        return len(properties.get("name", "")) >= self.least
+
+
+@pytest.fixture
+def _installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A package that offers `MIN_LENGTH` is installed."""
+    offered = EntryPoint("MIN_LENGTH", f"{__name__}:MinLength", selectors.GROUP)
+    monkeypatch.setattr(EntryPoint, "load", lambda _: MinLength)
+    monkeypatch.setattr("matcher.selectors.entry_points", lambda *, group: EntryPoints([offered]).select(group=group))
+    selectors._factory.cache_clear()
+    yield
+    selectors._factory.cache_clear()
+
+
+@pytest.mark.usefixtures("_installed")
+def test_a_kind_of_ones_own_comes_by_entry_point() -> None:
+    """What an installed package offers is compiled by its name."""
+    selector = selectors.compile("MIN_LENGTH", "3")
+    assert selector.agrees([], {"name": "abc"})
+    assert not selector.agrees([], {"name": "ab"})
+    with pytest.raises(ValueError, match="invalid literal"):
+        selectors.compile("MIN_LENGTH", "three")
+
+
+@pytest.mark.usefixtures("_installed")
+def test_an_unknown_kind_is_refused_with_the_known_ones() -> None:
+    """The error lists the built-in kinds and those offered."""
+    with pytest.raises(UnknownSelector, match="use one of TAG, SQL92, MIN_LENGTH"):
+        selectors.compile("XPATH", "//a")
+    assert isinstance(selectors.compile("TAG", "a"), TagSelector)
