@@ -1,0 +1,180 @@
+"""Reads what the job writes: updates, dead letters, and the relation that all updates add up to."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import orjson
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+from streaming.errors import ReexpandError
+from streaming.expansion import Cause, Op
+from streaming.oracle import Effective
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from confluent_kafka import Message
+
+    from streaming.config import Settings
+
+_TIMEOUT_SECONDS = 15.0
+_LAZY = frozenset({Cause.TOPIC_CREATED, Cause.TOPIC_DELETED})
+
+
+class Coordinates(NamedTuple):
+    """Where a record stands in Kafka."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """One change of the relation, as read from Kafka.
+
+    Attributes:
+        sent_ms: when the event that caused it was written to Kafka.
+        written_ms: when it was written itself.
+    """
+
+    op: Op
+    who: Effective
+    patterns: tuple[str, ...]
+    cause: Cause
+    sent_ms: int
+    written_ms: int
+
+    @property
+    def lazy(self) -> bool:
+        """Whether a topic event met stored patterns, rather than a subscription stored topics."""
+        return self.cause in _LAZY
+
+    @property
+    def latency_ms(self) -> int:
+        """From the event that caused it."""
+        return self.written_ms - self.sent_ms
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """An entry that could not be applied, as read from Kafka."""
+
+    reason: str
+    message: str
+    source: Coordinates
+    written_ms: int
+
+
+class Fold:
+    """The relation that the updates read so far add up to, the way any reader of the compacted topic sees it."""
+
+    def __init__(self) -> None:
+        self._held: dict[bytes, Effective] = {}
+
+    def apply(self, key: bytes, value: bytes | None) -> None:
+        """Takes one record in: ADD sets its key; REMOVE, or no value at all, removes it."""
+        if value is not None and orjson.loads(value)["op"] == Op.ADD:
+            self._held[key] = Effective(*orjson.loads(key))
+        else:
+            self._held.pop(key, None)
+
+    @property
+    def relation(self) -> set[Effective]:
+        """Who receives which topic."""
+        return set(self._held.values())
+
+
+def parse_update(value: bytes, written_ms: int) -> Update:
+    """Reads the value of an update."""
+    record: dict[str, Any] = orjson.loads(value)
+    return Update(
+        Op(record["op"]),
+        Effective(record["parentTopic"], record["group"], record["clientId"], record["liteTopic"]),
+        tuple(record["patterns"]),
+        Cause(record["cause"]),
+        record["source"]["timestamp"],
+        written_ms,
+    )
+
+
+def parse_dead_letter(value: bytes, written_ms: int) -> DeadLetter:
+    """Reads the value of a dead letter."""
+    record: dict[str, Any] = orjson.loads(value)
+    source = record["source"]
+    coordinates = Coordinates(source["topic"], source["partition"], source["offset"])
+    return DeadLetter(record["reason"], record["message"], coordinates, written_ms)
+
+
+class Follower:
+    """Reads the output topics from their beginning, and folds the updates as they come."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._topics = settings.updates, settings.dead_letters
+        self._fold = Fold()
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": settings.bootstrap_servers,
+                "group.id": "reexpand-demo",  # asked for by the client, never used: partitions are assigned by hand
+                "enable.auto.commit": False,
+                "log_level": 0,
+            }
+        )
+        cluster = self._consumer.list_topics(timeout=_TIMEOUT_SECONDS)
+        self._partitions = [
+            TopicPartition(topic, number, OFFSET_BEGINNING)
+            for topic in self._topics
+            for number in cluster.topics[topic].partitions
+        ]
+        self._consumer.assign(self._partitions)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+    @property
+    def relation(self) -> set[Effective]:
+        """Who receives which topic, after the updates read so far."""
+        return self._fold.relation
+
+    def poll(self, seconds: float) -> Iterator[Update | DeadLetter]:
+        """What arrives, for at most so many seconds until the first record."""
+        message = self._consumer.poll(seconds)
+        while message is not None:
+            if message.error() is None:
+                yield from self._read(message)
+            message = self._consumer.poll(0)
+
+    def read_to_end(self) -> None:
+        """Reads everything that was written before this call.
+
+        Raises:
+            ReexpandError: the broker does not give it out in time.
+        """
+        deadline = time.monotonic() + _TIMEOUT_SECONDS
+        ends = [
+            self._consumer.get_watermark_offsets(partition, timeout=_TIMEOUT_SECONDS)[1]
+            for partition in self._partitions
+        ]
+        while any(
+            max(position.offset, 0) < end
+            for position, end in zip(self._consumer.position(self._partitions), ends, strict=True)
+        ):
+            if time.monotonic() > deadline:
+                raise ReexpandError(f"The updates cannot be read back within {_TIMEOUT_SECONDS:.0f} s.")
+            for _ in self.poll(0.1):
+                pass
+
+    def _read(self, message: Message) -> Iterator[Update | DeadLetter]:
+        value, written_ms = message.value(), message.timestamp()[1]
+        if message.topic() == self._topics[0]:
+            self._fold.apply(message.key() or b"", value)
+            if value is not None:
+                yield parse_update(value, written_ms)
+        elif value is not None:
+            yield parse_dead_letter(value, written_ms)

@@ -1,0 +1,225 @@
+"""Plays the demo: starts the broker and the job, sends the scenes, follows the output, judges, and ends everything."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import signal
+import sys
+import time
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from streaming import topics
+from streaming.config import Settings
+from streaming.demo.follower import Coordinates, Follower, Update
+from streaming.demo.process import Job
+from streaming.demo.scenario import SCENES, relation
+from streaming.demo.verdict import Record, judge
+from streaming.errors import ReexpandError
+from streaming.events import Stream
+from streaming.local import jars
+from streaming.local.broker import Broker
+from streaming.local.topics import create_topics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from confluent_kafka import Message
+
+    from streaming.demo.scenario import Scene, Step
+    from streaming.demo.screen import Screen
+    from streaming.demo.verdict import Verdict
+
+PACE_SECONDS = 0.4
+"""Between two events: about as long as the job takes to answer one."""
+
+_OVERTURE_PACE_SECONDS = 0.25
+_READY_SECONDS = 90.0
+_FIRST_BATCH_SECONDS = 60.0
+_SETTLE_SECONDS = 30.0
+_SEND_SECONDS = 10.0
+_POLL_SECONDS = 0.1
+_INTERRUPTED = 130
+_TERMINATED = 143
+
+
+def run(home: Path, screen: Screen, *, keep: bool) -> int:
+    """Plays the demo in `home` and returns its exit code.
+
+    Raises:
+        ReexpandError: the broker or the job cannot be started, or ended by itself.
+    """
+    former = signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
+    try:
+        with _folder(home) as folder, screen:
+            return _run(folder, screen, keep=keep)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    finally:
+        signal.signal(signal.SIGTERM, former)
+
+
+def _run(folder: Path, screen: Screen, *, keep: bool) -> int:
+    screen.phase("starting Kafka")
+    jars.fetch(progress=screen.downloading)
+    with Broker(folder / "kafka") as broker:
+        # As `reexpand run` has them without options; what the environment sets is for jobs of the user's own.
+        settings = Settings.model_construct(
+            bootstrap_servers=broker.bootstrap_servers, checkpoint=str(folder / "checkpoint")
+        )
+        create_topics(broker.bootstrap_servers, topics.specs(settings))
+        screen.phase(f"Kafka listens on {broker.bootstrap_servers}; starting Spark")
+        with Job(settings, folder / "job.log", folder / "spark") as job, Follower(settings) as follower:
+
+            def check() -> None:
+                job.check()
+                if not broker.running:
+                    raise ReexpandError(f"The broker ended by itself; its log is {broker.log_file}.")
+
+            play = Play(settings, screen, follower, check)
+            try:
+                return _play(play, job, screen, settings, keep=keep)
+            except KeyboardInterrupt:
+                screen.phase("interrupted; stopping the job and Kafka")
+                raise
+
+
+def _play(play: Play, job: Job, screen: Screen, settings: Settings, *, keep: bool) -> int:
+    play.all(job)
+    if not keep:
+        screen.phase("stopping the job, to read back what it has written in all")
+        code = job.stop()
+        if code != 0:
+            raise job.failure(f"did not end in order (exit code {code})")
+    verdict = play.verdict()
+    screen.verdict(verdict)
+    if keep:
+        screen.kept(settings, str(job.log_file))
+        play.on_until_interrupted()
+        screen.phase("stopping the job and Kafka")
+    return 0 if verdict.ok else 1
+
+
+class Play:
+    """The scenes on a running job.
+
+    Args:
+        settings: where the topics are.
+        screen: where to report.
+        follower: of the output topics.
+        check: raises when broker or job are gone.
+    """
+
+    def __init__(self, settings: Settings, screen: Screen, follower: Follower, check: Callable[[], None]) -> None:
+        self._settings = settings
+        self._screen = screen
+        self._follower = follower
+        self._check = check
+        self._record = Record()
+        self._producer = Producer({"bootstrap.servers": settings.bootstrap_servers, "log_level": 0})
+        self._topics = dict(zip((Stream.GROUPS, Stream.SUBSCRIPTIONS, Stream.TOPICS), settings.inputs, strict=True))
+
+    def all(self, job: Job) -> None:
+        """Plays all scenes, the first of them while the job starts; stops early when the job falls behind for good."""
+        overture, *rest = SCENES
+        self._scene(overture, _OVERTURE_PACE_SECONDS)
+        if not self._watch(_READY_SECONDS, lambda: job.is_ready):
+            raise job.failure(f"is not ready after {_READY_SECONDS:.0f} s")
+        self._screen.phase("the job is ready; its first micro-batch warms Spark and Python up")
+        if not self._watch(_FIRST_BATCH_SECONDS, self._settled):
+            return
+        self._screen.phase("the job answers", sum(len(scene.steps) for scene in rest))
+        for scene in rest:
+            self._scene(scene, PACE_SECONDS)
+            if not self._watch(_SETTLE_SECONDS, self._settled):
+                return
+
+    def verdict(self) -> Verdict:
+        """What came of it, by a reader of its own that begins at the beginning."""
+        with Follower(self._settings) as reader:
+            reader.read_to_end()
+            return judge(self._record, reader.relation, relation(self._record.steps))
+
+    def on_until_interrupted(self) -> None:
+        """Goes on showing what the job writes."""
+        try:
+            self._watch(float("inf"), lambda: False)
+        except KeyboardInterrupt:
+            return
+
+    def _scene(self, scene: Scene, pace: float) -> None:
+        self._screen.scene(scene)
+        for step in scene.steps:
+            place = self._send(step)
+            self._record.sent.append((step, place))
+            self._screen.sent(step)
+            self._watch(pace)
+
+    def _settled(self) -> bool:
+        record = self._record
+        return (
+            self._follower.relation == relation(record.steps)
+            and record.expected_dead_letters <= record.found_dead_letters
+        )
+
+    def _watch(self, seconds: float, until: Callable[[], bool] = lambda: False) -> bool:
+        """Shows what arrives, for so long or until a condition holds; whether it does."""
+        deadline = time.monotonic() + seconds
+        while not (done := until()) and (left := deadline - time.monotonic()) > 0:
+            self._check()
+            for item in self._follower.poll(min(left, _POLL_SECONDS)):
+                if isinstance(item, Update):
+                    self._record.updates.append(item)
+                    self._screen.update(item, cold=self._record.is_cold(item))
+                else:
+                    self._record.dead_letters.append(item)
+                    self._screen.dead_letter(item)
+        return done
+
+    def _send(self, step: Step) -> Coordinates:
+        """Writes an event to Kafka, and returns where it stands."""
+        delivered: list[Coordinates] = []
+
+        def on_delivery(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                raise KafkaException(error)
+            delivered.append(Coordinates(str(message.topic()), message.partition() or 0, message.offset() or 0))
+
+        self._producer.produce(self._topics[step.stream], step.value, step.key, on_delivery=on_delivery)
+        try:
+            self._producer.flush(_SEND_SECONDS)
+        except KafkaException as error:
+            raise ReexpandError(f"The broker refuses an event: {error}.") from error
+        if not delivered:
+            self._check()
+            raise ReexpandError(f"The broker does not take an event within {_SEND_SECONDS:.0f} s.")
+        return delivered[0]
+
+
+@contextmanager
+def _folder(home: Path) -> Iterator[Path]:
+    """A folder for this demo alone, empty at first; of what it holds in the end, only logs stay."""
+    folder = home / "demo"
+    with ExitStack() as stack:
+        try:
+            home.mkdir(parents=True, exist_ok=True)
+            lock = stack.enter_context((home / "demo.lock").open("a"))
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if folder.exists():
+                shutil.rmtree(folder)
+            folder.mkdir()
+        except BlockingIOError:
+            raise ReexpandError(f"Another demo runs in {home}. End it, or give this one another --home.") from None
+        except OSError as error:
+            raise ReexpandError(f"The demo cannot work in {home}: {error}.") from error
+        try:
+            yield folder
+        finally:
+            with suppress(FileNotFoundError):
+                (folder / "kafka" / "broker.log").replace(folder / "broker.log")
+            for part in ("kafka", "checkpoint", "spark"):
+                shutil.rmtree(folder / part, ignore_errors=True)

@@ -1,0 +1,246 @@
+"""What is played: orders of regions and tenants, and sensors of plants, told in scenes.
+
+Everything here is data. The scenes are in `SCENES`; `relation` says what must come of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from streaming import oracle
+from streaming.events import BIND_TOPIC, WILDCARD, Action, Reason, Stream, lmq_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streaming.oracle import Effective
+
+ORDERS = "orders"
+SENSORS = "sensors"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One record that someone sends.
+
+    Attributes:
+        stream: where to.
+        key: of the record in Kafka.
+        value: of the record.
+        says: what it means, in words.
+        rejected: why the job must write a dead letter for it; None when it is to be applied.
+    """
+
+    stream: Stream
+    key: str
+    value: bytes
+    says: str
+    rejected: Reason | None = None
+
+    @property
+    def entries(self) -> list[bytes]:
+        """What the oracle reads: the record itself, or each element of a subscription record's set."""
+        if self.stream is not Stream.SUBSCRIPTIONS:
+            return [self.value]
+        return [orjson.dumps(entry) for entry in orjson.loads(self.value)["subscriptionSet"]]
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Steps that show one thing."""
+
+    title: str
+    steps: tuple[Step, ...]
+
+
+def relation(steps: Sequence[Step]) -> set[Effective]:
+    """Who receives which topic once all of these steps are applied, by definition."""
+    entries = {
+        stream: [entry for step in steps if step.stream is stream for entry in step.entries] for stream in Stream
+    }
+    return oracle.replay(entries[Stream.TOPICS], entries[Stream.SUBSCRIPTIONS], entries[Stream.GROUPS])
+
+
+def appears(parent: str, topic: str) -> Step:
+    """A topic is created."""
+    event = {"event": "CREATED", "parentTopic": parent, "liteTopic": topic}
+    return Step(Stream.TOPICS, parent, orjson.dumps(event), f"topic {parent}/{topic} appears")
+
+
+def appears_by_lmq_name(parent: str, topic: str) -> Step:
+    """A topic is created, named as the broker names its queue."""
+    name = lmq_name(parent, topic)
+    event = {"event": "CREATED", "lmqName": name}
+    return Step(Stream.TOPICS, parent, orjson.dumps(event), f"topic {parent}/{topic} appears, reported as {name}")
+
+
+def vanishes(parent: str, topic: str) -> Step:
+    """A topic is deleted."""
+    event = {"event": "DELETED", "parentTopic": parent, "liteTopic": topic}
+    return Step(Stream.TOPICS, parent, orjson.dumps(event), f"topic {parent}/{topic} vanishes")
+
+
+def wildcard_group(group: str, parent: str) -> Step:
+    """The entries of a group are patterns from now on."""
+    event = {"group": group, "attributes": {BIND_TOPIC: parent, WILDCARD: "true"}}
+    return Step(Stream.GROUPS, group, orjson.dumps(event), f"group {group} on {parent} subscribes by patterns")
+
+
+def literal_group(group: str, parent: str) -> Step:
+    """The entries of a group are plain names from now on."""
+    event = {"group": group, "attributes": {BIND_TOPIC: parent}}
+    return Step(Stream.GROUPS, group, orjson.dumps(event), f"group {group} on {parent} subscribes by names")
+
+
+def group_deleted(group: str) -> Step:
+    """A group loses its attributes."""
+    event: dict[str, Any] = {"group": group, "attributes": {}}
+    return Step(
+        Stream.GROUPS, group, orjson.dumps(event), f"group {group} loses its attributes: its entries are plain names"
+    )
+
+
+def request(
+    action: Action,
+    client: str,
+    group: str,
+    parent: str,
+    entries: Sequence[str],
+    *,
+    says: str,
+    version: int | None = None,
+    rejected: Reason | None = None,
+) -> Step:
+    """A client's subscription changes; the record has the form of the broker's own request body."""
+    entry = {
+        "action": action,
+        "clientId": client,
+        "group": group,
+        "topic": parent,
+        "liteTopicSet": entries,
+        "version": version,
+    }
+    body = {"subscriptionSet": [{name: value for name, value in entry.items() if value is not None}]}
+    return Step(Stream.SUBSCRIPTIONS, group, orjson.dumps(body), says, rejected)
+
+
+def subscribes(client: str, group: str, parent: str, *entries: str, version: int | None = None) -> Step:
+    """A client states its whole set; none at all asks for everything."""
+    wanted = ", ".join(entries) or f"to everything under {parent}"
+    says = f"{client} ({group}) subscribes {wanted}"
+    return request(Action.COMPLETE_ADD, client, group, parent, entries, says=says, version=version)
+
+
+def adds(client: str, group: str, parent: str, entry: str) -> Step:
+    """A client adds one entry to its set."""
+    return request(Action.PARTIAL_ADD, client, group, parent, [entry], says=f"{client} ({group}) adds {entry}")
+
+
+def leaves(client: str, group: str, parent: str) -> Step:
+    """A client ends its subscription."""
+    return request(Action.COMPLETE_REMOVE, client, group, parent, [], says=f"{client} ({group}) leaves")
+
+
+SCENES = (
+    Scene(
+        "Groups, clients and topics, sent while Spark starts: the job finds them when it comes",
+        (
+            wildcard_group("billing", ORDERS),
+            subscribes("acme-billing", "billing", ORDERS, "*__acme__**"),
+            wildcard_group("dashboards", ORDERS),
+            subscribes("eu-dashboard", "dashboards", ORDERS, "eu__**", version=1),
+            subscribes("sales-dashboard", "dashboards", ORDERS, "*__*__order__*", "eu__**"),
+            wildcard_group("audit", ORDERS),
+            subscribes("auditor", "audit", ORDERS),
+            literal_group("warehouse", ORDERS),
+            subscribes("eu-warehouse", "warehouse", ORDERS, "eu__acme__order__created", "eu__acme__order__shipped"),
+            wildcard_group("monitoring", SENSORS),
+            subscribes("plant1-monitor", "monitoring", SENSORS, "plant1__**"),
+            subscribes("temp-monitor", "monitoring", SENSORS, "*__*__temp"),
+            appears(ORDERS, "eu__acme__order__created"),
+            appears(ORDERS, "us__acme__order__created"),
+            appears(ORDERS, "eu__globex__order__created"),
+            appears(SENSORS, "plant1__line1__temp"),
+        ),
+    ),
+    Scene(
+        "Topics appear: each is matched against the patterns kept in state (lazy)",
+        (
+            appears(ORDERS, "eu__acme__order__shipped"),
+            appears(ORDERS, "us__globex__invoice__issued"),
+            appears(SENSORS, "plant1__line2__vibration"),
+            appears_by_lmq_name(SENSORS, "plant2__line1__temp"),
+        ),
+    ),
+    Scene(
+        "Clients subscribe anew: their patterns meet the topics that exist (eager)",
+        (
+            subscribes("globex-billing", "billing", ORDERS, "*__globex__**"),
+            subscribes("eu-dashboard", "dashboards", ORDERS, "eu__acme__**", "us__acme__**", version=3),
+            request(
+                Action.COMPLETE_ADD,
+                "eu-dashboard",
+                "dashboards",
+                ORDERS,
+                ["eu__**"],
+                says="eu-dashboard (dashboards) is heard late: version 2 after version 3 changes nothing",
+                version=2,
+            ),
+            request(
+                Action.PARTIAL_REMOVE,
+                "sales-dashboard",
+                "dashboards",
+                ORDERS,
+                ["eu__**"],
+                says="sales-dashboard (dashboards) drops eu__**, but its other pattern matches the same topics",
+            ),
+            adds("plant1-monitor", "monitoring", SENSORS, "plant2__*__temp"),
+            adds("eu-warehouse", "warehouse", ORDERS, "eu__globex__order__created"),
+        ),
+    ),
+    Scene(
+        "A group turns out to subscribe by patterns, after its client subscribed",
+        (
+            subscribes("courier-app", "couriers", ORDERS, "us__acme__order__created", "*__*__order__shipped"),
+            wildcard_group("couriers", ORDERS),
+            appears(ORDERS, "us__globex__order__shipped"),
+        ),
+    ),
+    Scene(
+        "What cannot be applied becomes a dead letter, and nothing else suffers",
+        (
+            Step(
+                Stream.TOPICS,
+                ORDERS,
+                b'{"event": "CREATED", "parentTopic": "orders", "liteTop',
+                "a topic event arrives cut off in the middle",
+                Reason.NOT_JSON,
+            ),
+            request(
+                Action.COMPLETE_ADD,
+                "eu-dashboard",
+                "dashboards",
+                ORDERS,
+                ["**__order"],
+                says="eu-dashboard (dashboards) subscribes **__order, which is not valid: it keeps what it has",
+                version=4,
+                rejected=Reason.INVALID_PATTERN,
+            ),
+            appears(ORDERS, "eu__acme__invoice__issued"),
+        ),
+    ),
+    Scene(
+        "Topics, clients and a group's attributes go",
+        (
+            vanishes(ORDERS, "us__acme__order__created"),
+            leaves("acme-billing", "billing", ORDERS),
+            vanishes(SENSORS, "plant1__line2__vibration"),
+            group_deleted("couriers"),
+            appears(ORDERS, "us__acme__order__created"),
+        ),
+    ),
+)
+"""The scenes in order; the first one is sent before the job is ready."""

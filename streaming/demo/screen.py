@@ -1,0 +1,314 @@
+"""What the demo shows: text for people, with colour and a progress bar on a terminal, or one JSON object a line."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import IO, TYPE_CHECKING, Any, Protocol, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from streaming.demo.scenario import ORDERS
+from streaming.expansion import Cause, Op
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from streaming.config import Settings
+    from streaming.demo.follower import DeadLetter, Update
+    from streaming.demo.scenario import Scene, Step
+    from streaming.demo.verdict import Verdict
+
+_LEGEND = (
+    (">", "cyan", "someone sends an event to Kafka"),
+    ("+", "green", "the job says that a client now receives a topic, by which of its patterns"),
+    ("-", "red", "the job says that a client no longer receives a topic"),
+    ("!", "yellow", "the job could not apply an event: a dead letter, with the reason"),
+)
+_NOTES = (
+    "lazy: a topic came or went, and met the patterns in state. eager: a subscription changed, and met the topics.",
+    "The time at the end of a line is what passed between the event's record in Kafka and the update's.",
+)
+_CAUSES = {
+    Cause.TOPIC_CREATED: "lazy: topic created",
+    Cause.TOPIC_DELETED: "lazy: topic deleted",
+    Cause.SUBSCRIBED: "eager: subscribed",
+    Cause.UNSUBSCRIBED: "eager: unsubscribed",
+    Cause.GROUP_CHANGED: "eager: group changed",
+}
+_CLIENT_WIDTH = 15
+_TOPIC_WIDTH = 34
+_PATTERN_WIDTH = 25
+_CAUSE_WIDTH = 20
+_DIFFERENCES_SHOWN = 10
+
+
+class Screen(Protocol):
+    """Where the demo reports to; entered before anything else."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def phase(self, what: str, total: int | None = None, done: int = 0) -> None:
+        """Something begins that takes `total` events, or an unknown time."""
+
+    def downloading(self, done: int, total: int, what: str) -> None:
+        """A jar is being fetched."""
+
+    def scene(self, scene: Scene) -> None:
+        """A scene begins."""
+
+    def sent(self, step: Step) -> None:
+        """An event is in Kafka."""
+
+    def update(self, update: Update, *, cold: bool) -> None:
+        """A client now receives a topic, or no longer does."""
+
+    def dead_letter(self, letter: DeadLetter) -> None:
+        """An event could not be applied."""
+
+    def verdict(self, verdict: Verdict) -> None:
+        """The demo has been played."""
+
+    def kept(self, settings: Settings, log_file: str) -> None:
+        """Broker and job go on until Ctrl-C."""
+
+
+class TextScreen:
+    """Lines for people.
+
+    Args:
+        console: where to; standard output by default. Whether it is a terminal decides on colour and progress bar,
+            and `NO_COLOR` is honoured.
+    """
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(highlight=False, emoji=False)
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=self._console,
+            transient=True,
+            disable=not self._console.is_terminal,
+        )
+        self._task = self._progress.add_task("", total=None)
+        self._started = time.monotonic()
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        for mark, style, meaning in _LEGEND:
+            self._print(Text.assemble("  ", (mark, style), f"  {meaning}"))
+        for note in _NOTES:
+            self._print(Text(f"  {note}", "dim"))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def phase(self, what: str, total: int | None = None, done: int = 0) -> None:
+        """Prints a line, and restarts the progress bar."""
+        self._progress.reset(self._task, description=what, total=total, completed=done)
+        self._line(Text(what, "dim"))
+
+    def downloading(self, done: int, total: int, what: str) -> None:
+        """Moves the progress bar."""
+        self._progress.update(self._task, description=f"downloading {what}", total=total, completed=done)
+
+    def scene(self, scene: Scene) -> None:
+        """Prints the title."""
+        self._print(Text())
+        self._print(Text(scene.title, "bold"))
+
+    def sent(self, step: Step) -> None:
+        """Prints the event in words."""
+        self._line(Text.assemble((">", "cyan"), f" {step.says}"))
+        self._progress.advance(self._task)
+
+    def update(self, update: Update, *, cold: bool) -> None:
+        """Prints client, topic, patterns, cause and latency."""
+        mark, style = ("+", "green") if update.op is Op.ADD else ("-", "red")
+        topic = f"{update.who.parent}/{update.who.lite_topic}"
+        self._line(
+            Text.assemble(
+                "  ",
+                (f"{mark} {update.who.client_id:{_CLIENT_WIDTH}} {topic:{_TOPIC_WIDTH}}", style),
+                f" {_by(update):{_PATTERN_WIDTH}} {_CAUSES[update.cause]:{_CAUSE_WIDTH}} ",
+                (f"{update.latency_ms / 1000:5.2f} s{' (cold)' if cold else ''}", "dim" if cold else "bold"),
+            )
+        )
+
+    def dead_letter(self, letter: DeadLetter) -> None:
+        """Prints reason, sentence and source."""
+        topic, partition, offset = letter.source
+        self._line(
+            Text.assemble(
+                "  ",
+                (f"! {letter.reason}", "yellow"),
+                f": {letter.message}",
+                (f"  {topic}[{partition}]@{offset}", "dim"),
+            )
+        )
+
+    def verdict(self, verdict: Verdict) -> None:
+        """Prints a table, and what differs if anything does."""
+        self._progress.stop()
+        self._print(Text())
+        self._print(Text("Summary", "bold"))
+        table = Table.grid(padding=(0, 2))
+        for name, value in _rows(verdict):
+            if self._console.is_terminal:
+                table.add_row(Text(f"  {name}", "dim"), value)
+            else:
+                self._print(Text.assemble(f"  {name:17}  ", value))
+        self._console.print(table)
+        for line in verdict.differences[:_DIFFERENCES_SHOWN]:
+            self._print(Text(f"  {line}", "red"))
+        if len(verdict.differences) > _DIFFERENCES_SHOWN:
+            self._print(Text(f"  and {len(verdict.differences) - _DIFFERENCES_SHOWN} more", "red"))
+
+    def kept(self, settings: Settings, log_file: str) -> None:
+        """Prints where everything is, and a command that sends an event."""
+        self._print(Text())
+        self._print(Text(f"Kafka listens on {settings.bootstrap_servers}, and the job runs; its log is {log_file}."))
+        self._print(Text("Send an event from another terminal, and see here what comes of it:"))
+        self._print(Text(f"  {by_hand(settings)}", "cyan"))
+        self._print(Text("Ctrl-C ends everything."))
+
+    def _line(self, text: Text) -> None:
+        self._print(Text.assemble((f"{time.monotonic() - self._started:5.1f} s  ", "dim"), text))
+
+    def _print(self, text: Text) -> None:
+        self._console.print(text, soft_wrap=True)
+
+
+class JsonScreen:
+    """One JSON object a line; `type` says what it is, `at` when, in seconds since the start.
+
+    Args:
+        stream: where to; standard output by default.
+    """
+
+    def __init__(self, stream: IO[str] | None = None) -> None:
+        self._stream = stream
+        self._started = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def phase(self, what: str, total: int | None = None, done: int = 0) -> None:
+        """`phase`."""
+        self._write("phase", what=what, total=total, done=done)
+
+    def downloading(self, done: int, total: int, what: str) -> None:
+        """`download`."""
+        self._write("download", what=what, total=total, done=done)
+
+    def scene(self, scene: Scene) -> None:
+        """`scene`."""
+        self._write("scene", title=scene.title)
+
+    def sent(self, step: Step) -> None:
+        """`sent`, with the record as text: not every one is JSON."""
+        self._write("sent", stream=step.stream, says=step.says, key=step.key, value=step.value.decode())
+
+    def update(self, update: Update, *, cold: bool) -> None:
+        """`update`."""
+        self._write(
+            "update",
+            op=update.op,
+            parentTopic=update.who.parent,
+            group=update.who.group,
+            clientId=update.who.client_id,
+            liteTopic=update.who.lite_topic,
+            patterns=update.patterns,
+            cause=update.cause,
+            path="lazy" if update.lazy else "eager",
+            latencyMs=update.latency_ms,
+            cold=cold,
+        )
+
+    def dead_letter(self, letter: DeadLetter) -> None:
+        """`dead-letter`."""
+        self._write("dead-letter", reason=letter.reason, message=letter.message, source=letter.source._asdict())
+
+    def verdict(self, verdict: Verdict) -> None:
+        """`summary`."""
+        self._write(
+            "summary",
+            ok=verdict.ok,
+            check=verdict.sentence,
+            sent=verdict.sent,
+            updates=verdict.updates,
+            deadLetters=verdict.dead_letters,
+            latencyMs={"p50": verdict.percentile_ms(50), "p95": verdict.percentile_ms(95)},
+            updatesMeasured=len(verdict.latencies_ms),
+            updatesCold=verdict.cold,
+            held=verdict.held,
+            missing=[pair._asdict() for pair in verdict.missing],
+            surplus=[pair._asdict() for pair in verdict.surplus],
+            deadLettersMissing=[
+                {**place._asdict(), "reason": reason} for place, reason in verdict.dead_letters_missing
+            ],
+            deadLettersSurplus=[
+                {**place._asdict(), "reason": reason} for place, reason in verdict.dead_letters_surplus
+            ],
+        )
+
+    def kept(self, settings: Settings, log_file: str) -> None:
+        """`kept`."""
+        self._write("kept", bootstrapServers=settings.bootstrap_servers, log=log_file, sendByHand=by_hand(settings))
+
+    def _write(self, kind: str, **fields: Any) -> None:
+        record = {"type": kind, "at": round(time.monotonic() - self._started, 3), **fields}
+        print(json.dumps(record), file=self._stream, flush=True)
+
+
+def by_hand(settings: Settings) -> str:
+    """A shell command that sends one event with nothing but what is installed."""
+    event = json.dumps({"event": "CREATED", "parentTopic": ORDERS, "liteTopic": "eu__globex__order__paid"})
+    return (
+        f"{sys.executable} -c 'from confluent_kafka import Producer; "
+        f'p = Producer({{"bootstrap.servers": "{settings.bootstrap_servers}"}}); '
+        f'p.produce("{settings.topic_events}", """{event}""", "{ORDERS}"); p.flush()\''
+    )
+
+
+def _by(update: Update) -> str:
+    if not update.patterns:
+        return "by receiving everything"
+    if update.patterns == (update.who.lite_topic,):
+        return "by name"
+    return f"by {', '.join(update.patterns)}"
+
+
+def _rows(verdict: Verdict) -> list[tuple[str, Text]]:
+    p50, p95 = verdict.percentile_ms(50), verdict.percentile_ms(95)
+    latency = "not measured" if p50 is None or p95 is None else f"{p50 / 1000:.2f} s / {p95 / 1000:.2f} s"
+    measured = (
+        f"event to update, {len(verdict.latencies_ms)} updates; the {verdict.cold} that waited for the first, cold "
+        "micro-batch are left out"
+    )
+    passed, style = ("passed", "green") if verdict.ok else ("FAILED", "bold red")
+    return [
+        ("events sent", _counts(verdict.sent)),
+        ("updates", _counts(verdict.updates)),
+        ("dead letters", _counts(verdict.dead_letters)),
+        ("latency p50 / p95", Text(f"{latency} ({measured})")),
+        ("check", Text.assemble((passed, style), f": {verdict.sentence}")),
+    ]
+
+
+def _counts(counts: Mapping[str, int]) -> Text:
+    parts = ", ".join(f"{count} {name}" for name, count in counts.items())
+    return Text(f"{sum(counts.values())} ({parts})" if parts else "0")
