@@ -38,7 +38,11 @@ def guard() -> Iterator[Callable[..., Guarded]]:
 
     yield start
     for process in started:
-        process.communicate(timeout=10)
+        try:
+            process.communicate(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.kill()  # whatever a test has found, the next one starts without its processes
+            raise
 
 
 def gone(pid: int, seconds: float = 10) -> bool:

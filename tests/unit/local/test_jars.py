@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
+import time
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -110,6 +111,7 @@ def test_nothing_is_seen_of_a_download_that_goes_on(ivy: FakeIvy) -> None:
 
 def test_concurrent_downloads_become_one(ivy: FakeIvy) -> None:
     """Whoever comes second waits, and finds everything there."""
+    ivy.before_the_last_file = lambda _: time.sleep(0.2)
     results: list[list[str]] = []
     threads = [threading.Thread(target=lambda: results.append(names(jars.kafka()))) for _ in range(8)]
     for thread in threads:

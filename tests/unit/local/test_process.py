@@ -79,7 +79,8 @@ def test_a_program_whose_owner_is_killed_ends_before_its_lock_is_free(tmp_path: 
         pid = int(owner.stdout.readline())
         assert is_locked(path)
         owner.send_signal(signal.SIGKILL)
-    while is_locked(path):
+    deadline = time.monotonic() + 10
+    while is_locked(path) and time.monotonic() < deadline:
         time.sleep(0.005)
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
