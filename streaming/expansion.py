@@ -54,7 +54,8 @@ class Update(NamedTuple):
     """One change of the relation.
 
     Attributes:
-        patterns: the client's entries that match the topic, before a REMOVE and after an ADD; none for receive-all.
+        patterns: the client's entries that match the topic, before a REMOVE and after an ADD, sorted, so that a
+            repeated batch repeats them; none for receive-all.
         version: of the client's last applied request.
         source: the event that caused it.
         offset_option: where the client wants to start, when the request that caused an ADD said so.
@@ -278,7 +279,7 @@ def _born_and_gone(batch: _Batch, delta: Delta, changed: dict[ClientKey, _Change
             receivers = interests.match(topic)
             op, cause = Op.REMOVE, Cause.TOPIC_DELETED
         for key, found in receivers.items():
-            yield Update(op, key, topic, tuple(found), cause, batch.version(key), source)
+            yield Update(op, key, topic, tuple(sorted(found)), cause, batch.version(key), source)
 
 
 def _resubscribed(batch: _Batch, delta: Delta, changed: dict[ClientKey, _Changed]) -> Iterator[Update]:
@@ -297,7 +298,7 @@ def _resubscribed(batch: _Batch, delta: Delta, changed: dict[ClientKey, _Changed
             for topic in topics:
                 if key not in kept.match(topic):
                     found = whole.match(topic)[key]
-                    yield Update(op, key, topic, tuple(found), cause, version, change.source, option)
+                    yield Update(op, key, topic, tuple(sorted(found)), cause, version, change.source, option)
 
 
 def _without(wanted: Interest, other: Interest) -> Interest:
