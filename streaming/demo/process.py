@@ -24,6 +24,9 @@ _LOG_LINES_SHOWN = 25
 _LOG_BYTES_READ = 65_536
 _POLL_SECONDS = 0.1
 _STOP_SECONDS = 20.0
+_IMPATIENT_SECONDS = 5.0
+"""How long it may take to end when nobody waits for what it still writes."""
+
 _LINGER_SECONDS = 5.0
 
 
@@ -69,7 +72,7 @@ class Job:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
+        self.stop(_IMPATIENT_SECONDS)
 
     @property
     def is_ready(self) -> bool:

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
-    from streaming.demo.scenario import Scene, Step
+    from streaming.demo.scenario import Step
     from streaming.demo.screen import Screen
     from streaming.demo.verdict import Verdict
 
 PACE_SECONDS = 0.4
-"""Between two events: about as long as the job takes to answer one."""
+"""The least time between two events, so that each can be read; the answer to one is waited for before the next."""
 
 _OVERTURE_PACE_SECONDS = 0.25
 _READY_SECONDS = 90.0
@@ -64,8 +64,8 @@ def run(home: Path, screen: Screen, *, keep: bool) -> int:
 
 
 def _run(folder: Path, screen: Screen, *, keep: bool) -> int:
-    screen.phase("starting Kafka")
     jars.fetch(progress=screen.downloading)
+    screen.phase("starting Kafka")
     with Broker(folder / "kafka") as broker:
         # As `reexpand run` has them without options; what the environment sets is for jobs of the user's own.
         settings = Settings.model_construct(
@@ -124,9 +124,12 @@ class Play:
         self._topics = dict(zip((Stream.GROUPS, Stream.SUBSCRIPTIONS, Stream.TOPICS), settings.inputs, strict=True))
 
     def all(self, job: Job) -> None:
-        """Plays all scenes, the first of them while the job starts; stops early when the job falls behind for good."""
+        """Plays all scenes, the first of them while the job starts; ends early when the right answer does not come."""
         overture, *rest = SCENES
-        self._scene(overture, _OVERTURE_PACE_SECONDS)
+        self._screen.scene(overture)
+        for step in overture.steps:
+            self._send(step)
+            self._watch(_OVERTURE_PACE_SECONDS)
         if not self._watch(_READY_SECONDS, lambda: job.is_ready):
             raise job.failure(f"is not ready after {_READY_SECONDS:.0f} s")
         self._screen.phase("the job is ready; its first micro-batch warms Spark and Python up")
@@ -134,9 +137,12 @@ class Play:
             return
         self._screen.phase("the job answers", sum(len(scene.steps) for scene in rest))
         for scene in rest:
-            self._scene(scene, PACE_SECONDS)
-            if not self._watch(_SETTLE_SECONDS, self._settled):
-                return
+            self._screen.scene(scene)
+            for step in scene.steps:
+                self._send(step)
+                self._watch(PACE_SECONDS)
+                if not self._watch(_SETTLE_SECONDS, self._settled):
+                    return
 
     def verdict(self) -> Verdict:
         """What came of it, by a reader of its own that begins at the beginning."""
@@ -150,14 +156,6 @@ class Play:
             self._watch(float("inf"), lambda: False)
         except KeyboardInterrupt:
             return
-
-    def _scene(self, scene: Scene, pace: float) -> None:
-        self._screen.scene(scene)
-        for step in scene.steps:
-            place = self._send(step)
-            self._record.sent.append((step, place))
-            self._screen.sent(step)
-            self._watch(pace)
 
     def _settled(self) -> bool:
         record = self._record
@@ -180,8 +178,8 @@ class Play:
                     self._screen.dead_letter(item)
         return done
 
-    def _send(self, step: Step) -> Coordinates:
-        """Writes an event to Kafka, and returns where it stands."""
+    def _send(self, step: Step) -> None:
+        """Writes an event to Kafka, and notes where it stands."""
         delivered: list[Coordinates] = []
 
         def on_delivery(error: KafkaError | None, message: Message) -> None:
@@ -197,7 +195,8 @@ class Play:
         if not delivered:
             self._check()
             raise ReexpandError(f"The broker does not take an event within {_SEND_SECONDS:.0f} s.")
-        return delivered[0]
+        self._record.sent.append((step, delivered[0]))
+        self._screen.sent(step)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import time
 from typing import IO, TYPE_CHECKING, Any, Protocol, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -93,13 +93,14 @@ class TextScreen:
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
             BarColumn(),
-            MofNCompleteColumn(),
+            TextColumn("{task.fields[count]}"),
             TimeElapsedColumn(),
             console=self._console,
             transient=True,
             disable=not self._console.is_terminal,
         )
-        self._task = self._progress.add_task("", total=None)
+        self._task: TaskID | None = None
+        self._downloading = False
         self._started = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -115,12 +116,15 @@ class TextScreen:
 
     def phase(self, what: str, total: int | None = None, done: int = 0) -> None:
         """Prints a line, and restarts the progress bar."""
-        self._progress.reset(self._task, description=what, total=total, completed=done)
+        self._restart_bar(what, total, done)
         self._line(Text(what, "dim"))
 
     def downloading(self, done: int, total: int, what: str) -> None:
-        """Moves the progress bar."""
-        self._progress.update(self._task, description=f"downloading {what}", total=total, completed=done)
+        """Prints a line at the first jar, and moves the progress bar."""
+        if not self._downloading:
+            self._downloading = True
+            self._line(Text("downloading what Kafka and Spark need, once", "dim"))
+        self._restart_bar(f"downloading {what}", total, done)
 
     def scene(self, scene: Scene) -> None:
         """Prints the title."""
@@ -130,7 +134,7 @@ class TextScreen:
     def sent(self, step: Step) -> None:
         """Prints the event in words."""
         self._line(Text.assemble((">", "cyan"), f" {step.says}"))
-        self._progress.advance(self._task)
+        self._advance()
 
     def update(self, update: Update, *, cold: bool) -> None:
         """Prints client, topic, patterns, cause and latency."""
@@ -168,7 +172,8 @@ class TextScreen:
                 table.add_row(Text(f"  {name}", "dim"), value)
             else:
                 self._print(Text.assemble(f"  {name:17}  ", value))
-        self._console.print(table)
+        if table.row_count:
+            self._console.print(table)
         for line in verdict.differences[:_DIFFERENCES_SHOWN]:
             self._print(Text(f"  {line}", "red"))
         if len(verdict.differences) > _DIFFERENCES_SHOWN:
@@ -181,6 +186,20 @@ class TextScreen:
         self._print(Text("Send an event from another terminal, and see here what comes of it:"))
         self._print(Text(f"  {by_hand(settings)}", "cyan"))
         self._print(Text("Ctrl-C ends everything."))
+
+    def _restart_bar(self, what: str, total: int | None, done: int) -> None:
+        if self._task is not None:
+            self._progress.remove_task(self._task)
+        count = f"{done}/{total}" if total else ""
+        self._task = self._progress.add_task(what, total=total, completed=done, count=count)
+
+    def _advance(self) -> None:
+        if self._task is None:
+            return
+        self._progress.advance(self._task)
+        task = self._progress.tasks[0]
+        if task.total:
+            self._progress.update(self._task, count=f"{task.completed:.0f}/{task.total:.0f}")
 
     def _line(self, text: Text) -> None:
         self._print(Text.assemble((f"{time.monotonic() - self._started:5.1f} s  ", "dim"), text))

@@ -129,7 +129,7 @@ def judge(record: Record, held: set[Effective], wanted: set[Effective]) -> Verdi
     return Verdict(
         sent=Counter(step.stream.value for step in record.steps),
         updates={op.value: sum(update.op is op for update in record.updates) for op in Op},
-        dead_letters=Counter(letter.reason for letter in record.dead_letters),
+        dead_letters=Counter(sorted(letter.reason for letter in record.dead_letters)),
         latencies_ms=sorted(warm),
         cold=len(record.updates) - len(warm),
         held=len(held),

@@ -1,0 +1,77 @@
+"""The demo from the outside: what it prints when piped, its exit code, and that nothing outlives it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+from streaming.demo.scenario import SCENES
+
+_PROGRAM = (
+    "import sys, pathlib, streaming.demo as demo; sys.exit(demo.run_demo(pathlib.Path(sys.argv[1]), False, False))"
+)
+_MARK = "DEMO_UNDER_TEST"
+_TIMEOUT_SECONDS = 180
+
+
+def _descendants(mark: str) -> list[str]:
+    """The commands of all processes that inherited a mark in their environment."""
+    wanted = f"{_MARK}={mark}".encode()
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if wanted in (process / "environ").read_bytes().split(b"\0"):
+                found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode()[:200])
+        except OSError:  # it has just ended, or is someone else's
+            continue
+    return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+def test_the_demo_piped(tmp_path: Path) -> None:
+    """Plain lines, a passed check, exit code 0, no process left, and nothing but logs in its folder."""
+    mark = uuid.uuid4().hex
+    environment = {name: value for name, value in os.environ.items() if name not in {"FORCE_COLOR", "TTY_COMPATIBLE"}}
+    demo = subprocess.run(
+        [sys.executable, "-c", _PROGRAM, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_SECONDS,
+        env={**environment, _MARK: mark, "COLUMNS": "80"},
+        check=False,
+    )
+    output = demo.stdout
+    assert demo.returncode == 0, output + demo.stderr
+    assert "\x1b" not in output
+    for scene in SCENES:
+        assert scene.title in output
+        for step in scene.steps:
+            assert f"> {step.says}\n" in output
+
+    update = r"^ *[\d.]+ s    {} {} +{} +by {} +{} +[\d.]+ s( \(cold\))?$"
+    for parts in [
+        (r"\+", "acme-billing", "orders/eu__acme__order__created", r"\*__acme__\*\*", "lazy: topic created"),
+        (r"\+", "globex-billing", "orders/us__globex__invoice__issued", r"\*__globex__\*\*", "eager: subscribed"),
+        (r"\+", "courier-app", "orders/eu__acme__order__shipped", r"\*__\*__order__shipped", "eager: group changed"),
+        ("-", "auditor", "orders/us__acme__order__created", "receiving everything", "lazy: topic deleted"),
+        ("-", "acme-billing", "orders/eu__acme__invoice__issued", r"\*__acme__\*\*", "eager: unsubscribed"),
+    ]:
+        assert re.search(update.format(*parts), output, re.MULTILINE), parts
+    assert re.search(r"^ *[\d.]+ s    ! not-json: the value is not JSON", output, re.MULTILINE)
+    assert re.search(r"^ *[\d.]+ s    ! invalid-pattern: the request is refused", output, re.MULTILINE)
+    assert re.search(r"^  dead letters +2 \(1 invalid-pattern, 1 not-json\)$", output, re.MULTILINE)
+    assert re.search(r"^  latency p50 / p95 +[\d.]+ s / [\d.]+ s ", output, re.MULTILINE)
+    assert re.search(r"^  check +passed: ", output, re.MULTILINE)
+
+    deadline = time.monotonic() + 5
+    while (left := _descendants(mark)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert left == []
+    assert sorted(path.name for path in (tmp_path / "demo").iterdir()) == ["broker.log", "job.log"]

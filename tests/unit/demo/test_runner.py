@@ -1,0 +1,132 @@
+"""The demo's folder, and its exit code."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streaming.config import Settings
+from streaming.demo import runner
+from streaming.demo.follower import Coordinates, Update
+from streaming.demo.scenario import ORDERS, appears, relation, subscribes, wildcard_group
+from streaming.demo.screen import JsonScreen
+from streaming.demo.verdict import Record, judge
+from streaming.errors import ReexpandError
+from streaming.oracle import Effective
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from streaming.demo.follower import DeadLetter
+    from streaming.demo.verdict import Verdict
+
+STEPS = [wildcard_group("g", ORDERS), subscribes("c", "g", ORDERS), appears(ORDERS, "eu__a")]
+RECORD = Record([(step, Coordinates("in", 0, offset)) for offset, step in enumerate(STEPS)])
+SETTINGS = Settings.model_construct(bootstrap_servers="127.0.0.1:9092", checkpoint="checkpoint")
+
+
+class FinishedJob:
+    """A job that has done its work, and ends with a code of one's choice."""
+
+    def __init__(self, code: int = 0) -> None:
+        self.code = code
+
+    def stop(self) -> int:
+        """Its exit code."""
+        return self.code
+
+    def failure(self, how: str) -> ReexpandError:
+        """What the real one raises."""
+        return ReexpandError(how)
+
+
+class WrittenPlay:
+    """A play after which the updates topic holds this."""
+
+    def __init__(self, *held: Effective) -> None:
+        self.held = set(held)
+
+    def all(self, _: object) -> None:
+        """Nothing is left to play."""
+
+    def verdict(self) -> Verdict:
+        """As the real one judges."""
+        return judge(RECORD, self.held, relation(STEPS))
+
+
+class SilentFollower:
+    """A job that never answers."""
+
+    relation = frozenset[Effective]()
+
+    def poll(self, _: float) -> Iterator[Update | DeadLetter]:
+        """Nothing."""
+        return iter(())
+
+
+def play(held: list[Effective], code: int = 0) -> int:
+    screen = JsonScreen(io.StringIO())
+    return runner._play(WrittenPlay(*held), FinishedJob(code), screen, SETTINGS, keep=False)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("held", "code"),
+    [
+        ([Effective(ORDERS, "g", "c", "eu__a")], 0),
+        ([], 1),
+        ([Effective(ORDERS, "g", "c", "eu__a"), Effective(ORDERS, "g", "c", "eu__b")], 1),
+    ],
+    ids=["right", "missing", "surplus"],
+)
+def test_the_exit_code_says_whether_the_result_is_right(held: list[Effective], code: int) -> None:
+    assert play(held) == code
+
+
+def test_a_job_that_does_not_end_in_order_is_an_error() -> None:
+    with pytest.raises(ReexpandError, match=r"exit code 3"):
+        play([Effective(ORDERS, "g", "c", "eu__a")], code=3)
+
+
+def test_a_job_that_never_answers_is_not_waited_for_for_ever() -> None:
+    demo = runner.Play(SETTINGS, JsonScreen(io.StringIO()), SilentFollower(), lambda: None)  # type: ignore[arg-type]
+    demo._record.sent.extend(RECORD.sent)
+    assert not demo._watch(0.05, demo._settled)
+
+
+def test_the_folder_is_empty_at_first_and_only_logs_stay(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    for _ in range(2):
+        with runner._folder(home) as folder:
+            assert list(folder.iterdir()) == []
+            for part in ("kafka", "checkpoint", "spark"):
+                (folder / part).mkdir()
+            (folder / "kafka" / "broker.log").write_text("started")
+            (folder / "job.log").write_text("ready")
+        assert sorted(path.name for path in folder.rglob("*")) == ["broker.log", "job.log"]
+
+
+def test_a_second_demo_in_the_same_home_is_refused(tmp_path: Path) -> None:
+    with (
+        runner._folder(tmp_path) as folder,
+        pytest.raises(ReexpandError, match=r"Another demo runs in .*another --home"),
+        runner._folder(tmp_path),
+    ):
+        pass
+    assert not folder.joinpath("kafka").exists()
+
+
+def test_a_home_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ReexpandError, match=r"cannot work in .*file/home"), runner._folder(tmp_path / "file" / "home"):
+        pass
+
+
+def test_the_demo_itself_needs_no_spark() -> None:
+    """Spark takes seconds to import; only the job's process does."""
+    program = "import sys, streaming.demo.runner, streaming.demo.screen; sys.exit('pyspark' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 0

@@ -1,0 +1,146 @@
+"""What the demo shows, on a terminal, piped, and as JSON."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import re
+import shlex
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from rich.console import Console
+
+from streaming.config import Settings
+from streaming.demo.follower import Coordinates, DeadLetter, Update
+from streaming.demo.scenario import SCENES
+from streaming.demo.screen import JsonScreen, TextScreen
+from streaming.demo.verdict import Verdict
+from streaming.events import parse_topic_event
+from streaming.expansion import Cause, Op
+from streaming.oracle import Effective
+
+if TYPE_CHECKING:
+    from streaming.demo.screen import Screen
+
+WHO = Effective("orders", "audit", "sales-dashboard", "us__globex__invoice__issued")
+UPDATES = [
+    Update(op, WHO, patterns, cause, 1_000, 1_340)
+    for op, cause, patterns in itertools.product(Op, Cause, [(), ("eu__**",), ("*__*__order__*", "eu__**")])
+]
+LETTER = DeadLetter("not-json", "the value [/] is not JSON", Coordinates("in", 0, 7), 1_000)
+VERDICT = Verdict(
+    sent={"topics": 2}, updates={"ADD": 1, "REMOVE": 0}, dead_letters={}, latencies_ms=[340], cold=3, held=1,
+    missing=[], surplus=[], dead_letters_missing=[], dead_letters_surplus=[],
+)  # fmt: skip
+WRONG = replace(VERDICT, missing=[WHO] * 15, surplus=[WHO])
+SETTINGS = Settings.model_construct(bootstrap_servers="127.0.0.1:9092", checkpoint="checkpoint")
+COLOUR = re.compile(r"\x1b\[[\d;]*(?:3[0-7]|9[0-7]|38|48)[\d;]*m")
+
+
+def show_everything(screen: Screen) -> None:
+    """Reports each kind of thing."""
+    with screen:
+        screen.downloading(1, 2, "a jar")
+        screen.downloading(2, 2, "another jar")
+        screen.phase("starting Kafka")
+        screen.phase("the job answers", 37)
+        for scene in SCENES:
+            screen.scene(scene)
+            for step in scene.steps:
+                screen.sent(step)
+        for update, cold in itertools.product(UPDATES, [True, False]):
+            screen.update(update, cold=cold)
+        screen.dead_letter(LETTER)
+        screen.verdict(VERDICT)
+        screen.verdict(WRONG)
+        screen.kept(SETTINGS, "job.log")
+
+
+def shown(*, terminal: bool) -> str:
+    """The text of everything."""
+    file = io.StringIO()
+    show_everything(TextScreen(Console(file=file, force_terminal=terminal, width=100, highlight=False)))
+    return file.getvalue()
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+
+
+def test_piped_text_is_plain() -> None:
+    """No escape sequence, no line that depends on a width, nothing that would be left of a progress bar."""
+    text = shown(terminal=False)
+    assert text.isascii()
+    assert set(text) - {"\n"} == {character for character in text if character.isprintable()}
+    assert [line for line in text.splitlines() if line != line.rstrip()] == []
+
+
+def test_each_thing_is_one_line_when_piped() -> None:
+    lines = shown(terminal=False).splitlines()
+    assert sum("downloading" in line for line in lines) == 1
+    assert sum(" s  > " in line for line in lines) == sum(len(scene.steps) for scene in SCENES)
+    assert sum(" + sales" in line or " - sales" in line for line in lines) == 2 * len(UPDATES)
+    assert [line.strip() for line in lines if "passed:" in line] == [f"check              passed: {VERDICT.sentence}"]
+    assert "not-json: the value [/] is not JSON  in[0]@7" in "".join(lines)
+
+
+def test_an_update_line_says_who_what_why_and_when() -> None:
+    file = io.StringIO()
+    TextScreen(Console(file=file)).update(UPDATES[0], cold=False)
+    line = file.getvalue()
+    for part in ("+ sales-dashboard", "orders/us__globex__invoice__issued", "receiving everything", "lazy", "0.34 s"):
+        assert part in line
+
+
+def test_update_lines_are_aligned() -> None:
+    lines = [line for line in shown(terminal=False).splitlines() if " s    + " in line or " s    - " in line]
+    assert len({line.index(" by ") for line in lines}) == 1
+    assert len({re.search(r"(lazy|eager):", line).start() for line in lines}) == 1  # type: ignore[union-attr]
+
+
+def test_a_terminal_gets_colour_and_a_progress_bar() -> None:
+    text = shown(terminal=True)
+    assert COLOUR.search(text)
+    assert "37/37" in text
+
+
+def test_no_color_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not COLOUR.search(shown(terminal=True))
+
+
+def test_a_wrong_result_is_shown_with_its_differences() -> None:
+    text = shown(terminal=False)
+    assert "FAILED: the result differs from the batch oracle: 15 missing from the updates topic" in text
+    assert "missing: sales-dashboard (audit) receives orders/us__globex__invoice__issued" in text
+    assert "and 6 more" in text
+
+
+def test_json_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    show_everything(JsonScreen())
+    records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {record["type"] for record in records} == {
+        "phase", "download", "scene", "sent", "update", "dead-letter", "summary", "kept",
+    }  # fmt: skip
+    assert [record["ok"] for record in records if record["type"] == "summary"] == [True, False]
+    update = next(record for record in records if record["type"] == "update")
+    assert (update["op"], update["path"], update["latencyMs"]) == ("ADD", "lazy", 340)
+
+
+def test_the_command_for_a_terminal_is_a_command() -> None:
+    """A shell splits it as meant, it is Python, and what it sends is a topic event."""
+    file = io.StringIO()
+    TextScreen(Console(file=file)).kept(SETTINGS, "job.log")
+    command = next(line for line in file.getvalue().splitlines() if "Producer" in line)
+    _, option, program = shlex.split(command)
+    assert option == "-c"
+    compile(program, "by hand", "exec")
+    event = re.search(r'"""(.*?)"""', program)
+    assert event is not None
+    assert parse_topic_event(event[1].encode()).created

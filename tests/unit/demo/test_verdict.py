@@ -1,0 +1,109 @@
+"""The demo's verdict: what is wrong is found, in both directions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from streaming.demo.follower import Coordinates, DeadLetter, Fold, Update
+from streaming.demo.scenario import ORDERS, Step, appears, relation, subscribes, wildcard_group
+from streaming.demo.verdict import Record, Verdict, judge
+from streaming.events import Reason, Stream
+from streaming.expansion import Cause, Op
+from streaming.oracle import Effective
+from streaming.records import update_key
+
+BAD = Step(Stream.TOPICS, ORDERS, b"{", "a bad record", Reason.NOT_JSON)
+STEPS = [wildcard_group("g", ORDERS), subscribes("c", "g", ORDERS, "eu__*"), appears(ORDERS, "eu__a"), BAD]
+PLACES = [Coordinates("in", 0, number) for number in range(len(STEPS))]
+RIGHT = {Effective(ORDERS, "g", "c", "eu__a")}
+OTHER = Effective(ORDERS, "g", "c", "us__a")
+LETTER = DeadLetter(Reason.NOT_JSON, "not JSON", PLACES[3], 2_000)
+UPDATE = Update(Op.ADD, Effective(ORDERS, "g", "c", "eu__a"), ("eu__*",), Cause.TOPIC_CREATED, 1_000, 2_000)
+
+
+def record(*letters: DeadLetter) -> Record:
+    return Record(list(zip(STEPS, PLACES, strict=True)), [UPDATE], list(letters))
+
+
+def verdict(held: set[Effective], *letters: DeadLetter) -> Verdict:
+    return judge(record(*letters), held, relation(STEPS))
+
+
+def test_what_the_oracle_says_passes() -> None:
+    result = verdict(RIGHT, LETTER)
+    assert result.ok
+    assert "holds the 1 (client, topic) pairs" in result.sentence
+    assert result.differences == []
+    assert (result.sent, result.updates, result.dead_letters) == (
+        {"groups": 1, "subscriptions": 1, "topics": 2},
+        {"ADD": 1, "REMOVE": 0},
+        {"not-json": 1},
+    )
+
+
+@pytest.mark.parametrize(
+    ("result", "sentence", "difference"),
+    [
+        (verdict(set(), LETTER), "1 missing from the updates topic", "missing: c (g) receives orders/eu__a"),
+        (
+            verdict({*RIGHT, OTHER}, LETTER),
+            "1 in the updates topic without reason",
+            "surplus: c (g) receives orders/us__a",
+        ),
+        (verdict(RIGHT), "1 not written as dead letters", "missing: dead letter not-json for in[0]@3"),
+        (
+            verdict(RIGHT, LETTER, replace(LETTER, source=PLACES[2])),
+            "1 written as dead letters without reason",
+            "surplus: dead letter not-json for in[0]@2",
+        ),
+    ],
+)
+def test_what_differs_is_named(result: Verdict, sentence: str, difference: str) -> None:
+    assert not result.ok
+    assert sentence in result.sentence
+    assert result.differences == [difference]
+
+
+def test_a_dead_letter_for_another_reason_is_both_missing_and_surplus() -> None:
+    result = verdict(RIGHT, replace(LETTER, reason=Reason.WRONG_TYPE))
+    assert len(result.differences) == 2
+
+
+def test_a_repeated_dead_letter_is_the_same_one() -> None:
+    """Delivery is at least once."""
+    assert verdict(RIGHT, LETTER, LETTER).ok
+
+
+@pytest.mark.parametrize(
+    ("latencies", "percent", "expected"),
+    [([], 50, None), ([7], 50, 7), ([7], 95, 7), ([1, 2], 50, 1), (range(1, 101), 50, 50), (range(1, 101), 95, 95)],
+)
+def test_percentiles(latencies: list[int], percent: int, expected: int | None) -> None:
+    assert replace(verdict(RIGHT), latencies_ms=list(latencies)).percentile_ms(percent) == expected
+
+
+def test_what_waited_for_the_first_micro_batch_is_not_measured() -> None:
+    """An update is cold when its event was sent before the job's first output."""
+    seen = record(LETTER)
+    seen.updates.append(replace(UPDATE, sent_ms=2_500, written_ms=2_800))
+    result = judge(seen, RIGHT, RIGHT)
+    assert (result.cold, list(result.latencies_ms)) == (1, [300])
+
+
+def test_nothing_that_was_sent_is_warm_before_the_first_answer() -> None:
+    assert Record().is_cold(UPDATE)
+
+
+def test_the_fold_forgets_what_is_removed_or_a_tombstone() -> None:
+    fold = Fold()
+    first, second = (update_key(*Effective(ORDERS, "g", "c", topic)) for topic in ("eu__a", "eu__b"))
+    for key in (first, second, first):
+        fold.apply(key, b'{"op": "ADD"}')
+    assert len(fold.relation) == 2
+    fold.apply(first, b'{"op": "REMOVE"}')
+    assert fold.relation == {Effective(ORDERS, "g", "c", "eu__b")}
+    fold.apply(second, None)
+    fold.apply(second, None)
+    assert fold.relation == set()
