@@ -39,7 +39,7 @@ class Identity:
 
     def write(self, values: dict[str, Any]) -> None:
         """Writes the values of a new checkpoint."""
-        stream = self._files.create(self._path, True)  # noqa: FBT003 - Java has no keywords; overwrite
+        stream = self._files.create(self._path, True)
         try:
             stream.write(orjson.dumps(values, option=orjson.OPT_INDENT_2))
         finally:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import click
 from rich.console import Console
 from rich.logging import RichHandler
+from rich.progress import Progress
 
 from streaming import config
 from streaming.errors import ReexpandError
@@ -37,7 +38,7 @@ class _Group(click.Group):
 @click.version_option(package_name="reexpand")
 @click.option("-v", "--verbose", is_flag=True, help="Also show what Spark and Kafka say.")
 def main(verbose: bool) -> None:  # noqa: FBT001 - click passes options by name
-    """Wildcard topic subscriptions that keep themselves expanded.
+    r"""Wildcard topic subscriptions that keep themselves expanded.
 
     \b
     Example:
@@ -80,11 +81,11 @@ def _job_options(command: F) -> F:
 
 @main.command()
 @click.option(
-    "--config", "config_file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="TOML file of settings."
+    "--config", "config_file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="TOML file."
 )
 @_job_options
 def run(config_file: Path | None, **given: Any) -> None:
-    """Run the job until SIGTERM or Ctrl-C; a running micro-batch is finished first.
+    r"""Run the job until SIGTERM or Ctrl-C; a running micro-batch is finished first.
 
     Each option is also an environment variable (REEXPAND_BOOTSTRAP_SERVERS, ...) and a key of the TOML file
     (bootstrap_servers, ...). The command line wins over the environment, and that over the file.
@@ -119,7 +120,7 @@ def _shards(pairs: tuple[str, ...]) -> dict[str, str] | None:
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the address as JSON.")
 def local(home: Path, as_json: bool) -> None:  # noqa: FBT001 - click passes options by name
-    """Run a real single-node Kafka broker with the job's topics, until Ctrl-C or SIGTERM.
+    r"""Run a real single-node Kafka broker with the job's topics, until Ctrl-C or SIGTERM.
 
     \b
     Example:
@@ -150,8 +151,30 @@ def local(home: Path, as_json: bool) -> None:  # noqa: FBT001 - click passes opt
 
 
 @main.command()
+@click.option("--bootstrap-servers", default=None, help="Kafka brokers, host:port[,host:port...].")
+@click.option("--partitions", type=click.IntRange(1), default=1, show_default=True, help="Of each topic that is made.")
+def topics(bootstrap_servers: str | None, partitions: int) -> None:
+    r"""Create the Kafka topics that the job reads and writes; those that exist are left as they are.
+
+    Topic names are taken from the environment (REEXPAND_UPDATES, ...) as `reexpand run` takes them.
+
+    \b
+    Example:
+      reexpand topics --bootstrap-servers broker:9092 --partitions 4
+    """
+    from streaming.local.topics import create_topics  # noqa: PLC0415 - as in `run`
+    from streaming.topics import specs  # noqa: PLC0415
+
+    settings = config.load({"bootstrap_servers": bootstrap_servers, "checkpoint": "unused"})
+    wanted = specs(settings, partitions)
+    created = create_topics(settings.bootstrap_servers, wanted)
+    for spec in wanted:
+        click.echo(f"{spec.name}: {'created' if spec.name in created else 'exists'}")
+
+
+@main.command()
 def jars() -> None:
-    """Fetch the jars of Spark's Kafka connector and of the broker, if they are not there yet.
+    r"""Fetch the jars of Spark's Kafka connector and of the broker, if they are not there yet.
 
     \b
     Example:
@@ -159,7 +182,13 @@ def jars() -> None:
     """
     from streaming.local import jars as local_jars  # noqa: PLC0415 - imports pyspark
 
-    local_jars.fetch()
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("fetching jars", total=None, start=False)
+
+        def show(done: int, of: int, what: str) -> None:
+            progress.update(task, completed=done, total=of, description=f"fetching {what}")
+
+        local_jars.fetch(progress=show)
 
 
 def _provide_java() -> None:

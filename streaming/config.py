@@ -36,15 +36,15 @@ class Settings(BaseSettings):
     group_events: TopicName = Field("lite-group-events", description="input: group attributes")
     updates: TopicName = Field("lite-subscription-updates", description="output: who receives which topic")
     dead_letters: TopicName = Field("lite-dead-letters", description="output: entries that could not be applied")
-    shards: dict[str, PositiveInt] = Field(default_factory=dict, description="shards of large parents; the others have 1")
+    shards: dict[str, PositiveInt] = Field(default_factory=dict, description="shards of large parents; others have 1")
     route_depth: int = Field(1, ge=0, description="leading segments that decide a topic's shard; 0 for all")
     allow_inner_multi: bool = Field(default=False, description="allow ** inside a pattern")
     shuffle_partitions: PositiveInt | None = Field(
         None, description="state partitions; default: the processors, 8 at most; fixed by the checkpoint"
     )
     max_offsets_per_trigger: PositiveInt = Field(100_000, description="most records that one micro-batch reads")
-    trigger_interval_ms: int = Field(0, ge=0, description="time between micro-batches; 0 runs one whenever there is data")
-    master: str | None = Field(None, description="Spark master; default: all processors of this machine, or spark-submit's")
+    trigger_interval_ms: int = Field(0, ge=0, description="time between micro-batches; 0: as data comes")
+    master: str | None = Field(None, description="Spark master; default: all processors here")
     kafka_options: Path | None = Field(
         None, description="file of Kafka client options, one key=value a line; the place for credentials"
     )

@@ -1,12 +1,14 @@
 """Exceptions of the service.
 
-    ReexpandError
-    ├── ConfigError             a setting is missing or wrong (exit code 2)
-    ├── CheckpointMismatch      the checkpoint was made with other settings
-    ├── StateError              a state value cannot be read
-    │   ├── StateCorrupted      its bytes are not what was written
-    │   └── StateFormatUnknown  it was written by a version that this one does not know
-    └── Rejected                one input entry is not valid (becomes a dead letter)
+| exception | cause |
+|---|---|
+| `ReexpandError` | base of all that follow |
+| `ConfigError` | a setting is missing or wrong (exit code 2) |
+| `CheckpointMismatch` | the checkpoint was made with other settings (exit code 2) |
+| `StateError` | a state value cannot be read |
+| `StateError` > `StateCorrupted` | its bytes are not what was written |
+| `StateError` > `StateFormatUnknown` | a version wrote it that this one does not know |
+| `Rejected` | one input entry is not valid; becomes a dead letter |
 """
 
 

@@ -171,7 +171,9 @@ def parse_subscription(payload: bytes | None) -> SubscriptionRequest:
     if entries is None and action is Action.COMPLETE_REMOVE:
         entries = []
     if entries is None:
-        raise Rejected(Reason.MISSING_FIELD, "liteTopicSet is missing; in a wildcard group [] subscribes to every topic")
+        raise Rejected(
+            Reason.MISSING_FIELD, "liteTopicSet is missing; in a wildcard group [] subscribes to every topic"
+        )
     if not (isinstance(entries, list) and all(isinstance(entry, str) for entry in entries)):
         raise Rejected(Reason.WRONG_TYPE, "liteTopicSet must be an array of strings")
     return SubscriptionRequest(

@@ -190,8 +190,9 @@ class _Batch:
         current = self.groups[event.group][0] if event.group in self.groups else self.state.groups.get(event.group)
         group = Group(dict(event.attributes), source.partition, source.offset) if event.attributes else None
         if event.superseded_by is not None:
-            newer = current and (current.partition == event.superseded_by[0] and current.offset >= event.superseded_by[1])
-            ignored = Ignored.GROUP_SUPERSEDED if current is None or newer else None
+            partition, offset = event.superseded_by
+            left = current is None or (current.partition == partition and current.offset >= offset)
+            ignored = Ignored.GROUP_SUPERSEDED if left else None
         elif current is None and group is None:
             ignored = Ignored.GROUP_UNKNOWN
         if ignored is None:
@@ -251,9 +252,7 @@ class _Batch:
                 continue
             if key in self.requests:
                 source, request = self.requests[key]
-                yield key, _Changed(
-                    before, after, source, Cause.SUBSCRIBED, Cause.UNSUBSCRIBED, request.offset_option
-                )
+                yield key, _Changed(before, after, source, Cause.SUBSCRIBED, Cause.UNSUBSCRIBED, request.offset_option)
             else:
                 source = self.groups[key.group][1]
                 yield key, _Changed(before, after, source, Cause.GROUP_CHANGED, Cause.GROUP_CHANGED, None)
@@ -337,4 +336,3 @@ def _pattern_problem(entry: str, *, inner_multi: bool) -> str | None:
     except InvalidPattern as error:
         return str(error)
     return None
-

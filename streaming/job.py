@@ -106,15 +106,13 @@ def _rows(frame: pd.DataFrame) -> Iterator[Row]:
 
 def _frame(output: Output) -> pd.DataFrame:
     return pd.DataFrame(
-        {"kind": output.kinds, "key": output.keys, "value": output.values, "count": output.counts}, copy=False
+        {"kind": output.kinds, "key": output.keys, "value": output.payloads, "count": output.counts}, copy=False
     )
 
 
 def _topic_route(text: Column, settings: Settings) -> Column:
     event = F.from_json(text, "parentTopic STRING, liteTopic STRING, lmqName STRING")
-    parent = F.coalesce(
-        event["parentTopic"], F.regexp_extract(event["lmqName"], _LMQ_NAME, 1), F.lit(placement.HOME)
-    )
+    parent = F.coalesce(event["parentTopic"], F.regexp_extract(event["lmqName"], _LMQ_NAME, 1), F.lit(placement.HOME))
     if not settings.shards:
         return _route(parent, F.lit(0))
     topic = F.coalesce(event["liteTopic"], F.regexp_extract(event["lmqName"], _LMQ_NAME, 2), F.lit(""))

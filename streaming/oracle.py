@@ -5,8 +5,8 @@ attributes that are in force at the end; then each pattern of each client is tri
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeVar
 
 import matcher
 from streaming.errors import Rejected
@@ -21,6 +21,9 @@ from streaming.events import (
     parse_subscription,
     parse_topic_event,
 )
+
+
+E = TypeVar("E")
 
 
 class Effective(NamedTuple):
@@ -89,7 +92,7 @@ def replay(
     )
 
 
-def _or_none(parse, payload):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202 - generic over three parsers
+def _or_none(parse: Callable[[bytes | None], E], payload: bytes | None) -> E | None:
     try:
         return parse(payload)
     except Rejected:
@@ -110,9 +113,8 @@ def _wildcard_groups(groups: Iterable[GroupEvent]) -> set[tuple[str, str]]:
 
 
 def _apply(subscribed: _Set, request: SubscriptionRequest, patterns: bool, allow_inner_multi: bool) -> None:  # noqa: FBT001 - private
-    if request.version is not None:
-        if subscribed.version is not None and request.version < subscribed.version:
-            return
+    if None not in (request.version, subscribed.version) and request.version < subscribed.version:  # type: ignore[operator]
+        return
     valid = {
         entry
         for entry in request.entries

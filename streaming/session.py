@@ -1,5 +1,6 @@
 """The Spark session, with the settings that the job needs; the reason beside each."""
 
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -9,6 +10,8 @@ from urllib.parse import urlparse
 from pyspark.sql import SparkSession
 
 from streaming.config import Settings
+
+_LOG_CONFIGURATION = Path(__file__).parent / "log4j2.properties"
 
 _BASE = {
     # State larger than the heap, and a micro-batch that writes what changed instead of whole snapshots.
@@ -20,10 +23,6 @@ _BASE = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     # Each state value has a checksum of its own, and each file checksum costs one more file a task and batch.
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
-    # A stop waits for the running batch; the job ends it itself when that takes too long.
-    "spark.sql.streaming.metricsEnabled": "true",
-    "spark.sql.execution.arrow.pyspark.selfDestruct.enabled": "false",
-    "spark.python.worker.reuse": "true",
     "spark.ui.showConsoleProgress": "false",
 }
 
@@ -33,9 +32,10 @@ _LOCAL = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.ui.enabled": "false",
-    # Micro-batches run the same small plans; the first compiler tier is warm at once and costs half the CPU.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
 }
+
+# Micro-batches run the same small plans; the first compiler tier is warm at once and costs half the CPU.
+_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={file} -Dreexpand.log.level={level}"
 
 _LOCAL_FILES = {
     # The default shells out to `chmod` for each file of a local file system: some 60 processes a micro-batch.
@@ -56,6 +56,8 @@ def options(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = 
     chosen = {**_BASE, "spark.sql.shuffle.partitions": str(shuffle_partitions), "spark.app.name": "reexpand"}
     if settings.master is None or settings.master.startswith("local"):
         chosen |= _LOCAL
+        level = "warn" if logging.getLogger("reexpand").isEnabledFor(logging.DEBUG) else "error"
+        chosen["spark.driver.extraJavaOptions"] = _JAVA_OPTIONS.format(file=_LOG_CONFIGURATION, level=level)
     if settings.master is not None:
         chosen["spark.master"] = settings.master
     if urlparse(settings.checkpoint).scheme in ("", "file"):
@@ -72,6 +74,4 @@ def build(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = ()
     builder = SparkSession.builder
     for key, value in options(settings, shuffle_partitions, jars).items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("WARN")
-    return spark
+    return builder.getOrCreate()

@@ -217,7 +217,7 @@ def unseal(data: bytes) -> Any:
     version = data[len(_MAGIC)]
     if version != FORMAT:
         raise StateFormatUnknown(
-            f"a state value has format {version}, this release reads {FORMAT}; run the release that wrote the checkpoint"
+            f"a state value has format {version}, this release reads {FORMAT}; use the one that wrote it"
         )
     packed = memoryview(data)[_HEADER_BYTES:]
     if blake2b(packed, digest_size=_DIGEST_BYTES).digest() != data[_HEADER_BYTES - _DIGEST_BYTES : _HEADER_BYTES]:

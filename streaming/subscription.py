@@ -5,7 +5,7 @@ arrive on another stream, possibly later, and the relation follows those now in 
 readings; `Client` shares one object where they agree, which is nearly always.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -124,38 +124,29 @@ def advance(
         return Change(view, ignored=Ignored.STALE_VERSION)
     version = view.version if request.version is None else request.version
     if request.action is Action.COMPLETE_REMOVE:
-        if not view.live:
-            return Change(view._replace(version=version), ignored=Ignored.NO_SUBSCRIPTION)
-        return Change(View(version=version))
+        return Change(View(version=version), ignored=None if view.live else Ignored.NO_SUBSCRIPTION)
 
-    valid: list[str] = []
-    invalid: list[str] = []
-    for entry in request.entries:
-        reason = problem(entry)
-        if reason is None:
-            valid.append(entry)
-        else:
-            invalid.append(reason)
+    problems = {entry: problem(entry) for entry in request.entries}
+    invalid = tuple(reason for reason in problems.values() if reason is not None)
+    valid = [entry for entry, reason in problems.items() if reason is None]
     if invalid and not valid:
-        return Change(view, tuple(invalid), refused=True)
-
+        return Change(view, invalid, refused=True)
     if request.action is Action.PARTIAL_REMOVE:
-        if not view.live:
-            return Change(view._replace(version=version), tuple(invalid), ignored=Ignored.NO_SUBSCRIPTION)
         gone = set(valid)
         kept = tuple(entry for entry in view.entries if entry not in gone)
-        return Change(view._replace(version=version, entries=kept), tuple(invalid))
+        ignored = None if view.live else Ignored.NO_SUBSCRIPTION
+        return Change(view._replace(version=version, entries=kept), invalid, ignored=ignored)
 
-    touching: Iterable[str] = filter(relevant, valid)
+    touching = tuple(filter(relevant, valid))
     # Only a request that begins or replaces a session can ask for everything by an empty set.
-    replaces = request.action is Action.COMPLETE_ADD or not view.live
-    if replaces:
-        entries = tuple(touching)
-        if entries != view.entries and set(entries) == set(view.entries):
-            entries = view.entries  # a re-sync may list the same set in another order
-        return Change(View(True, version, entries, mode is Mode.WILDCARD and not valid), tuple(invalid))
-    entries = tuple(dict.fromkeys((*view.entries, *touching)))
-    return Change(View(True, version, entries, view.everything and not valid), tuple(invalid))
+    if request.action is Action.COMPLETE_ADD or not view.live:
+        everything = mode is Mode.WILDCARD and not valid
+        # A re-sync may list the same set in another order.
+        entries = view.entries if set(touching) == set(view.entries) else touching
+    else:
+        everything = view.everything and not valid
+        entries = tuple(dict.fromkeys((*view.entries, *touching)))
+    return Change(View(True, version, entries, everything), invalid)
 
 
 def literal_problem(entry: str) -> str | None:

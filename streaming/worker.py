@@ -70,18 +70,18 @@ class Settings:
 
 @dataclass(slots=True)
 class Output:
-    """Output rows, by column: kind, key, value, and for ignored entries how many."""
+    """Output rows, by column: kind, key, payload, and for ignored entries how many."""
 
     kinds: list[str] = field(default_factory=list)
     keys: list[bytes | None] = field(default_factory=list)
-    values: list[bytes | None] = field(default_factory=list)
+    payloads: list[bytes | None] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
 
     def add(self, kind: str, record: Record | None, count: int = 1) -> None:
         """Appends a row."""
         self.kinds.append(kind)
         self.keys.append(record and record.key)
-        self.values.append(record and record.value)
+        self.payloads.append(record and record.value)
         self.counts.append(count)
 
 
@@ -136,13 +136,19 @@ def _events(
         source = Source(settings.topics[stream], partition, offset, entry, timestamp)
         try:
             event = _PARSERS[stream](payload)
-            if event.parent != parent and not (home and stream == _GROUPS):
-                raise Rejected(Reason.NOT_ROUTABLE, "the JSON text repeats a field with different values")
+            if not (home and stream == _GROUPS):
+                _check_parent(event, parent)
         except Rejected as rejected:
             if home or stream == _TOPICS or (stream == _SUBSCRIPTIONS and number == 0):
                 output.add(Kind.DEAD_LETTER, dead_letter(source, rejected.reason, str(rejected), payload))
         else:
             yield source, event
+
+
+def _check_parent(event: Event, parent: str) -> None:
+    """The JVM has read another parent than Python: the text is ambiguous."""
+    if event.parent != parent:
+        raise Rejected(Reason.NOT_ROUTABLE, "the JSON text is ambiguous: a field stands in it twice")
 
 
 def _place(events: list[tuple[Source, GroupEvent]], data: bytes | None, output: Output) -> bytes | None:

@@ -30,7 +30,7 @@ class Record:
 Routed = tuple[str, int, int, bytes | None]
 
 
-def routes(record: Record, routing: Routing) -> list[Routed]:
+def routes(record: Record, routing: Routing) -> list[Routed]:  # noqa: PLR0911 - a table of cases
     """What `streaming.job.route` computes in the JVM: (parent, shard, entry, payload)."""
     home = [(placement.HOME, 0, 0, record.value)]
     try:
@@ -59,7 +59,9 @@ def routes(record: Record, routing: Routing) -> list[Routed]:
             payload = text.encode() if text is not None else record.value
             parent = entry.get("topic") if isinstance(entry, dict) else None
             shards = range(routing.shard_count(parent)) if isinstance(parent, str) and parent else [0]
-            found += [(parent if isinstance(parent, str) else placement.HOME, shard, position, payload) for shard in shards]
+            found += [
+                (parent if isinstance(parent, str) else placement.HOME, shard, position, payload) for shard in shards
+            ]
         return found
     attributes = value.get("attributes") if isinstance(value, dict) else None
     group = value.get("group") if isinstance(value, dict) else None
@@ -73,7 +75,7 @@ def routes(record: Record, routing: Routing) -> list[Routed]:
 
 def rows_of(output: Output) -> list[tuple[Any, ...]]:
     """Output rows without their order, which only counts between a removal and its tombstone."""
-    return sorted(zip(output.kinds, output.keys, output.values, output.counts, strict=True), key=repr)
+    return sorted(zip(output.kinds, output.keys, output.payloads, output.counts, strict=True), key=repr)
 
 
 @dataclass
@@ -122,7 +124,7 @@ class Simulation:
             self._fold(output)
 
     def _fold(self, output: Output) -> None:
-        for kind, key, value, count in zip(output.kinds, output.keys, output.values, output.counts, strict=True):
+        for kind, key, value, count in zip(output.kinds, output.keys, output.payloads, output.counts, strict=True):
             if kind.startswith(Kind.IGNORED):
                 self.ignored[kind.removeprefix(Kind.IGNORED)] += count
             elif kind == Kind.DEAD_LETTER:
