@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from streaming.demo.screen import Screen
     from streaming.demo.verdict import Verdict
 
-PACE_SECONDS = 0.4
+PACE_SECONDS = 0.6
 """The least time between two events, so that each can be read; the answer to one is waited for before the next."""
 
 _OVERTURE_PACE_SECONDS = 0.25
