@@ -8,7 +8,8 @@ MatcherError
 ├── UnsupportedOption   the dialect does not know this option or this value of it (also a ValueError)
 ├── UnknownSelector     no kind of selector has this name (also a LookupError)
 ├── SelectorSyntaxError the text of a selector breaks the rules of its kind (also a ValueError)
-└── SelectorError       a selector cannot be evaluated on these properties
+├── SelectorError       a selector cannot be evaluated on these properties
+└── CorruptIndex        bytes are not what an index wrote (also a ValueError)
 """
 
 from collections.abc import Iterable
@@ -21,7 +22,7 @@ class MatcherError(Exception):
     """Base of every error that this package raises on purpose."""
 
 
-class Malformed(MatcherError, ValueError):  # noqa: N818 - named like its leaves
+class Malformed(MatcherError, ValueError):
     """A text breaks a rule of its dialect.
 
     Attributes:
@@ -71,7 +72,7 @@ class InvalidTopic(Malformed):
         return self.text
 
 
-class _UnknownName(MatcherError, LookupError):  # noqa: N818 - named like its leaves
+class _UnknownName(MatcherError, LookupError):
     """A name that is not among those known."""
 
     kind: ClassVar[str]
@@ -98,7 +99,7 @@ class UnknownSelector(_UnknownName):
     kind: ClassVar[str] = "kind of selector"
 
 
-class UnsupportedOption(MatcherError, ValueError):  # noqa: N818 - named like its siblings
+class UnsupportedOption(MatcherError, ValueError):
     """A dialect was given an option, or a value of it, that it does not know."""
 
 
@@ -125,6 +126,10 @@ class SelectorSyntaxError(MatcherError, ValueError):
 
 class SelectorError(MatcherError):
     """A selector cannot be evaluated on these properties; like "unknown", that is no match."""
+
+
+class CorruptIndex(MatcherError, ValueError):
+    """Bytes are not what an index wrote; build the index anew from its patterns or topics."""
 
 
 def _shown(text: str) -> str:

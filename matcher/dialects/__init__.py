@@ -14,12 +14,14 @@ __all__ = ["DIALECTS", "Dialect", "get_dialect"]
 DIALECTS: Final[dict[str, Dialect]] = {dialect.name: dialect for dialect in (Lite(), Mqtt(), Nats(), Wamp())}
 
 
-def get_dialect(name: str) -> Dialect:
-    """Return the dialect of that name.
+def get_dialect(name: str | Dialect) -> Dialect:
+    """Return the dialect of that name; one of your own is returned as it is.
 
     Raises:
         UnknownDialect: there is none.
     """
+    if isinstance(name, Dialect):
+        return name
     try:
         return DIALECTS[name]
     except KeyError:

@@ -25,12 +25,22 @@ class Dialect(ABC):
         separator: what stands between two segments.
         reserved: topics that begin with this text are hidden from patterns whose first segment is a wildcard.
         rest_may_be_empty: whether the trailing multi-segment wildcard also matches no segment at all.
+        empty_topic: whether the empty text is a topic that can be matched.
+        forbidden_characters: a topic that holds one of these ASCII characters is matched by nothing.
+        forbidden_segments: a topic that has one of these segments, of at most eight bytes, is matched by nothing.
+        max_bytes: a topic of more bytes of UTF-8, or one that UTF-8 cannot hold, is matched by nothing.
+
+    The last four say once more what `split` does, in a form that serves whole batches.
     """
 
     name: ClassVar[str]
     separator: ClassVar[str]
     reserved: ClassVar[str] = ""
     rest_may_be_empty: ClassVar[bool] = False
+    empty_topic: ClassVar[bool] = False
+    forbidden_characters: ClassVar[str] = ""
+    forbidden_segments: ClassVar[tuple[str, ...]] = ()
+    max_bytes: ClassVar[int | None] = None
 
     @abstractmethod
     def parse(self, text: str, *, policy: str | None = None, allow_inner_multi: bool = False) -> Pattern:

@@ -40,6 +40,8 @@ class Mqtt(Dialect):
     separator: ClassVar[str] = "/"
     reserved: ClassVar[str] = "$"
     rest_may_be_empty: ClassVar[bool] = True
+    forbidden_characters: ClassVar[str] = "+#\0"
+    max_bytes: ClassVar[int | None] = _MAX_BYTES
 
     def parse(self, text: str, *, policy: str | None = None, allow_inner_multi: bool = False) -> Pattern:
         """Read a topic filter."""

@@ -21,6 +21,8 @@ class Nats(Dialect):
 
     name: ClassVar[str] = "nats"
     separator: ClassVar[str] = "."
+    forbidden_characters: ClassVar[str] = " \t\n\r\f"
+    forbidden_segments: ClassVar[tuple[str, ...]] = ("", "*", ">")
 
     def parse(self, text: str, *, policy: str | None = None, allow_inner_multi: bool = False) -> Pattern:
         """Read a subject that may hold wildcards; valid is what `IsValidSubject` accepts."""

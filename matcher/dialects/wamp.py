@@ -35,6 +35,7 @@ class Wamp(Dialect):
 
     name: ClassVar[str] = "wamp"
     separator: ClassVar[str] = "."
+    empty_topic: ClassVar[bool] = True
 
     def parse(self, text: str, *, policy: str | None = None, allow_inner_multi: bool = False) -> Pattern:
         """Read a pattern; with an explicit policy every text is one."""

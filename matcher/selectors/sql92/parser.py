@@ -22,7 +22,7 @@ _KEYWORDS: Final = {
 _TRUTH: Final = {"TRUE": True, "FALSE": False, "NULL": None}
 
 
-class _Refusal(Exception):  # noqa: N818 - it never leaves this module
+class _Refusal(Exception):
     """What a check finds: position, reason, hint; it becomes an error where the whole text is known."""
 
     def __init__(self, position: int, reason: str, hint: str) -> None:

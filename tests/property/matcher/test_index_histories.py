@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import matcher
 from matcher import PatternIndex, TopicIndex
+from matcher.batch import FlatPatterns, FlatTopics
 
 Strategy = st.SearchStrategy
 
@@ -173,3 +174,26 @@ def test_expand_is_the_union_in_order(case: Case, data: st.DataObject) -> None:
     parsed = [parse(text, policy=policy, allow_inner_multi=case.inner) for text, policy in patterns]
     expected = [topic for topic in dict.fromkeys(topics) if any(case.oracle(pattern, topic) for pattern in patterns)]
     assert matcher.expand(parsed, topics, case.dialect) == expected
+
+
+@each_dialect
+@given(data=st.data())
+@settings(max_examples=200)
+def test_batches_are_brute_force(case: Case, data: st.DataObject) -> None:
+    """Flat arrays, as built and as read from their bytes, tell exactly the pairs that match."""
+    texts, topics = data.draw(st.lists(case.patterns, max_size=8)), data.draw(st.lists(case.topics, max_size=12))
+    parse = matcher.get_dialect(case.dialect).parse
+    patterns = [parse(text, policy=policy, allow_inner_multi=case.inner) for text, policy in texts]
+    expected = [
+        (row, number)
+        for row, topic in enumerate(topics)
+        for number, pattern in enumerate(texts)
+        if case.oracle(pattern, topic)
+    ]
+    flat = FlatPatterns(patterns, case.dialect)
+    for flat_patterns in (flat, FlatPatterns.from_bytes(flat.to_bytes())):
+        rows, numbers = flat_patterns.match_batch(topics)
+        assert sorted(zip(rows.tolist(), numbers.tolist(), strict=True)) == expected
+    flat_topics = FlatTopics.from_bytes(FlatTopics(topics, case.dialect).to_bytes())
+    numbers, rows = flat_topics.expand_batch(patterns)
+    assert sorted(zip(rows.tolist(), numbers.tolist(), strict=True)) == expected

@@ -1,0 +1,243 @@
+"""FlatPatterns: which patterns match each topic of a batch? In flat arrays, which are their own binary form."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from matcher.batch.arrays import firsts_of, ranges
+from matcher.batch.codec import dump, load
+from matcher.batch.keys import Keys, usable
+from matcher.batch.rules import hidden, matchable
+from matcher.batch.segments import MAX_POSITIONS, Salt, at_positions, cut, hashes, pack, same_text, unpack
+from matcher.batch.shapes import Shape, from_json, sort_out, to_json
+from matcher.dialects import get_dialect
+from matcher.index import PatternIndex
+from matcher.pattern import Pattern, Tail
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from matcher.batch.codec import Arrays
+    from matcher.batch.segments import U64, Ints, Segments
+
+_CHUNK: Final = 16384  # topics whose arrays stay in the cache of a core
+_SALT_BYTES: Final = 16
+
+
+class FlatPatterns:
+    """Patterns, numbered as they were given, that are asked with many topics at once.
+
+    Each pattern has a key: the sum of one salted hash for each literal and its position. A topic's key for one shape of
+    pattern is the sum over its segments less those under wildcards, so a batch costs a few array operations a shape,
+    at most `MAX_SHAPES` of them. Hits are verified against the real segments. What arrays cannot serve, and the rarest
+    shapes beyond that number, lie in a `PatternIndex`, which is asked topic by topic.
+
+    Nothing changes after construction, so any number of threads can ask. Keep additions in a `PatternIndex` beside it,
+    and build anew when they have become many.
+
+    Args:
+        patterns: texts, or what the dialect's `parse` made of them.
+        dialect: the name of the dialect of all patterns.
+        allow_inner_multi: take multi-segment wildcards before the end of a pattern, where the dialect has them.
+        salt: what the hashes depend on; random unless given, because users choose the names that are hashed. Where two
+            patterns would have one key, another salt is derived from it.
+
+    Raises:
+        InvalidPattern: a text is no pattern of the dialect.
+    """
+
+    def __init__(
+        self,
+        patterns: Iterable[str | Pattern],
+        dialect: str = "lite",
+        *,
+        allow_inner_multi: bool = False,
+        salt: bytes | None = None,
+    ) -> None:
+        parse = get_dialect(dialect).parse
+        parsed = [
+            pattern if isinstance(pattern, Pattern) else parse(pattern, allow_inner_multi=allow_inner_multi)
+            for pattern in patterns
+        ]
+        salt = salt or os.urandom(_SALT_BYTES)
+        shapes, others = sort_out(parsed)
+        members = [(place, number, pattern) for place, shape in enumerate(shapes) for number, pattern in shapes[shape]]
+        arrays = _build(members, list(shapes), Salt(salt))
+        while not usable(arrays["keys"]):
+            salt = hashlib.blake2b(salt, digest_size=_SALT_BYTES).digest()
+            arrays = _build(members, list(shapes), Salt(salt))
+        facts = {
+            "kind": "patterns",
+            "dialect": dialect,
+            "size": len(parsed),
+            "salt": salt.hex(),
+            "shapes": [(shape.tail.name, shape.size, shape.wildcards) for shape in shapes],
+            "others": [(number, to_json(pattern)) for number, pattern in others],
+        }
+        self._open(facts, arrays)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> FlatPatterns:
+        """Open what `to_bytes` gave; its arrays are used as they lie there, and no text is parsed.
+
+        Raises:
+            CorruptIndex: the data is not what `to_bytes` gave.
+        """
+        index = cls.__new__(cls)
+        index._open(*load(data, "patterns"))  # noqa: SLF001 - of its own class
+        return index
+
+    def to_bytes(self) -> bytes:
+        """Return the index as bytes, without the tables that are derived from its keys."""
+        return dump(self._facts, self._arrays)
+
+    def __len__(self) -> int:
+        """Return the number of patterns."""
+        return int(self._facts["size"])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays, derived ones included."""
+        return sum(array.nbytes for array in self._arrays.values()) + self._keys.nbytes
+
+    def match_batch(self, topics: Sequence[str]) -> tuple[Ints, Ints]:
+        """Return each matching pair as (number of the topic in the batch, number of the pattern), in no promised order.
+
+        Linear in the topics, their segments, and the shapes in use; patterns without a shape add one look-up a topic in
+        their `PatternIndex`.
+        """
+        pairs = [self._match_chunk(topics[start : start + _CHUNK], start) for start in range(0, len(topics), _CHUNK)]
+        if len(self._others):
+            pairs.append(self._match_others(topics))
+        none = np.zeros(0, np.int64)
+        return np.concatenate([none, *(pair[0] for pair in pairs)]), np.concatenate(
+            [none, *(pair[1] for pair in pairs)]
+        )
+
+    def _open(self, facts: dict[str, Any], arrays: Arrays) -> None:
+        self._facts, self._arrays = facts, arrays
+        self._dialect = get_dialect(facts["dialect"])
+        self._salt = Salt(bytes.fromhex(facts["salt"]))
+        self._shapes = [Shape(Tail[tail], count, tuple(wildcards)) for tail, count, wildcards in facts["shapes"]]
+        self._wild_start = np.array([shape.starts_with_wildcard for shape in self._shapes], np.bool_)
+        self._literal_counts = np.array([len(shape.literals) for shape in self._shapes], np.int64)
+        self._literal_places = np.zeros((MAX_POSITIONS, len(self._shapes)), np.int64)
+        for number, shape in enumerate(self._shapes):
+            self._literal_places[: len(shape.literals), number] = shape.literals
+        self._literals = unpack(arrays["texts"], arrays["lengths"])
+        self._keys = Keys(arrays["keys"])
+        self._others: PatternIndex[int] = PatternIndex(facts["dialect"])
+        for number, pattern in facts["others"]:
+            self._others.add(from_json(pattern), number)
+
+    def _match_chunk(self, topics: Sequence[str], start: int) -> tuple[Ints, Ints]:
+        segments = cut(topics, self._dialect)
+        counts = np.where(matchable(segments, self._dialect), np.minimum(segments.counts, MAX_POSITIONS + 1), 0)
+        probes = list(_probes(segments, counts, self._shapes, self._salt, self._keys))
+        if not probes:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        keys, rows, shapes = (np.concatenate(parts) for parts in zip(*probes, strict=True))
+        asked, entries = self._keys.find(keys)
+        rows, shapes = rows.take(asked), shapes.take(asked)
+        real = self._arrays["shapes"].take(entries) == shapes
+        unseen = hidden(segments, self._dialect)
+        if unseen is not None:
+            real &= ~(unseen.take(rows) & self._wild_start.take(shapes))
+        chosen = np.flatnonzero(real)
+        rows, entries, shapes = rows.take(chosen), entries.take(chosen), shapes.take(chosen)
+        chosen = self._verified(segments, rows, entries, shapes)
+        rows, entries = rows.take(chosen), entries.take(chosen)
+        numbers = self._arrays["numbers"]
+        if len(numbers) == len(self._arrays["keys"]):
+            return rows + start, numbers.take(entries).astype(np.int64)
+        firsts = self._arrays["first_numbers"]
+        pairs, places = ranges(firsts[entries], firsts[entries + 1])
+        return rows[pairs] + start, numbers[places].astype(np.int64)
+
+    def _verified(self, segments: Segments, rows: Ints, entries: Ints, shapes: Ints) -> Ints:
+        """Return the hits whose every literal is the real segment of the topic."""
+        begins = self._arrays["first_literals"].take(entries)
+        firsts = segments.first.take(rows)
+        counts = self._literal_counts.take(shapes)
+        real = np.ones(len(rows), np.bool_)
+        hits = np.arange(len(rows))
+        for column in range(MAX_POSITIONS):
+            hits = hits[counts.take(hits) > column]
+            if not len(hits):
+                break
+            places = firsts.take(hits) + self._literal_places[column].take(shapes.take(hits))
+            literals = self._arrays["literals"].take(begins.take(hits) + column)
+            real[hits] &= same_text(segments, places, self._literals, literals)
+        return np.flatnonzero(real)
+
+    def _match_others(self, topics: Sequence[str]) -> tuple[Ints, Ints]:
+        found = [(row, number) for row, topic in enumerate(topics) for number in self._others.match(topic)]
+        pairs = np.array(found, np.int64).reshape(-1, 2)
+        return pairs[:, 0], pairs[:, 1]
+
+
+def _probes(segments: Segments, counts: Ints, shapes: Sequence[Shape], salt: Salt, keys: Keys) -> Any:
+    """Yield, for each number of segments, what may be there: the keys, their topics and their shapes."""
+    places = np.arange(len(segments.starts)) - np.repeat(segments.first[:-1], segments.counts)
+    mixed = at_positions(hashes(segments, salt), places, salt)
+    sums = np.zeros(len(mixed) + 1, np.uint64)
+    np.cumsum(mixed, out=sums[1:])
+    for count in np.flatnonzero(np.bincount(counts)).tolist():
+        fitting = [number for number, shape in enumerate(shapes) if shape.fits(count)] if count else []
+        if not fitting:
+            continue
+        rows = np.flatnonzero(counts == count)
+        begins = segments.first[rows]
+        columns = [mixed.take(begins + place) for place in range(min(count, MAX_POSITIONS))]
+        bases: dict[tuple[Tail, int], U64] = {}
+        out = np.empty((len(fitting), len(rows)), np.uint64)
+        for place_of_line, number in enumerate(fitting):
+            line, shape = out[place_of_line], shapes[number]
+            base = bases.get(shape[:2])
+            if base is None:
+                base = bases[shape[:2]] = (
+                    sums.take(begins + shape.size) - sums.take(begins) + salt.of(shape.tail, shape.size)
+                )
+            np.subtract(base, columns[shape.wildcards[0]] if shape.wildcards else np.uint64(0), out=line)
+            for place in shape.wildcards[1:]:
+                line -= columns[place]
+        flat = out.ravel()
+        hits = keys.maybe(flat)
+        lines, which = np.divmod(hits, len(rows))
+        yield flat.take(hits), rows.take(which), np.array(fitting).take(lines)
+
+
+def _build(members: list[tuple[int, int, Pattern]], shapes: Sequence[Shape], salt: Salt) -> Arrays:
+    """Make the arrays of (place of the shape, number, pattern)."""
+    literals: dict[str, int] = {}
+    entries: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+    for place, number, pattern in members:
+        ids = tuple(literals.setdefault(str(pattern.segments[at]), len(literals)) for at in shapes[place].literals)
+        entries.setdefault((place, ids), []).append(number)
+    texts = pack(list(literals))
+    hashed = hashes(texts, salt)
+    sizes = np.array([len(ids) for _, ids in entries], np.int64)
+    flat_ids = np.array([literal for _, ids in entries for literal in ids], np.int64)
+    flat_places = np.array([at for place, _ in entries for at in shapes[place].literals], np.int64)
+    sums = np.zeros(len(flat_ids) + 1, np.uint64)
+    np.cumsum(at_positions(hashed[flat_ids], flat_places, salt), out=sums[1:])
+    behind = np.cumsum(sizes)
+    keys = sums[behind] - sums[behind - sizes]
+    keys += np.array([salt.of(*shapes[place][:2]) for place, _ in entries], np.uint64)
+    order = np.argsort(keys, kind="stable")
+    _, spots = ranges((behind - sizes)[order], behind[order])
+    numbers = list(entries.values())
+    return {
+        "keys": keys[order],
+        "shapes": np.array([place for place, _ in entries], np.int16)[order],
+        "first_literals": firsts_of(sizes[order]),
+        "literals": flat_ids[spots].astype(np.int32),
+        "first_numbers": firsts_of(np.array([len(numbers[at]) for at in order.tolist()], np.int64)),
+        "numbers": np.array([number for at in order.tolist() for number in numbers[at]], np.int32),
+        "texts": texts.data,
+        "lengths": texts.lengths.astype(np.int32),
+    }

@@ -1,0 +1,206 @@
+"""A batch of topics as flat arrays: one byte string, cut into segments, each with its hash."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from matcher.pattern import Tail
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matcher.dialects import Dialect
+
+U8 = npt.NDArray[np.uint8]
+U64 = npt.NDArray[np.uint64]
+Ints = npt.NDArray[np.int64]
+
+MAX_POSITIONS: Final = 16  # segments from the left that take part in keys
+
+_WORD: Final = 8
+_LOOPED: Final = 64  # bytes of a segment that are hashed in arrays; longer ones are rare, and go one by one
+_MASKS: Final = np.array([(1 << 8 * size) - 1 for size in range(_WORD + 1)], np.uint64)
+_M1: Final = np.uint64(0xFF51AFD7ED558CCD)
+_M2: Final = np.uint64(0xC4CEB9FE1A85EC53)
+_SHIFT: Final = np.uint64(32)
+
+
+class Salt:
+    """The secret numbers of an index, drawn from a few bytes, so that nobody can choose names whose hashes collide."""
+
+    __slots__ = ("bytes", "ends", "length", "positions", "rests", "seed")
+
+    def __init__(self, salt: bytes) -> None:
+        self.bytes = salt
+        numbers = np.frombuffer(hashlib.shake_128(salt).digest(8 * (3 * MAX_POSITIONS + 4)), "<u8")
+        self.seed, self.length = numbers[0], numbers[1] | np.uint64(1)
+        self.positions = numbers[2 : 2 + MAX_POSITIONS]
+        self.ends = numbers[2 + MAX_POSITIONS : 3 + 2 * MAX_POSITIONS]
+        self.rests = numbers[3 + 2 * MAX_POSITIONS : 4 + 3 * MAX_POSITIONS]
+
+    def of(self, tail: Tail, count: int) -> np.uint64:
+        """Return the number that keeps apart patterns of as many segments with another tail, or of another count."""
+        number: np.uint64 = (self.ends if tail is Tail.END else self.rests)[count]
+        return number
+
+
+class Segments(NamedTuple):
+    """The segments of a batch of topics, in the order of the batch.
+
+    Attributes:
+        data: the bytes of all topics, one separator behind each, padded so that a word can be read anywhere.
+        first: the number of the first segment of each topic, and behind the last topic the number of segments.
+        starts: where each segment begins in the data.
+        lengths: its bytes.
+        words: its first eight bytes as a number, the missing ones zero.
+    """
+
+    data: U8
+    first: Ints
+    starts: Ints
+    lengths: Ints
+    words: U64
+
+    @property
+    def counts(self) -> Ints:
+        """How many segments each topic has."""
+        return np.diff(self.first)
+
+    def text(self, number: int) -> bytes:
+        """Return the bytes of one segment."""
+        start = int(self.starts[number])
+        return self.data[start : start + int(self.lengths[number])].tobytes()
+
+
+def cut(topics: Sequence[str], dialect: Dialect) -> Segments:
+    """Cut topics at the separator of the dialect, without regard to whether they are valid."""
+    separator = dialect.separator
+    single = len(separator) == 1
+    data, sizes = _join(topics, separator if single else "\n")
+    boundaries = np.cumsum(sizes + 1) - 1
+    code = ord(separator[0])
+    if single:
+        ends = np.flatnonzero(data[:-_WORD] == code)
+        starts = _behind(ends, 1)
+    else:
+        ends = np.sort(np.concatenate((_leftmost_pairs(data, code), boundaries)))
+        starts = _behind(ends, 1 + (data[ends] == code))
+    first = np.zeros(len(topics) + 1, np.int64)
+    first[1:] = np.searchsorted(ends, boundaries) + 1
+    return _segments(data, first, starts, ends - starts)
+
+
+def pack(texts: Sequence[str]) -> Segments:
+    """Take each text as one segment."""
+    data, sizes = _join(texts, "\n")
+    ends = np.cumsum(sizes + 1) - 1
+    return _segments(data, np.arange(len(texts) + 1), ends - sizes, sizes)
+
+
+def unpack(data: U8, sizes: npt.NDArray[np.int32]) -> Segments:
+    """Take the data and the lengths of what `pack` gave."""
+    lengths = sizes.astype(np.int64)
+    ends = np.cumsum(lengths + 1) - 1
+    return _segments(data, np.arange(len(lengths) + 1), ends - lengths, lengths)
+
+
+def hashes(segments: Segments, salt: Salt) -> U64:
+    """Hash each segment to 64 bits; segments of at most eight bytes and one length never collide."""
+    mixed: U64 = _mix(segments.words ^ salt.seed) + segments.lengths.astype(np.uint64) * salt.length
+    longer = np.flatnonzero(segments.lengths > _WORD)
+    words = _words(segments.data)
+    for offset in range(_WORD, _LOOPED, _WORD):
+        longer = longer[segments.lengths[longer] > offset]
+        if not len(longer):
+            return mixed
+        word = words[segments.starts[longer] + offset]
+        word &= _MASKS[np.minimum(segments.lengths[longer] - offset, _WORD)]
+        mixed[longer] = _mix(mixed[longer] ^ word) + salt.length
+    for number in longer[segments.lengths[longer] > _LOOPED].tolist():
+        digest = hashlib.blake2b(segments.text(number), digest_size=_WORD, key=salt.bytes).digest()
+        mixed[number] = int.from_bytes(digest, "little")
+    return mixed
+
+
+def at_positions(hashed: U64, positions: Ints, salt: Salt) -> U64:
+    """Mix the position of each segment into its hash; positions beyond `MAX_POSITIONS` are of no use."""
+    mixed: U64 = _mix(hashed ^ salt.positions[np.minimum(positions, MAX_POSITIONS - 1)])
+    mixed *= _M2
+    mixed ^= mixed >> _SHIFT
+    return mixed
+
+
+def same_text(one: Segments, numbers: Ints, other: Segments, others: Ints) -> npt.NDArray[np.bool_]:
+    """Whether segments of two batches hold the same bytes, pair by pair."""
+    lengths = one.lengths.take(numbers)
+    same: npt.NDArray[np.bool_] = lengths == other.lengths.take(others)
+    same &= one.words.take(numbers) == other.words.take(others)
+    pairs = np.flatnonzero(same & (lengths > _WORD))
+    here, there = _words(one.data), _words(other.data)
+    for offset in range(_WORD, _LOOPED, _WORD):
+        pairs = pairs[lengths[pairs] > offset]
+        if not len(pairs):
+            return same
+        differing = here[one.starts[numbers[pairs]] + offset] ^ there[other.starts[others[pairs]] + offset]
+        equal = differing & _MASKS[np.minimum(lengths[pairs] - offset, _WORD)] == 0
+        same[pairs] = equal
+        pairs = pairs[equal]
+    for pair in pairs[lengths[pairs] > _LOOPED].tolist():
+        same[pair] = one.text(int(numbers[pair])) == other.text(int(others[pair]))
+    return same
+
+
+def _join(texts: Sequence[str], filler: str) -> tuple[U8, Ints]:
+    """Encode texts into one array with a filler byte behind each; return it, padded, and the bytes of each text."""
+    parts: Sequence[str] | list[bytes] = texts
+    joined = filler.join(texts)
+    if joined.isascii():
+        raw = joined.encode()
+    else:
+        parts = [text.encode("utf-8", "surrogatepass") for text in texts]
+        raw = filler.encode().join(parts)
+    sizes = np.fromiter(map(len, parts), np.int64, len(parts))
+    return np.frombuffer(raw + filler.encode() * bool(parts) + bytes(_WORD), np.uint8), sizes
+
+
+def _behind(ends: Ints, widths: Ints | int) -> Ints:
+    """Return where the segments start that follow separators at `ends`, the first one at the start of the data."""
+    starts: Ints = np.zeros_like(ends)
+    starts[1:] = (ends + widths)[:-1]
+    return starts
+
+
+def _segments(data: U8, first: Ints, starts: Ints, lengths: Ints) -> Segments:
+    words = _words(data)[starts] & _MASKS[np.minimum(lengths, _WORD)]
+    return Segments(data, first, starts, lengths, words)
+
+
+def _leftmost_pairs(data: U8, code: int) -> Ints:
+    """Return where `str.split` finds a separator of two equal bytes: every second byte of a run, while two are left."""
+    found = np.flatnonzero(data == code)
+    if not len(found):
+        return found
+    begins = np.empty(len(found), np.bool_)
+    begins[0] = True
+    np.not_equal(found[1:], found[:-1] + 1, out=begins[1:])
+    run_starts = np.maximum.accumulate(np.where(begins, found, 0))
+    paired = (found - run_starts) & 1 == 0
+    paired[:-1] &= ~begins[1:]
+    paired[-1] = False
+    pairs: Ints = found[paired]
+    return pairs
+
+
+def _words(data: U8) -> U64:
+    """Look at the data as the words that begin at each byte."""
+    return np.ndarray((len(data) - _WORD + 1,), "<u8", data.data, strides=(1,))
+
+
+def _mix(values: U64) -> U64:
+    mixed = values * _M1
+    mixed ^= mixed >> _SHIFT
+    return mixed

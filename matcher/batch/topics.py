@@ -1,0 +1,224 @@
+"""FlatTopics: which topics does a pattern match? In flat arrays, which are their own binary form."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from matcher.batch.arrays import ranges
+from matcher.batch.codec import dump, load
+from matcher.batch.rules import matchable
+from matcher.batch.segments import MAX_POSITIONS, Salt, cut, hashes, same_text, unpack
+from matcher.dialects import get_dialect
+from matcher.errors import InvalidPattern
+from matcher.pattern import MANY, ONE, Pattern, Segment, Tail
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from matcher.batch.codec import Arrays
+    from matcher.batch.segments import Ints, Segments
+
+_SALT_BYTES: Final = 16
+_FEW: Final = 256  # topics that are not worth the search for a rarer literal
+
+
+class FlatTopics:
+    """Topics, numbered as they were given, that are asked by pattern.
+
+    Every distinct segment has a number. For each of the first `MAX_POSITIONS` positions the topics are sorted by the
+    segment there, so a literal names a range of them; the shortest range is filtered by the other literals.
+
+    Nothing changes after construction, so any number of threads can ask. Keep additions in a `TopicIndex` beside it,
+    and build anew when they have become many.
+
+    Args:
+        topics: their names.
+        dialect: the name of the dialect of all topics and patterns.
+        allow_inner_multi: take multi-segment wildcards before the end of a pattern, where the dialect has them.
+    """
+
+    def __init__(self, topics: Sequence[str], dialect: str = "lite", *, allow_inner_multi: bool = False) -> None:
+        segments = cut(topics, get_dialect(dialect))
+        counts = np.where(matchable(segments, get_dialect(dialect)), segments.counts, 0)
+        facts = {"kind": "topics", "dialect": dialect, "allow_inner_multi": allow_inner_multi}
+        self._open(facts, _build(segments, counts))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> FlatTopics:
+        """Open what `to_bytes` gave; its arrays are used as they lie there.
+
+        Raises:
+            CorruptIndex: the data is not what `to_bytes` gave.
+        """
+        index = cls.__new__(cls)
+        index._open(*load(data, "topics"))  # noqa: SLF001 - of its own class
+        return index
+
+    def to_bytes(self) -> bytes:
+        """Return the index as bytes."""
+        return dump(self._facts, self._arrays)
+
+    def __len__(self) -> int:
+        """Return the number of topics."""
+        return len(self._counts)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(array.nbytes for array in self._arrays.values())
+
+    def expand(self, pattern: str | Pattern, *, policy: str | None = None) -> Ints:
+        """Return the numbers of the topics that the pattern matches, ascending; none for an invalid pattern.
+
+        The cost is that of filtering the topics that have the rarest literal among the sorted positions. With inner
+        multi-segment wildcards, what the segments before the first of them leave is checked topic by topic.
+        """
+        if not isinstance(pattern, Pattern):
+            try:
+                pattern = self._dialect.parse(
+                    pattern, policy=policy, allow_inner_multi=self._facts["allow_inner_multi"]
+                )
+            except InvalidPattern:
+                return np.zeros(0, np.int64)
+        if pattern.has_many:
+            rows = self._select(pattern.segments[: pattern.segments.index(MANY)], Tail.SOME)
+        else:
+            rows = self._select(pattern.whole, Tail.SOME if pattern.tail is Tail.STARTS else pattern.tail)
+        if pattern.starts_with_wildcard and len(self._reserved):
+            rows = rows[~np.isin(self._segment(rows, 0), self._reserved)]
+        if pattern.has_many:
+            rows = rows[[pattern.accepts(self._names_of(row)) for row in rows.tolist()]] if len(rows) else rows
+        elif pattern.tail is Tail.STARTS:
+            rows = self._starting(rows, len(pattern.whole), str(pattern.segments[-1]))
+        found: Ints = rows.astype(np.int64)
+        return found
+
+    def expand_batch(self, patterns: Iterable[str | Pattern]) -> tuple[Ints, Ints]:
+        """Return each matching pair as (number of the pattern in the batch, number of the topic), in that order."""
+        found = [self.expand(pattern) for pattern in patterns]
+        none = np.zeros(0, np.int64)
+        return np.repeat(np.arange(len(found)), list(map(len, found))), np.concatenate([none, *found])
+
+    def _open(self, facts: dict[str, Any], arrays: Arrays) -> None:
+        self._facts, self._arrays = facts, arrays
+        self._dialect = get_dialect(facts["dialect"])
+        self._counts = arrays["counts"]
+        self._firsts = arrays["firsts"]
+        self._sorted_places = len(arrays["places"]) - 1
+        self._texts = unpack(arrays["texts"], arrays["lengths"])
+        reserved = self._dialect.reserved
+        initials = self._texts.words & np.uint64(0xFF)
+        self._reserved = np.flatnonzero(initials == ord(reserved)) if reserved else np.zeros(0, np.int64)
+
+    @cached_property
+    def _names(self) -> list[str]:
+        """The distinct segments as text, decoded when they are first needed."""
+        return [self._texts.text(number).decode("utf-8", "surrogatepass") for number in range(len(self._texts.starts))]
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self._names)}
+
+    def _segment(self, rows: Any, place: int) -> Any:
+        """Return the number of the segment at a place of each topic."""
+        return self._arrays["segments"].take(self._firsts.take(rows) + place)
+
+    def _names_of(self, row: int) -> list[str]:
+        start = int(self._firsts[row])
+        return [self._names[number] for number in self._arrays["segments"][start : start + int(self._counts[row])]]
+
+    def _select(self, segments: Sequence[Segment], tail: Tail) -> Any:
+        """Return the topics that have these segments and this tail, ascending."""
+        literals = []
+        for place, segment in enumerate(segments):
+            if segment is not ONE:
+                literals.append((place, self._numbers.get(str(segment), -1)))
+        if any(number < 0 for _, number in literals):
+            return np.zeros(0, np.int32)
+        rows, chosen = self._rarest([literal for literal in literals if literal[0] < self._sorted_places])
+        least = len(segments) + (tail is Tail.SOME)
+        if rows is None:
+            rows = np.flatnonzero(self._counts == least if tail is Tail.END else self._counts >= max(1, least))
+        else:
+            counts = self._counts.take(rows)
+            rows = rows[counts == least if tail is Tail.END else counts >= least]
+        for place, number in literals:
+            if place != chosen:
+                rows = rows[self._segment(rows, place) == number]
+        return rows
+
+    def _rarest(self, literals: list[tuple[int, int]]) -> tuple[Any, int]:
+        """Return the topics that have the literal that few have, and its place; None where there is no literal."""
+        rows, chosen = None, -1
+        for place, number in sorted(literals, key=self._promising):
+            posting = self._posting(place, number)
+            if rows is None or len(posting) < len(rows):
+                rows, chosen = posting, place
+            if len(rows) <= _FEW:
+                break
+        return rows, chosen
+
+    def _promising(self, literal: tuple[int, int]) -> int:
+        """Order literals by how many distinct segments stand at their place: the more, the fewer topics have each."""
+        return int(self._arrays["places"][literal[0]] - self._arrays["places"][literal[0] + 1])
+
+    def _posting(self, place: int, number: int) -> Any:
+        """Return the topics with this segment at this place, ascending."""
+        start, end = self._arrays["places"][place : place + 2]
+        kinds = self._arrays["kinds"][start:end]
+        spot = int(np.searchsorted(kinds, number))
+        if spot == len(kinds) or kinds[spot] != number:
+            return np.zeros(0, np.int32)
+        begin, behind = self._arrays["bounds"][start + spot : start + spot + 2]
+        return self._arrays["postings"][begin:behind]
+
+    def _starting(self, rows: Any, place: int, start: str) -> Any:
+        """Return those of the topics whose segment at a place starts with this text."""
+        numbers = self._segment(rows, place)
+        wanted = [number for number in np.unique(numbers).tolist() if self._names[number].startswith(start)]
+        return rows[np.isin(numbers, wanted)]
+
+
+def _build(segments: Segments, counts: Ints) -> Arrays:
+    """Number the distinct segments, and sort the topics by the segment at each place."""
+    samples, numbers = _distinct(segments)
+    starts = segments.starts[samples]
+    _, places = ranges(starts, starts + segments.lengths[samples] + 1)
+    padding = np.zeros(8, np.uint8)
+    postings, kinds, bounds, place_firsts = [], [], [], [0]
+    placed = 0
+    for place in range(min(MAX_POSITIONS, int(counts.max(initial=0)))):
+        rows = np.flatnonzero(counts > place)
+        found = numbers[segments.first[rows] + place]
+        order = np.argsort(found, kind="stable")
+        begins = np.flatnonzero(np.diff(found[order], prepend=-1))
+        postings.append(rows[order])
+        kinds.append(found[order][begins])
+        bounds.append(begins + placed)
+        placed += len(rows)
+        place_firsts.append(place_firsts[-1] + len(begins))
+    none = np.zeros(0, np.int64)
+    return {
+        "counts": counts.astype(np.int32),
+        "firsts": segments.first.astype(np.int32),
+        "segments": numbers.astype(np.int32),
+        "texts": np.concatenate((segments.data[places], padding)),
+        "lengths": segments.lengths[samples].astype(np.int32),
+        "postings": np.concatenate((none, *postings)).astype(np.int32),
+        "kinds": np.concatenate((none, *kinds)).astype(np.int32),
+        "bounds": np.concatenate((none, *bounds, [placed])).astype(np.int32),
+        "places": np.array(place_firsts, np.int32),
+    }
+
+
+def _distinct(segments: Segments) -> tuple[Ints, Ints]:
+    """Return a sample of each distinct segment, and the number of the sample for each segment."""
+    while True:
+        hashed = hashes(segments, Salt(os.urandom(_SALT_BYTES)))
+        _, samples, numbers = np.unique(hashed, return_index=True, return_inverse=True)
+        if same_text(segments, np.arange(len(numbers)), segments, samples[numbers]).all():
+            return samples, numbers

@@ -1,0 +1,174 @@
+"""Batches: what the comparison with brute force does not reach."""
+
+import numpy as np
+import pytest
+
+from matcher import InvalidPattern, MatcherError, PatternIndex
+from matcher.batch import FlatPatterns, FlatTopics
+from matcher.batch.keys import usable as usable_keys
+from matcher.batch.segments import MAX_POSITIONS, Salt, cut, hashes
+from matcher.batch.shapes import MAX_SHAPES
+from matcher.dialects import get_dialect
+from matcher.errors import CorruptIndex
+
+LONG = "x" * 70
+TRICKY = [
+    # a dialect and topics that arrays cut differently from `str.split` when they are careless
+    ("lite", ["", "_", "__", "___", "____", "_____", "a_", "_b", "a___b", "a_____b", "a__", "__a", "a\n__b", "a_\n_b"]),
+    ("lite", ["é__日本", "日本__é_", "😀___😀", "a\0", "a", "\0", "a__\0"]),
+    ("nats", ["a", "a.b", ".", "..", "", "a..b", ".a", "a.", "x" * 8, "x" * 9, f"{LONG}.a", f"{LONG}y.a"]),
+    ("nats", ["a b", "a.*", "a.>", "a.**", "*", ">", "a\tb.c", "é.日本"]),
+    ("mqtt", ["", "/", "//", "a/", "/a", "$SYS/a", "$", "a/$b", "a/+", "#", "a\0b", "\ud800/a", "x" * 65_536, "é/b"]),
+    ("wamp", ["", ".", "a", "a.b", "..", "com.a", "com.ab", "com.", "*", "com.*"]),
+]
+PATTERNS = {
+    "lite": ["*", "**", "a__*", "*__*", "*__**", "a", "_", "a__b", "日本__*", "*__é_", "*__*__*", "a__**"],
+    "nats": ["*", ">", "a.*", "*.*", "a.>", "*.>", "a", "a.b", f"{LONG}.*", f"{LONG}y.a", "x" * 8, "*.a", "é.>"],
+    "mqtt": ["+", "#", "a/+", "+/+", "a/#", "+/#", "a", "$SYS/#", "$/#", "+/a", "/+", "$SYS/+", "a/$b"],
+    "wamp": ["a", "com.*", "*", "**", "*.a", "com.**", "com.a*", "*.*", "com.*.*"],
+}
+
+
+def pairs(patterns: list[str], topics: list[str], dialect: str) -> set[tuple[int, int]]:
+    index: PatternIndex[int] = PatternIndex(dialect)
+    for number, pattern in enumerate(patterns):
+        index.add(pattern, number)
+    return {(row, number) for row, topic in enumerate(topics) for number in index.match(topic)}
+
+
+def of_patterns(index: FlatPatterns, topics: list[str]) -> set[tuple[int, int]]:
+    rows, numbers = index.match_batch(topics)
+    found = list(zip(rows.tolist(), numbers.tolist(), strict=True))
+    assert len(found) == len(set(found))
+    return set(found)
+
+
+def of_topics(index: FlatTopics, patterns: list[str]) -> set[tuple[int, int]]:
+    numbers, rows = index.expand_batch(patterns)
+    found = list(zip(rows.tolist(), numbers.tolist(), strict=True))
+    assert found == sorted(found, key=lambda pair: (pair[1], pair[0]))
+    return set(found)
+
+
+@pytest.mark.parametrize(("dialect", "topics"), TRICKY)
+def test_tricky_topics(dialect: str, topics: list[str]) -> None:
+    """Overlapping separators, bytes of other scripts, NUL, long and empty segments, invalid and hidden topics."""
+    patterns = PATTERNS[dialect]
+    expected = pairs(patterns, topics, dialect)
+    assert of_patterns(FlatPatterns(patterns, dialect), topics) == expected
+    assert of_topics(FlatTopics(topics, dialect), patterns) == expected
+
+
+@pytest.mark.parametrize(("dialect", "topics"), TRICKY)
+def test_segments_are_those_of_the_dialect(dialect: str, topics: list[str]) -> None:
+    """Arrays cut a topic where `str.split` does."""
+    segments = cut(topics, get_dialect(dialect))
+    texts = [segments.text(number).decode("utf-8", "surrogatepass") for number in range(len(segments.starts))]
+    separator = get_dialect(dialect).separator
+    assert texts == [part for topic in topics for part in topic.split(separator)]
+    assert segments.counts.tolist() == [len(topic.split(separator)) for topic in topics]
+
+
+def test_many_segments_and_many_shapes() -> None:
+    """Patterns that arrays do not serve are matched all the same."""
+    wide = ["a." * (MAX_POSITIONS + extra) + "z" for extra in range(-2, 3)]
+    shapes = [".".join("a*"[number >> bit & 1] for bit in range(8)) for number in range(2 * MAX_SHAPES)]
+    patterns = [*wide, *shapes, *shapes[:50], ".".join(["*"] * 20), "a.>", ".".join(["a"] * 18) + ".>"]
+    topics = [*wide, ".".join(["a"] * 8), ".".join(["a"] * 20), ".".join(["b"] * 20), "a"]
+    expected = pairs(patterns, topics, "nats")
+    index = FlatPatterns(patterns, "nats")
+    assert of_patterns(index, topics) == expected
+    assert of_patterns(FlatPatterns.from_bytes(index.to_bytes()), topics) == expected
+    assert of_topics(FlatTopics(topics, "nats"), patterns) == expected
+
+
+def test_batches_larger_than_a_chunk() -> None:
+    """Numbers go on from one chunk to the next."""
+    topics = [f"a.{number}" for number in range(40_000)]
+    rows, numbers = FlatPatterns(["a.*", "a.39999", "b.*"], "nats").match_batch(topics)
+    assert sorted(rows[numbers == 0].tolist()) == list(range(40_000))
+    assert rows[numbers == 1].tolist() == [39_999]
+    assert len(rows) == 40_001
+
+
+def test_the_same_pattern_twice_has_two_numbers() -> None:
+    """Numbers are those of the list, whatever it repeats."""
+    assert of_patterns(FlatPatterns(["a__*", "b", "a__*"]), ["a__x"]) == {(0, 0), (0, 2)}
+
+
+def test_empty_batches_and_empty_indexes() -> None:
+    """Nothing in, nothing out."""
+    assert of_patterns(FlatPatterns([]), ["a"]) == set()
+    assert of_patterns(FlatPatterns(["a"]), []) == set()
+    assert of_topics(FlatTopics([]), ["a", "**"]) == set()
+    assert of_topics(FlatTopics(["a"]), []) == set()
+    assert (len(FlatPatterns([])), len(FlatTopics([])), len(FlatPatterns(["a"])), len(FlatTopics(["a"]))) == (
+        0,
+        0,
+        1,
+        1,
+    )
+
+
+def test_an_invalid_pattern_is_refused_or_matches_nothing() -> None:
+    """As with the other indexes: an error where it is kept, nothing where it asks."""
+    with pytest.raises(InvalidPattern):
+        FlatPatterns(["a*"])
+    assert FlatTopics(["a*"]).expand("a*").tolist() == []
+
+
+def test_the_bytes_are_the_index() -> None:
+    """What is opened from bytes answers alike and gives the same bytes again."""
+    patterns = FlatPatterns(["a__*", "**", "a__**__b"], allow_inner_multi=True)
+    topics = FlatTopics(["a__x", "a__x__b", "日本"], allow_inner_multi=True)
+    assert FlatPatterns.from_bytes(patterns.to_bytes()).to_bytes() == patterns.to_bytes()
+    copy = FlatTopics.from_bytes(topics.to_bytes())
+    assert copy.to_bytes() == topics.to_bytes()
+    assert copy.expand("a__**__b").tolist() == [1]
+    assert copy.nbytes == topics.nbytes > 0
+    assert patterns.nbytes > 0
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-1] + b"\xff", lambda data: b"what" + data, lambda _: b""])
+def test_damaged_bytes_are_refused(damage: object) -> None:
+    """A checksum guards the bytes, and the error is one of the package's own."""
+    assert callable(damage)
+    data = damage(FlatPatterns(["a__*"]).to_bytes())
+    with pytest.raises(CorruptIndex) as caught:
+        FlatPatterns.from_bytes(data)
+    assert isinstance(caught.value, MatcherError)
+    with pytest.raises(CorruptIndex, match="holds patterns, not topics"):
+        FlatTopics.from_bytes(FlatPatterns(["a"]).to_bytes())
+
+
+def test_hits_are_verified_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a hash that knows only lengths, everything collides and the answers stay right."""
+    monkeypatch.setattr("matcher.batch.patterns.hashes", lambda segments, _: segments.lengths.astype("u8"))
+    topics = ["a.b", "b.a", "a.c", "c.c", "a.long"]
+    for pattern in ("a.*", "*.b", "a.b", "a.>", "a.long", "*.c"):
+        assert of_patterns(FlatPatterns([pattern], "nats"), topics) == pairs([pattern], topics, "nats")
+
+
+def test_a_salt_under_which_keys_collide_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two patterns never share a key: another salt is taken instead."""
+    tried = []
+
+    def usable(keys: object) -> bool:
+        tried.append(keys)
+        return len(tried) > 2
+
+    monkeypatch.setattr("matcher.batch.patterns.usable", usable)
+    assert of_patterns(FlatPatterns(["a__*"], salt=b"salt"), ["a__b", "a"]) == {(0, 0)}
+    assert len(tried) == 3
+    assert tried[0] != tried[1]
+    assert usable_keys(np.array([1, 2], np.uint64))
+    assert not usable_keys(np.array([0, 2], np.uint64))
+    assert not usable_keys(np.array([2, 2], np.uint64))
+
+
+def test_salts_change_hashes() -> None:
+    """Who does not know the salt cannot choose segments that collide."""
+    segments = cut(["a.longer-than-a-word." + LONG], get_dialect("nats"))
+    one, other = hashes(segments, Salt(b"one")), hashes(segments, Salt(b"other"))
+    assert not (one == other).any()
+    assert (one == hashes(segments, Salt(b"one"))).all()
