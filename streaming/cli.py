@@ -38,7 +38,7 @@ class _Group(click.Group):
 @click.version_option(package_name="reexpand")
 @click.option("-v", "--verbose", is_flag=True, help="Also show what Spark and Kafka say.")
 def main(verbose: bool) -> None:  # noqa: FBT001 - click passes options by name
-    r"""Wildcard topic subscriptions that keep themselves expanded.
+    """Wildcard topic subscriptions that keep themselves expanded.
 
     \b
     Example:
@@ -60,19 +60,18 @@ def main(verbose: bool) -> None:  # noqa: FBT001 - click passes options by name
 
 def _job_options(command: F) -> F:
     """Adds an option for each setting of the job, so that help and configuration cannot disagree."""
+    # Values stay text until `config` checks them, so that all sources are checked alike.
     for name, field in reversed(config.Settings.model_fields.items()):
-        kind: Any = {"shards": str, "route_depth": int, "max_offsets_per_trigger": int}.get(name)
-        default = "" if field.is_required() or field.default in (None, {}) else f" [default: {field.default}]"
-        help_text = (field.description or "") + default
+        shown = isinstance(field.default, str | int) and field.default is not False
+        help_text = (field.description or "") + (f" [default: {field.default}]" if shown else "")
         if field.annotation is bool:
             decorate = click.option(f"--{name.replace('_', '-')}", is_flag=True, default=None, help=help_text)
         else:
             decorate = click.option(
                 f"--{name.replace('_', '-')}",
-                type=kind,
                 default=None,
                 multiple=name == "shards",
-                metavar="PARENT=N" if name == "shards" else None,
+                metavar="PARENT=N" if name == "shards" else "N" if "int" in str(field.annotation) else "TEXT",
                 help=help_text,
             )
         command = decorate(command)
@@ -85,7 +84,7 @@ def _job_options(command: F) -> F:
 )
 @_job_options
 def run(config_file: Path | None, **given: Any) -> None:
-    r"""Run the job until SIGTERM or Ctrl-C; a running micro-batch is finished first.
+    """Run the job until SIGTERM or Ctrl-C; a running micro-batch is finished first.
 
     Each option is also an environment variable (REEXPAND_BOOTSTRAP_SERVERS, ...) and a key of the TOML file
     (bootstrap_servers, ...). The command line wins over the environment, and that over the file.
@@ -114,13 +113,35 @@ def _shards(pairs: tuple[str, ...]) -> dict[str, str] | None:
 
 
 @main.command()
+@click.option("--home", type=click.Path(file_okay=False, path_type=Path), default=HOME, show_default=True,
+    help="Folder of what the demo leaves: its logs.",
+)  # fmt: skip
+@click.option("--keep", is_flag=True, help="Leave broker and job running at the end, until Ctrl-C.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@click.pass_context
+def demo(ctx: click.Context, home: Path, keep: bool, as_json: bool) -> None:  # noqa: FBT001 - click passes options by name
+    """Play a scenario on a real broker and the real job, and show what the job makes of it.
+
+    Exit code 0 when the updates are exactly the expected ones, 1 when they are not.
+
+    \b
+    Example:
+      reexpand demo
+      reexpand demo --json | jq .
+    """
+    from streaming.demo import run_demo  # noqa: PLC0415 - as in `run`
+
+    ctx.exit(run_demo(home, keep, as_json))
+
+
+@main.command()
 @click.option(
     "--home", type=click.Path(file_okay=False, path_type=Path), default=HOME / "kafka", show_default=True,
     help="Folder of the broker's data; kept, so that a later start goes on with it.",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the address as JSON.")
 def local(home: Path, as_json: bool) -> None:  # noqa: FBT001 - click passes options by name
-    r"""Run a real single-node Kafka broker with the job's topics, until Ctrl-C or SIGTERM.
+    """Run a real single-node Kafka broker with the job's topics, until Ctrl-C or SIGTERM.
 
     \b
     Example:
@@ -154,7 +175,7 @@ def local(home: Path, as_json: bool) -> None:  # noqa: FBT001 - click passes opt
 @click.option("--bootstrap-servers", default=None, help="Kafka brokers, host:port[,host:port...].")
 @click.option("--partitions", type=click.IntRange(1), default=1, show_default=True, help="Of each topic that is made.")
 def topics(bootstrap_servers: str | None, partitions: int) -> None:
-    r"""Create the Kafka topics that the job reads and writes; those that exist are left as they are.
+    """Create the Kafka topics that the job reads and writes; those that exist are left as they are.
 
     Topic names are taken from the environment (REEXPAND_UPDATES, ...) as `reexpand run` takes them.
 
@@ -174,7 +195,7 @@ def topics(bootstrap_servers: str | None, partitions: int) -> None:
 
 @main.command()
 def jars() -> None:
-    r"""Fetch the jars of Spark's Kafka connector and of the broker, if they are not there yet.
+    """Fetch the jars of Spark's Kafka connector and of the broker, if they are not there yet.
 
     \b
     Example:
@@ -196,3 +217,7 @@ def _provide_java() -> None:
     from streaming.local.java import environment, find_java  # noqa: PLC0415 - runs java
 
     os.environ.update(environment(find_java()))
+
+
+if __name__ == "__main__":
+    main()

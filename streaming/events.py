@@ -90,13 +90,13 @@ class GroupEvent(NamedTuple):
     """The attributes of a group from now on; empty ones delete them.
 
     `superseded_by` is set on events that the job writes itself, to tell a former parent that the group left it:
-    (partition, offset) of the event that moved the group.
+    (partition, offset, timestamp) of the event that moved the group.
     """
 
     group: str
     attributes: Mapping[str, str]
     parent: str | None
-    superseded_by: tuple[int, int] | None
+    superseded_by: tuple[int, int, int] | None
 
 
 def parse_topic_event(payload: bytes | None) -> TopicEvent:
@@ -218,9 +218,9 @@ def parse_group_event(payload: bytes | None) -> GroupEvent:
     superseded = record.get("supersededBy")
     if superseded is None:
         return GroupEvent(group, attributes, parent, None)
-    if not (isinstance(superseded, list) and len(superseded) == 2 and all(type(n) is int for n in superseded)):  # noqa: PLR2004 - a pair
-        raise Rejected(Reason.WRONG_TYPE, "supersededBy must be [partition, offset]")
-    return GroupEvent(group, attributes, parent, (superseded[0], superseded[1]))
+    if not (isinstance(superseded, list) and [type(number) for number in superseded] == [int, int, int]):
+        raise Rejected(Reason.WRONG_TYPE, "supersededBy must be [partition, offset, timestamp]")
+    return GroupEvent(group, attributes, parent, (superseded[0], superseded[1], superseded[2]))
 
 
 def check_name(what: str, text: str) -> str | None:

@@ -190,7 +190,9 @@ class _Batch:
         current = self.groups[event.group][0] if event.group in self.groups else self.state.groups.get(event.group)
         group = Group(dict(event.attributes), source.partition, source.offset) if event.attributes else None
         if event.superseded_by is not None:
-            partition, offset = event.superseded_by
+            # What happened is the event that moved the group, not this echo of it.
+            partition, offset, timestamp = event.superseded_by
+            source = Source(source.topic, partition, offset, 0, timestamp)
             left = current is None or (current.partition == partition and current.offset >= offset)
             ignored = Ignored.GROUP_SUPERSEDED if left else None
         elif current is None and group is None:

@@ -5,7 +5,8 @@ attributes that are in force at the end; then each pattern of each client is tri
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
 import matcher
@@ -21,7 +22,6 @@ from streaming.events import (
     parse_subscription,
     parse_topic_event,
 )
-
 
 E = TypeVar("E")
 
@@ -86,17 +86,14 @@ def replay(
 ) -> set[Effective]:
     """`relation` of raw entries; those that are not valid are left out."""
     return relation(
-        (event for payload in topics if (event := _or_none(parse_topic_event, payload))),
-        (event for payload in requests if (event := _or_none(parse_subscription, payload))),
-        (event for payload in groups if (event := _or_none(parse_group_event, payload))),
+        _valid(parse_topic_event, topics), _valid(parse_subscription, requests), _valid(parse_group_event, groups)
     )
 
 
-def _or_none(parse: Callable[[bytes | None], E], payload: bytes | None) -> E | None:
-    try:
-        return parse(payload)
-    except Rejected:
-        return None
+def _valid(parse: Callable[[bytes | None], E], payloads: Iterable[bytes | None]) -> Iterator[E]:
+    for payload in payloads:
+        with suppress(Rejected):
+            yield parse(payload)
 
 
 def _wildcard_groups(groups: Iterable[GroupEvent]) -> set[tuple[str, str]]:

@@ -84,6 +84,6 @@ def _leave(group: str, parent: str, source: Source) -> Record:
         "group": group,
         "attributes": {},
         "parentTopic": parent,
-        "supersededBy": [source.partition, source.offset],
+        "supersededBy": [source.partition, source.offset, source.timestamp],
     }
     return Record(group.encode(), orjson.dumps(event))

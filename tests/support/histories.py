@@ -78,11 +78,11 @@ def _entries(random: Random) -> list[str]:
     return [random.choice(pool) for _ in range(random.randint(1, 3))]
 
 
-def _request(random: Random) -> dict[str, Any]:
+def _request(random: Random, group: str) -> dict[str, Any]:
     body: dict[str, Any] = {
         "action": random.choice(ACTIONS),
         "clientId": random.choice(CLIENTS),
-        "group": random.choice(GROUPS),
+        "group": group,
         "topic": random.choice(PARENTS),
         "liteTopicSet": _entries(random),
     }
@@ -92,9 +92,10 @@ def _request(random: Random) -> dict[str, Any]:
 
 
 def _subscription(random: Random) -> dict[str, Any]:
+    group = random.choice(GROUPS)
     if random.random() < 0.5:
-        return _request(random)
-    return {"subscriptionSet": [_request(random) for _ in range(random.randint(1, 3))]}
+        return _request(random, group)
+    return {"subscriptionSet": [_request(random, group) for _ in range(random.randint(1, 3))]}
 
 
 def _group_event(random: Random) -> dict[str, Any]:

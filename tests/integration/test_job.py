@@ -1,0 +1,234 @@
+"""The job as its users run it: a process, a real Kafka, a real Spark."""
+
+import json
+import time
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kafka import KafkaConsumer
+
+from streaming.events import BIND_TOPIC, MAX_NAME_BYTES, WILDCARD, Reason, Stream
+from streaming.oracle import Effective
+from tests.support.histories import expected, history
+from tests.support.running_job import Job, Streams, running, wait_for
+
+if TYPE_CHECKING:
+    from tests.support.simulator import Record
+
+
+@pytest.fixture
+def streams(broker: Any, tmp_path: Path) -> Streams:
+    return Streams(broker.bootstrap_servers, tmp_path / "checkpoint").create()
+
+
+def key_of(record: "Record") -> str:
+    """The Kafka key that the record's producer would use: the parent of a topic event, else the group."""
+    value = json.loads(record.value or b"")
+    value = value.get("subscriptionSet", [value])[0]
+    if record.stream is Stream.TOPICS:
+        return str(value.get("parentTopic") or value["lmqName"].split("$")[1])
+    return str(value["group"])
+
+
+@pytest.mark.parametrize("options", [(), ("--shards", "p=3", "--route-depth", "2")], ids=["one shard", "three shards"])
+def test_a_history_with_crashes_leaves_the_oracles_relation(
+    streams: Streams, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    """2,000 events; the job is killed twice, once with a batch to repeat, its Python workers once."""
+    records = history(Random(20), 2_000)
+    feed = streams.producer()
+    log = tmp_path / "job.log"
+    quarter = len(records) // 4
+
+    def send(part: list["Record"]) -> None:
+        for number, record in enumerate(part):
+            feed.send(record.stream, record.value, key_of(record))
+            if number % 50 == 0:
+                feed.flush()
+                time.sleep(0.1)  # several micro-batches
+        feed.flush()
+
+    for life in range(2):
+        with running(streams, log, *options) as job:
+            seen = len(streams.read(streams.settings.updates))
+            send(records[life * quarter : (life + 1) * quarter])
+            assert wait_for(lambda seen=seen: len(streams.read(streams.settings.updates)) > seen)  # type: ignore[misc]
+            job.kill()
+            if life == 0:
+                job.forget_last_commit()
+    with running(streams, log, *options) as job:
+        send(records[2 * quarter : 3 * quarter])
+        job.kill_workers()
+        send(records[3 * quarter :])
+        wanted = expected(records)
+        wait_for(lambda: streams.relation() == wanted)
+        time.sleep(2)
+        found = streams.relation()
+        assert found - wanted == set(), "surplus"
+        assert wanted - found == set(), "missing"
+        assert job.stop() == 0
+    ids = [update["eventId"] for update in streams.updates()]
+    assert len(set(ids)) < len(ids), "no batch was repeated"
+    by_id: dict[str, set[str]] = {}
+    for update in streams.updates():
+        by_id.setdefault(update["eventId"], set()).add(json.dumps(update, sort_keys=True))
+    assert all(len(versions) == 1 for versions in by_id.values()), "a repeated update differs from the first"
+
+
+def request(**fields: Any) -> dict[str, Any]:
+    """A valid request of a literal group, with changes."""
+    base = {"action": "COMPLETE_ADD", "clientId": "c", "group": "literal", "topic": "p", "liteTopicSet": ["t"]}
+    return {key: value for key, value in {**base, **fields}.items() if value is not ...}
+
+
+def created(topic: Any, **fields: Any) -> dict[str, Any]:
+    """A valid topic event, with changes."""
+    return {"event": "CREATED", "parentTopic": "p", "liteTopic": topic, **fields}
+
+
+HUGE = "x" * (MAX_NAME_BYTES + 1)
+POISON: list[tuple[Stream, Any, Reason]] = [
+    (Stream.TOPICS, b"not json", Reason.NOT_JSON),
+    (Stream.TOPICS, b"", Reason.NOT_JSON),
+    (Stream.TOPICS, b"\n", Reason.NOT_JSON),
+    (Stream.TOPICS, b"\xff\xfe\x00", Reason.NOT_JSON),
+    (Stream.TOPICS, b'{"event":"CREATED","parentTopic":"p","liteTopic":"tail"} {}', Reason.NOT_JSON),
+    (Stream.TOPICS, b'"text"', Reason.WRONG_TYPE),
+    (Stream.TOPICS, b"[]", Reason.WRONG_TYPE),
+    (Stream.TOPICS, b"null", Reason.WRONG_TYPE),
+    (Stream.TOPICS, None, Reason.NOT_JSON),
+    (Stream.TOPICS, created(5), Reason.WRONG_TYPE),
+    (Stream.TOPICS, created({"a": 1}), Reason.WRONG_TYPE),
+    (Stream.TOPICS, created(None), Reason.MISSING_FIELD),
+    (Stream.TOPICS, created(" "), Reason.BLANK_NAME),
+    (Stream.TOPICS, created("t1", parentTopic=""), Reason.BLANK_NAME),
+    (Stream.TOPICS, created("t1", event="RENAMED"), Reason.UNKNOWN_EVENT),
+    (Stream.TOPICS, created("t1", ttlMs="soon"), Reason.WRONG_TYPE),
+    (Stream.TOPICS, created("t1", ttlMs=0), Reason.OUT_OF_RANGE),
+    (Stream.TOPICS, created("t1", properties={"a": 1}), Reason.WRONG_TYPE),
+    (Stream.TOPICS, created(HUGE), Reason.NAME_TOO_LONG),
+    (Stream.TOPICS, created("y" * 900_000), Reason.NAME_TOO_LONG),
+    (Stream.TOPICS, {"event": "CREATED", "lmqName": "p$t"}, Reason.BAD_LMQ_NAME),
+    (Stream.TOPICS, created("t1", lmqName="%LMQ%$p$t2"), Reason.BAD_LMQ_NAME),
+    (Stream.SUBSCRIPTIONS, b"{", Reason.NOT_JSON),
+    (Stream.SUBSCRIPTIONS, None, Reason.NOT_JSON),
+    (Stream.SUBSCRIPTIONS, b"\xc3\x28", Reason.NOT_JSON),
+    (Stream.SUBSCRIPTIONS, {"subscriptionSet": "all"}, Reason.WRONG_TYPE),
+    (Stream.SUBSCRIPTIONS, {"subscriptionSet": [7]}, Reason.WRONG_TYPE),
+    (Stream.SUBSCRIPTIONS, json.dumps(request(liteTopicSet=["tail"])).encode() + b"{}", Reason.NOT_JSON),
+    (Stream.SUBSCRIPTIONS, request(action="SUBSCRIBE"), Reason.UNKNOWN_ACTION),
+    (Stream.SUBSCRIPTIONS, request(action=...), Reason.MISSING_FIELD),
+    (Stream.SUBSCRIPTIONS, request(clientId=" "), Reason.BLANK_NAME),
+    (Stream.SUBSCRIPTIONS, request(clientId=7), Reason.WRONG_TYPE),
+    (Stream.SUBSCRIPTIONS, request(group=""), Reason.BLANK_NAME),
+    (Stream.SUBSCRIPTIONS, request(topic=""), Reason.BLANK_NAME),
+    (Stream.SUBSCRIPTIONS, request(topic=...), Reason.MISSING_FIELD),
+    (Stream.SUBSCRIPTIONS, request(liteTopicSet=...), Reason.MISSING_FIELD),
+    (Stream.SUBSCRIPTIONS, request(liteTopicSet="t"), Reason.WRONG_TYPE),
+    (Stream.SUBSCRIPTIONS, request(liteTopicSet=["t", 5]), Reason.WRONG_TYPE),
+    (Stream.SUBSCRIPTIONS, request(version="new"), Reason.WRONG_TYPE),
+    (Stream.SUBSCRIPTIONS, request(version=True), Reason.WRONG_TYPE),
+    (Stream.SUBSCRIPTIONS, request(offsetOption={"type": "NOW"}), Reason.OUT_OF_RANGE),
+    (Stream.SUBSCRIPTIONS, request(dialect="mqtt"), Reason.NOT_SUPPORTED),
+    (Stream.SUBSCRIPTIONS, request(group="wild", clientId="w2", liteTopicSet=["a*"]), Reason.INVALID_PATTERN),
+    (Stream.GROUPS, b"nope", Reason.NOT_JSON),
+    (Stream.GROUPS, None, Reason.NOT_JSON),
+    (Stream.GROUPS, {"group": "g"}, Reason.MISSING_FIELD),
+    (Stream.GROUPS, {"group": "g", "attributes": "none"}, Reason.WRONG_TYPE),
+    (Stream.GROUPS, {"group": "g", "attributes": {WILDCARD: "true"}}, Reason.GROUP_NOT_PLACED),
+    (Stream.GROUPS, {"group": " ", "attributes": {BIND_TOPIC: "p"}}, Reason.BLANK_NAME),
+]
+
+
+def test_a_poison_record_becomes_one_dead_letter_and_harms_nothing_else(streams: Streams, tmp_path: Path) -> None:
+    """Each kind of bad record is reported once, with its reason and place; the valid ones around it are applied."""
+    feed = streams.producer()
+    feed.send(Stream.GROUPS, {"group": "wild", "attributes": {BIND_TOPIC: "p", WILDCARD: "true"}}, "wild")
+    feed.send(Stream.SUBSCRIPTIONS, request(group="wild", clientId="w", liteTopicSet=["good__*", "bad*"]), "wild")
+    for number, (stream, value, _) in enumerate(POISON):
+        feed.send(stream, value, "k")
+        feed.send(Stream.TOPICS, created(f"good__{number}"), "p")
+    mixed = {
+        "subscriptionSet": [request(clientId=""), request(clientId="ok", liteTopicSet=["good__0"]), request(group=3)]
+    }
+    feed.send(Stream.SUBSCRIPTIONS, mixed, "literal")
+    feed.flush()
+    wanted = {Effective("p", "wild", "w", f"good__{number}") for number in range(len(POISON))}
+    wanted.add(Effective("p", "literal", "ok", "good__0"))
+    reasons = Counter(reason for _, _, reason in POISON)
+    reasons.update([Reason.INVALID_PATTERN, Reason.BLANK_NAME, Reason.WRONG_TYPE])
+    with running(streams, tmp_path / "job.log") as job:
+        wait_for(lambda: streams.relation() == wanted and len(streams.dead_letters()) >= sum(reasons.values()))
+        assert job.stop() == 0
+    assert streams.relation() == wanted
+    letters = streams.dead_letters()
+    assert Counter(letter["reason"] for letter in letters) == reasons
+    places = {json.dumps(letter["source"], sort_keys=True) for letter in letters}
+    assert len(places) == len(letters), "two dead letters have one source"
+    for letter in letters:
+        assert letter["message"]
+        assert letter["source"]["topic"] in streams.settings.inputs
+        assert (
+            letter["originalBytes"] == len(letter["original"] or "")
+            or letter["truncated"]
+            or (letter["originalEncoding"] == "base64")
+        )
+
+
+def test_both_kafka_libraries_read_what_the_job_writes(streams: Streams, tmp_path: Path) -> None:
+    """kafka-python sees the same keys and values as confluent-kafka."""
+    feed = streams.producer()
+    feed.send(Stream.SUBSCRIPTIONS, request(liteTopicSet=["t"]), "literal")
+    feed.send(Stream.TOPICS, created("t"), "p")
+    feed.send(Stream.TOPICS, b"bad", "p")
+    feed.flush()
+    with running(streams, tmp_path / "job.log"):
+        assert wait_for(lambda: len(streams.relation()) == 1 and len(streams.dead_letters()) == 1)
+    for topic in (streams.settings.updates, streams.settings.dead_letters):
+        mine = [(message.key(), message.value()) for message in streams.read(topic)]
+        other = KafkaConsumer(
+            topic, bootstrap_servers=streams.bootstrap_servers, auto_offset_reset="earliest", consumer_timeout_ms=5_000
+        )
+        try:
+            assert [(record.key, record.value) for record in other] == mine
+        finally:
+            other.close()
+
+
+def test_a_stopped_job_goes_on_where_it_stopped(streams: Streams, tmp_path: Path) -> None:
+    """SIGTERM ends it with exit code 0 after the running batch; nothing is emitted twice by the next start."""
+    feed = streams.producer()
+    log = tmp_path / "job.log"
+    feed.send(Stream.SUBSCRIPTIONS, request(liteTopicSet=["t1", "t2"], version=4), "literal")
+    feed.send(Stream.TOPICS, created("t1"), "p")
+    feed.flush()
+    with running(streams, log) as job:
+        assert wait_for(lambda: len(streams.relation()) == 1)
+        assert job.stop() == 0
+    feed.send(Stream.SUBSCRIPTIONS, request(action="COMPLETE_REMOVE", version=3), "literal")  # stale
+    feed.send(Stream.TOPICS, {"event": "CREATED", "lmqName": "%LMQ%$p$t2"}, "p")
+    feed.send(Stream.TOPICS, {"event": "DELETED", "parentTopic": "p", "liteTopic": "t1"}, "p")
+    feed.flush()
+    with running(streams, log) as job:
+        assert wait_for(lambda: streams.relation() == {Effective("p", "literal", "c", "t2")})
+        assert job.stop() == 0
+    operations = Counter((update["op"], update["liteTopic"]) for update in streams.updates())
+    assert operations == {("ADD", "t1"): 1, ("ADD", "t2"): 1, ("REMOVE", "t1"): 1}
+
+
+def test_a_checkpoint_of_other_settings_is_refused(streams: Streams, tmp_path: Path) -> None:
+    """The job says what differs and what to do, and ends with exit code 2."""
+    log = tmp_path / "job.log"
+    with running(streams, log) as job:
+        assert job.stop() == 0
+    refused = Job(streams, log, "--shards", "p=2")
+    try:
+        assert refused.process.wait(60) == 2
+        said = refused.said()
+    finally:
+        refused.close()
+    assert "shards is {'p': 2}, the checkpoint has {}" in said
+    assert "Traceback" not in said

@@ -1,0 +1,200 @@
+"""The real job as a process, and the Kafka topics of one test."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+from uuid import uuid4
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+from streaming.config import Settings, load
+from streaming.events import Stream
+from streaming.local.topics import create_topics
+from streaming.oracle import Effective
+from streaming.topics import specs
+
+START_SECONDS = 120
+SETTLE_SECONDS = 120
+
+
+@dataclass
+class Streams:
+    """The five topics of one test on a shared broker."""
+
+    bootstrap_servers: str
+    checkpoint: Path
+    prefix: str = field(default_factory=lambda: uuid4().hex[:8])
+
+    @property
+    def settings(self) -> Settings:
+        """The job's settings for these topics."""
+        return load(
+            {
+                "bootstrap_servers": self.bootstrap_servers,
+                "checkpoint": str(self.checkpoint),
+                "topic_events": f"{self.prefix}-topics",
+                "subscription_events": f"{self.prefix}-subscriptions",
+                "group_events": f"{self.prefix}-groups",
+                "updates": f"{self.prefix}-updates",
+                "dead_letters": f"{self.prefix}-dead-letters",
+            }
+        )
+
+    def create(self, partitions: int = 3) -> Self:
+        """Creates the topics."""
+        create_topics(self.bootstrap_servers, specs(self.settings, partitions))
+        return self
+
+    def name(self, stream: Stream) -> str:
+        """The Kafka topic of an input stream."""
+        settings = self.settings
+        return {
+            Stream.GROUPS: settings.group_events,
+            Stream.SUBSCRIPTIONS: settings.subscription_events,
+            Stream.TOPICS: settings.topic_events,
+        }[stream]
+
+    def producer(self) -> "Feed":
+        """What writes to the input streams."""
+        return Feed(self)
+
+    def read(self, topic: str) -> list[Message]:
+        """All records of a topic that are there now, in order within each partition."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": uuid4().hex})
+        try:
+            partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+            ends = {}
+            for number in partitions:
+                low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=10)
+                if high > low:
+                    ends[number] = high
+            consumer.assign([TopicPartition(topic, number, 0) for number in ends])
+            found: list[Message] = []
+            positions = dict.fromkeys(ends, 0)
+            while any(positions[number] < end for number, end in ends.items()):
+                message = consumer.poll(10)
+                assert message is not None, f"{topic} ends before its end"
+                error = message.error()
+                assert error is None or error.code() == KafkaError._PARTITION_EOF, error
+                positions[message.partition() or 0] = (message.offset() or 0) + 1
+                found.append(message)
+            return found
+        finally:
+            consumer.close()
+
+    def updates(self) -> list[dict[str, Any]]:
+        """All updates that were written, tombstones left out."""
+        return [json.loads(value) for message in self.read(self.settings.updates) if (value := message.value())]
+
+    def relation(self) -> set[Effective]:
+        """The relation that the updates topic holds: what is left when each key keeps its last record."""
+        last: dict[bytes, bytes | None] = {}
+        for message in self.read(self.settings.updates):
+            last[message.key() or b""] = message.value()
+        return {
+            Effective(*json.loads(key)) for key, value in last.items() if value and json.loads(value)["op"] == "ADD"
+        }
+
+    def dead_letters(self) -> list[dict[str, Any]]:
+        """All dead letters."""
+        return [json.loads(message.value() or b"") for message in self.read(self.settings.dead_letters)]
+
+
+class Feed:
+    """Writes to the input streams, records with one key in order."""
+
+    def __init__(self, streams: Streams) -> None:
+        self._streams = streams
+        self._producer = Producer({"bootstrap.servers": streams.bootstrap_servers, "enable.idempotence": True})
+
+    def send(self, stream: Stream, value: bytes | dict[str, Any] | None, key: str = "") -> None:
+        """Writes a record; `flush` makes sure of it."""
+        data = json.dumps(value).encode() if isinstance(value, dict) else value
+        self._producer.produce(self._streams.name(stream), key=key, value=data)
+        self._producer.poll(0)
+
+    def flush(self) -> None:
+        """Waits until everything is written."""
+        assert self._producer.flush(30) == 0
+
+
+class Job:
+    """`reexpand run` as a process."""
+
+    def __init__(self, streams: Streams, log: Path, *options: str) -> None:
+        settings = streams.settings
+        self.log = log
+        names = ("topic_events", "subscription_events", "group_events", "updates", "dead_letters")
+        command = [str(Path(sys.executable).with_name("reexpand")), "run", *options]
+        for name in ("bootstrap_servers", "checkpoint", *names):
+            command += [f"--{name.replace('_', '-')}", getattr(settings, name)]
+        self._commits = streams.checkpoint / "query" / "commits"
+        self._log_start = log.stat().st_size if log.exists() else 0
+        self._log = log.open("ab")
+        # A group of its own: killing it takes Spark and the Python workers along, as a machine's death would.
+        self.process = subprocess.Popen(command, stdout=self._log, stderr=self._log, start_new_session=True)
+
+    def said(self) -> str:
+        """What this process has logged."""
+        return self.log.read_bytes()[self._log_start :].decode()
+
+    def wait_ready(self) -> Self:
+        """Waits until the query runs."""
+        wait_for(lambda: "ready: reading" in self.said() or self.process.poll() is not None, START_SECONDS)
+        assert self.process.poll() is None, self.said()
+        return self
+
+    def kill(self) -> None:
+        """Ends it as a crash would."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(30)
+
+    def forget_last_commit(self) -> None:
+        """Makes a killed job's last micro-batch one that was written but not committed: it will be repeated."""
+        assert self.process.poll() is not None
+        last = max(self._commits.glob("[0-9]*"), key=lambda file: int(file.name))
+        last.unlink()
+
+    def kill_workers(self) -> None:
+        """Kills the Python processes that do the work; Spark starts new ones."""
+        # They are in a process group of their own, but in this session.
+        subprocess.run(["pkill", "-KILL", "-s", str(self.process.pid), "-f", "pyspark.daemon"], check=True)
+
+    def stop(self, timeout: float = 60) -> int:
+        """Asks it to end, and returns its exit code."""
+        self.process.terminate()
+        return self.process.wait(timeout)
+
+    def close(self) -> None:
+        """Leaves nothing behind."""
+        if self.process.poll() is None:
+            self.kill()
+        self._log.close()
+
+
+@contextmanager
+def running(streams: Streams, log: Path, *options: str) -> Iterator[Job]:
+    """A job that is ready."""
+    job = Job(streams, log, *options)
+    try:
+        yield job.wait_ready()
+    finally:
+        job.close()
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = SETTLE_SECONDS) -> bool:
+    """Waits until a condition holds; whether it did in time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.2)
+    return True
