@@ -75,7 +75,9 @@ class Mqtt(Dialect):
 
     def split(self, topic: str) -> list[str] | None:
         """Split at `/`; a topic with a wildcard, a NUL or too many bytes is matched by nothing."""
-        if "+" in topic or "#" in topic or _flaw_of_text(topic) is not None:
+        if "+" in topic or "#" in topic or "\0" in topic or not topic:
+            return None
+        if (len(topic) > _MAX_BYTES or not topic.isascii()) and _flaw_of_text(topic) is not None:
             return None
         return topic.split("/")
 

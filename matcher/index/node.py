@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from matcher.pattern import MANY, ONE, Tail
 
@@ -15,14 +15,11 @@ V = TypeVar("V")
 Key: TypeAlias = tuple[str, str | None, V]  # (pattern, policy, value)
 Entries: TypeAlias = dict[Key[V], V]  # in order of addition
 
-_NO_LITERALS: Final[dict[str, Node[object]]] = {}  # shared by all leaves, never written to
 
-
-class Node(Generic[V]):
-    """What follows one sequence of pattern segments.
+class Node(dict[str, "Node[V]"], Generic[V]):
+    """What follows one sequence of pattern segments; as a dict, the next node by literal segment.
 
     Attributes:
-        literals: the next node by literal segment.
         one: the next node after a wildcard for one segment.
         many: the next node after an inner wildcard for one or more segments.
         here: entries whose pattern ends at this node.
@@ -30,10 +27,10 @@ class Node(Generic[V]):
         starts: entries whose pattern ends here with the start of the next segment, by its length, shortest first.
     """
 
-    __slots__ = ("here", "literals", "many", "one", "rest", "starts")
+    __slots__ = ("here", "many", "one", "rest", "starts")
 
     def __init__(self) -> None:
-        self.literals: dict[str, Node[V]] = _NO_LITERALS  # type: ignore[assignment]  # empty, so of any type
+        super().__init__()
         self.one: Node[V] | None = None
         self.many: Node[V] | None = None
         self.here: Entries[V] | None = None
@@ -46,7 +43,7 @@ class Node(Generic[V]):
             return self.one
         if segment is MANY:
             return self.many
-        return self.literals.get(segment)
+        return self.get(segment)
 
     def grow(self, segments: Sequence[Segment]) -> Node[V]:
         """Return the node at the end of `segments`, making those that are missing."""
@@ -76,7 +73,7 @@ class Node(Generic[V]):
         elif segment is MANY:
             self.many = None
         else:
-            del self.literals[segment]
+            del self[segment]
 
     def entries(self, pattern: Pattern) -> Entries[V]:
         """Return the entries of a pattern that ends at this node, made if missing."""
@@ -105,17 +102,16 @@ class Node(Generic[V]):
     @property
     def is_empty(self) -> bool:
         """Whether no pattern ends at this node or below it."""
-        return not (self.literals or self.one or self.many or self.here or self.rest or self.starts)
+        slots = (self.one, self.many, self.here, self.rest, self.starts)
+        return not self and all(slot is None for slot in slots)
 
     def _put(self, segment: Segment, following: Node[V]) -> None:
         if segment is ONE:
             self.one = following
         elif segment is MANY:
             self.many = following
-        elif self.literals:
-            self.literals[segment] = following
         else:
-            self.literals = {segment: following}
+            self[segment] = following
 
     def _forget(self, pattern: Pattern) -> None:
         """Drop the empty entries of a pattern."""

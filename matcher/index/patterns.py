@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Generic
+from typing import TYPE_CHECKING, Generic
 
 from matcher.dialects import get_dialect
 from matcher.index.node import Entries, Key, Node, V, discard
 from matcher.pattern import Pattern, Tail
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from matcher.dialects import Dialect
 
 
 class PatternIndex(Generic[V]):
@@ -16,18 +21,25 @@ class PatternIndex(Generic[V]):
     multi-segment wildcard, which need repeated visits of a node, and those that are prefixes of the text lie in a
     second one, so that the common ones do not pay for them.
 
+    One thread may change the index while any number of others ask: what is there all the time is always found, what
+    comes or goes meanwhile may or may not be. This relies on the atomic operations of dicts and lists in CPython.
+
     Args:
-        dialect: the name of the dialect of all patterns.
+        dialect: the dialect of all patterns, by name or one of your own.
         allow_inner_multi: take multi-segment wildcards before the end of a pattern, where the dialect has them.
     """
 
-    def __init__(self, dialect: str = "lite", *, allow_inner_multi: bool = False) -> None:
+    def __init__(self, dialect: str | Dialect = "lite", *, allow_inner_multi: bool = False) -> None:
         self._dialect = get_dialect(dialect)
+        self._split = self._dialect.split  # these three are read at each look-up
+        self._reserved = self._dialect.reserved
+        self._open_end = self._dialect.rest_may_be_empty
         self._allow_inner_multi = allow_inner_multi
         self._exact: dict[str, Entries[V]] = {}
         self._trie: Node[V] = Node()
         self._general: Node[V] = Node()
         self._size = 0
+        self._generals = 0  # pairs in the second trie
 
     def __len__(self) -> int:
         """Return the number of (pattern, value) pairs."""
@@ -57,6 +69,7 @@ class PatternIndex(Generic[V]):
             return False
         entries[key] = value
         self._size += 1
+        self._generals += _is_general(parsed)
         return True
 
     def remove(self, pattern: str | Pattern, value: V, *, policy: str | None = None) -> bool:
@@ -78,6 +91,7 @@ class PatternIndex(Generic[V]):
         else:
             removed = self._remove_from_trie(parsed, key)
         self._size -= removed
+        self._generals -= removed and _is_general(parsed)
         return removed
 
     def match(self, topic: str) -> list[V]:
@@ -106,7 +120,7 @@ class PatternIndex(Generic[V]):
         return self._dialect.parse(pattern, policy=policy, allow_inner_multi=self._allow_inner_multi)
 
     def _root(self, pattern: Pattern) -> Node[V]:
-        return self._general if pattern.has_many or pattern.tail is Tail.STARTS else self._trie
+        return self._general if _is_general(pattern) else self._trie
 
     def _remove_from_trie(self, pattern: Pattern, key: Key[V]) -> bool:
         path = pattern.whole
@@ -122,74 +136,91 @@ class PatternIndex(Generic[V]):
 
     def _matching(self, topic: str) -> list[Entries[V]]:
         """Return the matching entries, best first."""
+        segments = self._split(topic)
+        if segments is None:
+            return []
         exact = self._exact.get(topic)
         found = [] if exact is None else [exact]
-        segments = self._dialect.split(topic)
-        if segments is None:
-            return found
-        hidden = self._dialect.hides(topic)
-        open_end = self._dialect.rest_may_be_empty
-        for root, walk in ((self._trie, _walk), (self._general, _walk_general)):
-            if root.is_empty:
-                continue
-            if not hidden:
-                found += walk(root, segments, open_end)
-            elif segments[0] in root.literals:
-                found += walk(root.literals[segments[0]], segments[1:], open_end)
+        root: Node[V] | None = self._trie
+        general: Node[V] | None = self._general
+        if self._reserved and topic.startswith(self._reserved):
+            root, general = self._trie.get(segments[0]), self._general.get(segments[0])
+            segments = segments[1:]
+        if root is not None:
+            found += _walk(root, segments, self._open_end)
+        if self._generals and general is not None:
+            found += _walk_general(general, segments, self._open_end)
         return found
 
 
-def _walk(root: Node[V], segments: list[str], open_end: bool) -> list[Entries[V]]:  # noqa: FBT001 - private
-    """Collect the matches in a trie of patterns that need each node visited once: one set of nodes a segment."""
+def _is_general(pattern: Pattern) -> bool:
+    return pattern.has_many or pattern.tail is Tail.STARTS
+
+
+def _walk(root: Node[V], segments: list[str], open_end: bool) -> list[Entries[V]]:  # noqa: FBT001 - private, hot
+    """Collect the matches in a trie of patterns that need each node visited once: one set of nodes a segment.
+
+    Each slot is read once, because a writer may clear it at any time.
+    """
     level = [root]
     multi: list[Entries[V]] = []
     for segment in segments:
         following = []
         for node in level:
-            if node.rest is not None:
-                multi.append(node.rest)
-            child = node.literals.get(segment)
+            child = node.get(segment)
             if child is not None:
                 following.append(child)
-            if node.one is not None:
-                following.append(node.one)
+            child = node.one
+            if child is not None:
+                following.append(child)
+            rest = node.rest
+            if rest is not None:
+                multi.append(rest)
         level = following
         if not level:
             break
     if open_end:
-        multi += [node.rest for node in level if node.rest is not None]
+        multi += [rest for node in level if (rest := node.rest) is not None]
     multi.reverse()
-    return [node.here for node in level if node.here is not None] + multi
+    return [here for node in level if (here := node.here) is not None] + multi if level else multi
 
 
-def _walk_general(root: Node[V], segments: list[str], open_end: bool) -> list[Entries[V]]:  # noqa: FBT001 - one loop, one branch a slot
+def _walk_general(root: Node[V], segments: list[str], open_end: bool) -> list[Entries[V]]:  # noqa: FBT001 - private
     """Collect the matches in a trie of patterns of any kind.
 
     A node behind an inner multi-segment wildcard stays active once it is reached, because the wildcard may use up any
     further segment; all other nodes are active for one segment. Every node has one parent, so none is active twice
     at once.
     """
-    staying: dict[Node[V], None] = {}
-    level: list[Node[V]] = [root]
+    staying: dict[int, Node[V]] = {}
+    level = [root]
     multi: dict[int, Entries[V]] = {}
     for segment in segments:
         following = []
-        for node in (*staying, *level):
-            if node.rest is not None:
-                multi[id(node.rest)] = node.rest
-            for length, texts in node.starts.items() if node.starts else ():
-                entries = texts.get(segment[:length])
-                if entries is not None:
-                    multi[id(entries)] = entries
-            child = node.literals.get(segment)
+        for node in (*staying.values(), *level):
+            child = node.get(segment)
             if child is not None:
                 following.append(child)
-            if node.one is not None:
-                following.append(node.one)
-            if node.many is not None:
-                staying[node.many] = None
+            one, many = node.one, node.many
+            if one is not None:
+                following.append(one)
+            if many is not None:
+                staying[id(many)] = many
+            for entries in _begun(node, segment):
+                multi[id(entries)] = entries
         level = following
-    last = (*level, *staying)
+    last = (*level, *staying.values())
     if open_end:
-        multi.update((id(node.rest), node.rest) for node in last if node.rest is not None)
-    return [node.here for node in last if node.here is not None] + list(reversed(multi.values()))
+        multi.update((id(rest), rest) for node in last if (rest := node.rest) is not None)
+    return [here for node in last if (here := node.here) is not None] + list(reversed(multi.values()))
+
+
+def _begun(node: Node[V], segment: str) -> Iterator[Entries[V]]:
+    """Yield what matches as soon as there is a further segment: open ends, and starts of that segment."""
+    rest = node.rest
+    if rest is not None:
+        yield rest
+    for length, texts in (node.starts or {}).items():
+        entries = texts.get(segment[:length])
+        if entries is not None:
+            yield entries

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from matcher.dialects import get_dialect
+from matcher.dialects import Dialect, get_dialect
 from matcher.errors import InvalidPattern
 from matcher.pattern import MANY, Pattern, Tail, Wildcard, advance
 
@@ -28,12 +28,15 @@ class TopicIndex:
     The topics lie in a trie over segments; a look-up visits only branches that can still match. Topics that the
     dialect refuses are members like others, but no pattern matches them.
 
+    One thread may change the index while any number of others ask: what is there all the time is always found, what
+    comes or goes meanwhile may or may not be. This relies on the atomic operations of dicts and lists in CPython.
+
     Args:
-        dialect: the name of the dialect of all topics and patterns.
+        dialect: the dialect of all topics and patterns, by name or one of your own.
         allow_inner_multi: take multi-segment wildcards before the end of a pattern, where the dialect has them.
     """
 
-    def __init__(self, dialect: str = "lite", *, allow_inner_multi: bool = False) -> None:
+    def __init__(self, dialect: str | Dialect = "lite", *, allow_inner_multi: bool = False) -> None:
         self._dialect = get_dialect(dialect)
         self._allow_inner_multi = allow_inner_multi
         self._root = _Node()
@@ -151,10 +154,11 @@ def _expand_inner(root: _Node, pattern: Pattern) -> list[str]:
     while stack:
         node, active = stack.pop()
         if active[0] == end:
-            if pattern.tail is Tail.SOME:
+            if pattern.tail is not Tail.SOME:
+                found += _topics([node])
+            if pattern.tail is not Tail.END:
                 found += _below([node])
                 continue
-            found += _topics([node])
         for name, child in _candidates(node, pattern, active):
             after = advance(pattern.segments, active, name)
             if after:

@@ -1,0 +1,101 @@
+"""One writer and many readers: readers never fail, and never miss what is there all the time."""
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from matcher import PatternIndex, TopicIndex
+
+ROUNDS = 300
+READERS = 4
+
+
+@pytest.fixture
+def _frequent_switches() -> Iterator[None]:
+    """Threads take turns every few instructions."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def run(write: Callable[[int], None], read: Callable[[], None]) -> None:
+    """Let one thread write and others read until it is done; the first failure of any is raised."""
+    done = threading.Event()
+    failures: list[BaseException] = []
+
+    def guarded(work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 - raised again below
+            failures.append(error)
+
+    def reader() -> None:
+        while not done.is_set():
+            read()
+
+    def writer() -> None:
+        for number in range(ROUNDS):
+            write(number)
+
+    threads = [threading.Thread(target=guarded, args=(reader,)) for _ in range(READERS)]
+    for thread in threads:
+        thread.start()
+    guarded(writer)
+    done.set()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+@pytest.mark.usefixtures("_frequent_switches")
+def test_readers_of_a_pattern_index() -> None:
+    """Patterns of all kinds come and go around some that stay."""
+    index: PatternIndex[str] = PatternIndex("wamp")
+    staying = [("a.b", "exact"), ("a.", "wildcard"), ("a", "prefix"), (".b", "wildcard"), ("", "prefix")]
+    passing = [("a.b", "wildcard"), (".", "wildcard"), ("a.b", "prefix"), ("a.", "prefix"), ("b.c.", "wildcard")]
+    for pattern, policy in staying:
+        index.add(pattern, "stays", policy=policy)
+
+    def write(_: int) -> None:
+        for pattern, policy in passing + staying:
+            index.add(pattern, "passes", policy=policy)
+        for pattern, policy in passing + staying:
+            index.remove(pattern, "passes", policy=policy)
+
+    def read() -> None:
+        assert index.match("a.b").count("stays") == len(staying)
+        assert sum(value == "stays" for _, value in index.match_patterns("a.b")) == len(staying)
+
+    run(write, read)
+    assert sorted(index.match("a.b")) == ["stays"] * len(staying)
+
+
+@pytest.mark.usefixtures("_frequent_switches")
+def test_readers_of_a_topic_index() -> None:
+    """Topics come and go below branches that stay."""
+    index = TopicIndex(allow_inner_multi=True)
+    staying = {"a__b", "a__b__c", "a__d", "x__b"}
+    passing = ["a__b__e", "a", "a__b__c__d", "y", "y__z", "a__f__g"]
+    for topic in staying:
+        index.add(topic)
+
+    def write(number: int) -> None:
+        for topic in passing:
+            index.add(topic)
+            index.add(f"{topic}__{number}")
+        for topic in passing:
+            index.remove(topic)
+            index.remove(f"{topic}__{number}")
+
+    def read() -> None:
+        assert staying <= set(index.expand("**"))
+        assert {"a__b", "a__d"} <= set(index.expand("a__*"))
+        assert {"a__b__c"} <= set(index.expand("a__**__c"))
+        assert "a__b" in index
+
+    run(write, read)
+    assert set(index.expand("**")) == staying
