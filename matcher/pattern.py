@@ -1,9 +1,8 @@
 """The parsed form that the patterns of all dialects share, and how it meets one topic."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 
 class Wildcard(Enum):
@@ -27,8 +26,7 @@ MANY: Final = Wildcard.MANY
 Segment: TypeAlias = str | Literal[Wildcard.ONE, Wildcard.MANY]
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
+class Pattern(NamedTuple):
     """A pattern, parsed.
 
     A trailing multi-segment wildcard is the `tail`; `MANY` among the segments is one that stands further left.
@@ -48,10 +46,7 @@ class Pattern:
     tail: Tail = Tail.END
     literal: str | None = None
     policy: str | None = None
-    has_many: bool = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "has_many", MANY in self.segments)
+    has_many: bool = False
 
     @property
     def starts_with_wildcard(self) -> bool:

@@ -74,4 +74,4 @@ def from_json(value: list[Any]) -> Pattern:
     """Return the pattern that `to_json` took."""
     text, parts, tail, literal, policy = value
     segments: list[Segment] = [ONE if part is None else MANY if part == 0 else part for part in parts]
-    return Pattern(text, tuple(segments), Tail[tail], literal, policy)
+    return Pattern(text, tuple(segments), Tail[tail], literal, policy, MANY in segments)

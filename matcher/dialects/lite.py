@@ -51,7 +51,7 @@ class Lite(Dialect):
             else:
                 reason = "the segment is empty" if text else "the pattern is empty"
                 raise self._invalid(text, self._start(parts, index), reason, "write a name, '*' or '**' there")
-        return Pattern(text, tuple(segments), tail)
+        return Pattern(text, tuple(segments), tail, has_many=MANY in segments)
 
     def split(self, topic: str) -> list[str] | None:
         """Split at `__` from the left; the empty topic is matched by nothing."""

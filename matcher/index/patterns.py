@@ -9,8 +9,6 @@ from matcher.index.node import Entries, Key, Node, V, discard
 from matcher.pattern import Pattern, Tail
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from matcher.dialects import Dialect
 
 
@@ -185,7 +183,7 @@ def _walk(root: Node[V], segments: list[str], open_end: bool) -> list[Entries[V]
     return [here for node in level if (here := node.here) is not None] + multi if level else multi
 
 
-def _walk_general(root: Node[V], segments: list[str], open_end: bool) -> list[Entries[V]]:  # noqa: FBT001 - private
+def _walk_general(root: Node[V], segments: list[str], open_end: bool) -> list[Entries[V]]:  # noqa: FBT001 - as above
     """Collect the matches in a trie of patterns of any kind.
 
     A node behind an inner multi-segment wildcard stays active once it is reached, because the wildcard may use up any
@@ -197,30 +195,19 @@ def _walk_general(root: Node[V], segments: list[str], open_end: bool) -> list[En
     multi: dict[int, Entries[V]] = {}
     for segment in segments:
         following = []
-        for node in (*staying.values(), *level):
-            child = node.get(segment)
-            if child is not None:
-                following.append(child)
-            one, many = node.one, node.many
-            if one is not None:
-                following.append(one)
+        for node in [*staying.values(), *level] if staying else level:
+            following += [child for child in (node.get(segment), node.one) if child is not None]
+            many, rest, starts = node.many, node.rest, node.starts
             if many is not None:
                 staying[id(many)] = many
-            for entries in _begun(node, segment):
-                multi[id(entries)] = entries
+            if rest is not None:
+                multi[id(rest)] = rest
+            for length, texts in starts.items() if starts is not None else ():
+                entries = texts.get(segment[:length])
+                if entries is not None:
+                    multi[id(entries)] = entries
         level = following
-    last = (*level, *staying.values())
+    last = [*level, *staying.values()]
     if open_end:
         multi.update((id(rest), rest) for node in last if (rest := node.rest) is not None)
     return [here for node in last if (here := node.here) is not None] + list(reversed(multi.values()))
-
-
-def _begun(node: Node[V], segment: str) -> Iterator[Entries[V]]:
-    """Yield what matches as soon as there is a further segment: open ends, and starts of that segment."""
-    rest = node.rest
-    if rest is not None:
-        yield rest
-    for length, texts in (node.starts or {}).items():
-        entries = texts.get(segment[:length])
-        if entries is not None:
-            yield entries

@@ -24,7 +24,7 @@ class Paths(Dialect):
         kinds: dict[str, Segment] = {"?": ONE, "...": MANY}
         segments = tuple(kinds.get(part, part) for part in (parts if last == "..." else [*parts, last]))
         literal = text if set(text.split("/")).isdisjoint(kinds) else None
-        return Pattern(text, segments, Tail.ANY if last == "..." else Tail.END, literal)
+        return Pattern(text, segments, Tail.ANY if last == "..." else Tail.END, literal, has_many=MANY in segments)
 
     def split(self, topic: str) -> list[str] | None:
         """Split at the slash."""

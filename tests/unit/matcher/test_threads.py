@@ -55,8 +55,12 @@ def run(write: Callable[[int], None], read: Callable[[], None]) -> None:
 def test_readers_of_a_pattern_index() -> None:
     """Patterns of all kinds come and go around some that stay."""
     index: PatternIndex[str] = PatternIndex("wamp")
-    staying = [("a.b", "exact"), ("a.", "wildcard"), ("a", "prefix"), (".b", "wildcard"), ("", "prefix")]
-    passing = [("a.b", "wildcard"), (".", "wildcard"), ("a.b", "prefix"), ("a.", "prefix"), ("b.c.", "wildcard")]
+    topic = "a.bcdefghijklmno"
+    staying = [(topic, "exact"), ("a.", "wildcard"), ("a", "prefix"), (".bcdefghijklmno", "wildcard"), ("", "prefix")]
+    passing = [(topic[:length], "prefix") for length in range(2, len(topic))] + [
+        (".", "wildcard"),
+        ("b.c.", "wildcard"),
+    ]
     for pattern, policy in staying:
         index.add(pattern, "stays", policy=policy)
 
@@ -67,11 +71,11 @@ def test_readers_of_a_pattern_index() -> None:
             index.remove(pattern, "passes", policy=policy)
 
     def read() -> None:
-        assert index.match("a.b").count("stays") == len(staying)
-        assert sum(value == "stays" for _, value in index.match_patterns("a.b")) == len(staying)
+        assert index.match(topic).count("stays") == len(staying)
+        assert sum(value == "stays" for _, value in index.match_patterns(topic)) == len(staying)
 
     run(write, read)
-    assert sorted(index.match("a.b")) == ["stays"] * len(staying)
+    assert sorted(index.match(topic)) == ["stays"] * len(staying)
 
 
 @pytest.mark.usefixtures("_frequent_switches")
@@ -79,7 +83,7 @@ def test_readers_of_a_topic_index() -> None:
     """Topics come and go below branches that stay."""
     index = TopicIndex(allow_inner_multi=True)
     staying = {"a__b", "a__b__c", "a__d", "x__b"}
-    passing = ["a__b__e", "a", "a__b__c__d", "y", "y__z", "a__f__g"]
+    passing = ["a", "y", "y__z", *(f"{parent}__{number}" for parent in ("a", "a__b", "a__b__c") for number in range(9))]
     for topic in staying:
         index.add(topic)
 
