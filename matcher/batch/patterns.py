@@ -36,6 +36,9 @@ class FlatPatterns:
     at most `MAX_SHAPES` of them. Hits are verified against the real segments. What arrays cannot serve, and the rarest
     shapes beyond that number, lie in a `PatternIndex`, which is asked topic by topic.
 
+    Worth it for batches of more than about 300 topics with 1,000 patterns, or 100 topics with 100,000; for smaller ones
+    a `PatternIndex` is faster.
+
     Nothing changes after construction, so any number of threads can ask. Keep additions in a `PatternIndex` beside it,
     and build anew when they have become many.
 
