@@ -1,0 +1,61 @@
+"""Where topics live, and which shards a pattern can touch."""
+
+from zlib import crc32
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import matcher
+from streaming.routing import Routing
+
+segments = st.sampled_from(["a", "b", "", "_", "é", "*"])
+topics = st.lists(segments, min_size=1, max_size=4).map("__".join)
+patterns = st.lists(st.sampled_from(["a", "b", "_", "é", "*", "**"]), min_size=1, max_size=4).map("__".join)
+
+
+@pytest.mark.parametrize(
+    ("depth", "topic", "routed"),
+    [
+        (0, "a__b__c", "a__b__c"),
+        (1, "a__b__c", "a"),
+        (2, "a__b__c", "a__b"),
+        (9, "a__b__c", "a__b__c"),
+        (1, "a___b", "a"),
+        (2, "a___b", "a___b"),
+        (2, "a_____b", "a__"),
+        (1, "__a", ""),
+        (2, "a__", "a__"),
+        (1, "😀__b", "😀"),
+    ],
+)
+def test_a_topics_first_segments_decide_its_shard(depth: int, topic: str, routed: str) -> None:
+    assert Routing({"p": 7}, depth).shard_of("p", topic) == crc32(routed.encode()) % 7
+
+
+def test_a_parent_without_configuration_has_one_shard() -> None:
+    routing = Routing({"p": 7})
+    assert routing.shard_count("q") == 1
+    assert routing.shard_of("q", "anything") == 0
+    assert routing.may_touch("q", "anything", 0)
+
+
+@given(pattern=patterns, topic=topics, shards=st.integers(1, 5), depth=st.integers(0, 3))
+def test_a_pattern_may_touch_the_shard_of_every_topic_that_it_matches(
+    pattern: str, topic: str, shards: int, depth: int
+) -> None:
+    """And a name that of the topic with this name."""
+    routing = Routing({"p": shards}, depth)
+    home = routing.shard_of("p", topic)
+    if matcher.matches(pattern, topic, allow_inner_multi=True):
+        assert routing.may_touch("p", pattern, home)
+    assert routing.may_touch("p", topic, home)
+
+
+@pytest.mark.parametrize(
+    ("depth", "pattern", "count"),
+    [(1, "a__*", 1), (1, "*__a", 5), (1, "**", 5), (2, "a__*", 5), (2, "a__b__**", 1), (0, "a__b", 1), (0, "a__*", 5)],
+)
+def test_a_pattern_literal_in_the_routed_segments_goes_to_one_shard(depth: int, pattern: str, count: int) -> None:
+    routing = Routing({"p": 5}, depth)
+    assert sum(routing.may_touch("p", pattern, shard) for shard in range(5)) == count
