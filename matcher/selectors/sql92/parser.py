@@ -182,7 +182,9 @@ def _condition(node: Node) -> Node:
 
 
 def _not(node: Node) -> Node:
-    return node.operand if isinstance(node, Not) else Not(node.position, _depth(node), node)
+    if isinstance(node, Not) and not isinstance(node.operand, Constant):  # NOT NOT NULL may stand where NULL may not
+        return node.operand
+    return Not(node.position, _depth(node), node)
 
 
 def _junction(parts: tuple[Node | Token, ...], *, deciding: bool) -> Node:

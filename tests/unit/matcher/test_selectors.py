@@ -89,6 +89,12 @@ def test_numbers_are_read_as_java_reads_them(text: str, *, above_int: bool | Non
             assert compiled.evaluate({"a": text}) is expected
 
 
+@pytest.mark.parametrize(("text", "expected"), [("1 <> not not NULL", True), ("not not not NULL = 1", None)])
+def test_a_negated_null_is_no_literal(text: str, *, expected: bool | None) -> None:
+    """What may not be written of NULL may be written of its negation; RocketMQ answers so."""
+    assert sql92.compile(text).evaluate({}) is expected
+
+
 def test_minus_zero_is_below_zero() -> None:
     """Doubles are ordered as Java orders them."""
     compiled = sql92.compile("a < b")
