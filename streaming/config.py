@@ -106,5 +106,5 @@ def load(given: dict[str, Any]) -> Settings:
     except ValidationError as error:
         lines = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors(include_input=False)]
         raise ConfigError("; ".join(lines)) from None
-    except (OSError, ValueError) as error:
-        raise ConfigError(str(error)) from None
+    except (OSError, ValueError) as error:  # the file
+        raise ConfigError(f"{os.environ.get('REEXPAND_CONFIG')}: {error}") from None

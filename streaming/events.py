@@ -118,6 +118,16 @@ def parse_topic_event(payload: bytes | None) -> TopicEvent:
     else:
         parent, lite_topic = _name(record, "parentTopic"), _name(record, "liteTopic")
     _integer(record, "timestamp")
+    if not record.keys() <= _PLAIN_FIELDS:
+        _check_details(record)
+    return TopicEvent(parent, lite_topic, event == "CREATED")
+
+
+_PLAIN_FIELDS = frozenset({"event", "parentTopic", "liteTopic", "lmqName", "timestamp"})
+"""The fields that nearly all topic events have, and no others."""
+
+
+def _check_details(record: dict[str, Any]) -> None:
     _integer(record, "ttlMs", low=1, high=MAX_TTL_MS)
     if record.get("tags") is not None:
         _text(record, "tags")
@@ -126,7 +136,6 @@ def parse_topic_event(payload: bytes | None) -> TopicEvent:
         isinstance(properties, dict) and all(isinstance(value, str) for value in properties.values())
     ):
         raise Rejected(Reason.WRONG_TYPE, "properties must be an object whose values are strings")
-    return TopicEvent(parent, lite_topic, event == "CREATED")
 
 
 def parse_lmq_name(name: str) -> tuple[str, str]:
@@ -241,6 +250,9 @@ def _checked_name(field: str, text: str) -> str:
 
 
 def _name(record: dict[str, Any], field: str) -> str:
+    value = record.get(field)
+    if type(value) is str and len(value) * 4 <= MAX_NAME_BYTES and value.strip():
+        return value  # nearly always
     return _checked_name(field, _text(record, field))
 
 

@@ -268,6 +268,7 @@ def _born_and_gone(batch: _Batch, delta: Delta, changed: dict[ClientKey, _Change
     renewed = Interests(batch.shard.inner_multi)
     for key, change in changed.items():
         renewed.add(key, change.after)
+    versions: dict[ClientKey, int | None] = {}
     for topic, exists in delta.topics.items():
         source = batch.topics[topic][1]
         if exists:
@@ -280,7 +281,11 @@ def _born_and_gone(batch: _Batch, delta: Delta, changed: dict[ClientKey, _Change
             receivers = interests.match(topic)
             op, cause = Op.REMOVE, Cause.TOPIC_DELETED
         for key, found in receivers.items():
-            yield Update(op, key, topic, tuple(sorted(found)), cause, batch.version(key), source)
+            if len(found) > 1:
+                found.sort()
+            if key not in versions:
+                versions[key] = batch.version(key)
+            yield Update(op, key, topic, tuple(found), cause, versions[key], source)
 
 
 def _resubscribed(batch: _Batch, delta: Delta, changed: dict[ClientKey, _Changed]) -> Iterator[Update]:

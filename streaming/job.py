@@ -13,7 +13,7 @@ from streaming import placement, sinks
 from streaming.config import Settings
 from streaming.routing import SEPARATOR, Routing
 from streaming.subscription import Ignored
-from streaming.worker import Kind, Output, Row, work
+from streaming.worker import Kind, Output, Row, without_collection, work
 from streaming.worker import Settings as WorkerSettings
 
 STATE_SCHEMA = "value BINARY"
@@ -79,7 +79,8 @@ def expand(routed: DataFrame, settings: Settings) -> DataFrame:
     def on_shard(key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
         rows = [row for frame in frames for row in _rows(frame)]
         former = bytes(state.get[0]) if state.exists else None
-        renewed, output = work(key[0], key[1], rows, former, worker_settings)
+        with without_collection():
+            renewed, output = work(key[0], key[1], rows, former, worker_settings)
         if renewed is None and former is not None:
             state.remove()
         elif renewed is not None and renewed is not former:
