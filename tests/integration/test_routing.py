@@ -1,0 +1,281 @@
+"""What the JVM makes of records: the same rows as the simulator's, and one reporter for each bad entry."""
+
+import json
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from random import Random
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from streaming import job, placement, session, worker
+from streaming.config import Settings, load
+from streaming.events import BIND_TOPIC, WILDCARD, Reason, Stream
+from streaming.local.java import environment, find_java
+from streaming.routing import Routing
+from streaming.worker import Kind, Row
+from tests.integration.test_job import POISON
+from tests.support.histories import history
+from tests.support.simulator import NUMBER, Record, Simulation, routes
+
+SCHEMA = "topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, value BINARY"
+TIMESTAMP_MS = 1_700_000_000_123
+ROUTINGS = [
+    Routing(),
+    Routing({"p": 3}, 0),
+    Routing({"p": 3, "q": 2}, 1),
+    Routing({"p": 5, "q": 2, "other": 7}, 2),
+]
+ROUTING_IDS = [f"{len(routing.shards)} sharded, depth {routing.depth}" for routing in ROUTINGS]
+AWKWARD_TOPICS = [
+    "a", "a__b", "a___b", "a____b", "a_____b", "__a", "___a", "____", "__", "_", "a_", "a__", "a__b__c", "a__b__",
+    "é__ü", "😀", "😀__😀__x", "a\u0000b", "a\nb__c", "\r\n__x", 'a"b', "a\\b__c", "$", "a$b", ".*__x", "x" * 3_000,
+    "  __ ",
+]  # fmt: skip
+
+Key = tuple[str, int]
+Placed = tuple[int, int, int, str, int, int, Any]
+
+
+def settings_of(routing: Routing) -> Settings:
+    """The job's settings with that routing."""
+    return load(
+        {
+            "bootstrap_servers": "unused:1",
+            "checkpoint": "/unused",
+            "shards": routing.shards,
+            "route_depth": routing.depth,
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A local Spark as the job has it."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment(find_java()).items():
+            patch.setenv(name, value)
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        patch.setitem(session._LOCAL, "spark.master", "local[2]")
+        patch.setitem(session._LOCAL, "spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        built = session.build(settings_of(Routing()), 2)
+        try:
+            yield built
+        finally:
+            built.stop()
+
+
+def frame(spark: SparkSession, records: Iterable[Record]) -> DataFrame:
+    """Records as Spark's Kafka source gives them."""
+    names = dict(zip(worker.STREAMS, settings_of(Routing()).inputs, strict=True))
+    written_at = datetime.fromtimestamp(TIMESTAMP_MS / 1_000, UTC)
+    rows = [(names[each.stream], each.partition, each.offset, written_at, each.value) for each in records]
+    return spark.createDataFrame(rows, SCHEMA)
+
+
+def rows_by_key(spark: SparkSession, records: Iterable[Record], routing: Routing) -> dict[Key, list[Row]]:
+    """What the job's Python function gets."""
+    found: dict[Key, list[Row]] = defaultdict(list)
+    for each in job.route(frame(spark, records), settings_of(routing)).collect():
+        payload = None if each.payload is None else bytes(each.payload)
+        row = Row(each.stream, each.partition, each.offset, each.entry, each.timestamp, payload)
+        found[each.parent, each.shard].append(row)
+    return found
+
+
+def by_jvm(spark: SparkSession, records: Iterable[Record], routing: Routing) -> Counter[Placed]:
+    return Counter(
+        (row.stream, row.partition, row.offset, *key, row.entry, readable(row.payload))
+        for key, rows in rows_by_key(spark, records, routing).items()
+        for row in rows
+    )
+
+
+def by_simulator(records: Iterable[Record], routing: Routing) -> Counter[Placed]:
+    return Counter(
+        (NUMBER[record.stream], record.partition, record.offset, parent, shard, entry, readable(payload))
+        for record in records
+        for parent, shard, entry, payload in routes(record, routing)
+    )
+
+
+def readable(payload: bytes | None) -> str:
+    """The JVM writes the JSON of an entry anew: the same, but for blanks."""
+    return json.dumps(json.loads(payload or b"null"), sort_keys=True)
+
+
+def numbered(values: Sequence[tuple[Stream, Any]]) -> list[Record]:
+    return [
+        Record(stream, json.dumps(value).encode() if isinstance(value, dict) else value, 0, offset)
+        for offset, (stream, value) in enumerate(values)
+    ]
+
+
+def request(**changes: Any) -> dict[str, Any]:
+    """A valid request of parent `p`, with changes."""
+    return {"action": "COMPLETE_ADD", "clientId": "c", "group": "g", "topic": "p", "liteTopicSet": ["t"], **changes}
+
+
+@pytest.mark.parametrize("routing", ROUTINGS, ids=ROUTING_IDS)
+def test_random_histories_are_routed_as_the_simulator_does(spark: SparkSession, routing: Routing) -> None:
+    """So what the property tests show of the simulator holds for the job."""
+    records = history(Random(7), 400)
+    expected = by_simulator(records, routing)
+    assert by_jvm(spark, records, routing) == expected
+    assert len({(key[3], key[4]) for key in expected}) > 3, "too few keys to show anything"
+
+
+@pytest.mark.parametrize("routing", ROUTINGS, ids=ROUTING_IDS)
+def test_awkward_names_are_routed_to_the_shard_that_python_knows(spark: SparkSession, routing: Routing) -> None:
+    """Topics by both of their names, and groups by the bucket of theirs."""
+    values: list[tuple[Stream, Any]] = []
+    for name in AWKWARD_TOPICS:
+        for parent in ("p", "q", "é😀", name.replace("$", "")):
+            if parent.strip():
+                values.append((Stream.TOPICS, {"event": "CREATED", "parentTopic": parent, "liteTopic": name}))
+                values.append((Stream.TOPICS, {"event": "CREATED", "lmqName": f"%LMQ%${parent}${name}"}))
+                values.append((Stream.SUBSCRIPTIONS, {"subscriptionSet": [request(topic=parent, clientId=name)]}))
+                values.append((Stream.GROUPS, {"group": name, "attributes": {BIND_TOPIC: parent}}))
+        values.append((Stream.GROUPS, {"group": name, "attributes": {}}))
+    records = numbered(values)
+    assert by_jvm(spark, records, routing) == by_simulator(records, routing)
+
+
+def test_rows_carry_the_place_and_time_of_their_record(spark: SparkSession) -> None:
+    """And entries their place in it, with no byte changed where the record has one entry."""
+    single = b'{ "topic" : "p", "clientId": "\\u00e9" }'
+    records = [
+        Record(
+            Stream.SUBSCRIPTIONS, json.dumps({"subscriptionSet": [request(), request(topic="q")]}).encode(), 4, 2**40
+        ),
+        Record(Stream.SUBSCRIPTIONS, single, 5, 6),
+    ]
+    found = rows_by_key(spark, records, Routing())
+    assert [row[:5] for row in found["p", 0] if row.partition == 4] == [(1, 4, 2**40, 0, TIMESTAMP_MS)]
+    assert [row[:5] for row in found["q", 0]] == [(1, 4, 2**40, 1, TIMESTAMP_MS)]
+    assert [row for row in found["p", 0] if row.partition == 5] == [Row(1, 5, 6, 0, TIMESTAMP_MS, single)]
+
+
+def test_an_entry_keeps_what_it_says(spark: SparkSession) -> None:
+    """The JVM writes it anew, and must not lose digits, characters or order."""
+    entry = request(
+        version=2**63 - 1,
+        liteTopicSet=["z", "a", "é", "😀", 'quote"', "back\\slash", "line\nbreak", "\u0001", "\u2028", "/"],
+        offsetOption={"type": "OFFSET", "value": -(2**63)},
+        further={"float": 0.1, "large": 2**70, "null": None, "list": [[], {}], "": True},
+    )
+    ((row,),) = rows_by_key(spark, numbered([(Stream.SUBSCRIPTIONS, {"subscriptionSet": [entry]})]), Routing()).values()
+    assert json.loads(row.payload or b"") == entry
+
+
+# Bad entries beyond those of the other test's table.
+FURTHER_POISON: list[tuple[Stream, Any, Reason]] = [
+    (Stream.TOPICS, b'{"event":"CREATED","parentTopic":"p","liteTopic":"\\ud800"}', Reason.NOT_JSON),
+    (Stream.TOPICS, b'{"event":"CREATED","parentTopic":"\\ud800","liteTopic":"t"}', Reason.NOT_JSON),
+    (Stream.TOPICS, b'\xef\xbb\xbf{"event":"CREATED","parentTopic":"p","liteTopic":"t"}', Reason.NOT_JSON),
+    (Stream.TOPICS, b"{'event':'CREATED','parentTopic':'p','liteTopic':'t'}", Reason.NOT_JSON),
+    (Stream.TOPICS, b"[" * 1_100 + b"]" * 1_100, Reason.NOT_JSON),
+    (Stream.TOPICS, {"event": "CREATED", "parentTopic": 5, "liteTopic": "t"}, Reason.WRONG_TYPE),
+    (Stream.TOPICS, {"event": "CREATED", "parentTopic": "  ", "liteTopic": "t"}, Reason.BLANK_NAME),
+    (Stream.SUBSCRIPTIONS, json.dumps(request()).encode() + b",", Reason.NOT_JSON),
+    (Stream.SUBSCRIPTIONS, json.dumps(request()).encode() + b",{}", Reason.NOT_JSON),
+    (Stream.SUBSCRIPTIONS, b"{}]", Reason.NOT_JSON),
+    (Stream.SUBSCRIPTIONS, b"", Reason.NOT_JSON),
+    (Stream.SUBSCRIPTIONS, b"7", Reason.WRONG_TYPE),
+    (Stream.SUBSCRIPTIONS, b"[]", Reason.WRONG_TYPE),
+    (Stream.SUBSCRIPTIONS, {"subscriptionSet": None, "topic": "p"}, Reason.WRONG_TYPE),
+    (Stream.SUBSCRIPTIONS, {"subscriptionSet": {}}, Reason.WRONG_TYPE),
+    (Stream.SUBSCRIPTIONS, {"subscriptionSet": [None]}, Reason.WRONG_TYPE),
+    (Stream.SUBSCRIPTIONS, {"subscriptionSet": [[1]]}, Reason.WRONG_TYPE),
+    (Stream.SUBSCRIPTIONS, {"subscriptionSet": [{}]}, Reason.MISSING_FIELD),
+    (Stream.SUBSCRIPTIONS, request(topic=5), Reason.WRONG_TYPE),
+    (Stream.SUBSCRIPTIONS, request(topic=" "), Reason.BLANK_NAME),
+    (Stream.SUBSCRIPTIONS, {"subscriptionSet": [request(version=2**63)]}, Reason.OUT_OF_RANGE),
+    (Stream.SUBSCRIPTIONS, b'{"topic":"q",' + json.dumps(request()).encode()[1:], Reason.NOT_ROUTABLE),
+    (Stream.GROUPS, b'{"group":"g","attributes":{"lite.bind.topic":"p"},"x":"\\ud800"}', Reason.NOT_JSON),
+    (Stream.GROUPS, b'{"group":"g","attributes":{"lite.bind.topic":"p"}} {}', Reason.NOT_JSON),
+    (Stream.GROUPS, {"group": 5, "attributes": {BIND_TOPIC: "p"}}, Reason.WRONG_TYPE),
+    (Stream.GROUPS, {"group": "g", "attributes": {BIND_TOPIC: " "}}, Reason.GROUP_NOT_PLACED),
+    (Stream.GROUPS, {"group": "g", "attributes": {BIND_TOPIC: None}}, Reason.WRONG_TYPE),
+    (Stream.GROUPS, {"group": "g", "attributes": {}, "parentTopic": ["p"]}, Reason.WRONG_TYPE),
+]
+
+
+@pytest.mark.parametrize("routing", ROUTINGS, ids=ROUTING_IDS)
+def test_exactly_one_key_reports_a_bad_entry(spark: SparkSession, routing: Routing) -> None:
+    """Whatever the JVM makes of it, with the reason that Python's parser knows."""
+    wild = {"group": "wild", "attributes": {BIND_TOPIC: "p", WILDCARD: "true"}}
+    table = [*POISON, *FURTHER_POISON]
+    records = numbered([(Stream.GROUPS, wild), *((stream, value) for stream, value, _ in table)])
+    letters = dead_letters(spark, records, routing)
+    assert letters == {offset: [reason] for offset, (_, _, reason) in enumerate(table, 1)}
+
+
+@pytest.mark.parametrize("routing", ROUTINGS, ids=ROUTING_IDS)
+def test_good_entries_beside_bad_ones_are_applied(spark: SparkSession, routing: Routing) -> None:
+    entries = [request(clientId=""), None, request(clientId="one"), request(topic=""), request(clientId="two"), {}]
+    records = numbered(
+        [
+            (Stream.SUBSCRIPTIONS, {"subscriptionSet": entries}),
+            (Stream.TOPICS, {"event": "CREATED", "parentTopic": "p", "liteTopic": "t"}),
+        ]
+    )
+    outputs = worked(spark, records, routing)
+    added = [json.loads(key)[2] for kind, key, _ in outputs if kind == Kind.ADD]
+    assert sorted(added) == ["one", "two"]
+    reported = [json.loads(value)["source"]["entry"] for kind, _, value in outputs if kind == Kind.DEAD_LETTER]
+    assert sorted(reported) == [0, 1, 3, 5]
+
+
+def test_every_kind_of_output_row_is_counted(spark: SparkSession) -> None:
+    """Updates, dead letters and ignored entries; tombstones and the job's own events belong to what is counted."""
+    names = set(spark.createDataFrame([], job.OUTPUT_SCHEMA).agg(*job.counts()).columns)
+    simulation = Simulation()
+    records = [*history(Random(3), 1_500), *numbered([(stream, value) for stream, value, _ in POISON])]
+    for start in range(0, len(records), 10):
+        simulation.run(records[start : start + 10])
+    emitted = {Kind.IGNORED + reason for reason in simulation.ignored}
+    emitted |= {update["op"].lower() for update in simulation.updates}
+    emitted |= {Kind.DEAD_LETTER for _ in simulation.dead_letters}
+    assert {Kind.ADD, Kind.REMOVE, Kind.DEAD_LETTER} <= emitted
+    assert emitted <= names
+
+
+def test_counts_are_sums_of_the_rows(spark: SparkSession) -> None:
+    rows = [
+        (Kind.ADD, b"k", b"v", 1),
+        (Kind.ADD, b"k", b"v", 1),
+        (Kind.TOMBSTONE, b"k", None, 1),
+        ("ignored:stale-version", None, None, 3),
+        ("ignored:stale-version", None, None, 4),
+    ]
+    (row,) = spark.createDataFrame(rows, job.OUTPUT_SCHEMA).agg(*job.counts()).collect()
+    assert {name: count for name, count in row.asDict().items() if count} == {Kind.ADD: 2, "ignored:stale-version": 7}
+
+
+def worked(spark: SparkSession, records: Iterable[Record], routing: Routing) -> list[tuple[str, bytes, bytes]]:
+    """The output rows of all keys: kind, key, value."""
+    settings = worker.Settings(settings_of(routing).inputs, routing)
+    found: list[tuple[str, bytes, bytes]] = []
+    for (parent, shard), rows in rows_by_key(spark, records, routing).items():
+        assert parent or shard < placement.BUCKETS
+        _, output = worker.work(parent, shard, rows, None, settings)
+        found += [
+            (kind, key or b"", value or b"")
+            for kind, key, value in zip(output.kinds, output.keys, output.payloads, strict=True)
+        ]
+    return found
+
+
+def dead_letters(spark: SparkSession, records: Iterable[Record], routing: Routing) -> dict[int, list[str]]:
+    """The reasons that are reported, by offset."""
+    found: dict[int, list[str]] = defaultdict(list)
+    for kind, _, value in worked(spark, records, routing):
+        if kind == Kind.DEAD_LETTER:
+            letter = json.loads(value)
+            found[letter["source"]["offset"]].append(letter["reason"])
+    return dict(found)

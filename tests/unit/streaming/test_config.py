@@ -1,0 +1,260 @@
+"""Settings: where they come from, and what is said of those that are wrong."""
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from streaming import cli, service
+from streaming.cli import main
+from streaming.config import Settings, load
+from streaming.errors import CheckpointMismatch, ConfigError, ReexpandError
+
+NEEDED = ("--bootstrap-servers", "broker:9092", "--checkpoint", "/checkpoint")
+SECRET = "p4ssw0rd"  # noqa: S105 - to be looked for in messages
+Run = Callable[..., Result]
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No settings of the machine's, no Spark, no Java, no logging set up for the tests that follow."""
+    for name in os.environ:
+        if name.startswith("REEXPAND_"):
+            monkeypatch.delenv(name)
+    # `run` puts it into the environment, from where it is taken away after the test.
+    monkeypatch.setenv("REEXPAND_CONFIG", "")
+    monkeypatch.delenv("REEXPAND_CONFIG")
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    monkeypatch.setattr(cli, "_provide_java", lambda: None)
+    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
+    """The settings with which jobs were started."""
+    jobs: list[Settings] = []
+    monkeypatch.setattr(service, "run", jobs.append)
+    return jobs
+
+
+@pytest.fixture
+def run(started: list[Settings]) -> Run:
+    """Runs `reexpand run`."""
+
+    def invoke(*arguments: str) -> Result:
+        before = len(started)
+        result = CliRunner().invoke(main, ["run", *arguments])
+        assert (result.exit_code == 0) == (len(started) > before), result.output
+        return result
+
+    return invoke
+
+
+def assert_refused(result: Result, *said: str) -> None:
+    """One sentence, exit code 2."""
+    assert result.exit_code == 2
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    assert "Traceback" not in result.output
+    assert [part for part in said if part not in result.output] == [], result.output
+
+
+def test_the_defaults(run: Run, started: list[Settings]) -> None:
+    run(*NEEDED)
+    assert started[0].model_dump() == {
+        "bootstrap_servers": "broker:9092",
+        "checkpoint": "/checkpoint",
+        "topic_events": "lite-topic-events",
+        "subscription_events": "lite-subscription-events",
+        "group_events": "lite-group-events",
+        "updates": "lite-subscription-updates",
+        "dead_letters": "lite-dead-letters",
+        "shards": {},
+        "route_depth": 1,
+        "allow_inner_multi": False,
+        "shuffle_partitions": None,
+        "max_offsets_per_trigger": 100_000,
+        "trigger_interval_ms": 0,
+        "master": None,
+        "kafka_options": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("", "lite-subscription-updates"),
+        ("file", "of-file"),
+        ("environment", "of-environment"),
+        ("environment file", "of-environment"),
+        ("option", "of-option"),
+        ("option file", "of-option"),
+        ("option environment", "of-option"),
+        ("option environment file", "of-option"),
+    ],
+)
+def test_the_command_line_wins_over_the_environment_and_that_over_the_file(
+    given: str, expected: str, started: list[Settings], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And all of them over the default."""
+    arguments = [*NEEDED]
+    if "option" in given:
+        arguments += ["--updates", "of-option"]
+    if "environment" in given:
+        monkeypatch.setenv("REEXPAND_UPDATES", "of-environment")
+    if "file" in given:
+        toml = tmp_path / "reexpand.toml"
+        toml.write_text('updates = "of-file"\n')
+        arguments += ["--config", str(toml)]
+    assert CliRunner().invoke(main, ["run", *arguments]).exit_code == 0
+    assert started[0].updates == expected
+
+
+def test_all_settings_can_come_from_a_file(run: Run, started: list[Settings], tmp_path: Path) -> None:
+    toml = tmp_path / "reexpand.toml"
+    toml.write_text(
+        'bootstrap_servers = "b:1"\ncheckpoint = "/c"\nroute_depth = 2\nallow_inner_multi = true\n'
+        "[shards]\norders = 16\n"
+    )
+    run("--config", str(toml))
+    settings = started[0]
+    assert (settings.bootstrap_servers, settings.checkpoint, settings.route_depth) == ("b:1", "/c", 2)
+    assert (settings.shards, settings.allow_inner_multi) == ({"orders": 16}, True)
+
+
+def test_all_settings_can_come_from_the_environment(
+    run: Run, started: list[Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = {"bootstrap_servers": "b:1", "checkpoint": "/c", "route_depth": "0", "shards": '{"orders": 4}'}
+    for name, value in values.items():
+        monkeypatch.setenv(f"REEXPAND_{name.upper()}", value)
+    run()
+    settings = started[0]
+    assert (settings.bootstrap_servers, settings.checkpoint, settings.route_depth) == ("b:1", "/c", 0)
+    assert settings.shards == {"orders": 4}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), ["bootstrap_servers: Field required", "checkpoint: Field required"]),
+        ((*NEEDED, "--route-depth", "-1"), ["route_depth", "greater than or equal to 0"]),
+        ((*NEEDED, "--route-depth", "deep"), ["route_depth", "valid integer"]),
+        ((*NEEDED, "--max-offsets-per-trigger", "0"), ["max_offsets_per_trigger", "greater than 0"]),
+        ((*NEEDED, "--shuffle-partitions", "0"), ["shuffle_partitions", "greater than 0"]),
+        ((*NEEDED, "--trigger-interval-ms", "1.5"), ["trigger_interval_ms", "valid integer"]),
+        ((*NEEDED, "--updates", "two words"), ["updates", "match pattern"]),
+        ((*NEEDED, "--dead-letters", "x" * 250), ["dead_letters", "match pattern"]),
+        ((*NEEDED, "--kafka-options", "/does/not/exist"), ["kafka_options", "/does/not/exist cannot be read"]),
+        ((*NEEDED, "--config", "/does/not/exist"), ["--config", "does not exist"]),
+        ((*NEEDED, "--route-deep", "1"), ["No such option", "--route-deep"]),
+        ((*NEEDED, "--shards", "orders"), ["--shards", "PARENT=N, as in orders=16"]),
+        ((*NEEDED, "--shards", "=3"), ["--shards", "PARENT=N"]),
+        ((*NEEDED, "--shards", "orders=many"), ["shards.orders", "valid integer"]),
+        ((*NEEDED, "--shards", "orders="), ["shards.orders", "valid integer"]),
+        ((*NEEDED, "--shards", "orders=0"), ["shards.orders", "greater than 0"]),
+    ],
+)
+def test_a_wrong_setting_is_named(arguments: tuple[str, ...], said: list[str], run: Run) -> None:
+    assert_refused(run(*arguments), *said)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('upadtes = "u"', ["upadtes: Extra inputs are not permitted"]),
+        ("route_depth = -1", ["route_depth"]),
+        ("shards = 3", ["shards"]),
+        ("route_depth = \n", ["line 1, column 15"]),
+    ],
+)
+def test_a_wrong_setting_of_the_file_is_named(content: str, said: list[str], run: Run, tmp_path: Path) -> None:
+    toml = tmp_path / "reexpand.toml"
+    toml.write_text(content)
+    assert_refused(run(*NEEDED, "--config", str(toml)), *said)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("ROUTE_DEPTH", "deep"), ("SHARDS", "orders=3"), ("SHARDS", "{"), ("UPDATES", "")]
+)
+def test_a_wrong_setting_of_the_environment_is_named(
+    name: str, value: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"REEXPAND_{name}", value)
+    assert_refused(run(*NEEDED), name.lower())
+
+
+@pytest.mark.parametrize(
+    ("pairs", "shards"),
+    [
+        (["orders=16"], {"orders": 16}),
+        (["orders=16", "sensors=4"], {"orders": 16, "sensors": 4}),
+        (["a=b=3"], {"a=b": 3}),
+        (["orders=1", "orders=2"], {"orders": 2}),
+        (["%RETRY% x=1"], {"%RETRY% x": 1}),
+    ],
+)
+def test_shards_are_pairs(pairs: list[str], shards: dict[str, int], run: Run, started: list[Settings]) -> None:
+    """Split at the last `=`; of one parent the last counts."""
+    run(*NEEDED, *(part for pair in pairs for part in ("--shards", pair)))
+    assert started[0].shards == shards
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(ReexpandError("what happened"), 1), (CheckpointMismatch("what happened"), 2)]
+)
+def test_an_error_of_the_job_is_a_sentence_and_an_exit_code(
+    error: ReexpandError, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Settings) -> None:
+        raise error
+
+    monkeypatch.setattr(service, "run", fail)
+    result = CliRunner().invoke(main, ["run", *NEEDED])
+    assert (result.exit_code, result.output) == (code, "Error: what happened\n")
+
+
+def settings_with(path: Path, **given: Any) -> Settings:
+    return load({"bootstrap_servers": "b:1", "checkpoint": "/c", "kafka_options": str(path), **given})
+
+
+def test_kafka_options_are_read_from_a_file(tmp_path: Path) -> None:
+    """Comments, blank lines and blanks around keys and values are left out; values may hold `=`."""
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "# credentials\n! another comment\n\n  security.protocol = SASL_SSL \n"
+        f"sasl.jaas.config=Module required password={SECRET};\nempty=\n"
+    )
+    assert settings_with(file).client_options() == {
+        "security.protocol": "SASL_SSL",
+        "sasl.jaas.config": f"Module required password={SECRET};",
+        "empty": "",
+    }
+    assert load({"bootstrap_servers": "b:1", "checkpoint": "/c"}).client_options() == {}
+
+
+@pytest.mark.parametrize("line", [SECRET, f"={SECRET}", f" = {SECRET}"])
+def test_a_wrong_line_of_the_secret_file_is_numbered_but_not_repeated(line: str, tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(f"security.protocol=SASL_SSL\n\n{line}\n")
+    with pytest.raises(ConfigError, match=r"client.properties, line 3: expected key=value") as error:
+        settings_with(file).client_options()
+    assert SECRET not in str(error.value)
+    assert error.value.exit_code == 2
+
+
+def test_settings_do_not_show_what_is_in_the_secret_file(tmp_path: Path) -> None:
+    """A log line of them shows its path only."""
+    file = tmp_path / "client.properties"
+    file.write_text(f"sasl.jaas.config={SECRET}\n")
+    assert SECRET not in repr(settings_with(file))
+
+
+def test_input_streams_stand_in_the_order_in_which_they_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.touch()
+    settings = settings_with(file, topic_events="t", subscription_events="s", group_events="g")
+    assert settings.inputs == ("g", "s", "t")

@@ -1,0 +1,216 @@
+"""Updates and dead letters as Kafka records."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from streaming.events import MAX_NAME_BYTES, Reason, Source
+from streaming.expansion import Cause, Op, Update
+from streaming.records import (
+    MAX_ORIGINAL_BYTES,
+    MAX_PATTERN_BYTES,
+    Record,
+    UpdateWriter,
+    dead_letter,
+    update_key,
+)
+from streaming.state import ClientKey
+
+KAFKA_LIMIT = 1_000_000
+SOURCE = Source("topics", 2, 40, 1, 1_700)
+BASE = Update(Op.ADD, ClientKey("g", "c"), "a__b", ("*__b", "a__b"), Cause.TOPIC_CREATED, 7, SOURCE)
+AWKWARD = ["a", "b", "a,b", 'a","b', "é", "😀", "a\\", "\n", "\x01", "%LMQ%$a$b", "%s", "%b", "{}"]
+
+
+def records_of(update: Update, parent: str = "p") -> list[Record]:
+    return UpdateWriter(parent).records(update)
+
+
+def value_of(record: Record) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(record.value or b"")
+    return value
+
+
+def event_id(parent: str = "p", **changes: Any) -> str:
+    identifier: str = value_of(records_of(BASE._replace(**changes), parent)[0])["eventId"]
+    return identifier
+
+
+def test_an_add_is_one_record() -> None:
+    (record,) = records_of(BASE)
+    assert json.loads(record.key) == ["p", "g", "c", "a__b"]
+    assert value_of(record) == {
+        "op": "ADD",
+        "parentTopic": "p",
+        "group": "g",
+        "clientId": "c",
+        "liteTopic": "a__b",
+        "lmqName": "%LMQ%$p$a__b",
+        "patterns": ["*__b", "a__b"],
+        "cause": "TOPIC_CREATED",
+        "version": 7,
+        "eventId": event_id(),
+        "source": {"topic": "topics", "partition": 2, "offset": 40, "entry": 1, "timestamp": 1_700},
+    }
+
+
+def test_a_remove_is_followed_by_the_tombstone_of_its_key() -> None:
+    record, tombstone = records_of(BASE._replace(op=Op.REMOVE, cause=Cause.TOPIC_DELETED))
+    assert value_of(record)["op"] == "REMOVE"
+    assert tombstone == Record(record.key, None)
+    assert record.key == records_of(BASE)[0].key
+
+
+def test_an_unversioned_update_has_a_version_of_null() -> None:
+    assert value_of(records_of(BASE._replace(version=None))[0])["version"] is None
+
+
+def test_an_offset_option_is_carried_when_there_is_one() -> None:
+    option = {"type": "OFFSET", "value": 3}
+    assert value_of(records_of(BASE._replace(offset_option=option))[0])["offsetOption"] == option
+
+
+@pytest.mark.parametrize("name", AWKWARD)
+def test_names_come_back_as_they_were(name: str) -> None:
+    """Whatever characters stand in them; a key is the one that `update_key` gives."""
+    update = BASE._replace(client=ClientKey(name, name), lite_topic=name, patterns=(name,))
+    (record,) = records_of(update, name)
+    value = value_of(record)
+    assert {value[field] for field in ("parentTopic", "group", "clientId", "liteTopic")} == {name}
+    assert value["patterns"] == [name]
+    assert value["lmqName"] == f"%LMQ%${name}${name}"
+    assert record.key == update_key(name, name, name, name)
+    assert json.loads(record.key) == [name] * 4
+
+
+def test_keys_of_different_names_are_different() -> None:
+    pairs = [(one, two) for one in AWKWARD for two in AWKWARD]
+    keys = {update_key(*four) for one, two in pairs for four in [(one, two, "x", "y"), ("x", one, two, "y")]}
+    assert len(keys) == 2 * len(pairs)
+
+
+def test_one_writer_writes_what_many_would() -> None:
+    """It remembers parts of what it wrote; no update gets parts of another."""
+    other = SOURCE._replace(offset=41)
+    updates = [
+        BASE,
+        BASE._replace(version=8),
+        BASE._replace(client=ClientKey("g", "d")),
+        BASE._replace(client=ClientKey("h", "c"), version=None),
+        BASE._replace(source=other),
+        BASE._replace(source=other, lite_topic="u", patterns=()),
+        BASE._replace(source=Source(*SOURCE)),
+        BASE._replace(lite_topic="u", patterns=("u",)),
+        BASE._replace(patterns=("a__b",)),
+        BASE._replace(op=Op.REMOVE, cause=Cause.UNSUBSCRIBED),
+        BASE._replace(offset_option={"type": "TAIL_N", "value": 1}),
+    ]
+    writer = UpdateWriter("p")
+    for update in [*updates, *reversed(updates)]:
+        assert writer.records(update) == records_of(update)
+
+
+def test_the_event_id_is_made_of_what_happened_and_where_it_stands() -> None:
+    """A repeated batch repeats it; what may be seen otherwise (patterns, version, time) is not in it."""
+    same = [
+        event_id(),
+        event_id(patterns=()),
+        event_id(version=None),
+        event_id(cause=Cause.SUBSCRIBED),
+        event_id(source=SOURCE._replace(timestamp=9)),
+    ]
+    different = [
+        event_id(),
+        event_id("q"),
+        event_id(op=Op.REMOVE),
+        event_id(client=ClientKey("h", "c")),
+        event_id(client=ClientKey("g", "d")),
+        event_id(lite_topic="a__c"),
+        event_id(source=SOURCE._replace(topic="subscriptions")),
+        event_id(source=SOURCE._replace(partition=3)),
+        event_id(source=SOURCE._replace(offset=41)),
+        event_id(source=SOURCE._replace(entry=2)),
+    ]
+    assert len(set(same)) == 1
+    assert len(set(different)) == len(different)
+    assert all(len(bytes.fromhex(identifier)) == 12 for identifier in different)
+
+
+X_LIMIT = "x" * MAX_ORIGINAL_BYTES
+
+
+@pytest.mark.parametrize(
+    ("original", "shown", "encoding"),
+    [
+        (b"not json", "not json", "utf-8"),
+        ("é😀".encode(), "é😀", "utf-8"),
+        (b"", "", "utf-8"),
+        (None, None, "utf-8"),
+        (b"\xff\x00", "/wA=", "base64"),
+        (b"x" * MAX_ORIGINAL_BYTES, X_LIMIT, "utf-8"),
+        (b"x" * (MAX_ORIGINAL_BYTES + 1), X_LIMIT, "utf-8"),
+        (b"\xff" * 900_000, base64.b64encode(b"\xff" * MAX_ORIGINAL_BYTES).decode(), "base64"),
+    ],
+    ids=["text", "unicode", "empty", "none", "bytes", "longest", "too long", "too long bytes"],
+)
+def test_a_dead_letter_carries_the_original(original: bytes | None, shown: str | None, encoding: str) -> None:
+    """What is no text as base64, and of what is too long the begin."""
+    record = dead_letter(SOURCE, Reason.NOT_JSON, "the value is not JSON", original)
+    assert json.loads(record.key) == ["topics", 2, 40, 1]
+    assert value_of(record) == {
+        "reason": "not-json",
+        "message": "the value is not JSON",
+        "source": {"topic": "topics", "partition": 2, "offset": 40, "entry": 1, "timestamp": 1_700},
+        "original": shown,
+        "originalEncoding": encoding,
+        "originalBytes": len(original or b""),
+        "truncated": len(original or b"") > MAX_ORIGINAL_BYTES,
+    }
+
+
+@pytest.mark.parametrize("before", range(4))
+def test_a_dead_letter_cut_inside_a_character_still_has_its_bytes(before: int) -> None:
+    original = b"x" * before + "😀".encode() * MAX_ORIGINAL_BYTES
+    value = value_of(dead_letter(SOURCE, Reason.NOT_JSON, "m", original))
+    text = value["original"]
+    shown = base64.b64decode(text) if value["originalEncoding"] == "base64" else text.encode()
+    assert len(shown) > MAX_ORIGINAL_BYTES - 4
+    assert original.startswith(shown)
+    assert value["truncated"]
+
+
+def patterns_of(*patterns: str) -> list[str]:
+    shown: list[str] = value_of(records_of(BASE._replace(patterns=patterns))[0])["patterns"]
+    return shown
+
+
+def test_the_patterns_of_an_update_are_bounded() -> None:
+    """As many as there is room for, from the first; but always one."""
+    few = [f"{number:04}" for number in range(1_000)]
+    assert patterns_of(*few) == few
+    long = [f"{number:04}" + "x" * 1_000 for number in range(1_000)]
+    shown = patterns_of(*long)
+    assert shown == long[: len(shown)]
+    taken = sum(len(pattern) + 3 for pattern in shown)
+    assert taken <= MAX_PATTERN_BYTES < taken + len(long[0]) + 3
+    many = [f"{number:06}" for number in range(100_000)]
+    assert len(patterns_of(*many)) == MAX_PATTERN_BYTES // (6 + 3)
+    assert patterns_of("é" * MAX_PATTERN_BYTES) == ["é" * MAX_PATTERN_BYTES]
+
+
+@pytest.mark.parametrize("letter", ["x", "é", "😀", '"', "\\", "\n"])
+@pytest.mark.parametrize("op", Op)
+def test_the_largest_update_stays_below_kafkas_limit(letter: str, op: Op) -> None:
+    """All names as long as they may be, and more patterns than there is room for."""
+    name = letter * (MAX_NAME_BYTES // len(letter.encode()))
+    update = BASE._replace(op=op, client=ClientKey(name, name), lite_topic=name, patterns=(name[:-1],) * 100)
+    for record in records_of(update, name):
+        assert len(record.key) + len(record.value or b"") < KAFKA_LIMIT
+
+
+@pytest.mark.parametrize("letter", [b"x", "é".encode(), b'"', b"\x01", b"\xff"])
+def test_the_largest_dead_letter_stays_below_kafkas_limit(letter: bytes) -> None:
+    record = dead_letter(SOURCE, Reason.NOT_JSON, "m" * 1_000, letter * 900_000)
+    assert len(record.key) + len(record.value or b"") < KAFKA_LIMIT

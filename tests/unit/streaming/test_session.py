@@ -1,0 +1,74 @@
+"""Options of the Spark session, by where job and checkpoint are."""
+
+from pathlib import Path
+
+import pytest
+
+from streaming.config import load
+from streaming.session import options
+from streaming.sinks import connection
+
+MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+
+
+def options_for(checkpoint: str = "/c", master: str | None = None, jars: tuple[Path, ...] = ()) -> dict[str, str]:
+    settings = load({"bootstrap_servers": "b:1", "checkpoint": checkpoint, "master": master})
+    return options(settings, 3, jars)
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "local"),
+    [
+        ("/var/lib/reexpand", True),
+        ("relative/folder", True),
+        ("file:///var/lib/reexpand", True),
+        ("file:/var/lib/reexpand", True),
+        ("hdfs://namenode:8020/reexpand", False),
+        ("s3a://bucket/reexpand", False),
+        ("abfss://container@account/reexpand", False),
+        ("gs://bucket/reexpand", False),
+    ],
+)
+def test_only_local_checkpoints_get_the_file_manager_of_local_files(checkpoint: str, local: bool) -> None:  # noqa: FBT001
+    """Object stores and HDFS need the one that Spark chooses for them."""
+    assert (MANAGER in options_for(checkpoint)) == local
+
+
+@pytest.mark.parametrize("master", [None, "local", "local[2]", "local[*,4]"])
+def test_a_local_job_stays_on_this_machine(master: str | None) -> None:
+    found = options_for(master=master)
+    assert found["spark.master"] == (master or "local[*,4]")
+    assert found["spark.driver.host"] == found["spark.driver.bindAddress"] == "127.0.0.1"
+    assert found["spark.ui.enabled"] == "false"
+    assert "log4j2" in found["spark.driver.extraJavaOptions"]
+
+
+@pytest.mark.parametrize("master", ["spark://master:7077", "k8s://https://api:6443", "yarn"])
+def test_a_job_on_a_cluster_can_be_reached_by_its_executors(master: str) -> None:
+    """Nothing ties it to the loopback interface."""
+    found = options_for("s3a://bucket/c", master)
+    assert found["spark.master"] == master
+    assert [key for key, value in found.items() if "127.0.0.1" in value] == []
+    assert "spark.driver.host" not in found
+
+
+@pytest.mark.parametrize("master", [None, "spark://master:7077"])
+def test_state_is_the_same_everywhere(master: str | None) -> None:
+    found = options_for(master=master)
+    assert found["spark.sql.shuffle.partitions"] == "3"
+    assert found["spark.sql.streaming.stateStore.providerClass"].endswith(".RocksDBStateStoreProvider")
+    assert found["spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"] == "true"
+
+
+def test_jars_are_given_as_uris(tmp_path: Path) -> None:
+    found = options_for(jars=(tmp_path / "a.jar", tmp_path / "with space.jar"))
+    assert found["spark.jars"] == f"file://{tmp_path}/a.jar,file://{tmp_path}/with%20space.jar"
+    assert "spark.jars" not in options_for()
+
+
+def test_source_and_sink_reach_the_broker_alike(tmp_path: Path) -> None:
+    """The options of the file are Kafka's own; Spark knows them by a prefix."""
+    file = tmp_path / "client.properties"
+    file.write_text("security.protocol=SSL\n")
+    settings = load({"bootstrap_servers": "b:1", "checkpoint": "/c", "kafka_options": str(file)})
+    assert connection(settings) == {"kafka.bootstrap.servers": "b:1", "kafka.security.protocol": "SSL"}
