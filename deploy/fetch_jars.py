@@ -1,0 +1,23 @@
+# ruff: noqa: INP001 - a script of the image, no package
+"""Fetches Spark's jars while the image is built, trusting the authorities that the image's other programs trust.
+
+A Java that came with the base image has a list of its own, which an authority added to the image may not have reached.
+"""
+
+import os
+import ssl
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from streaming.local import jars
+from streaming.local.network import key_store
+
+AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")
+
+with TemporaryDirectory() as folder:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(AUTHORITIES)
+    store = Path(folder, "cacerts")
+    store.write_bytes(key_store(context.get_ca_certs(binary_form=True)))
+    os.environ["JAVA_TOOL_OPTIONS"] = f"-Djavax.net.ssl.trustStore={store}"
+    jars.spark()

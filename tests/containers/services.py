@@ -1,0 +1,173 @@
+"""The services of docker-compose.yml, brought up on the container engine of this machine."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import secrets
+import shutil
+import subprocess
+import time
+from contextlib import closing, contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+
+from streaming.local.node import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_ROOT = Path(__file__).parents[2]
+_IMAGES = ("python:3.11-slim", "apache/kafka:4.3.1")
+_UP_SECONDS = 1500
+_HEALTHY_SECONDS = 180
+_ANSWER_SECONDS = 60
+_LOG_CHARACTERS_SHOWN = 6000
+
+
+class Services:
+    """The services under a project name and a port of their own, so that they meet no others.
+
+    Args:
+        compose: the command of Compose.
+        engine: a client of the container engine.
+    """
+
+    def __init__(self, compose: list[str], engine: Any) -> None:
+        self._name = f"reexpand-test-{secrets.token_hex(4)}"
+        self._command = [*compose, "--project-name", self._name]
+        self._engine = engine
+        self._port = free_port()
+        self._kafka = {"bootstrap.servers": f"127.0.0.1:{self._port}"}
+
+    def compose(self, *arguments: str, timeout: float = _HEALTHY_SECONDS) -> str:
+        """Run a command of Compose and return what it prints."""
+        # What the user has set for services of his own is not for these.
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("REEXPAND_")}
+        done = subprocess.run(
+            [*self._command, *arguments],
+            cwd=_ROOT,
+            env={**inherited, "REEXPAND_KAFKA_PORT": str(self._port)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=timeout,
+            check=False,
+        )
+        if done.returncode:
+            pytest.fail(f"{' '.join(done.args)}: exit code {done.returncode}\n{done.stdout[-_LOG_CHARACTERS_SHOWN:]}")
+        return done.stdout
+
+    def state(self, service: str) -> dict[str, Any]:
+        """What the engine knows about the container of a service, running or not."""
+        labels = [f"com.docker.compose.project={self._name}", f"com.docker.compose.service={service}"]
+        (container,) = self._engine.containers.list(all=True, filters={"label": labels})
+        state: dict[str, Any] = container.attrs["State"]
+        return state
+
+    def until_healthy(self, service: str) -> None:
+        """Wait until the service's own health check passes."""
+        self._eventually(lambda: self.state(service)["Health"]["Status"] == "healthy", _HEALTHY_SECONDS)
+
+    def until_updates(self, parent: str, wanted: list[tuple[str, str]]) -> None:
+        """Wait until all updates of a parent, from the beginning, are the wanted ones."""
+        found: list[tuple[str, str]] = []
+
+        def arrived() -> bool:
+            found[:] = self.updates(parent)
+            return len(found) >= len(wanted)
+
+        self._eventually(arrived, _ANSWER_SECONDS)
+        assert found == wanted, self._read("lite-dead-letters")
+
+    def send(self, topic: str, key: str, value: dict[str, Any]) -> None:
+        """Send an event from outside, and wait until Kafka has it."""
+        producer = Producer(self._kafka)
+        producer.produce(topic, key=key, value=json.dumps(value))
+        assert producer.flush(_ANSWER_SECONDS) == 0, "Kafka does not take an event from outside"
+
+    def updates(self, parent: str) -> list[tuple[str, str]]:
+        """The updates of a parent so far, as they are read from outside: operation and topic."""
+        found = [update for update in self._read("lite-subscription-updates") if update.get("parentTopic") == parent]
+        return [(update["op"], update["liteTopic"]) for update in found]
+
+    def _read(self, topic: str) -> list[dict[str, Any]]:
+        """All records of a topic, from the beginning to its present end."""
+        consumer = Consumer({**self._kafka, "group.id": self._name, "enable.partition.eof": True})
+        unread = set(consumer.list_topics(topic, timeout=_ANSWER_SECONDS).topics[topic].partitions)
+        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in unread])
+        found = []
+        while unread and (message := consumer.poll(_ANSWER_SECONDS)) is not None:
+            error = message.error()
+            if error is None:
+                found.append(json.loads(message.value() or b"{}"))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                unread.discard(message.partition())
+        consumer.close()
+        assert not unread, f"{topic} cannot be read from outside"
+        return found
+
+    def _eventually(self, holds: Callable[[], bool], seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while not holds():
+            if time.monotonic() > deadline:
+                pytest.fail(f"not within {seconds:.0f} s\n{self.compose('logs', '--no-color', '--tail=60')}")
+            time.sleep(0.5)
+
+
+@contextmanager
+def running_services() -> Iterator[Services]:
+    """The services, built, up and healthy; gone with their volumes afterwards, whatever happens."""
+    obstacle = _obstacle()
+    if obstacle:
+        pytest.skip(obstacle)
+    with closing(importlib.import_module("docker").from_env()) as engine:
+        services = Services(_compose(), engine)
+        try:
+            services.compose("up", "--detach", "--build", timeout=_UP_SECONDS)
+            services.until_healthy("reexpand")
+            yield services
+        finally:
+            services.compose("down", "--volumes", "--remove-orphans")
+
+
+@cache
+def _obstacle() -> str | None:
+    """Why the services cannot be brought up on this machine, or None."""
+    docker = importlib.import_module("docker")
+    try:
+        client = docker.from_env(timeout=5)
+        client.ping()
+    except docker.errors.DockerException:
+        return "no container engine answers"
+    with closing(client):
+        if not _compose():
+            return "there is a container engine, but neither `docker compose` nor `docker-compose`"
+        for image in _IMAGES:
+            try:
+                client.images.get(image)
+            except docker.errors.ImageNotFound:
+                try:
+                    client.images.pull(image)
+                except docker.errors.APIError:
+                    return f"the container engine has no image {image} and cannot pull it"
+    return None
+
+
+@cache
+def _compose() -> list[str]:
+    """The command of Compose: the one that REEXPAND_TEST_COMPOSE names, else version 2, else version 1."""
+    given = os.environ.get("REEXPAND_TEST_COMPOSE", "").split()
+    for command in [given] if given else [["docker", "compose"], ["docker-compose"]]:
+        if (
+            shutil.which(command[0])
+            and not subprocess.run([*command, "version"], capture_output=True, check=False).returncode
+        ):
+            return command
+    return []
