@@ -196,6 +196,18 @@ def test_literal_names_are_no_patterns() -> None:
     assert story.then(created("*")) == {added("*", "*")}
 
 
+@pytest.mark.parametrize("group", [LITERAL, WILD])
+def test_entries_that_are_gone_are_gone_from_the_index(group: GroupEvent) -> None:
+    """Each of them, and of this client only; names and patterns alike."""
+    story = Story(group, replace("a", "b", "c"), replace("a", "b", client="d"), created("x"))
+    story.then(drop("a", "b"))
+    assert story.then(*map(created, "abc")) == {
+        added("a", "a", client="d"),
+        added("b", "b", client="d"),
+        added("c", "c"),
+    }
+
+
 def test_a_group_of_which_nothing_is_known_is_literal() -> None:
     story = Story(replace("*"))
     assert story.then(created("t")) == set()

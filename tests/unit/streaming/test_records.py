@@ -97,6 +97,8 @@ def test_one_writer_writes_what_many_would() -> None:
     updates = [
         BASE,
         BASE._replace(version=8),
+        BASE._replace(version=None),
+        BASE._replace(version=0),
         BASE._replace(client=ClientKey("g", "d")),
         BASE._replace(client=ClientKey("h", "c"), version=None),
         BASE._replace(source=other),
@@ -104,6 +106,7 @@ def test_one_writer_writes_what_many_would() -> None:
         BASE._replace(source=Source(*SOURCE)),
         BASE._replace(lite_topic="u", patterns=("u",)),
         BASE._replace(patterns=("a__b",)),
+        BASE._replace(patterns=("*__b",)),
         BASE._replace(op=Op.REMOVE, cause=Cause.UNSUBSCRIBED),
         BASE._replace(offset_option={"type": "TAIL_N", "value": 1}),
     ]
