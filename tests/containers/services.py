@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -9,6 +10,7 @@ import secrets
 import shutil
 import subprocess
 import time
+import warnings
 from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
@@ -141,10 +143,15 @@ def running_services() -> Iterator[Services]:
 def _obstacle() -> str | None:
     """Why the services cannot be brought up on this machine, or None."""
     docker = importlib.import_module("docker")
-    try:
-        client = docker.from_env(timeout=5)
-        client.ping()
-    except docker.errors.DockerException:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # it leaves its socket open when nobody answers
+        try:
+            client = docker.from_env(timeout=5)
+            client.ping()
+        except docker.errors.DockerException:
+            client = None
+        gc.collect()
+    if client is None:
         return "no container engine answers"
     with closing(client):
         if not _compose():
