@@ -183,6 +183,12 @@ FURTHER_POISON: list[tuple[Stream, Any, Reason]] = [
     (Stream.TOPICS, {"event": "CREATED", "parentTopic": "  ", "liteTopic": "t"}, Reason.BLANK_NAME),
     (Stream.SUBSCRIPTIONS, json.dumps(request()).encode() + b",", Reason.NOT_JSON),
     (Stream.SUBSCRIPTIONS, json.dumps(request()).encode() + b",{}", Reason.NOT_JSON),
+    (Stream.SUBSCRIPTIONS, json.dumps({"subscriptionSet": [request()]}).encode() + b",{}", Reason.NOT_JSON),
+    (
+        Stream.SUBSCRIPTIONS,
+        b'{"subscriptionSet":[' + json.dumps(request()).encode()[:-1] + b',"x":"\xff"}]}',
+        Reason.NOT_JSON,
+    ),
     (Stream.SUBSCRIPTIONS, b"{}]", Reason.NOT_JSON),
     (Stream.SUBSCRIPTIONS, b"", Reason.NOT_JSON),
     (Stream.SUBSCRIPTIONS, b"7", Reason.WRONG_TYPE),
@@ -200,6 +206,8 @@ FURTHER_POISON: list[tuple[Stream, Any, Reason]] = [
     (Stream.GROUPS, b'{"group":"g","attributes":{"lite.bind.topic":"p"}} {}', Reason.NOT_JSON),
     (Stream.GROUPS, {"group": 5, "attributes": {BIND_TOPIC: "p"}}, Reason.WRONG_TYPE),
     (Stream.GROUPS, {"group": "g", "attributes": {BIND_TOPIC: " "}}, Reason.GROUP_NOT_PLACED),
+    (Stream.GROUPS, {"group": "g", "attributes": {BIND_TOPIC: ""}}, Reason.GROUP_NOT_PLACED),
+    (Stream.GROUPS, {"group": "g", "attributes": {}, "parentTopic": ""}, Reason.BLANK_NAME),
     (Stream.GROUPS, {"group": "g", "attributes": {BIND_TOPIC: None}}, Reason.WRONG_TYPE),
     (Stream.GROUPS, {"group": "g", "attributes": {}, "parentTopic": ["p"]}, Reason.WRONG_TYPE),
 ]
