@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
+
+from packaging.requirements import Requirement
 
 _ROOT = Path(__file__).parents[2]
 
@@ -13,6 +16,13 @@ def test_the_image_installs_what_the_tests_are_run_with() -> None:
     image, development = packages(_ROOT / "deploy" / "requirements.lock"), packages(_ROOT / "requirements.lock")
     assert image, "deploy/requirements.lock names no package"
     assert [name for name, files in image.items() if development.get(name) != files] == [], "run `make lock`"
+
+
+def test_the_image_installs_all_that_the_project_depends_on() -> None:
+    project = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = {Requirement(text).name for text in project["dependencies"]}
+    locked = {package.partition("==")[0] for package in packages(_ROOT / "deploy" / "requirements.lock")}
+    assert wanted - locked == set(), "run `make lock`"
 
 
 def packages(lock: Path) -> dict[str, frozenset[str]]:
