@@ -11,7 +11,7 @@ export SPARK_LOCAL_IP := 127.0.0.1
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
 
 .tools/bin/uv:
 	python3 -m venv .tools
@@ -40,6 +40,10 @@ test: setup ## all tests, on a real broker and a real Spark
 test-fast: .venv/.locked ## the tests that need neither a broker nor Spark
 	.venv/bin/pytest -m 'not integration and not containers'
 
+.PHONY: test-containers
+test-containers: .venv/.locked ## docker-compose.yml for real: build, start, send events, restart (needs a container engine)
+	.venv/bin/pytest -m containers tests/containers
+
 .PHONY: lint
 lint: .venv/.locked ## formatting, lint and types
 	.venv/bin/ruff format --check .
@@ -51,10 +55,20 @@ format: .venv/.locked ## format and mend what ruff can mend
 	.venv/bin/ruff format .
 	.venv/bin/ruff check --fix .
 
+.PHONY: bench
+bench: setup ## the job against a no-op of the same plan: latency and throughput as ratios (6 minutes)
+	$(PY) -m tests.bench.streaming.run $(BENCH)
+
+.PHONY: bench-matcher
+bench-matcher: .venv/.locked ## the matcher against other libraries, in one run (Go adds nats-server)
+	$(PY) -m tests.bench.matcher.compare $(BENCH)
+
 .PHONY: lock
 lock: | $(filter .tools/bin/uv,$(UV)) ## write requirements.lock anew from pyproject.toml
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --group dev \
 	  --no-annotate --custom-compile-command 'make lock' -o requirements.lock pyproject.toml
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --constraints requirements.lock \
+	  --no-annotate --custom-compile-command 'make lock' -o deploy/requirements.lock pyproject.toml
 
 .PHONY: clean
 clean: ## remove what the other targets made, downloads excepted

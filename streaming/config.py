@@ -2,9 +2,9 @@
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import Field, PositiveInt, ValidationError, field_validator
+from pydantic import Field, PositiveInt, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -29,8 +29,8 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="REEXPAND_", extra="forbid", frozen=True)
 
-    bootstrap_servers: str = Field(description="Kafka brokers, host:port[,host:port...]")
-    checkpoint: str = Field(description="directory or URI of the job's state; one job, one checkpoint")
+    bootstrap_servers: str = Field(min_length=1, description="Kafka brokers, host:port[,host:port...]")
+    checkpoint: str = Field(min_length=1, description="directory or URI of the job's state; one job, one checkpoint")
     topic_events: TopicName = Field("lite-topic-events", description="input: topics created and deleted")
     subscription_events: TopicName = Field("lite-subscription-events", description="input: subscription requests")
     group_events: TopicName = Field("lite-group-events", description="input: group attributes")
@@ -56,6 +56,20 @@ class Settings(BaseSettings):
             raise ValueError(f"{path} cannot be read")
         return path
 
+    @field_validator("shards")
+    @classmethod
+    def _named(cls, shards: dict[str, int]) -> dict[str, int]:
+        if not all(parent.strip() for parent in shards):
+            raise ValueError("a parent topic is blank")
+        return shards
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Self:
+        names = [*self.inputs, self.updates, self.dead_letters]
+        if len(set(names)) < len(names):
+            raise ValueError(f"the five Kafka topics must differ: {', '.join(names)}")
+        return self
+
     @property
     def inputs(self) -> tuple[str, str, str]:
         """Kafka topics of the input streams: groups, subscriptions, topics."""
@@ -70,7 +84,11 @@ class Settings(BaseSettings):
         options: dict[str, str] = {}
         if self.kafka_options is None:
             return options
-        for number, line in enumerate(self.kafka_options.read_text().splitlines(), 1):
+        try:
+            lines = self.kafka_options.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{self.kafka_options} cannot be read: {type(error).__name__}") from None
+        for number, line in enumerate(lines, 1):
             text = line.strip()
             if not text or text.startswith(("#", "!")):
                 continue
@@ -92,7 +110,11 @@ class Settings(BaseSettings):
         """Command line, then environment, then the file named by the command line."""
         file = os.environ.get("REEXPAND_CONFIG")
         sources = (init_settings, env_settings)
-        return sources if file is None else (*sources, TomlConfigSettingsSource(settings_cls, Path(file)))
+        if file is None:
+            return sources
+        if not Path(file).is_file():
+            raise FileNotFoundError("there is no such file")
+        return (*sources, TomlConfigSettingsSource(settings_cls, Path(file)))
 
 
 def load(given: dict[str, Any]) -> Settings:
@@ -104,7 +126,10 @@ def load(given: dict[str, Any]) -> Settings:
     try:
         return Settings(**{name: value for name, value in given.items() if value is not None})
     except ValidationError as error:
-        lines = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors(include_input=False)]
+        lines = [
+            f"{'.'.join(map(str, item['loc']))}: {item['msg']}".removeprefix(": ")
+            for item in error.errors(include_input=False)
+        ]
         raise ConfigError("; ".join(lines)) from None
     except (OSError, ValueError) as error:  # the file
         raise ConfigError(f"{os.environ.get('REEXPAND_CONFIG')}: {error}") from None

@@ -9,7 +9,7 @@ import orjson
 from streaming.errors import Rejected
 
 MAX_NAME_BYTES = 16_384
-"""Longest name in bytes of UTF-8: an update repeats names up to seven times and must stay below Kafka's 1 MB."""
+"""Longest name, in bytes of JSON: an update repeats names up to ten times and must stay below Kafka's 1 MB."""
 
 MAX_TTL_MS = 30 * 24 * 3_600_000
 """Longest life of a topic that RocketMQ allows."""
@@ -19,6 +19,9 @@ BIND_TOPIC = "lite.bind.topic"
 WILDCARD = "lite.sub.wildcard"
 
 _INT64 = 1 << 63
+
+_SHORT = MAX_NAME_BYTES // 6
+"""JSON writes a character in six bytes at most, so a name of no more characters than this is short enough."""
 
 
 class Stream(StrEnum):
@@ -113,7 +116,7 @@ def parse_topic_event(payload: bytes | None) -> TopicEvent:
     if lmq_name is not None:
         parent, lite_topic = parse_lmq_name(_name(record, "lmqName"))
         for field, value in (("parentTopic", parent), ("liteTopic", lite_topic)):
-            if record.get(field, value) != value:
+            if record.get(field) not in (None, value):
                 raise Rejected(Reason.BAD_LMQ_NAME, f"lmqName and {field} name different topics; leave one of them out")
     else:
         parent, lite_topic = _name(record, "parentTopic"), _name(record, "liteTopic")
@@ -165,7 +168,7 @@ def parse_subscription(payload: bytes | None) -> SubscriptionRequest:
     """
     record = _object(payload)
     if "subscriptionSet" in record:
-        raise Rejected(Reason.WRONG_TYPE, "subscriptionSet must be an array of objects")
+        raise Rejected(Reason.WRONG_TYPE, "subscriptionSet must be an array of objects, at least one")
     action_text = _text(record, "action")
     if action_text not in Action.__members__:
         raise Rejected(
@@ -209,14 +212,7 @@ def parse_group_event(payload: bytes | None) -> GroupEvent:
         raise Rejected(Reason.MISSING_FIELD, "attributes is missing; {} deletes the attributes of the group")
     if not isinstance(raw, dict):
         raise Rejected(Reason.WRONG_TYPE, f"attributes must be an object, not {_kind(raw)}")
-    attributes: dict[str, str] = {}
-    for key, value in raw.items():
-        if isinstance(value, bool):
-            attributes[key] = "true" if value else "false"
-        elif isinstance(value, str | int | float):
-            attributes[key] = str(value)
-        else:
-            raise Rejected(Reason.WRONG_TYPE, f"attribute {_show(key)} must be a string, not {_kind(value)}")
+    attributes = {key: _attribute(key, value) for key, value in raw.items()}
     if attributes and not attributes.get(BIND_TOPIC, "").strip():
         raise Rejected(
             Reason.GROUP_NOT_PLACED, f"the attributes lack {BIND_TOPIC}, the parent topic on which the group acts"
@@ -232,12 +228,21 @@ def parse_group_event(payload: bytes | None) -> GroupEvent:
     return GroupEvent(group, attributes, parent, (superseded[0], superseded[1], superseded[2]))
 
 
+def _attribute(key: str, value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float) and key != BIND_TOPIC:
+        return str(value)
+    raise Rejected(Reason.WRONG_TYPE, f"attribute {_show(key)} must be a string, not {_kind(value)}")
+
+
 def check_name(what: str, text: str) -> str | None:
     """Says why `text` cannot be the name of a topic, client or group; None when it can."""
     if not text.strip():
         return f"{what} is blank"
-    # A code point takes at most four bytes, so short names need no encoding to be known as short.
-    if len(text) * 4 > MAX_NAME_BYTES and len(text.encode()) > MAX_NAME_BYTES:
+    if len(text) > _SHORT and len(orjson.dumps(text)) - 2 > MAX_NAME_BYTES:
         return f"{what} is longer than {MAX_NAME_BYTES:,} bytes"
     return None
 
@@ -251,28 +256,32 @@ def _checked_name(field: str, text: str) -> str:
 
 def _name(record: dict[str, Any], field: str) -> str:
     value = record.get(field)
-    if type(value) is str and len(value) * 4 <= MAX_NAME_BYTES and value.strip():
+    if type(value) is str and len(value) <= _SHORT and value.strip():
         return value  # nearly always
     return _checked_name(field, _text(record, field))
 
 
-def _text(record: dict[str, Any], field: str) -> str:
+def _text(record: dict[str, Any], field: str, label: str = "") -> str:
     value = record.get(field)
     if isinstance(value, str):
         return value
     if value is None:
-        raise Rejected(Reason.MISSING_FIELD, f"{field} is missing")
-    raise Rejected(Reason.WRONG_TYPE, f"{field} must be a string, not {_kind(value)}")
+        raise Rejected(Reason.MISSING_FIELD, f"{label}{field} is missing")
+    raise Rejected(Reason.WRONG_TYPE, f"{label}{field} must be a string, not {_kind(value)}")
 
 
-def _integer(record: dict[str, Any], field: str, low: int = -_INT64, high: int = _INT64 - 1) -> int | None:
+def _integer(
+    record: dict[str, Any], field: str, low: int = -_INT64, high: int = _INT64 - 1, label: str = ""
+) -> int | None:
     value = record.get(field)
     if value is None:
         return None
+    if type(value) is float and abs(value) >= _INT64:
+        raise Rejected(Reason.OUT_OF_RANGE, f"{label}{field} is too large; it must be from {low} to {high}")
     if type(value) is not int:
-        raise Rejected(Reason.WRONG_TYPE, f"{field} must be a whole number, not {_kind(value)}")
+        raise Rejected(Reason.WRONG_TYPE, f"{label}{field} must be a whole number, not {_kind(value)}")
     if not low <= value <= high:
-        raise Rejected(Reason.OUT_OF_RANGE, f"{field} is {value}; it must be from {low} to {high}")
+        raise Rejected(Reason.OUT_OF_RANGE, f"{label}{field} is {value}; it must be from {low} to {high}")
     return value
 
 
@@ -282,12 +291,12 @@ def _offset_option(record: dict[str, Any]) -> Mapping[str, Any] | None:
         return None
     if not isinstance(option, dict):
         raise Rejected(Reason.WRONG_TYPE, f"offsetOption must be an object, not {_kind(option)}")
-    kind = _text(option, "type")
+    kind = _text(option, "type", "offsetOption.")
     if kind not in ("POLICY", "OFFSET", "TAIL_N", "TIMESTAMP"):
         raise Rejected(
             Reason.OUT_OF_RANGE, f"offsetOption.type is {_show(kind)}; it must be POLICY, OFFSET, TAIL_N or TIMESTAMP"
         )
-    return {"type": kind, "value": _integer(option, "value")}
+    return {"type": kind, "value": _integer(option, "value", label="offsetOption.")}
 
 
 def _object(payload: bytes | None) -> dict[str, Any]:
@@ -305,7 +314,8 @@ def _object(payload: bytes | None) -> dict[str, Any]:
 def _kind(value: Any) -> str:
     if value is None:
         return "null"
-    return {bool: "a boolean", str: "a string", list: "an array", dict: "an object"}.get(type(value), "a number")
+    kinds = {bool: "a boolean", str: "a string", list: "an array", dict: "an object", float: "a fraction"}
+    return kinds.get(type(value), "a number")
 
 
 def _show(value: Any, limit: int = 80) -> str:

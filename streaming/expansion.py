@@ -128,10 +128,10 @@ def expand(state: ShardState, events: Iterable[tuple[Source, Event]], shard: Sha
             batch.group(source, event)
     changed = dict(batch.changed_interests())
     delta = Delta(
-        {topic: exists for topic, (exists, _) in batch.topics.items() if exists != (topic in state.topics)},
+        [topic for topic, (exists, _) in batch.topics.items() if exists and topic not in state.topics],
+        dict.fromkeys(topic for topic, (exists, _) in batch.topics.items() if not exists and topic in state.topics),
         {name: group for name, (group, _) in batch.groups.items()},
         batch.stored_clients(),
-        {key: (change.before, change.after) for key, change in changed.items()},
     )
     updates = [*_born_and_gone(batch, delta, changed), *_resubscribed(batch, delta, changed)]
     return Expansion(delta, updates, batch.problems, batch.ignored)
@@ -262,30 +262,31 @@ class _Batch:
 
 def _born_and_gone(batch: _Batch, delta: Delta, changed: dict[ClientKey, _Changed]) -> Iterator[Update]:
     """Topics that exist on one side of the batch only: all who receive them there."""
-    if not delta.topics:
+    if not (delta.added or delta.removed):
         return
     interests = batch.state.interests
     renewed = Interests(batch.shard.inner_multi)
     for key, change in changed.items():
         renewed.add(key, change.after)
     versions: dict[ClientKey, int | None] = {}
-    for topic, exists in delta.topics.items():
+
+    def updates(op: Op, topic: str, receivers: dict[ClientKey, list[str]], cause: Cause) -> Iterator[Update]:
         source = batch.topics[topic][1]
-        if exists:
-            receivers = interests.match(topic)
-            if changed:
-                receivers = {key: found for key, found in receivers.items() if key not in changed}
-                receivers.update(renewed.match(topic))
-            op, cause = Op.ADD, Cause.TOPIC_CREATED
-        else:
-            receivers = interests.match(topic)
-            op, cause = Op.REMOVE, Cause.TOPIC_DELETED
         for key, found in receivers.items():
             if len(found) > 1:
                 found.sort()
             if key not in versions:
                 versions[key] = batch.version(key)
             yield Update(op, key, topic, tuple(found), cause, versions[key], source)
+
+    for topic in delta.removed:
+        yield from updates(Op.REMOVE, topic, interests.match(topic), Cause.TOPIC_DELETED)
+    for topic in delta.added:
+        receivers = interests.match(topic)
+        if changed:
+            receivers = {key: found for key, found in receivers.items() if key not in changed}
+            receivers.update(renewed.match(topic))
+        yield from updates(Op.ADD, topic, receivers, Cause.TOPIC_CREATED)
 
 
 def _resubscribed(batch: _Batch, delta: Delta, changed: dict[ClientKey, _Changed]) -> Iterator[Update]:
@@ -294,16 +295,16 @@ def _resubscribed(batch: _Batch, delta: Delta, changed: dict[ClientKey, _Changed
         version = batch.version(key)
         gained, lost = _without(change.after, change.before), _without(change.before, change.after)
         for wanted, other, op in ((gained, change.before, Op.ADD), (lost, change.after, Op.REMOVE)):
-            topics = [topic for topic in _topics(batch.state, wanted) if topic not in delta.topics]
+            topics = [topic for topic in _topics(batch.state, wanted) if topic not in delta.removed]
             if not topics:
                 continue
             kept = _matcher(key, other, batch.shard)
-            whole = _matcher(key, change.after if op is Op.ADD else change.before, batch.shard)
+            moved = _matcher(key, wanted, batch.shard)
             cause = change.cause_add if op is Op.ADD else change.cause_remove
             option = change.offset_option if op is Op.ADD else None
             for topic in topics:
                 if key not in kept.match(topic):
-                    found = whole.match(topic)[key]
+                    found = moved.match(topic)[key]
                     yield Update(op, key, topic, tuple(sorted(found)), cause, version, change.source, option)
 
 

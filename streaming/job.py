@@ -11,6 +11,7 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from streaming import placement, sinks
 from streaming.config import Settings
+from streaming.events import BIND_TOPIC
 from streaming.routing import SEPARATOR, Routing
 from streaming.subscription import Ignored
 from streaming.worker import Kind, Output, Row, without_collection, work
@@ -22,6 +23,7 @@ METRICS = "reexpand"
 """Name under which a micro-batch's counts stand in Spark's progress."""
 
 _ROUTES = "array<struct<parent: string, shard: int, entry: int, payload: binary>>"
+_STRICT = {"allowSingleQuotes": "false"}
 _LMQ_NAME = r"(?s)^%LMQ%\$([^$]*)\$(.*)$"
 
 
@@ -50,13 +52,15 @@ def route(records: DataFrame, settings: Settings) -> DataFrame:
     """A row for each (entry, shard that must see it): parent, shard, and the columns of `streaming.worker.Row`.
 
     The JVM reads no more of the JSON than it needs to place an entry; what cannot be placed goes to the key
-    (`placement.HOME`, 0), whose work is to say why.
+    (`placement.HOME`, `placement.UNREADABLE`), whose work is to say why.
     """
     groups, subscriptions, _ = settings.inputs
     stream = F.when(F.col("topic") == groups, 0).when(F.col("topic") == subscriptions, 1).otherwise(2)
     text = F.col("value").cast("string")
     routes = (
-        F.when(F.col("value").isNull() | ~F.is_valid_utf8(text), _route(F.lit(placement.HOME), F.lit(0)))
+        F.when(
+            F.col("value").isNull() | ~F.is_valid_utf8(text), _route(F.lit(placement.HOME), F.lit(placement.UNREADABLE))
+        )
         .when(F.col("topic") == groups, _group_routes(text, settings))
         .when(F.col("topic") == subscriptions, _subscription_routes(text, settings))
         .otherwise(_topic_route(text, settings))
@@ -112,7 +116,7 @@ def _frame(output: Output) -> pd.DataFrame:
 
 
 def _topic_route(text: Column, settings: Settings) -> Column:
-    event = F.from_json(text, "parentTopic STRING, liteTopic STRING, lmqName STRING")
+    event = F.from_json(text, "parentTopic STRING, liteTopic STRING, lmqName STRING", _STRICT)
     parent = F.coalesce(event["parentTopic"], F.regexp_extract(event["lmqName"], _LMQ_NAME, 1), F.lit(placement.HOME))
     if not settings.shards:
         return _route(parent, F.lit(0))
@@ -124,9 +128,12 @@ def _topic_route(text: Column, settings: Settings) -> Column:
 
 def _subscription_routes(text: Column, settings: Settings) -> Column:
     # The record stands in an array of two, so that anything behind its end makes the whole text malformed.
-    wrapped = F.from_json(F.concat(F.lit("["), text, F.lit(",{}]")), "array<struct<subscriptionSet: array<string>>>")
+    wrapped = F.from_json(
+        F.concat(F.lit("["), text, F.lit(",{}]")), "array<struct<subscriptionSet: array<string>>>", _STRICT
+    )
     whole = F.array(text)
-    entries = F.when(F.size(wrapped) == 2, F.coalesce(wrapped[0]["subscriptionSet"], whole)).otherwise(  # noqa: PLR2004 - see above
+    listed = wrapped[0]["subscriptionSet"]
+    entries = F.when(F.size(wrapped) == 2, F.when(F.size(listed) > 0, listed).otherwise(whole)).otherwise(  # noqa: PLR2004 - see above
         F.array(F.lit(None).cast("string"))
     )
 
@@ -139,9 +146,10 @@ def _subscription_routes(text: Column, settings: Settings) -> Column:
 
 
 def _group_routes(text: Column, settings: Settings) -> Column:
-    event = F.from_json(text, "group STRING, parentTopic STRING, attributes MAP<STRING, STRING>")
-    parent = F.coalesce(event["attributes"]["lite.bind.topic"], event["parentTopic"])
-    bucket = F.pmod(F.crc32(F.coalesce(event["group"], F.lit("")).cast("binary")), F.lit(placement.BUCKETS))
+    event = F.from_json(text, f"group STRING, parentTopic STRING, attributes STRUCT<`{BIND_TOPIC}`: STRING>", _STRICT)
+    parent = F.coalesce(event["attributes"].getField(BIND_TOPIC), event["parentTopic"])
+    bucket = F.pmod(F.crc32(event["group"].cast("binary")), F.lit(placement.BUCKETS))
+    bucket = F.coalesce(bucket, F.lit(placement.UNREADABLE))
     home = _route(F.lit(placement.HOME), bucket)
     shards = _on_shards(parent, F.lit(0), F.col("value"), settings)
     return F.when(parent.isNull() | (parent == placement.HOME), home).otherwise(F.concat(home, shards))

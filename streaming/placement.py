@@ -4,6 +4,7 @@ Empty attributes delete a group's attributes but no longer say on which parent; 
 the parent it leaves. Both are answered by an ordinary event, written back to the group stream, that names the parent.
 """
 
+import zlib
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -11,9 +12,9 @@ from typing import NamedTuple
 
 import orjson
 
+from streaming import codec
 from streaming.events import GroupEvent, Source
 from streaming.records import Record
-from streaming.state import seal, unseal
 from streaming.subscription import Ignored
 
 HOME = ""
@@ -21,6 +22,9 @@ HOME = ""
 
 BUCKETS = 16
 """Over how many keys the groups are spread."""
+
+UNREADABLE = -1
+"""The number of the key that gets what the JVM cannot place."""
 
 
 class Placement(NamedTuple):
@@ -65,9 +69,14 @@ def place(bucket: Bucket, events: Iterable[tuple[Source, GroupEvent]]) -> Placem
     return Placement(parents, written, ignored)
 
 
+def bucket_of(group: str) -> int:
+    """The bucket that keeps a group's parent; `streaming.job` computes the same in the JVM."""
+    return zlib.crc32(group.encode()) % BUCKETS
+
+
 def encode(bucket: Bucket) -> bytes:
     """The bucket as bytes."""
-    return seal(bucket.parents)
+    return codec.begin(bucket.parents)
 
 
 def decode(data: bytes) -> Bucket:
@@ -76,7 +85,8 @@ def decode(data: bytes) -> Bucket:
     Raises:
         StateError: the bytes cannot be read.
     """
-    return Bucket(unseal(data))
+    (parents,) = codec.read(data)
+    return Bucket(parents)
 
 
 def _leave(group: str, parent: str, source: Source) -> Record:

@@ -57,7 +57,7 @@ class UpdateWriter:
             self._source = self._source_parts(update.source)
         patterns = self._patterns.get(update.patterns)
         if patterns is None:
-            patterns = self._patterns[update.patterns] = orjson.dumps(_bounded(update.patterns))
+            patterns = self._patterns[update.patterns] = _patterns_json(update.patterns)
         _, key_tail, topic = self._topic
         _, coordinates, source = self._source
         op = update.op.encode()
@@ -121,12 +121,14 @@ def _coordinates(source: Source) -> dict[str, str | int]:
     }
 
 
-def _bounded(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    if len(patterns) * 64 < MAX_PATTERN_BYTES and all(len(pattern) < 64 for pattern in patterns):  # noqa: PLR2004 - a cheap first look
-        return patterns
+def _patterns_json(patterns: tuple[str, ...]) -> bytes:
+    """The patterns as JSON, without the last ones where there is no room for all."""
+    data = orjson.dumps(patterns)
+    if len(data) <= MAX_PATTERN_BYTES:
+        return data
     room = MAX_PATTERN_BYTES
     for count, pattern in enumerate(patterns):
-        room -= len(pattern.encode()) + 3
-        if room < 0 and count:
-            return patterns[:count]
-    return patterns
+        room -= len(orjson.dumps(pattern)) + 1
+        if room < 0:
+            return orjson.dumps(patterns[:count])
+    return data

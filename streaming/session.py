@@ -54,7 +54,7 @@ def options(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = 
         jars: of Spark's Kafka connector.
     """
     chosen = {**_BASE, "spark.sql.shuffle.partitions": str(shuffle_partitions), "spark.app.name": "reexpand"}
-    if settings.master is None or settings.master.startswith("local"):
+    if _is_local(settings):
         chosen |= _LOCAL
         level = "warn" if logging.getLogger("reexpand").isEnabledFor(logging.DEBUG) else "error"
         chosen["spark.driver.extraJavaOptions"] = _JAVA_OPTIONS.format(file=_LOG_CONFIGURATION, level=level)
@@ -67,9 +67,16 @@ def options(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = 
     return chosen
 
 
+def _is_local(settings: Settings) -> bool:
+    """Whether Spark runs in one JVM here; spark-submit, which starts Python with a gateway, chooses by itself."""
+    if settings.master is None:
+        return "PYSPARK_GATEWAY_PORT" not in os.environ
+    return settings.master.startswith("local")
+
+
 def build(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = ()) -> SparkSession:
     """Starts Spark, or takes the session that runs."""
-    if settings.master is None or settings.master.startswith("local"):
+    if _is_local(settings):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers of this environment
     builder = SparkSession.builder
     for key, value in options(settings, shuffle_partitions, jars).items():

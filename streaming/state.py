@@ -1,27 +1,16 @@
-"""What one shard remembers between micro-batches, and its binary form.
+"""What one shard remembers between micro-batches, and how that is written."""
 
-The binary form is a header and a MessagePack body. The header's digest is both checksum and identity: a worker that
-still holds the state decoded from, or encoded to, the same digest uses it as it is.
-"""
-
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import Any, NamedTuple, TypeVar
 
-import msgpack
-
 from matcher import PatternIndex, TopicIndex
-from streaming.errors import StateCorrupted, StateFormatUnknown
+from streaming import codec
 from streaming.events import WILDCARD
 from streaming.subscription import NOTHING, Client, Interest, Mode, View, interest
 
 K = TypeVar("K")
 V = TypeVar("V")
-
-FORMAT = 1
-_MAGIC = b"rx"
-_DIGEST_BYTES = 16
-_HEADER_BYTES = len(_MAGIC) + 1 + _DIGEST_BYTES
 
 
 class ClientKey(NamedTuple):
@@ -46,15 +35,22 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """What a micro-batch changes in a shard; None stands for removal."""
+    """What a micro-batch changes in a shard.
 
-    topics: dict[str, bool] = field(default_factory=dict)
+    Attributes:
+        added: topics that were not there before.
+        removed: topics that were.
+        groups: new attributes; None for a group that has none any more.
+        clients: new subscriptions; None for a client of which nothing is left to remember.
+    """
+
+    added: Iterable[str] = ()
+    removed: dict[str, None] = field(default_factory=dict)
     groups: dict[str, Group | None] = field(default_factory=dict)
     clients: dict[ClientKey, Client | None] = field(default_factory=dict)
-    interests: dict[ClientKey, tuple[Interest, Interest]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.topics or self.groups or self.clients)
+        return bool(self.added or self.removed or self.groups or self.clients)
 
 
 class Interests:
@@ -149,84 +145,90 @@ class ShardState:
 
     def apply(self, delta: Delta) -> None:
         """Makes a micro-batch's changes, in the indexes that exist as well."""
-        for topic, exists in delta.topics.items():
-            if exists:
-                self.topics[topic] = None
-            else:
-                del self.topics[topic]
-            if self._topic_index is not None:
-                (self._topic_index.add if exists else self._topic_index.remove)(topic)
+        self.topics.update(dict.fromkeys(delta.added))
+        for topic in delta.removed:
+            del self.topics[topic]
+        if self._topic_index is not None:
+            for topic in delta.added:
+                self._topic_index.add(topic)
+            for topic in delta.removed:
+                self._topic_index.remove(topic)
+        affected = self._affected(delta) if self._interests is not None else {}
         _overlay(self.groups, delta.groups)
         _overlay(self.clients, delta.clients)
-        if self._interests is not None:
-            for key, (before, after) in delta.interests.items():
-                self._interests.remove(key, before)
-                self._interests.add(key, after)
+        for key, before in affected.items():
+            after = self.interest(key)
+            if after != before:
+                self.interests.remove(key, before)
+                self.interests.add(key, after)
+
+    def _affected(self, delta: Delta) -> dict[ClientKey, Interest]:
+        """The clients whose interest may change, each with what it is now."""
+        keys = dict.fromkeys(delta.clients)
+        if delta.groups:
+            keys.update(dict.fromkeys(key for key in self.clients if key.group in delta.groups))
+        return {key: self.interest(key) for key in keys}
 
 
 def encode(state: ShardState) -> bytes:
-    """The state as bytes."""
-    body = [
-        list(state.topics),
-        [[name, *group] for name, group in state.groups.items()],
-        [
-            [*key, client.literal, None if client.wildcard is client.literal else client.wildcard]
-            for key, client in state.clients.items()
-        ],
-    ]
-    return seal(body)
+    """The state as a log of one change: from nothing to all of it."""
+    return codec.begin(_plain(Delta(state.topics, {}, dict(state.groups), dict(state.clients))))
+
+
+def renew(data: bytes | None, state: ShardState, delta: Delta) -> bytes | None:
+    """The bytes of a state to which the delta was applied, from those before it; None for a state of nothing."""
+    if not state:
+        return None
+    if data is None:
+        return encode(state)
+    renewed = codec.append(data, _plain(delta))
+    return encode(state) if codec.is_long(renewed) else renewed
 
 
 def decode(data: bytes, *, inner_multi: bool = False) -> ShardState:
     """The state from bytes.
 
     Raises:
-        StateCorrupted: the bytes are not those that `encode` made.
-        StateFormatUnknown: another release made them.
+        StateCorrupted: the bytes are not those that were written.
+        StateFormatUnknown: another release wrote them.
     """
-    topics, groups, clients = unseal(data)
     state = ShardState(inner_multi)
-    state.topics = dict.fromkeys(topics)
-    state.groups = {name: Group(attributes, partition, offset) for name, attributes, partition, offset in groups}
-    state.clients = {
-        ClientKey(group, client_id): _client((literal, wildcard)) for group, client_id, literal, wildcard in clients
-    }
+    catch_up(state, data, None)
     return state
 
 
-def identity(data: bytes) -> bytes:
-    """What tells one encoded state from another."""
-    return data[:_HEADER_BYTES]
-
-
-def seal(body: Any) -> bytes:
-    """A versioned, checksummed binary of plain values."""
-    packed: bytes = msgpack.packb(body)
-    return b"".join((_MAGIC, bytes([FORMAT]), blake2b(packed, digest_size=_DIGEST_BYTES).digest(), packed))
-
-
-def unseal(data: bytes) -> Any:
-    """The plain values that `seal` packed.
+def catch_up(state: ShardState, data: bytes, after: codec.Position | None) -> None:
+    """Brings a state that was decoded up to a position to the end of the bytes.
 
     Raises:
-        StateCorrupted: the bytes are not those that `seal` made.
-        StateFormatUnknown: another release made them.
+        StateCorrupted: the bytes are not those that were written.
+        StateFormatUnknown: another release wrote them.
     """
-    if data[: len(_MAGIC)] != _MAGIC or len(data) < _HEADER_BYTES:
-        raise StateCorrupted("a state value lacks its header; restore the checkpoint from a copy or start a new one")
-    version = data[len(_MAGIC)]
-    if version != FORMAT:
-        raise StateFormatUnknown(
-            f"a state value has format {version}, this release reads {FORMAT}; use the one that wrote it"
+    for added, removed, groups, clients in codec.read(data, after):
+        state.apply(
+            Delta(
+                added,
+                dict.fromkeys(removed),
+                {name: None if group is None else Group(*group) for name, group in groups},
+                {ClientKey(*key): None if views is None else _client(*views) for key, views in clients},
+            )
         )
-    packed = memoryview(data)[_HEADER_BYTES:]
-    if blake2b(packed, digest_size=_DIGEST_BYTES).digest() != data[_HEADER_BYTES - _DIGEST_BYTES : _HEADER_BYTES]:
-        raise StateCorrupted("a state value fails its checksum; restore the checkpoint from a copy or start a new one")
-    return msgpack.unpackb(packed, use_list=False)
 
 
-def _client(views: tuple[Any, Any]) -> Client:
-    literal, wildcard = views
+def _plain(delta: Delta) -> list[Any]:
+    return [
+        list(delta.added),
+        list(delta.removed),
+        list(delta.groups.items()),
+        [(key, client and _views(client)) for key, client in delta.clients.items()],
+    ]
+
+
+def _views(client: Client) -> tuple[View, View | None]:
+    return client.literal, None if client.wildcard is client.literal else client.wildcard
+
+
+def _client(literal: tuple[Any, ...], wildcard: tuple[Any, ...] | None) -> Client:
     shared = View(*literal)
     return Client(shared, shared if wildcard is None else View(*wildcard))
 

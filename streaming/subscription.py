@@ -29,7 +29,6 @@ class Ignored(StrEnum):
     TOPIC_UNKNOWN = "topic-unknown"
     GROUP_UNKNOWN = "group-unknown"
     GROUP_SUPERSEDED = "group-superseded"
-    EMPTY_REQUEST = "empty-request"
 
 
 class View(NamedTuple):

@@ -5,9 +5,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
-from streaming import placement, state
+from streaming import codec, placement, state
 from streaming.errors import Rejected
 from streaming.events import (
     GroupEvent,
@@ -122,10 +122,10 @@ def work(
         output.add(Kind.DEAD_LETTER, dead_letter(problem.source, problem.reason, problem.message, payload))
     for reason, count in expansion.ignored.items():
         output.add(Kind.IGNORED + reason, None, count)
-    if not expansion.delta:
-        return data, output
-    former.apply(expansion.delta)
-    renewed = state.encode(former) if former else None
+    renewed = data
+    if expansion.delta:
+        former.apply(expansion.delta)
+        renewed = state.renew(data, former, expansion.delta)
     _CACHE.put((parent, number), renewed, former)
     return renewed, output
 
@@ -139,8 +139,7 @@ def _events(
         source = Source(settings.topics[stream], partition, offset, entry, timestamp)
         try:
             event = _PARSERS[stream](payload)
-            if not (home and stream == _GROUPS):
-                _check_parent(event, parent)
+            _check_place(event, parent, number)
         except Rejected as rejected:
             if home or stream == _TOPICS or (stream == _SUBSCRIPTIONS and number == 0):
                 output.add(Kind.DEAD_LETTER, dead_letter(source, rejected.reason, str(rejected), payload))
@@ -148,10 +147,18 @@ def _events(
             yield source, event
 
 
-def _check_parent(event: Event, parent: str) -> None:
-    """The JVM has read another parent than Python: the text is ambiguous."""
-    if event.parent != parent:
-        raise Rejected(Reason.NOT_ROUTABLE, "the JSON text is ambiguous: a field stands in it twice")
+def _check_place(event: Event, parent: str, number: int) -> None:
+    """The JVM has read what Python reads."""
+    if isinstance(event, GroupEvent) and parent == placement.HOME:
+        right = number == placement.bucket_of(event.group)
+    else:
+        right = event.parent == parent
+    if not right:
+        raise Rejected(
+            Reason.NOT_ROUTABLE,
+            "Spark reads this JSON text differently: a field stands in it twice, it nests too deep, "
+            "or it has too long a number",
+        )
 
 
 def _place(events: list[tuple[Source, GroupEvent]], data: bytes | None, output: Output) -> bytes | None:
@@ -171,42 +178,44 @@ def _is_at(row: Row, source: Source, settings: Settings) -> bool:
     return (settings.topics[row.stream], row.partition, row.offset, row.entry) == source[:4]
 
 
-S = TypeVar("S")
-
-
-class StateCache(Generic[S]):
+class StateCache:
     """Decoded states by key, the least recently used dropped first.
 
-    An entry serves only for the very bytes that it stands for. A task that fails after it changed a state leaves an
-    entry for bytes that were never stored, which is therefore never used.
+    A state is used only for bytes that begin with those that it stands for. A task that fails after it changed a state
+    leaves an entry for bytes that were never stored, which therefore is never used.
     """
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._bytes = 0
-        self._entries: OrderedDict[tuple[str, int], tuple[bytes, int, S]] = OrderedDict()
+        self._entries: OrderedDict[tuple[str, int], tuple[codec.Position, ShardState]] = OrderedDict()
 
-    def take(self, key: tuple[str, int], data: bytes) -> S | None:
-        """Removes and returns the state that `data` encodes, if it is here."""
+    def take(self, key: tuple[str, int], data: bytes) -> ShardState | None:
+        """Removes the state of a key, and returns it as of `data` if it stands for the beginning of that."""
         entry = self._entries.pop(key, None)
         if entry is None:
             return None
-        identity, size, decoded = entry
-        self._bytes -= size
-        return decoded if identity == state.identity(data) else None
+        position, decoded = entry
+        self._bytes -= position.end
+        if not codec.continues(data, position):
+            return None
+        state.catch_up(decoded, data, position)
+        return decoded
 
-    def put(self, key: tuple[str, int], data: bytes | None, decoded: S) -> None:
+    def put(self, key: tuple[str, int], data: bytes | None, decoded: ShardState) -> None:
         """Keeps the state that `data` encodes; None keeps nothing."""
         if data is None:
             return
-        self._entries[key] = (state.identity(data), len(data), decoded)
-        self._bytes += len(data)
+        former, _ = self._entries.pop(key, (codec.Position(0, b""), decoded))
+        position = codec.position(data)
+        self._entries[key] = (position, decoded)
+        self._bytes += position.end - former.end
         while self._bytes > self._max_bytes:
-            _, (_, size, _) = self._entries.popitem(last=False)
-            self._bytes -= size
+            _, (dropped, _) = self._entries.popitem(last=False)
+            self._bytes -= dropped.end
 
 
-_CACHE: StateCache[ShardState] = StateCache(CACHE_BYTES)
+_CACHE = StateCache(CACHE_BYTES)
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from zlib import crc32
 
 from streaming import placement, worker
 from streaming.events import BIND_TOPIC, Stream
@@ -32,7 +31,7 @@ Routed = tuple[str, int, int, bytes | None]
 
 def routes(record: Record, routing: Routing) -> list[Routed]:  # noqa: PLR0911 - a table of cases
     """What `streaming.job.route` computes in the JVM: (parent, shard, entry, payload)."""
-    home = [(placement.HOME, 0, 0, record.value)]
+    home = [(placement.HOME, placement.UNREADABLE, 0, record.value)]
     try:
         value = json.loads(record.value or b"")
     except ValueError:
@@ -53,7 +52,7 @@ def routes(record: Record, routing: Routing) -> list[Routed]:  # noqa: PLR0911 -
             return home
         entries = value.get("subscriptionSet", None)
         found: list[Routed] = []
-        texts = [json.dumps(entry) for entry in entries] if isinstance(entries, list) else [None]
+        texts = [json.dumps(entry) for entry in entries] if isinstance(entries, list) and entries else [None]
         for position, text in enumerate(texts):
             entry = json.loads(text) if text is not None else value
             payload = text.encode() if text is not None else record.value
@@ -66,7 +65,7 @@ def routes(record: Record, routing: Routing) -> list[Routed]:  # noqa: PLR0911 -
     attributes = value.get("attributes") if isinstance(value, dict) else None
     group = value.get("group") if isinstance(value, dict) else None
     parent = (attributes or {}).get(BIND_TOPIC) or value.get("parentTopic") if isinstance(attributes, dict) else None
-    bucket = crc32((group if isinstance(group, str) else "").encode()) % placement.BUCKETS
+    bucket = placement.bucket_of(group) if isinstance(group, str) else placement.UNREADABLE
     found = [(placement.HOME, bucket, 0, record.value)]
     if isinstance(parent, str) and parent:
         found += [(parent, shard, 0, record.value) for shard in range(routing.shard_count(parent))]

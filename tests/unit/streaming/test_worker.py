@@ -6,22 +6,24 @@ from typing import Any
 
 import pytest
 
-from streaming import placement, state, worker
+from streaming import codec, placement, state, worker
 from streaming.errors import StateCorrupted
 from streaming.events import BIND_TOPIC, WILDCARD, Reason
 from streaming.routing import Routing
+from streaming.state import Delta, ShardState
 from streaming.worker import Kind, Output, Row, Settings, StateCache, work
 from tests.support.simulator import rows_of
 from tests.unit.streaming.builders import group_json, request_json, topic_json
 
 GROUPS, SUBSCRIPTIONS, TOPICS = range(3)
+BUCKET = placement.bucket_of("g")
 SETTINGS = Settings(("groups", "subscriptions", "topics"), Routing({"big": 3}))
 
 
 @pytest.fixture(autouse=True)
-def cache(monkeypatch: pytest.MonkeyPatch) -> StateCache[state.ShardState]:
+def cache(monkeypatch: pytest.MonkeyPatch) -> StateCache:
     """A cache of this test alone."""
-    fresh: StateCache[state.ShardState] = StateCache(worker.CACHE_BYTES)
+    fresh: StateCache = StateCache(worker.CACHE_BYTES)
     monkeypatch.setattr(worker, "_CACHE", fresh)
     return fresh
 
@@ -46,84 +48,104 @@ def updates(output: Output) -> list[tuple[str, str]]:
 SUBSCRIBED = [row(GROUPS, group_json()), row(SUBSCRIPTIONS, request_json(liteTopicSet=["*"]))]
 
 
-# The cache serves a state for the very bytes that it stands for.
+# The cache serves a state for bytes that begin with those that it stands for.
 
 
-def put(cache: StateCache[str], name: str, size: int) -> bytes:
-    """Keeps a state of that many bytes under its name."""
-    data = b"x" * size
-    cache.put((name, 0), data, name)
-    return data
+def put(cache: StateCache, name: str, size: int) -> tuple[bytes, ShardState]:
+    """Keeps a state that stands for so many bytes."""
+    data, decoded = name[:1].encode() * size, ShardState()
+    cache.put((name, 0), data, decoded)
+    return data, decoded
 
 
 def test_a_state_is_taken_out() -> None:
     """Whoever takes it may change it, so nobody else must get it."""
-    cache: StateCache[str] = StateCache(1_000)
-    data = put(cache, "a", 100)
-    assert cache.take(("a", 0), data) == "a"
+    cache = StateCache(1_000)
+    data, decoded = put(cache, "a", 100)
+    assert cache.take(("a", 0), data) is decoded
     assert cache.take(("a", 0), data) is None
 
 
 def test_keys_are_parent_and_shard() -> None:
-    cache: StateCache[str] = StateCache(1_000)
-    data = put(cache, "a", 100)
+    cache = StateCache(1_000)
+    data, decoded = put(cache, "a", 100)
     assert cache.take(("a", 1), data) is None
     assert cache.take(("b", 0), data) is None
-    assert cache.take(("a", 0), data) == "a"
+    assert cache.take(("a", 0), data) is decoded
 
 
 def test_a_state_of_other_bytes_is_never_used() -> None:
     """Nor is it kept: the bytes that it stands for are not the ones in the store."""
-    cache: StateCache[str] = StateCache(1_000)
-    data = put(cache, "a", 100)
+    cache = StateCache(1_000)
+    data, _ = put(cache, "a", 100)
     assert cache.take(("a", 0), b"y" * 100) is None
     assert cache.take(("a", 0), data) is None
 
 
-def test_the_identity_is_in_the_header() -> None:
-    cache: StateCache[str] = StateCache(1_000)
-    former, renewed = state.seal(["former"]), state.seal(["renewed"])
-    cache.put(("a", 0), former, "former")
-    assert cache.take(("a", 0), renewed) is None
+def test_a_state_is_brought_up_to_what_another_worker_appended() -> None:
+    cache = StateCache(1_000)
+    decoded = ShardState()
+    decoded.apply(Delta(["a"]))
+    former = state.encode(decoded)
+    cache.put(("p", 0), former, decoded)
+    elsewhere = state.decode(former)
+    elsewhere.apply(Delta(["b"]))
+    renewed = state.renew(former, elsewhere, Delta(["b"]))
+    assert renewed is not None
+    assert renewed.startswith(former)
+    assert cache.take(("p", 0), renewed) is decoded
+    assert list(decoded.topics) == ["a", "b"]
+
+
+def test_a_state_that_another_worker_wrote_anew_is_decoded_anew() -> None:
+    """Its bytes hold the same, but no longer begin with those that are known."""
+    cache = StateCache(1_000)
+    decoded = ShardState()
+    decoded.apply(Delta(["a", "b"]))
+    appended = codec.append(state.encode(ShardState()), [["a", "b"], [], [], []])
+    cache.put(("p", 0), appended, decoded)
+    assert cache.take(("p", 0), state.encode(decoded)) is None
 
 
 def test_nothing_is_kept_for_no_bytes() -> None:
-    cache: StateCache[str] = StateCache(1_000)
-    cache.put(("a", 0), None, "a")
+    cache = StateCache(1_000)
+    cache.put(("a", 0), None, ShardState())
     assert cache.take(("a", 0), b"") is None
 
 
 def test_the_least_recently_used_goes_first() -> None:
     """Until the rest has room, in bytes."""
-    cache: StateCache[str] = StateCache(1_000)
-    a, b, c = (put(cache, name, 300) for name in "abc")
-    assert cache.take(("a", 0), a) == "a"
-    put(cache, "a", 300)
-    d = put(cache, "d", 400)  # 1,300: b has to go
-    assert cache.take(("b", 0), b) is None
-    assert [cache.take((name, 0), data) for name, data in (("a", a), ("c", c), ("d", d))] == ["a", "c", "d"]
+    cache = StateCache(1_000)
+    kept = {name: put(cache, name, 300) for name in "abc"}
+    assert cache.take(("a", 0), kept["a"][0]) is kept["a"][1]
+    kept["a"] = put(cache, "a", 300)
+    kept["d"] = put(cache, "d", 400)  # 1,300: b has to go
+    assert cache.take(("b", 0), kept["b"][0]) is None
+    for name in "acd":
+        assert cache.take((name, 0), kept[name][0]) is kept[name][1]
 
 
 def test_exactly_as_many_bytes_as_allowed_are_kept() -> None:
-    cache: StateCache[str] = StateCache(1_000)
+    cache = StateCache(1_000)
     a, b = put(cache, "a", 500), put(cache, "b", 500)
-    assert cache.take(("a", 0), a) == "a"
-    assert cache.take(("b", 0), b) == "b"
+    assert cache.take(("a", 0), a[0]) is a[1]
+    assert cache.take(("b", 0), b[0]) is b[1]
 
 
 def test_a_state_larger_than_the_cache_is_not_kept() -> None:
-    cache: StateCache[str] = StateCache(1_000)
-    large = put(cache, "large", 1_001)
+    cache = StateCache(1_000)
+    large, _ = put(cache, "large", 1_001)
     assert cache.take(("large", 0), large) is None
-    small = put(cache, "small", 1_000)
-    assert cache.take(("small", 0), small) == "small"
+    small, decoded = put(cache, "small", 1_000)
+    assert cache.take(("small", 0), small) is decoded
 
 
-def test_what_is_taken_makes_room() -> None:
-    cache: StateCache[str] = StateCache(1_000)
+def test_what_is_taken_or_replaced_makes_room() -> None:
+    cache = StateCache(1_000)
     for _ in range(10):
-        data = put(cache, "a", 900)
-        assert cache.take(("a", 0), data) == "a"
+        put(cache, "a", 600)
+        data, decoded = put(cache, "a", 900)
+        assert cache.take(("a", 0), data) is decoded
 
 
 # Rows in, new bytes and output rows out.
@@ -219,19 +241,19 @@ class Crash(Exception):
     """Stands for whatever ends a task."""
 
 
-class FailingEncode:
+class FailingRenew:
     """Fails once, after the state was changed."""
 
-    def __init__(self, encode: Callable[[state.ShardState], bytes]) -> None:
-        self._encode = encode
+    def __init__(self, renew: Callable[[bytes | None, ShardState, Delta], bytes | None]) -> None:
+        self._renew = renew
         self.failed = False
 
-    def __call__(self, shard: state.ShardState) -> bytes:
-        """Stand for `state.encode`."""
+    def __call__(self, data: bytes | None, shard: ShardState, delta: Delta) -> bytes | None:
+        """Stand for `state.renew`."""
         if not self.failed:
             self.failed = True
             raise Crash
-        return self._encode(shard)
+        return self._renew(data, shard, delta)
 
 
 BATCHES = [
@@ -267,8 +289,8 @@ def test_a_result_that_was_not_stored_is_repeated_to_the_byte(data: bytes, rows:
 def test_a_task_that_fails_after_it_changed_the_state_is_repeated(
     data: bytes, rows: list[Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failing = FailingEncode(state.encode)
-    monkeypatch.setattr(state, "encode", failing)
+    failing = FailingRenew(state.renew)
+    monkeypatch.setattr(state, "renew", failing)
     with pytest.raises(Crash):
         work("p", 0, rows, data, SETTINGS)
     again = work("p", 0, rows, data, SETTINGS)
@@ -313,7 +335,7 @@ def test_the_state_that_was_encoded_is_used_by_the_next_batch(data: bytes, monke
 @pytest.fixture
 def placed() -> bytes:
     """Group `g` on parent `p`."""
-    data, output = work(placement.HOME, 3, [row(GROUPS, group_json())], None, SETTINGS)
+    data, output = work(placement.HOME, BUCKET, [row(GROUPS, group_json())], None, SETTINGS)
     assert output.kinds == []
     assert data is not None
     return data
@@ -321,28 +343,28 @@ def placed() -> bytes:
 
 def test_a_group_that_moves_is_told_to_the_parent_that_it_leaves(placed: bytes) -> None:
     moved = [row(GROUPS, group_json(attributes={BIND_TOPIC: "q", WILDCARD: ""}), 8)]
-    renewed, output = work(placement.HOME, 3, moved, placed, SETTINGS)
+    renewed, output = work(placement.HOME, BUCKET, moved, placed, SETTINGS)
     assert placement.decode(renewed or b"").parents == {"g": "q"}
     assert output.kinds == [Kind.GROUP_EVENT]
     assert json.loads(output.payloads[0] or b"")["parentTopic"] == "p"
-    again = work(placement.HOME, 3, moved, placed, SETTINGS)
+    again = work(placement.HOME, BUCKET, moved, placed, SETTINGS)
     assert (again[0], rows_of(again[1])) == (renewed, rows_of(output))
 
 
 def test_placements_unchanged_give_the_very_same_bytes(placed: bytes) -> None:
-    again, output = work(placement.HOME, 3, [row(GROUPS, group_json(), 9)], placed, SETTINGS)
+    again, output = work(placement.HOME, BUCKET, [row(GROUPS, group_json(), 9)], placed, SETTINGS)
     assert again is placed
     assert output.kinds == []
 
 
 def test_the_last_group_leaves_no_bytes(placed: bytes) -> None:
-    renewed, output = work(placement.HOME, 3, [row(GROUPS, group_json(attributes={}), 9)], placed, SETTINGS)
+    renewed, output = work(placement.HOME, BUCKET, [row(GROUPS, group_json(attributes={}), 9)], placed, SETTINGS)
     assert renewed is None
     assert output.kinds == [Kind.GROUP_EVENT]
 
 
 def test_an_unknown_group_that_is_deleted_is_counted() -> None:
-    renewed, output = work(placement.HOME, 3, [row(GROUPS, group_json(attributes={}))], None, SETTINGS)
+    renewed, output = work(placement.HOME, BUCKET, [row(GROUPS, group_json(attributes={}))], None, SETTINGS)
     assert renewed is None
     assert output.kinds == ["ignored:group-unknown"]
 
