@@ -270,14 +270,16 @@ def _born_and_gone(batch: _Batch, delta: Delta, changed: dict[ClientKey, _Change
         renewed.add(key, change.after)
     versions: dict[ClientKey, int | None] = {}
 
-    def updates(op: Op, topic: str, receivers: dict[ClientKey, list[str]], cause: Cause) -> Iterator[Update]:
+    def updates(op: Op, topic: str, receivers: dict[ClientKey, list[str]], cause: Cause) -> list[Update]:
         source = batch.topics[topic][1]
-        for key, found in receivers.items():
-            if len(found) > 1:
-                found.sort()
+        found = []
+        for key, patterns in receivers.items():
+            if len(patterns) > 1:
+                patterns.sort()
             if key not in versions:
                 versions[key] = batch.version(key)
-            yield Update(op, key, topic, tuple(found), cause, versions[key], source)
+            found.append(Update(op, key, topic, tuple(patterns), cause, versions[key], source))
+        return found
 
     for topic in delta.removed:
         yield from updates(Op.REMOVE, topic, interests.match(topic), Cause.TOPIC_DELETED)

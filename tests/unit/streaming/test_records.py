@@ -138,7 +138,7 @@ def test_the_event_id_is_made_of_what_happened_and_where_it_stands() -> None:
     ]
     assert len(set(same)) == 1
     assert len(set(different)) == len(different)
-    assert all(len(bytes.fromhex(identifier)) == 12 for identifier in different)
+    assert all(len(bytes.fromhex(identifier.replace("-", ""))) == 16 for identifier in different)
 
 
 X_LIMIT = "x" * MAX_ORIGINAL_BYTES
