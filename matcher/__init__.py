@@ -14,6 +14,7 @@ Nothing outside the standard library is needed.
 
 from matcher.dialects import DIALECTS, Dialect, get_dialect
 from matcher.errors import InvalidPattern, InvalidTopic, MatcherError, UnknownDialect, UnsupportedOption
+from matcher.explain import explain
 from matcher.functions import expand, is_valid, matches, validate
 from matcher.index import PatternIndex, TopicIndex
 from matcher.pattern import Pattern
@@ -30,6 +31,7 @@ __all__ = [
     "UnknownDialect",
     "UnsupportedOption",
     "expand",
+    "explain",
     "get_dialect",
     "is_valid",
     "matches",

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.logging import RichHandler
 from rich.progress import Progress
 
-from streaming import config
+from streaming import config, matching
 from streaming.errors import ReexpandError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -210,6 +210,10 @@ def jars() -> None:
             progress.update(task, completed=done, total=of, description=f"fetching {what}")
 
         local_jars.fetch(progress=show)
+
+
+for _command in matching.COMMANDS:
+    main.add_command(_command)
 
 
 def _provide_java() -> None:

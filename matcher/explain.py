@@ -1,0 +1,260 @@
+"""Why a pattern matches a topic, or does not: segment by segment.
+
+>>> import matcher
+>>> print(matcher.explain("pay__*__sent", "pay__refund__failed"))
+no match: segment 3 of the topic, 'failed', is not 'sent'
+  pattern  topic   verdict
+  pay      pay     equal
+  *        refund  one segment
+! sent     failed  differs
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from matcher.dialects import Dialect, get_dialect
+from matcher.errors import InvalidTopic
+from matcher.pattern import MANY, ONE, Pattern, Segment, Tail
+
+__all__ = ["Explanation", "Outcome", "Step", "explain"]
+
+Outcome: TypeAlias = Literal["match", "segment", "too-short", "too-long", "hidden", "invalid-topic"]
+"""What decides: all segments fit, one does not, one side has more, or no such pattern can match this topic."""
+
+_SHOWN: Final = 40  # characters of one segment that are shown
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One segment of the topic beside what the pattern asks for there.
+
+    Attributes:
+        pattern: the segment of the pattern, as it was written; None where the pattern has ended.
+        topic: the segment of the topic; None where the topic has ended.
+        fits: whether the two agree.
+        verdict: why.
+    """
+
+    pattern: str | None
+    topic: str | None
+    fits: bool
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The answer of `explain`; its text is a table.
+
+    Attributes:
+        pattern: the text of the pattern.
+        topic: the name of the topic.
+        matched: what `matches` says.
+        outcome: what decided, in one word.
+        reason: what decided, as a sentence.
+        steps: segment by segment; none for an invalid topic. Behind an inner multi-segment wildcard they end with the
+            first that does not fit.
+    """
+
+    pattern: str
+    topic: str
+    matched: bool
+    outcome: Outcome
+    reason: str
+    steps: tuple[Step, ...]
+
+    def __str__(self) -> str:
+        lines = [f"{'match' if self.matched else 'no match'}: {self.reason}"]
+        if self.steps:
+            rows = [("pattern", "topic"), *((_cell(step.pattern), _cell(step.topic)) for step in self.steps)]
+            left, middle = (max(map(len, column)) for column in zip(*rows, strict=True))
+            ends = [(" ", "verdict"), *((" " if step.fits else "!", step.verdict) for step in self.steps)]
+            for (pattern, topic), (mark, verdict) in zip(rows, ends, strict=True):
+                lines.append(f"{mark} {pattern:{left}}  {topic:{middle}}  {verdict}")
+        return "\n".join(lines)
+
+
+class _Pair(NamedTuple):
+    """A place in the pattern (None: behind its end) beside one in the topic (or behind its end)."""
+
+    want: int | None
+    have: int
+
+
+def explain(
+    pattern: str,
+    topic: str,
+    dialect: str | Dialect = "lite",
+    *,
+    policy: str | None = None,
+    allow_inner_multi: bool = False,
+) -> Explanation:
+    """Say why the pattern matches the topic, or does not; for the bound see `Pattern.accepts`.
+
+    An inner multi-segment wildcard takes as few segments as what follows it allows. Where that fits nowhere, the steps
+    show the place where most of it fits.
+
+    Args:
+        pattern: the text of a pattern.
+        topic: the name of a topic.
+        dialect: the dialect of both, by name or one of your own.
+        policy: `"exact"`, `"prefix"` or `"wildcard"`, in dialects that have match policies (wamp).
+        allow_inner_multi: take multi-segment wildcards before the end of a pattern, where the dialect has them.
+
+    Raises:
+        InvalidPattern: the text is no pattern of the dialect.
+        UnknownDialect: no dialect has this name.
+        UnsupportedOption: the dialect does not know an option.
+    """
+    rules = get_dialect(dialect)
+    parsed = rules.parse(pattern, policy=policy, allow_inner_multi=allow_inner_multi)
+    segments = rules.split(topic)
+    if segments is None:
+        return Explanation(pattern, topic, False, "invalid-topic", _flaw(topic, rules), ())
+    written = _written(parsed, rules.separator)
+    pairs = _align(parsed, segments)
+    steps = [_step(parsed, segments, written, pair) for pair in pairs]
+    if parsed.literal is None and parsed.starts_with_wildcard and rules.hides(topic):
+        steps[0] = Step(steps[0].pattern, steps[0].topic, fits=False, verdict="hidden")
+        reason = f"topics that begin with {rules.reserved!r} are hidden from a wildcard in the first segment"
+        return Explanation(pattern, topic, False, "hidden", reason, tuple(steps))
+    outcome, reason = _judge(parsed, segments, pairs, steps)
+    return Explanation(pattern, topic, outcome == "match", outcome, reason, tuple(steps))
+
+
+def _flaw(topic: str, dialect: Dialect) -> str:
+    try:
+        dialect.validate_topic(topic)
+    except InvalidTopic as error:
+        return str(error)
+    return f"no pattern of dialect {dialect.name!r} can match this topic"
+
+
+def _align(pattern: Pattern, topic: Sequence[str]) -> list[_Pair]:
+    """Lay the pattern beside the topic, such that all pairs fit if the pattern matches."""
+    size = len(pattern.segments)
+    if pattern.has_many:
+        pairs, place, complete = _align_runs(pattern, topic)
+        if not complete:
+            return pairs
+    else:
+        pairs, place = [_Pair(at, at) for at in range(size)], size
+    if pattern.tail is Tail.END:
+        return pairs + [_Pair(None, at) for at in range(place, len(topic))]
+    pairs += [_Pair(size, at) for at in range(place, len(topic))]
+    if place >= len(topic) and pattern.tail is not Tail.STARTS:
+        pairs.append(_Pair(size, place))
+    return pairs
+
+
+def _align_runs(pattern: Pattern, topic: Sequence[str]) -> tuple[list[_Pair], int, bool]:
+    """Place each run between two `MANY` where it first fits, and the last one at the end of the topic.
+
+    Returns:
+        The pairs, the number of topic segments used up, and whether all runs fit.
+    """
+    segments = pattern.segments
+    bounds = [-1, *(at for at, want in enumerate(segments) if want is MANY), len(segments)]
+    pairs: list[_Pair] = []
+    place = 0
+    for before, after in pairwise(bounds):
+        run = segments[before + 1 : after]
+        start = place
+        if before >= 0:
+            least = place + 1
+            last = after == len(segments) and pattern.tail is Tail.END
+            start = max(least, len(topic) - len(run)) if last else _nearest(run, topic, least)
+            pairs += [_Pair(before, at) for at in range(place, start)]
+        fitting = _fitting(run, topic, start)
+        pairs += [_Pair(before + 1 + at, start + at) for at in range(min(fitting + 1, len(run)))]
+        place = start + len(run)
+        if fitting < len(run):
+            return pairs, place, False
+    return pairs, place, True
+
+
+def _nearest(run: Sequence[Segment], topic: Sequence[str], least: int) -> int:
+    """Return the first start, from `least` on, at which the run fits; where there is none, the one with most of it."""
+    best, most = least, 0
+    for start in range(least, len(topic)):
+        fitting = _fitting(run, topic, start)
+        if fitting == len(run):
+            return start
+        if fitting > most:
+            best, most = start, fitting
+    return best
+
+
+def _fitting(run: Sequence[Segment], topic: Sequence[str], start: int) -> int:
+    """Count the segments of the run, from its first on, that fit the topic from `start` on."""
+    count = 0
+    while count < len(run) and start + count < len(topic) and run[count] in (ONE, topic[start + count]):
+        count += 1
+    return count
+
+
+def _step(pattern: Pattern, topic: Sequence[str], written: Sequence[str], pair: _Pair) -> Step:
+    have = topic[pair.have] if pair.have < len(topic) else None
+    if pair.want is None:
+        return Step(None, have, fits=False, verdict="the pattern has ended")
+    shown = written[pair.want]
+    if have is None:
+        optional = pair.want == len(pattern.segments) and pattern.tail is Tail.ANY
+        return Step(shown, None, optional, "no segment is needed" if optional else "the topic has ended")
+    if pair.want == len(pattern.segments):
+        return Step(shown, have, fits=True, verdict="any further segments")
+    want = pattern.segments[pair.want]
+    if not isinstance(want, str):
+        return Step(shown, have, fits=True, verdict="one segment" if want is ONE else "any segments")
+    if pair.want == len(pattern.whole):
+        fits, verdict = have.startswith(want), f"begins with {_quoted(want)}"
+    else:
+        fits, verdict = want == have, "equal"
+    only_case = have.casefold() == want.casefold()
+    return Step(shown, have, fits, verdict if fits else "differs in upper and lower case" if only_case else "differs")
+
+
+def _judge(
+    pattern: Pattern, topic: Sequence[str], pairs: Sequence[_Pair], steps: Sequence[Step]
+) -> tuple[Outcome, str]:
+    """Name the first step that does not fit."""
+    for pair, step in zip(pairs, steps, strict=True):
+        if step.fits:
+            continue
+        if pair.want is None:
+            return "too-long", f"the pattern ends before segment {pair.have + 1} of the topic, {_quoted(step.topic)}"
+        sought = ""
+        if MANY in pattern.segments[: pair.want]:
+            last = pattern.tail is Tail.END and MANY not in pattern.segments[pair.want :]
+            sought = ", where the end of the pattern must stand" if last else ", and nowhere does more of it fit"
+        if step.topic is None:
+            ended = f"the topic ends after segment {len(topic)}, but the pattern asks for {_quoted(step.pattern)}"
+            return "too-short", ended + sought
+        want = _quoted(str(pattern.segments[pair.want]))
+        differs = f"does not begin with {want}" if pair.want == len(pattern.whole) else f"is not {want}"
+        return "segment", f"segment {pair.have + 1} of the topic, {_quoted(step.topic)}, {differs}{sought}"
+    return "match", "every segment fits"
+
+
+def _written(pattern: Pattern, separator: str) -> list[str]:
+    """Return what is shown for each segment of the pattern, and for its tail."""
+    parts = pattern.text.split(separator)
+    size = len(pattern.segments)
+    if len(parts) == size + (pattern.tail in (Tail.SOME, Tail.ANY)):
+        return [*parts, parts[-1]] if len(parts) == size else parts
+    return [want if isinstance(want, str) else want.value for want in pattern.segments] + [pattern.tail.value]
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+
+
+def _quoted(text: str | None) -> str:
+    return repr(_short(text or ""))
+
+
+def _cell(text: str | None) -> str:
+    if text is None:
+        return "(none)"
+    return _short(text) if text and text.isprintable() else _quoted(text)

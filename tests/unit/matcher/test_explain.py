@@ -1,0 +1,169 @@
+"""`explain`: it agrees with `matches`, and names what decides."""
+
+import dataclasses
+import doctest
+import sys
+from itertools import product
+from typing import Any
+
+import pytest
+
+import matcher
+from matcher.explain import Explanation, Outcome
+
+CASES: list[tuple[dict[str, Any], str, str, Outcome, str]] = [
+    # options, pattern, topic, what decides, part of the sentence
+    ({}, "pay__*", "pay__refund", "match", "every segment fits"),
+    ({}, "pay__**", "pay__refund__sent", "match", "every"),
+    ({}, "pay", "pay", "match", "every"),
+    ({}, "pay__*__sent", "pay__a__failed", "segment", "segment 3 of the topic, 'failed', is not 'sent'"),
+    ({}, "pay", "Pay", "segment", "segment 1 of the topic, 'Pay', is not 'pay'"),
+    ({}, "pay__*__sent", "pay__a", "too-short", "ends after segment 2, but the pattern asks for 'sent'"),
+    ({}, "pay__**", "pay", "too-short", "ends after segment 1, but the pattern asks for '**'"),
+    ({}, "pay__*", "pay__a__b", "too-long", "the pattern ends before segment 3 of the topic, 'b'"),
+    ({}, "pay__*", "", "invalid-topic", "the topic is empty; give it a name"),
+    ({"dialect": "mqtt"}, "a/#", "a", "match", "every"),
+    ({"dialect": "mqtt"}, "#", "$SYS/x", "hidden", "topics that begin with '$' are hidden"),
+    ({"dialect": "mqtt"}, "+/x", "$SYS/y", "hidden", "a wildcard in the first segment"),
+    ({"dialect": "mqtt"}, "$SYS/+", "$SYS/y", "match", "every"),
+    ({"dialect": "mqtt"}, "a/+", "a/#", "invalid-topic", "'#' in a topic; wildcards stand in filters only"),
+    ({"dialect": "nats"}, "a.>", "a", "too-short", "asks for '>'"),
+    ({"dialect": "nats"}, "a.>", "a..b", "invalid-topic", "the token is empty"),
+    ({"dialect": "nats"}, "foo*", "foox", "segment", "'foox', is not 'foo*'"),
+    ({"dialect": "wamp"}, "com.my*", "com.your.app", "segment", "'your', does not begin with 'my'"),
+    ({"dialect": "wamp"}, "com.my*", "com", "too-short", "asks for 'my*'"),
+    ({"dialect": "wamp", "policy": "prefix"}, "com.my", "com.myapp.x", "match", "every"),
+    ({"dialect": "wamp", "policy": "wildcard"}, "com..x", "com.a.y", "segment", "'y', is not 'x'"),
+    ({"dialect": "wamp", "policy": "exact"}, "com.*", "com.x", "segment", "'x', is not '*'"),
+    ({"allow_inner_multi": True}, "a__**__d", "a__b__c__d", "match", "every"),
+    ({"allow_inner_multi": True}, "a__**__d", "a__d__e", "segment", "'e', is not 'd', where the end"),
+    ({"allow_inner_multi": True}, "a__**__d", "a__d", "too-short", "asks for 'd', where the end"),
+    ({"allow_inner_multi": True}, "a__**__b__c__**__d", "a__x__b__y__b__d", "segment", "'y', is not 'c', and nowhere"),
+    ({"allow_inner_multi": True}, "a__**__b__**", "b__x", "segment", "segment 1 of the topic, 'b', is not 'a'"),
+]
+SMALL = {
+    # dialect -> the segments of patterns, those of topics
+    "lite": (("a", "b", "*", "**"), ("a", "b", "")),
+    "mqtt": (("a", "$", "+", "#", ""), ("a", "$", "", "+")),
+    "nats": (("a", "a*", "*", ">"), ("a", "a*", "", ">")),
+    "wamp": (("a", "ab", "a*", "*", "**", ""), ("a", "ab", "")),
+}
+
+
+@pytest.mark.parametrize(("options", "pattern", "topic", "outcome", "reason"), CASES)
+def test_it_names_what_decides(
+    options: dict[str, Any], pattern: str, topic: str, outcome: Outcome, reason: str
+) -> None:
+    """In one word and as a sentence, which stands above the table too."""
+    explanation = matcher.explain(pattern, topic, **options)
+    assert explanation.outcome == outcome
+    assert reason in explanation.reason
+    assert str(explanation).startswith(f"{'match' if outcome == 'match' else 'no match'}: {explanation.reason}")
+
+
+@pytest.mark.parametrize("policy", [None, *("exact", "prefix", "wildcard")])
+@pytest.mark.parametrize("dialect", SMALL)
+def test_it_agrees_with_matches(dialect: str, policy: str | None) -> None:
+    """For every pattern and topic of at most three segments, and its steps say the same."""
+    if policy and dialect != "wamp":
+        return
+    separator = matcher.get_dialect(dialect).separator
+    options: dict[str, Any] = {"policy": policy, "allow_inner_multi": dialect == "lite"}
+    patterns, topics = (
+        [separator.join(parts) for size in range(1, 4) for parts in product(alphabet, repeat=size)]
+        for alphabet in SMALL[dialect]
+    )
+    compared = 0
+    for pattern, topic in product(patterns, topics):
+        try:
+            explanation = matcher.explain(pattern, topic, dialect, **options)
+        except matcher.InvalidPattern:
+            continue
+        assert explanation.matched == matcher.matches(pattern, topic, dialect, **options), (pattern, topic)
+        _check_steps(explanation)
+        compared += 1
+    assert compared > 1_000
+
+
+@pytest.mark.parametrize("size", [4, 5])
+def test_inner_wildcards_agree_with_matches_on_longer_topics(size: int) -> None:
+    """Where the runs between them can meet the topic at several places."""
+    separator = "__"
+    patterns = [separator.join(parts) for parts in product(("a", "*", "**"), repeat=size) if "**" in parts[:-1]]
+    topics = [separator.join(parts) for length in range(1, 7) for parts in product("ab", repeat=length)]
+    for pattern, topic in product(patterns[:: size - 3], topics):
+        explanation = matcher.explain(pattern, topic, allow_inner_multi=True)
+        assert explanation.matched == matcher.matches(pattern, topic, allow_inner_multi=True), (pattern, topic)
+        _check_steps(explanation)
+
+
+def _check_steps(explanation: Explanation) -> None:
+    assert explanation.matched == (explanation.outcome == "match")
+    if explanation.outcome == "invalid-topic":
+        assert explanation.steps == ()
+    else:
+        assert explanation.matched == all(step.fits for step in explanation.steps)
+        assert explanation.steps
+
+
+def test_an_inner_wildcard_shows_what_it_stands_for() -> None:
+    """A row for each segment that it takes."""
+    explanation = matcher.explain("a__**__d", "a__b__c__d", allow_inner_multi=True)
+    assert [(step.pattern, step.topic) for step in explanation.steps] == [
+        ("a", "a"),
+        ("**", "b"),
+        ("**", "c"),
+        ("d", "d"),
+    ]
+
+
+def test_the_furthest_place_is_shown() -> None:
+    """Of all places behind an inner wildcard, the one where most of what follows fits; the steps end there."""
+    explanation = matcher.explain("a__**__b__c__d__**", "a__b__b__x__b__c__x__b", allow_inner_multi=True)
+    assert [(step.pattern, step.topic, step.fits) for step in explanation.steps] == [
+        ("a", "a", True),
+        *[("**", segment, True) for segment in ("b", "b", "x")],
+        ("b", "b", True),
+        ("c", "c", True),
+        ("d", "x", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({}, matcher.InvalidPattern),
+        ({"dialect": "no"}, matcher.UnknownDialect),
+        ({"policy": "exact"}, matcher.UnsupportedOption),
+    ],
+)
+def test_it_raises_what_validate_raises(options: dict[str, Any], error: type[matcher.MatcherError]) -> None:
+    """An invalid pattern is no mismatch here: there is nothing to lay beside the topic."""
+    with pytest.raises(error):
+        matcher.explain("a*", "a", **options)
+
+
+def test_the_table_shows_empty_long_and_unprintable_segments() -> None:
+    """Without control characters on the terminal, and without endless lines."""
+    lines = str(matcher.explain("a__*__*__*", f"a____\x1b[2J__{'x' * 1_000}")).splitlines()
+    assert [line.split()[1] for line in lines[2:]] == ["a", "''", r"'\x1b[2J'", "x" * 40 + "..."]
+
+
+def test_a_hostile_pattern_stays_polynomial() -> None:
+    """Many inner wildcards before a segment that never comes: no backtracking."""
+    pattern = "__".join(["**", "a", "*"] * 300 + ["b"])
+    explanation = matcher.explain(pattern, "__".join(["a"] * 2_000), allow_inner_multi=True)
+    assert explanation.outcome == "segment"
+
+
+def test_it_is_frozen() -> None:
+    explanation = matcher.explain("a", "a")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        explanation.matched = False  # type: ignore[misc]
+
+
+def test_its_example_holds() -> None:
+    """The module's name is hidden by the function, so it is asked for by name."""
+    results = doctest.testmod(sys.modules["matcher.explain"])
+    assert results.attempted > 0
+    assert results.failed == 0
