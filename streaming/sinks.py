@@ -36,9 +36,9 @@ def start(records: "DataFrame", settings: "Settings") -> "StreamingQuery":
     A producer keeps the order of its records (idempotence is Kafka's default), and one task writes all updates of a
     shard, so the updates of one client and topic stand in the order in which they happened.
     """
-    # Tens of thousands of small, similar records: few large compressed requests take a sixth off a burst's time. A
-    # task flushes when it ends, so lingering delays nothing.
-    producer = {"kafka.compression.type": "lz4", "kafka.batch.size": "262144", "kafka.linger.ms": "5"}
+    # Tens of thousands of small records go in few large requests. A task flushes when it ends, so lingering delays
+    # nothing. Compression is left to the client options: not every client library can read every codec.
+    producer = {"kafka.batch.size": "262144", "kafka.linger.ms": "5"}
     return (
         records.writeStream.format("kafka")
         .options(**{**producer, **connection(settings)})

@@ -39,13 +39,6 @@ class SharedBroker:
     kind: str
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    # kafka-python reads its own schemas the old way.
-    config.addinivalue_line("filterwarnings", "ignore:(read|open)_text is deprecated:DeprecationWarning")
-    # It also leaves the pair of sockets that wakes its own thread to the garbage collector.
-    config.addinivalue_line("filterwarnings", "ignore:unclosed <socket.socket fd=\\d+, family=1:ResourceWarning")
-
-
 @pytest.hookimpl(tryfirst=True)  # before -m looks at the markers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:

@@ -160,13 +160,15 @@ class Job:
     def forget_last_commit(self) -> None:
         """Makes a killed job's last micro-batch one that was written but not committed: it will be repeated."""
         assert self.process.poll() is not None
-        last = max(self._commits.glob("[0-9]*"), key=lambda file: int(file.name))
-        last.unlink()
+        committed = sorted(self._commits.glob("[0-9]*"), key=lambda file: int(file.name))
+        if committed:  # else it was killed before it could commit its first
+            committed[-1].unlink()
 
     def kill_workers(self) -> None:
         """Kills the Python processes that do the work; Spark starts new ones."""
-        # They are in a process group of their own, but in this session.
-        subprocess.run(["pkill", "-KILL", "-s", str(self.process.pid), "-f", "pyspark.daemon"], check=True)
+        # They are in a process group of their own, but in this session; the first batch starts them.
+        command = ["pkill", "-KILL", "-s", str(self.process.pid), "-f", "pyspark.daemon"]
+        assert wait_for(lambda: subprocess.run(command, check=False).returncode == 0)
 
     def stop(self, timeout: float = 60) -> int:
         """Asks it to end, and returns its exit code."""
