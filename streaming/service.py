@@ -16,7 +16,7 @@ from pyspark.sql.streaming.listener import (
 )
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming import checkpoint, job, session, topics
+from streaming import checkpoint, job, provision, session
 from streaming.config import Settings
 from streaming.errors import ReexpandError
 from streaming.local import jars
@@ -47,7 +47,7 @@ def run(settings: Settings) -> None:
     spark = session.build(settings, checkpoint.default_partitions(), jars.spark())
     try:
         spark.conf.set("spark.sql.shuffle.partitions", checkpoint.agree(spark, settings))
-        topics.provide(spark, settings)
+        provision.provide(spark, settings)
         spark.streams.addListener(_Report())
         query = job.start(spark, settings)
         log.info(READY, ", ".join(settings.inputs), settings.bootstrap_servers)

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from streaming import job, placement, session, worker
@@ -66,7 +67,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         try:
             yield built
         finally:
+            gateway: Any = SparkContext._gateway
             built.stop()
+            gateway.shutdown()
+            gateway.proc.stdin.close()  # which the JVM takes as its end
+            gateway.proc.wait(30)
+            SparkContext._gateway = SparkContext._jvm = None
 
 
 def frame(spark: SparkSession, records: Iterable[Record]) -> DataFrame:
