@@ -22,8 +22,12 @@ def guarded(command: list[str]) -> list[str]:
     return [sys.executable, "-IS", __file__, *command]
 
 
-def _die_with_guardian() -> None:
-    """Ask Linux to kill the command should this guardian itself be killed; elsewhere there is no such call."""
+def _prepare() -> None:
+    """Ask Linux to kill the command should this guardian itself be killed; elsewhere there is no such call.
+
+    A shell starts its background jobs with SIGINT ignored, which would be passed on to the command.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.platform == "linux":
         pr_set_pdeathsig = 1
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
@@ -42,7 +46,7 @@ def main() -> int:
         stdin=subprocess.DEVNULL,
         stdout=2,
         stderr=2,
-        preexec_fn=_die_with_guardian,  # noqa: PLW1509 -- no thread has been started yet
+        preexec_fn=_prepare,  # noqa: PLW1509 -- no thread has been started yet
     )
     os.write(1, b"%d\n" % command.pid)
     os.close(1)
