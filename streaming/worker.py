@@ -117,9 +117,10 @@ def work(
         output.add(Kind.ADD if update.op is Op.ADD else Kind.REMOVE, records[0])
         for tombstone in records[1:]:
             output.add(Kind.TOMBSTONE, tombstone)
-    for problem in expansion.problems:
-        payload = next(row.payload for row in ordered if _is_at(row, problem.source, settings))
-        output.add(Kind.DEAD_LETTER, dead_letter(problem.source, problem.reason, problem.message, payload))
+    if expansion.problems:
+        originals = {(settings.topics[row.stream], *row[1:4]): row.payload for row in ordered}
+        for source, reason, message in expansion.problems:
+            output.add(Kind.DEAD_LETTER, dead_letter(source, reason, message, originals[source[:4]]))
     for reason, count in expansion.ignored.items():
         output.add(Kind.IGNORED + reason, None, count)
     renewed = data
@@ -172,10 +173,6 @@ def _place(events: list[tuple[Source, GroupEvent]], data: bytes | None, output: 
         return data
     renewed = placement.Bucket(placed.parents)
     return placement.encode(renewed) if renewed else None
-
-
-def _is_at(row: Row, source: Source, settings: Settings) -> bool:
-    return (settings.topics[row.stream], row.partition, row.offset, row.entry) == source[:4]
 
 
 class StateCache:
