@@ -121,8 +121,8 @@ def work(
         originals = {(settings.topics[row.stream], *row[1:4]): row.payload for row in ordered}
         for source, reason, message in expansion.problems:
             output.add(Kind.DEAD_LETTER, dead_letter(source, reason, message, originals[source[:4]]))
-    for reason, count in expansion.ignored.items():
-        output.add(Kind.IGNORED + reason, None, count)
+    for ignored, count in expansion.ignored.items():
+        output.add(Kind.IGNORED + ignored, None, count)
     renewed = data
     if expansion.delta:
         former.apply(expansion.delta)
