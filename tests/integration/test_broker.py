@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import uuid
 from typing import TYPE_CHECKING, Protocol
 
@@ -21,6 +20,7 @@ from streaming.local.broker import Broker
 from streaming.local.errors import BrokerError, FolderInUseError, TopicsError
 from streaming.local.node import HOST
 from streaming.local.topics import TopicSpec, create_topics
+from tests.support.processes import alive, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,23 +92,6 @@ def answers(bootstrap_servers: str, timeout: float = 2) -> bool:
         AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0}).list_topics(timeout=timeout)
     except KafkaException:
         return False
-    return True
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def eventually(condition: Callable[[], bool], seconds: float = 10) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
     return True
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,9 +9,9 @@ import pytest
 from streaming.config import Settings
 from streaming.demo import process as module
 from streaming.demo.process import Job, JobFailedError
+from tests.support.processes import alive, eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 SETTINGS = Settings.model_construct(bootstrap_servers="127.0.0.1:9092", checkpoint="checkpoint")
@@ -39,26 +37,9 @@ def start(program: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     return Job(SETTINGS, folder / "job.log", folder / "spark")
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 20) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 def test_a_job_is_ready_when_it_says_so_and_ends_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with start(OBEDIENT, tmp_path, monkeypatch) as job:
-        assert eventually(lambda: job.is_ready)
+        assert eventually(lambda: job.is_ready, 20)
         assert "--bootstrap-servers 127.0.0.1:9092 --checkpoint checkpoint" in job.log_file.read_text()
         assert job.stop() == 0
         assert job.stop() is None
@@ -68,11 +49,11 @@ def test_a_job_that_does_not_end_is_killed_with_all_that_it_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with start(STUBBORN, tmp_path, monkeypatch) as job:
-        assert eventually(lambda: job.is_ready)
+        assert eventually(lambda: job.is_ready, 20)
         child = int(job.log_file.read_text().split()[0])
         assert alive(child)
         assert job.stop(timeout=0.2) is None
-    assert eventually(lambda: not alive(child))
+    assert eventually(lambda: not alive(child), 20)
 
 
 def test_a_job_that_ends_by_itself_is_reported_with_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,5 +61,5 @@ def test_a_job_that_ends_by_itself_is_reported_with_its_log(tmp_path: Path, monk
     monkeypatch.setenv("REEXPAND_SHARDS", "none of its business")
     with start(FAILING, tmp_path, monkeypatch) as job:
         with pytest.raises(JobFailedError, match=r"(?s)ended by itself. The end of .*job\.log:.*no such broker"):
-            eventually(lambda: job.is_ready)
+            eventually(lambda: job.is_ready, 20)
         assert job.log_file.read_text().startswith("False")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streaming.local import guardian
+from tests.support.processes import gone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,17 +43,6 @@ def guard() -> Iterator[Callable[..., Guarded]]:
         except subprocess.TimeoutExpired:
             process.kill()  # whatever a test has found, the next one starts without its processes
             raise
-
-
-def gone(pid: int, seconds: float = 10) -> bool:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
-        time.sleep(0.02)
-    return False
 
 
 def test_the_command_dies_when_its_input_ends(guard: Callable[..., Guarded]) -> None:

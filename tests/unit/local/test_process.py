@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING
 import pytest
 
 from streaming.local.process import run
+from tests.support.processes import gone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,17 +35,6 @@ def is_locked(path: Path) -> bool:
         except BlockingIOError:
             return True
         return False
-
-
-def gone(pid: int, seconds: float = 10) -> bool:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
-        time.sleep(0.02)
-    return False
 
 
 def test_lines_and_exit_code_are_handed_over(lock: IO[str], tmp_path: Path) -> None:
