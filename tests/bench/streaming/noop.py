@@ -18,13 +18,14 @@ from streaming import checkpoint, job, service, session, sinks
 from streaming.config import load
 from streaming.local import jars
 from streaming.local.java import environment, find_java
-from streaming.worker import Kind
+from streaming.worker import Kind, without_collection
 
 
 def count(key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
     """Counts the rows of a key."""
-    total = (int.from_bytes(state.get[0]) if state.exists else 0) + sum(map(len, frames))
-    state.update((total.to_bytes(8),))
+    with without_collection():
+        total = (int.from_bytes(state.get[0]) if state.exists else 0) + sum(map(len, frames))
+        state.update((total.to_bytes(8),))
     value = json.dumps({"parentTopic": key[0], "count": total}).encode()
     yield pd.DataFrame({"kind": [Kind.ADD], "key": [key[0].encode()], "value": [value], "count": [1]})
 
