@@ -1,11 +1,15 @@
 """Input records: from JSON bytes to checked events, or to the reason why not."""
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 import orjson
 
+from matcher.dialects import DIALECTS
+from matcher.errors import MatcherError
+from matcher.selectors import compile as compile_selector
 from streaming.errors import Rejected
 
 MAX_NAME_BYTES = 16_384
@@ -14,9 +18,25 @@ MAX_NAME_BYTES = 16_384
 MAX_TTL_MS = 30 * 24 * 3_600_000
 """Longest life of a topic that RocketMQ allows."""
 
+MAX_DETAILS = 65_536
+"""Most characters of a topic's tags and properties: they are kept as long as the topic lives."""
+
 LMQ_PREFIX = "%LMQ%$"
 BIND_TOPIC = "lite.bind.topic"
 WILDCARD = "lite.sub.wildcard"
+MODEL = "lite.sub.model"
+QUOTA = "lite.sub.client.quota"
+RESET_EXCLUSIVE = "lite.sub.reset.offset.exclusive"
+RESET_UNSUBSCRIBE = "lite.sub.reset.offset.unsubscribe"
+
+DEFAULT_QUOTA = 2_000
+"""How many topics a client may hold when its group does not say (RocketMQ's default)."""
+
+UNLIMITED = -1
+"""The quota that limits nothing."""
+
+POLICIES = ("exact", "prefix", "wildcard")
+"""Match policies of dialect `wamp`."""
 
 _INT64 = 1 << 63
 
@@ -25,11 +45,12 @@ _SHORT = MAX_NAME_BYTES // 6
 
 
 class Stream(StrEnum):
-    """The input streams, in the order in which one micro-batch is read: attributes, then sets, then topics."""
+    """The input streams, in the order in which one micro-batch is read: attributes, then sets, then topics, then time."""
 
     GROUPS = "groups"
     SUBSCRIPTIONS = "subscriptions"
     TOPICS = "topics"
+    CLOCK = "clock"
 
 
 class Reason(StrEnum):
@@ -45,9 +66,12 @@ class Reason(StrEnum):
     UNKNOWN_ACTION = "unknown-action"
     BAD_LMQ_NAME = "bad-lmq-name"
     INVALID_PATTERN = "invalid-pattern"
+    INVALID_SELECTOR = "invalid-selector"
+    UNKNOWN_DIALECT = "unknown-dialect"
     GROUP_NOT_PLACED = "group-not-placed"
+    GROUP_BOUND_ELSEWHERE = "group-bound-elsewhere"
+    QUOTA_EXCEEDED = "quota-exceeded"
     NOT_ROUTABLE = "not-routable"
-    NOT_SUPPORTED = "not-supported"
 
 
 class Action(StrEnum):
@@ -69,37 +93,138 @@ class Source(NamedTuple):
     timestamp: int
 
 
+class Place(NamedTuple):
+    """Where a record stands in its stream, and its timestamp in milliseconds."""
+
+    partition: int
+    offset: int
+    timestamp: int
+
+
+class Facts(NamedTuple):
+    """What a topic's creation says about it besides its name.
+
+    Attributes:
+        tags: the tag, for TAG selectors.
+        properties: for SQL92 and other selectors.
+        deadline: when the topic ends by itself, in milliseconds since the epoch.
+    """
+
+    tags: str | None = None
+    properties: Mapping[str, str] = {}
+    deadline: int | None = None
+
+
+PLAIN = Facts()
+"""What nearly all topics are: a name and nothing else."""
+
+
 class TopicEvent(NamedTuple):
-    """A lite topic was created or deleted."""
+    """A lite topic was created or deleted.
+
+    Attributes:
+        timestamp: when, in milliseconds since the epoch; None: when the record was written.
+        ttl_ms: how long the topic lives from then on.
+    """
 
     parent: str
     lite_topic: str
     created: bool
+    tags: str | None = None
+    properties: Mapping[str, str] | None = None
+    timestamp: int | None = None
+    ttl_ms: int | None = None
+
+    def facts(self, recorded: int) -> Facts:
+        """What the shard keeps; `recorded` is the record's own timestamp."""
+        if self.tags is None and not self.properties and self.ttl_ms is None:
+            return PLAIN
+        born = recorded if self.timestamp is None else self.timestamp
+        return Facts(self.tags, self.properties or {}, None if self.ttl_ms is None else born + self.ttl_ms)
+
+
+class Notation(NamedTuple):
+    """How the entries of a request are written and delivered.
+
+    Attributes:
+        dialect: the pattern language.
+        policy: the match policy, in dialects that have such; None: as the text says.
+        per_subscription: each entry is a row of its own (WAMP), instead of all of a client's entries together.
+    """
+
+    dialect: str = "lite"
+    policy: str | None = None
+    per_subscription: bool = False
+
+
+LITE = Notation()
+
+
+class Selection(NamedTuple):
+    """A selector as it is written: its kind (TAG, SQL92, or one of the user's own) and its text."""
+
+    kind: str
+    text: str
 
 
 class SubscriptionRequest(NamedTuple):
-    """One entry of RocketMQ's `LiteSubscriptionCtlRequestBody`; `version` None means unversioned."""
+    """One entry of RocketMQ's `LiteSubscriptionCtlRequestBody`; `version` None means unversioned.
+
+    Attributes:
+        parent: the parent topic; blank in a COMPLETE_REMOVE that ends the client on all of its parents.
+        selection: the selector of the group from now on; None leaves it.
+        as_of: set on a COMPLETE_REMOVE that the job writes itself: it ends only what the client had asked for when
+            the record at this place was read.
+        expired: the client did not ask for too long.
+    """
 
     parent: str
     group: str
     client_id: str
     action: Action
     entries: tuple[str, ...]
-    version: int | None
-    offset_option: Mapping[str, Any] | None
+    version: int | None = None
+    offset_option: Mapping[str, Any] | None = None
+    notation: Notation = LITE
+    selection: Selection | None = None
+    as_of: Place | None = None
+    expired: bool = False
 
 
 class GroupEvent(NamedTuple):
     """The attributes of a group from now on; empty ones delete them.
 
-    `superseded_by` is set on events that the job writes itself, to tell a former parent that the group left it:
-    (partition, offset, timestamp) of the event that moved the group.
+    `superseded_by` is set on events that the job writes itself, to tell a parent that the group left it or is bound to
+    another one (`bound_to`): the place of the event that said so.
     """
 
     group: str
     attributes: Mapping[str, str]
     parent: str | None
-    superseded_by: tuple[int, int, int] | None
+    superseded_by: Place | None = None
+    bound_to: str | None = None
+
+
+class Tick(NamedTuple):
+    """It is this late, in milliseconds since the epoch."""
+
+    time: int
+
+
+class Alarm(NamedTuple):
+    """A shard wants to be woken at a time; the job writes these itself."""
+
+    parent: str
+    shard: int
+    time: int
+
+
+class Wake(NamedTuple):
+    """A shard is told how late it is; the job writes these itself."""
+
+    parent: str
+    shard: int
+    time: int
 
 
 def parse_topic_event(payload: bytes | None) -> TopicEvent:
@@ -120,25 +245,33 @@ def parse_topic_event(payload: bytes | None) -> TopicEvent:
                 raise Rejected(Reason.BAD_LMQ_NAME, f"lmqName and {field} name different topics; leave one of them out")
     else:
         parent, lite_topic = _name(record, "parentTopic"), _name(record, "liteTopic")
-    _integer(record, "timestamp")
-    if not record.keys() <= _PLAIN_FIELDS:
-        _check_details(record)
-    return TopicEvent(parent, lite_topic, event == "CREATED")
+    timestamp = _integer(record, "timestamp")
+    if record.keys() <= _PLAIN_FIELDS:
+        return TopicEvent(parent, lite_topic, event == "CREATED")
+    return TopicEvent(parent, lite_topic, event == "CREATED", *_details(record), timestamp, _ttl(record))
 
 
 _PLAIN_FIELDS = frozenset({"event", "parentTopic", "liteTopic", "lmqName", "timestamp"})
 """The fields that nearly all topic events have, and no others."""
 
 
-def _check_details(record: dict[str, Any]) -> None:
-    _integer(record, "ttlMs", low=1, high=MAX_TTL_MS)
-    if record.get("tags") is not None:
-        _text(record, "tags")
+def _details(record: dict[str, Any]) -> tuple[str | None, dict[str, str] | None]:
+    tags = _text(record, "tags") if record.get("tags") is not None else None
     properties = record.get("properties")
     if properties is not None and not (
         isinstance(properties, dict) and all(isinstance(value, str) for value in properties.values())
     ):
         raise Rejected(Reason.WRONG_TYPE, "properties must be an object whose values are strings")
+    size = len(tags or "") + sum(len(key) + len(value) for key, value in (properties or {}).items())
+    if size > MAX_DETAILS:
+        raise Rejected(
+            Reason.OUT_OF_RANGE, f"tags and properties have {size:,} characters; at most {MAX_DETAILS:,} are kept"
+        )
+    return tags, properties
+
+
+def _ttl(record: dict[str, Any]) -> int | None:
+    return _integer(record, "ttlMs", low=1, high=MAX_TTL_MS)
 
 
 def parse_lmq_name(name: str) -> tuple[str, str]:
@@ -175,10 +308,9 @@ def parse_subscription(payload: bytes | None) -> SubscriptionRequest:
             Reason.UNKNOWN_ACTION, f"action is {_show(action_text)}; it must be one of {', '.join(Action.__members__)}"
         )
     action = Action(action_text)
-    client_id, group, parent = _name(record, "clientId"), _name(record, "group"), _name(record, "topic")
-    for field, supported in (("dialect", "lite"), ("selector", None)):
-        if record.get(field) not in (None, supported):
-            raise Rejected(Reason.NOT_SUPPORTED, f"{field} {_show(record[field])} is not supported")
+    client_id, group = _name(record, "clientId"), _name(record, "group")
+    everywhere = action is Action.COMPLETE_REMOVE and _is_blank(record.get("topic"))
+    parent = "" if everywhere else _name(record, "topic")
     entries = record.get("liteTopicSet")
     if entries is None and action is Action.COMPLETE_REMOVE:
         entries = []
@@ -196,7 +328,59 @@ def parse_subscription(payload: bytes | None) -> SubscriptionRequest:
         tuple(dict.fromkeys(entries)),
         _integer(record, "version"),
         _offset_option(record),
+        _notation(record),
+        _selection(record),
+        _place(record, "asOf"),
+        record.get("expired") is True,
     )
+
+
+def _notation(record: dict[str, Any]) -> Notation:
+    dialect = record.get("dialect")
+    if dialect is None:
+        dialect = "lite"
+    elif not isinstance(dialect, str) or dialect not in DIALECTS:
+        raise Rejected(Reason.UNKNOWN_DIALECT, f"dialect is {_show(dialect)}; it must be one of {', '.join(DIALECTS)}")
+    policy = record.get("policy")
+    if policy is not None and (dialect != "wamp" or policy not in POLICIES):
+        raise Rejected(
+            Reason.OUT_OF_RANGE, f"policy is {_show(policy)}; dialect wamp has {', '.join(POLICIES)}, the others none"
+        )
+    delivery = record.get("delivery")
+    if delivery not in (None, "per-client", "per-subscription"):
+        raise Rejected(Reason.OUT_OF_RANGE, f"delivery is {_show(delivery)}; it must be per-client or per-subscription")
+    per_subscription = dialect == "wamp" if delivery is None else delivery == "per-subscription"
+    notation = Notation(dialect, policy, per_subscription)
+    return LITE if notation == LITE else notation
+
+
+def _selection(record: dict[str, Any]) -> Selection | None:
+    selector = record.get("selector")
+    if selector is None:
+        return None
+    if not isinstance(selector, dict):
+        raise Rejected(Reason.WRONG_TYPE, f"selector must be an object, not {_kind(selector)}")
+    selection = Selection(_text(selector, "type", "selector."), _text(selector, "expression", "selector."))
+    if len(selection.text) > MAX_DETAILS:
+        raise Rejected(Reason.OUT_OF_RANGE, f"selector.expression is longer than {MAX_DETAILS:,} characters")
+    try:
+        compile_selector(*selection)
+    except (MatcherError, ValueError) as error:  # a user's own kind may raise any ValueError
+        raise Rejected(Reason.INVALID_SELECTOR, str(error)) from None
+    return selection
+
+
+def _place(record: dict[str, Any], field: str) -> Place | None:
+    value = record.get(field)
+    if value is None:
+        return None
+    if not (isinstance(value, list) and [type(number) for number in value] == [int, int, int]):
+        raise Rejected(Reason.WRONG_TYPE, f"{field} must be [partition, offset, timestamp]")
+    return Place(*value)
+
+
+def _is_blank(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
 
 
 def parse_group_event(payload: bytes | None) -> GroupEvent:
@@ -218,14 +402,36 @@ def parse_group_event(payload: bytes | None) -> GroupEvent:
             Reason.GROUP_NOT_PLACED, f"the attributes lack {BIND_TOPIC}, the parent topic on which the group acts"
         )
     if attributes:
-        return GroupEvent(group, attributes, _checked_name(BIND_TOPIC, attributes[BIND_TOPIC]), None)
+        _check_attributes(attributes)
+        return GroupEvent(group, attributes, _checked_name(BIND_TOPIC, attributes[BIND_TOPIC]))
     parent = _name(record, "parentTopic") if record.get("parentTopic") is not None else None
-    superseded = record.get("supersededBy")
-    if superseded is None:
-        return GroupEvent(group, attributes, parent, None)
-    if not (isinstance(superseded, list) and [type(number) for number in superseded] == [int, int, int]):
-        raise Rejected(Reason.WRONG_TYPE, "supersededBy must be [partition, offset, timestamp]")
-    return GroupEvent(group, attributes, parent, (superseded[0], superseded[1], superseded[2]))
+    bound_to = _name(record, "boundTo") if record.get("boundTo") is not None else None
+    return GroupEvent(group, attributes, parent, _place(record, "supersededBy"), bound_to)
+
+
+def parse_clock(payload: bytes | None) -> Tick | Alarm | Wake:
+    """Reads a record of the clock stream, which the job writes itself: `{"tick"}`, `{"alarm"}` or `{"wake"}`.
+
+    Raises:
+        Rejected: the payload is none of them.
+    """
+    record = _object(payload)
+    if record.get("tick") is not None:
+        return Tick(_required_integer(record, "tick"))
+    kind = Alarm if record.get("alarm") is not None else Wake
+    time = _required_integer(record, "alarm" if kind is Alarm else "wake")
+    return kind(_name(record, "parentTopic"), _required_integer(record, "shard"), time)
+
+
+def _check_attributes(attributes: Mapping[str, str]) -> None:
+    model = attributes.get(MODEL, "Shared")
+    if model.lower() not in ("shared", "exclusive"):
+        raise Rejected(Reason.OUT_OF_RANGE, f"{MODEL} is {_show(model)}; it must be Shared or Exclusive")
+    quota = attributes.get(QUOTA, str(UNLIMITED))
+    if re.fullmatch(r"-1|[0-9]{1,18}", quota) is None:
+        raise Rejected(
+            Reason.OUT_OF_RANGE, f"{QUOTA} is {_show(quota)}; it must be a whole number, {UNLIMITED} for none"
+        )
 
 
 def _attribute(key: str, value: Any) -> str:
@@ -282,6 +488,13 @@ def _integer(
         raise Rejected(Reason.WRONG_TYPE, f"{label}{field} must be a whole number, not {_kind(value)}")
     if not low <= value <= high:
         raise Rejected(Reason.OUT_OF_RANGE, f"{label}{field} is {value}; it must be from {low} to {high}")
+    return value
+
+
+def _required_integer(record: dict[str, Any], field: str) -> int:
+    value = _integer(record, field)
+    if value is None:
+        raise Rejected(Reason.MISSING_FIELD, f"{field} is missing")
     return value
 
 
