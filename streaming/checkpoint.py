@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 from pyspark.sql import SparkSession
 
-from streaming import codec, placement
+from streaming import codec, home
 from streaming.config import Settings
 from streaming.errors import CheckpointMismatch
 
@@ -59,10 +59,11 @@ def values(settings: Settings, shuffle_partitions: int) -> dict[str, Any]:
         "topic_events": settings.topic_events,
         "subscription_events": settings.subscription_events,
         "group_events": settings.group_events,
+        "clock": settings.clock,
         "shards": dict(sorted(settings.shards.items())),
         "route_depth": settings.route_depth,
         "allow_inner_multi": settings.allow_inner_multi,
-        "group_buckets": placement.BUCKETS,
+        "home_buckets": home.BUCKETS,
     }
 
 

@@ -16,7 +16,7 @@ import msgpack
 
 from streaming.errors import StateCorrupted, StateFormatUnknown
 
-FORMAT = 1
+FORMAT = 2
 _HEADER = b"rx" + bytes([FORMAT])
 _DIGEST_BYTES = 16
 _LENGTH_BYTES = 4

@@ -34,6 +34,7 @@ class Settings(BaseSettings):
     topic_events: TopicName = Field("lite-topic-events", description="input: topics created and deleted")
     subscription_events: TopicName = Field("lite-subscription-events", description="input: subscription requests")
     group_events: TopicName = Field("lite-group-events", description="input: group attributes")
+    clock: TopicName = Field("lite-clock", description="ticks and alarms; the job writes and reads them itself")
     updates: TopicName = Field("lite-subscription-updates", description="output: who receives which topic")
     dead_letters: TopicName = Field("lite-dead-letters", description="output: entries that could not be applied")
     shards: dict[str, PositiveInt] = Field(default_factory=dict, description="shards of large parents; others have 1")
@@ -44,6 +45,10 @@ class Settings(BaseSettings):
     )
     max_offsets_per_trigger: PositiveInt = Field(100_000, description="most records that one micro-batch reads")
     trigger_interval_ms: int = Field(0, ge=0, description="time between micro-batches; 0: as data comes")
+    tick_interval_ms: int = Field(
+        10_000, ge=0, description="time between looks at the clock, by which topics and clients end; 0: never"
+    )
+    client_timeout_ms: int = Field(0, ge=0, description="a client that has not asked for so long is ended; 0: never")
     master: str | None = Field(None, description="Spark master; default: all processors here")
     kafka_options: Path | None = Field(
         None, description="file of Kafka client options, one key=value a line; the place for credentials"
@@ -67,13 +72,13 @@ class Settings(BaseSettings):
     def _distinct(self) -> Self:
         names = [*self.inputs, self.updates, self.dead_letters]
         if len(set(names)) < len(names):
-            raise ValueError(f"the five Kafka topics must differ: {', '.join(names)}")
+            raise ValueError(f"the six Kafka topics must differ: {', '.join(names)}")
         return self
 
     @property
-    def inputs(self) -> tuple[str, str, str]:
-        """Kafka topics of the input streams: groups, subscriptions, topics."""
-        return self.group_events, self.subscription_events, self.topic_events
+    def inputs(self) -> tuple[str, str, str, str]:
+        """Kafka topics of the input streams: groups, subscriptions, topics, clock."""
+        return self.group_events, self.subscription_events, self.topic_events, self.clock
 
     def client_options(self) -> dict[str, str]:
         """Kafka client options beyond the bootstrap servers.

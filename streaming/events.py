@@ -18,6 +18,9 @@ MAX_NAME_BYTES = 16_384
 MAX_TTL_MS = 30 * 24 * 3_600_000
 """Longest life of a topic that RocketMQ allows."""
 
+DEADLINE_STEP_MS = 10_000
+"""Topics whose lives end within one such step end together: a shard is woken once for all of them."""
+
 MAX_DETAILS = 65_536
 """Most characters of a topic's tags and properties: they are kept as long as the topic lives."""
 
@@ -45,7 +48,7 @@ _SHORT = MAX_NAME_BYTES // 6
 
 
 class Stream(StrEnum):
-    """The input streams, in the order in which one micro-batch is read: attributes, then sets, then topics, then time."""
+    """The input streams, in the order in which one micro-batch is read: attributes, sets, topics, time."""
 
     GROUPS = "groups"
     SUBSCRIPTIONS = "subscriptions"
@@ -107,7 +110,7 @@ class Facts(NamedTuple):
     Attributes:
         tags: the tag, for TAG selectors.
         properties: for SQL92 and other selectors.
-        deadline: when the topic ends by itself, in milliseconds since the epoch.
+        deadline: when the topic ends by itself, in milliseconds since the epoch, rounded up to `DEADLINE_STEP_MS`.
     """
 
     tags: str | None = None
@@ -139,8 +142,10 @@ class TopicEvent(NamedTuple):
         """What the shard keeps; `recorded` is the record's own timestamp."""
         if self.tags is None and not self.properties and self.ttl_ms is None:
             return PLAIN
-        born = recorded if self.timestamp is None else self.timestamp
-        return Facts(self.tags, self.properties or {}, None if self.ttl_ms is None else born + self.ttl_ms)
+        if self.ttl_ms is None:
+            return Facts(self.tags, self.properties or {})
+        end = (recorded if self.timestamp is None else self.timestamp) + self.ttl_ms
+        return Facts(self.tags, self.properties or {}, -(-end // DEADLINE_STEP_MS) * DEADLINE_STEP_MS)
 
 
 class Notation(NamedTuple):

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
-from streaming import placement, sinks
+from streaming import home, sinks
 from streaming.config import Settings
 from streaming.events import BIND_TOPIC
 from streaming.routing import SEPARATOR, Routing
@@ -52,18 +52,19 @@ def route(records: DataFrame, settings: Settings) -> DataFrame:
     """A row for each (entry, shard that must see it): parent, shard, and the columns of `streaming.worker.Row`.
 
     The JVM reads no more of the JSON than it needs to place an entry; what cannot be placed goes to the key
-    (`placement.HOME`, `placement.UNREADABLE`), whose work is to say why.
+    (`home.HOME`, `home.UNREADABLE`), whose work is to say why.
     """
-    groups, subscriptions, _ = settings.inputs
-    stream = F.when(F.col("topic") == groups, 0).when(F.col("topic") == subscriptions, 1).otherwise(2)
+    groups, subscriptions, topics, _ = settings.inputs
+    stream = (
+        F.when(F.col("topic") == topics, 2).when(F.col("topic") == subscriptions, 1).when(F.col("topic") == groups, 0)
+    ).otherwise(3)
     text = F.col("value").cast("string")
     routes = (
-        F.when(
-            F.col("value").isNull() | ~F.is_valid_utf8(text), _route(F.lit(placement.HOME), F.lit(placement.UNREADABLE))
-        )
+        F.when(F.col("value").isNull() | ~F.is_valid_utf8(text), _route(F.lit(home.HOME), F.lit(home.UNREADABLE)))
         .when(F.col("topic") == groups, _group_routes(text, settings))
         .when(F.col("topic") == subscriptions, _subscription_routes(text, settings))
-        .otherwise(_topic_route(text, settings))
+        .when(F.col("topic") == topics, _topic_route(text, settings))
+        .otherwise(_clock_routes(text))
     )
     return records.select(
         stream.cast("tinyint").alias("stream"),
@@ -77,7 +78,10 @@ def route(records: DataFrame, settings: Settings) -> DataFrame:
 def expand(routed: DataFrame, settings: Settings) -> DataFrame:
     """The output rows of `streaming.worker.work`, over the state of each (parent, shard)."""
     worker_settings = WorkerSettings(
-        settings.inputs, Routing(settings.shards, settings.route_depth), settings.allow_inner_multi
+        settings.inputs,
+        Routing(settings.shards, settings.route_depth),
+        settings.allow_inner_multi,
+        settings.client_timeout_ms,
     )
 
     def on_shard(key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
@@ -117,7 +121,7 @@ def _frame(output: Output) -> pd.DataFrame:
 
 def _topic_route(text: Column, settings: Settings) -> Column:
     event = F.from_json(text, "parentTopic STRING, liteTopic STRING, lmqName STRING", _STRICT)
-    parent = F.coalesce(event["parentTopic"], F.regexp_extract(event["lmqName"], _LMQ_NAME, 1), F.lit(placement.HOME))
+    parent = F.coalesce(event["parentTopic"], F.regexp_extract(event["lmqName"], _LMQ_NAME, 1), F.lit(home.HOME))
     if not settings.shards:
         return _route(parent, F.lit(0))
     topic = F.coalesce(event["liteTopic"], F.regexp_extract(event["lmqName"], _LMQ_NAME, 2), F.lit(""))
@@ -138,9 +142,18 @@ def _subscription_routes(text: Column, settings: Settings) -> Column:
     )
 
     def on_shards(entry: Column, position: Column) -> Column:
-        parent = F.coalesce(F.get_json_object(entry, "$.topic"), F.lit(placement.HOME))
+        parent = F.get_json_object(entry, "$.topic")
         payload = F.coalesce(entry, text).cast("binary")
-        return _on_shards(parent, position, payload, settings)
+        bucket = _bucket(F.get_json_object(entry, "$.group"))
+        # What names no parent is the affair of the client's home alone.
+        return F.when(
+            parent.isNull() | parent.rlike(r"^\s*$"), F.array(_struct(F.lit(home.HOME), bucket, -1 - position, payload))
+        ).otherwise(
+            F.concat(
+                F.array(_struct(F.lit(home.HOME), bucket, position, payload)),
+                _on_shards(parent, position, payload, settings),
+            )
+        )
 
     return F.flatten(F.transform(entries, on_shards))
 
@@ -148,11 +161,30 @@ def _subscription_routes(text: Column, settings: Settings) -> Column:
 def _group_routes(text: Column, settings: Settings) -> Column:
     event = F.from_json(text, f"group STRING, parentTopic STRING, attributes STRUCT<`{BIND_TOPIC}`: STRING>", _STRICT)
     parent = F.coalesce(event["attributes"].getField(BIND_TOPIC), event["parentTopic"])
-    bucket = F.pmod(F.crc32(event["group"].cast("binary")), F.lit(placement.BUCKETS))
-    bucket = F.coalesce(bucket, F.lit(placement.UNREADABLE))
-    home = _route(F.lit(placement.HOME), bucket)
+    at_home = _route(F.lit(home.HOME), _bucket(event["group"]))
     shards = _on_shards(parent, F.lit(0), F.col("value"), settings)
-    return F.when(parent.isNull() | (parent == placement.HOME), home).otherwise(F.concat(home, shards))
+    return F.when(parent.isNull() | (parent == home.HOME), at_home).otherwise(F.concat(at_home, shards))
+
+
+def _clock_routes(text: Column) -> Column:
+    event = F.from_json(text, "tick BIGINT, alarm BIGINT, wake BIGINT, parentTopic STRING, shard INT", _STRICT)
+    parent = event["parentTopic"]
+    homes = F.transform(
+        F.sequence(F.lit(0), F.lit(home.BUCKETS - 1)),
+        lambda bucket: _struct(F.lit(home.HOME), bucket, F.lit(0), F.col("value")),
+    )
+    return (
+        F.when(event["tick"].isNotNull(), homes)
+        .when(event["alarm"].isNotNull() & parent.isNotNull(), _route(F.lit(home.HOME), _bucket(parent)))
+        .when(
+            event["wake"].isNotNull() & parent.isNotNull() & event["shard"].isNotNull(), _route(parent, event["shard"])
+        )
+        .otherwise(_route(F.lit(home.HOME), F.lit(home.UNREADABLE)))
+    )
+
+
+def _bucket(name: Column) -> Column:
+    return F.coalesce(F.pmod(F.crc32(name.cast("binary")), F.lit(home.BUCKETS)), F.lit(home.UNREADABLE))
 
 
 def _on_shards(parent: Column, entry: Column, payload: Column, settings: Settings) -> Column:

@@ -33,6 +33,7 @@ class Effective(NamedTuple):
     group: str
     client_id: str
     lite_topic: str
+    part: str = ""
 
 
 class _Set:

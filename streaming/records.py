@@ -8,8 +8,8 @@ from typing import NamedTuple
 import orjson
 
 from streaming.events import Reason, Source, lmq_name
-from streaming.expansion import Cause, Op, Update
-from streaming.state import ClientKey
+from streaming.relation import SHARE, Receiver
+from streaming.update import Cause, Op, Update
 
 MAX_ORIGINAL_BYTES = 65_536
 """How much of an original a dead letter carries; the rest stands at its source coordinates."""
@@ -28,15 +28,18 @@ class Record(NamedTuple):
     value: bytes | None
 
 
-def update_key(parent: str, group: str, client_id: str, lite_topic: str) -> bytes:
-    """The key of an update: a JSON array, the same for all updates of one client and topic."""
-    return orjson.dumps((parent, group, client_id, lite_topic))
+def update_key(parent: str, group: str, client_id: str, lite_topic: str, part: str = "") -> bytes:
+    """The key of an update: a JSON array, the same for all updates of one row of the relation."""
+    return orjson.dumps(
+        (parent, group, client_id, lite_topic, part) if part else (parent, group, client_id, lite_topic)
+    )
 
 
-class _Client(NamedTuple):
-    """What all updates of one client share, as JSON."""
+class _Receiver(NamedTuple):
+    """What all updates of one receiver share, as JSON."""
 
     key: bytes
+    key_end: bytes
     names: bytes
     version: bytes
     digest: bytes
@@ -62,7 +65,7 @@ class UpdateWriter:
     def __init__(self, parent: str) -> None:
         self._parent = parent
         self._lmq_name = orjson.dumps(lmq_name(parent, ""))[:-1]
-        self._clients: dict[tuple[ClientKey, int | None], _Client] = {}
+        self._receivers: dict[tuple[Receiver, int | None], _Receiver] = {}
         self._patterns: dict[tuple[str, ...], bytes] = {}
         self._event = _Event(b"", b"", b"", b"", b"")
         self._last: Update | None = None
@@ -72,12 +75,18 @@ class UpdateWriter:
 
         The `eventId` depends on what happened and where it stands in Kafka only, so a repeated batch repeats it.
         """
-        op, client_key, lite_topic, patterns, cause, version, source, option = update
-        client = self._clients.get((client_key, version))
-        if client is None:
-            client = self._clients[client_key, version] = self._client(client_key, version)
+        op, row, lite_topic, patterns, cause, version, source, option, reset, bitmap = update
+        receiver = self._receivers.get((row, version))
+        if receiver is None:
+            receiver = self._receivers[row, version] = self._receiver(row, version)
         last = self._last
-        if last is None or last.lite_topic is not lite_topic or last.source is not source or last.op is not op:
+        if (
+            last is None
+            or last.lite_topic is not lite_topic
+            or last.source is not source
+            or last.op is not op
+            or last.cause is not cause
+        ):
             self._event = self._caused(op, lite_topic, cause, source)
         self._last = update
         event = self._event
@@ -85,26 +94,36 @@ class UpdateWriter:
         if shown is None:
             shown = self._patterns[patterns] = _patterns_json(patterns)
         parts = [
-            _ADD if op is Op.ADD else _REMOVE, client.names, event.names, shown, event.cause, client.version,
-            event.identity, client.digest, event.source,
+            _ADD if op is Op.ADD else _REMOVE, receiver.names, event.names, shown, event.cause, receiver.version,
+            event.identity, receiver.digest, event.source,
         ]  # fmt: skip
         if option is not None:
             parts += [b',"offsetOption":', orjson.dumps(option)]
+        if reset:
+            parts.append(b',"resetOffset":true')
+        if bitmap is not None:
+            parts.append(b',"bitmap":"%b"' % bitmap.hex().encode())
         parts.append(b"}")
-        record = Record(client.key + event.key, b"".join(parts))
+        record = Record(receiver.key + event.key + receiver.key_end, b"".join(parts))
         return [record] if op is Op.ADD else [record, Record(record.key, None)]
 
-    def _client(self, client: ClientKey, version: int | None) -> _Client:
-        names = {"parentTopic": self._parent, "group": client.group, "clientId": client.client_id}
-        key = orjson.dumps((self._parent, *client))[:-1] + b","
-        return _Client(key, orjson.dumps(names)[1:-1] + b",", orjson.dumps(version), _digest(key))
+    def _receiver(self, row: Receiver, version: int | None) -> _Receiver:
+        group, client_id, part = row
+        names = {"parentTopic": self._parent, "group": group, "clientId": client_id}
+        if part.startswith(SHARE):
+            names["share"] = part.removeprefix(SHARE)
+        elif part:
+            names["subscription"] = part
+        key = orjson.dumps((self._parent, group, client_id))[:-1] + b","
+        end = b"," + orjson.dumps(part) + b"]" if part else b"]"
+        return _Receiver(key, end, orjson.dumps(names)[1:-1] + b",", orjson.dumps(version), _digest(key + end))
 
     def _caused(self, op: Op, lite_topic: str, cause: Cause, source: Source) -> _Event:
         topic, partition, offset, entry, timestamp = source
         name = _text(lite_topic)
         place = b'"topic":%b,"partition":%d,"offset":%d,"entry":%d' % (_text(topic), partition, offset, entry)
         return _Event(
-            name + b"]",
+            name,
             b'"liteTopic":%b,"lmqName":%b%b,"patterns":' % (name, self._lmq_name, name[1:]),
             b',"cause":"%b","version":' % cause.encode(),
             b',"eventId":"%b-' % _digest(b"%b%b%b" % (op.encode(), name, place)),

@@ -9,6 +9,10 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from matcher import InvalidPattern
+from matcher.dialects import get_dialect
+from streaming.events import LITE, Notation
+
 SEPARATOR = "__"
 _WILDCARDS = frozenset({"*", "**"})
 
@@ -37,14 +41,22 @@ class Routing:
         routed = SEPARATOR.join(self._routed_segments(lite_topic))
         return zlib.crc32(routed.encode()) % count
 
-    def may_touch(self, parent: str, entry: str, shard: int) -> bool:
+    def may_touch(self, parent: str, entry: str, shard: int, notation: Notation = LITE) -> bool:
         """Whether an entry, read as a name or as a pattern, can concern a topic of that shard."""
-        if self.shard_count(parent) == 1:
+        if self.shard_count(parent) == 1 or self.shard_of(parent, entry) == shard:
             return True
-        if not _WILDCARDS.isdisjoint(self._routed_segments(entry)):
-            return True
-        return self.shard_of(parent, entry) == shard
+        if notation.dialect == LITE.dialect:
+            return not _WILDCARDS.isdisjoint(self._routed_segments(entry))
+        return not _is_literal(entry, notation.dialect, notation.policy)
 
     def _routed_segments(self, text: str) -> list[str]:
         segments = text.split(SEPARATOR)
         return segments[: self.depth] if self.depth else segments
+
+
+def _is_literal(entry: str, dialect: str, policy: str | None) -> bool:
+    """Whether a pattern of a dialect that has other separators than routing matches one topic only: itself."""
+    try:
+        return get_dialect(dialect).parse(entry, policy=policy).literal == entry
+    except InvalidPattern:
+        return False

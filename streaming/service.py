@@ -17,6 +17,7 @@ from pyspark.sql.streaming.listener import (
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming import checkpoint, job, provision, session
+from streaming.clock import Clock
 from streaming.config import Settings
 from streaming.errors import ReexpandError
 from streaming.local import jars
@@ -51,7 +52,8 @@ def run(settings: Settings) -> None:
         spark.streams.addListener(_Report())
         query = job.start(spark, settings)
         log.info(READY, ", ".join(settings.inputs), settings.bootstrap_servers)
-        _wait(query, stop)
+        with Clock(spark, settings):
+            _wait(query, stop)
     finally:
         spark.stop()
     log.info("stopped")

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
+from streaming.events import Stream
 from streaming.worker import Kind
 
 if TYPE_CHECKING:
@@ -25,7 +26,9 @@ def address(expanded: "DataFrame", settings: "Settings") -> "DataFrame":
     topic = (
         F.when(kind.isin(Kind.ADD, Kind.REMOVE, Kind.TOMBSTONE), settings.updates)
         .when(kind == Kind.DEAD_LETTER, settings.dead_letters)
-        .when(kind == Kind.GROUP_EVENT, settings.group_events)
+        .when(kind == Kind.INPUT + Stream.GROUPS, settings.group_events)
+        .when(kind == Kind.INPUT + Stream.SUBSCRIPTIONS, settings.subscription_events)
+        .when(kind == Kind.INPUT + Stream.CLOCK, settings.clock)
     )
     return expanded.select(topic.alias("topic"), "key", "value").where("topic IS NOT NULL")
 

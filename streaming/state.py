@@ -1,36 +1,87 @@
 """What one shard remembers between micro-batches, and how that is written."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
-from matcher import PatternIndex, TopicIndex
+from matcher import TopicIndex
 from streaming import codec
-from streaming.events import WILDCARD
-from streaming.subscription import NOTHING, Client, Interest, Mode, View, interest
+from streaming.events import (
+    DEFAULT_QUOTA,
+    LITE,
+    MODEL,
+    PLAIN,
+    QUOTA,
+    RESET_EXCLUSIVE,
+    RESET_UNSUBSCRIBE,
+    WILDCARD,
+    Facts,
+    Notation,
+    Selection,
+)
+from streaming.relation import ClientKey, Interests, Terms, limited, pattern_of
+from streaming.subscription import NOTHING, Block, Client, Interest, Mode, Seen, View, interest
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-class ClientKey(NamedTuple):
-    """A client of a group."""
-
-    group: str
-    client_id: str
-
-
 class Group(NamedTuple):
-    """Attributes in force, and where the event stands that set them."""
+    """Attributes in force, and where the event stands that set them.
+
+    Attributes:
+        bound_to: the group is bound to this other parent, so its attributes are kept there.
+    """
 
     attributes: dict[str, str]
     partition: int
     offset: int
+    bound_to: str | None = None
 
     @property
     def mode(self) -> Mode:
         """How the entries of its clients are read."""
         return Mode.WILDCARD if WILDCARD in self.attributes else Mode.LITERAL
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether a topic goes to one of its clients only."""
+        return self.attributes.get(MODEL, "").lower() == "exclusive"
+
+    @property
+    def quota(self) -> int:
+        """How many topics a client may hold; negative for any number."""
+        return int(self.attributes.get(QUOTA, DEFAULT_QUOTA))
+
+    @property
+    def resets_when_evicted(self) -> bool:
+        """Whether a client that loses a topic to another one starts over."""
+        return self.attributes.get(RESET_EXCLUSIVE, "").lower() == "true"
+
+    @property
+    def resets_when_unsubscribed(self) -> bool:
+        """Whether a client that gives a topic up starts over."""
+        return self.attributes.get(RESET_UNSUBSCRIBE, "").lower() == "true"
+
+
+UNKNOWN_GROUP = Group({}, -1, -1)
+"""A group of which no event is known has the defaults."""
+
+
+class Selected(NamedTuple):
+    """The selector of a group under both readings of the requests that set it."""
+
+    literal: Selection | None = None
+    wildcard: Selection | None = None
+
+    def view(self, mode: Mode) -> Selection | None:
+        """The one that counts in a group of that mode."""
+        return self.wildcard if mode is Mode.WILDCARD else self.literal
+
+
+def terms_of(group: Group, selected: Selected) -> Terms:
+    """What a group's attributes and its selector amount to."""
+    return Terms(group.mode, group.bound_to is not None, group.exclusive, selected.view(group.mode), group.quota)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,124 +89,177 @@ class Delta:
     """What a micro-batch changes in a shard.
 
     Attributes:
-        added: topics that were not there before.
-        removed: topics that were.
+        removed: topics that were there before.
+        added: topics that were not, or that were removed and came again, in order of creation.
         groups: new attributes; None for a group that has none any more.
         clients: new subscriptions; None for a client of which nothing is left to remember.
+        seen: where clients asked last; None for one that is forgotten.
+        selected: new selectors.
+        alarms: times at which the shard wants to be woken (True), or no longer.
+        held: how many topics clients may now hold by all but their quotas; derived, so it is not written.
     """
 
-    added: Iterable[str] = ()
     removed: dict[str, None] = field(default_factory=dict)
+    added: dict[str, Facts] = field(default_factory=dict)
     groups: dict[str, Group | None] = field(default_factory=dict)
     clients: dict[ClientKey, Client | None] = field(default_factory=dict)
+    seen: dict[ClientKey, Seen | None] = field(default_factory=dict)
+    selected: dict[str, Selected | None] = field(default_factory=dict)
+    alarms: dict[int, bool | None] = field(default_factory=dict)
+    held: dict[ClientKey, int] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.added or self.removed or self.groups or self.clients)
-
-
-class Interests:
-    """Who receives a topic: names, patterns and receive-all clients, indexed."""
-
-    def __init__(self, inner_multi: bool) -> None:  # noqa: FBT001 - one setting of the job
-        self._patterns: PatternIndex[ClientKey] = PatternIndex("lite", allow_inner_multi=inner_multi)
-        self._names: dict[str, dict[ClientKey, None]] = {}
-        self._everyone: dict[ClientKey, None] = {}
-
-    def add(self, client: ClientKey, wanted: Interest) -> None:
-        """Registers what a client receives."""
-        for entry in wanted.entries:
-            if wanted.patterns:
-                self._patterns.add(entry, client)
-            else:
-                self._names.setdefault(entry, {})[client] = None
-        if wanted.everything:
-            self._everyone[client] = None
-
-    def remove(self, client: ClientKey, wanted: Interest) -> None:
-        """Forgets what `add` registered."""
-        for entry in wanted.entries:
-            if wanted.patterns:
-                self._patterns.remove(entry, client)
-            else:
-                named = self._names[entry]
-                del named[client]
-                if not named:
-                    del self._names[entry]
-        if wanted.everything:
-            del self._everyone[client]
-
-    def match(self, topic: str) -> dict[ClientKey, list[str]]:
-        """The clients that receive a topic, each with the entries that say so (none for receive-all)."""
-        found: dict[ClientKey, list[str]] = {client: [] for client in self._everyone}
-        for client in self._names.get(topic, ()):
-            found.setdefault(client, []).append(topic)
-        for pattern, client in self._patterns.match_patterns(topic):
-            found.setdefault(client, []).append(pattern)
-        return found
+        return any((self.removed, self.added, self.groups, self.clients, self.seen, self.selected, self.alarms))
 
 
 class ShardState:
     """Topics, group attributes and clients of one shard, with indexes built when first needed."""
 
     def __init__(self, inner_multi: bool = False) -> None:  # noqa: FBT001, FBT002 - one setting of the job
-        self.topics: dict[str, None] = {}
+        self.topics: dict[str, Facts] = {}
         self.groups: dict[str, Group] = {}
         self.clients: dict[ClientKey, Client] = {}
+        self.seen: dict[ClientKey, Seen] = {}
+        self.selected: dict[str, Selected] = {}
+        self.alarms: dict[int, bool] = {}
         self.inner_multi = inner_multi
+        self.latest_order = 0
+        self.held: dict[ClientKey, int] = {}
         self._interests: Interests | None = None
-        self._topic_index: TopicIndex | None = None
+        self._topic_indexes: dict[str, TopicIndex] = {}
+        self._limits: dict[str, Terms] | None = None
+        self._quotas: frozenset[int] | None = None
+        self._deadlines: dict[int, dict[str, None]] | None = None
 
     def __bool__(self) -> bool:
-        return bool(self.topics or self.groups or self.clients)
+        return any(self._content)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ShardState):
             return NotImplemented
-        return (self.topics, self.groups, self.clients) == (other.topics, other.groups, other.clients)
+        return self._content == other._content and list(self.topics) == list(other.topics)
 
     __hash__ = None  # type: ignore[assignment]  # mutable
 
-    def mode(self, group: str) -> Mode:
-        """The reading in force; literal for a group of which no event is known."""
-        known = self.groups.get(group)
-        return Mode.LITERAL if known is None else known.mode
+    @property
+    def _content(self) -> tuple[dict[Any, Any], ...]:
+        return self.topics, self.groups, self.clients, self.seen, self.selected, self.alarms
+
+    def group(self, name: str) -> Group:
+        """A group's attributes."""
+        return self.groups.get(name, UNKNOWN_GROUP)
+
+    def terms(self, name: str) -> Terms:
+        """On what terms the clients of a group receive."""
+        return terms_of(self.group(name), self.selected.get(name, Selected()))
+
+    @property
+    def limits(self) -> dict[str, Terms]:
+        """The terms of the groups in which not all who ask for a topic receive it."""
+        if self._limits is None:
+            terms = {name: self.terms(name) for name in {**self.groups, **self.selected}}
+            self._limits = {name: found for name, found in terms.items() if not found.plain}
+        return self._limits
 
     def interest(self, key: ClientKey) -> Interest:
-        """What a client receives now."""
+        """What a client asks for now."""
         client = self.clients.get(key)
-        return NOTHING if client is None else interest(client, self.mode(key.group))
+        if client is None:
+            return NOTHING
+        group = self.group(key.group)
+        return NOTHING if group.bound_to is not None else interest(client, group.mode)
 
     @property
     def interests(self) -> Interests:
-        """Who receives a topic."""
+        """Who asks for a topic."""
         if self._interests is None:
             self._interests = Interests(self.inner_multi)
             for key in self.clients:
                 self._interests.add(key, self.interest(key))
         return self._interests
 
+    def due(self, now: int) -> list[str]:
+        """The topics whose time is over."""
+        if self._deadlines is None:
+            self._deadlines = {}
+            self._note_deadlines(self.topics)
+        return [topic for deadline, topics in sorted(self._deadlines.items()) if deadline <= now for topic in topics]
+
+    def topics_of(self, wanted: Interest) -> Iterable[str]:
+        """The stored topics that an interest is about, each once."""
+        if wanted.everything is not None:
+            return self.topics
+        if not wanted.patterns:
+            return dict.fromkeys(name for block in wanted.blocks for name in block.entries if name in self.topics)
+        return dict.fromkeys(self._expanded(wanted))
+
+    def eligible(self, key: ClientKey) -> dict[str, None]:
+        """The stored topics that a client may hold by all but its quota."""
+        found = dict.fromkeys(self.topics_of(self.interest(key)))
+        if key.group in self.limits:
+            found = {topic: None for topic in found if self._receives(key, topic)}
+        return found
+
     @property
-    def topic_index(self) -> TopicIndex:
-        """The stored topics, by pattern."""
-        if self._topic_index is None:
-            self._topic_index = TopicIndex("lite", allow_inner_multi=self.inner_multi)
+    def quotas(self) -> frozenset[int]:
+        """The quotas in force."""
+        if self._quotas is None:
+            self._quotas = frozenset({DEFAULT_QUOTA, *(group.quota for group in self.groups.values())})
+        return self._quotas
+
+    def _receives(self, key: ClientKey, topic: str) -> bool:
+        rows = limited(self.interests.match(topic), topic, self.topics[topic], (self.interests,), self.limits)
+        return any(receiver.client == key for receiver in rows)
+
+    def _expanded(self, wanted: Interest) -> Iterator[str]:
+        for block in wanted.blocks:
+            index = self._topic_index(block.notation.dialect)
+            for entry in block.entries:
+                yield from index.expand(pattern_of(entry, block.notation), policy=block.notation.policy)
+
+    def _topic_index(self, dialect: str) -> TopicIndex:
+        index = self._topic_indexes.get(dialect)
+        if index is None:
+            inner_multi = self.inner_multi and dialect == LITE.dialect
+            index = self._topic_indexes[dialect] = TopicIndex(dialect, allow_inner_multi=inner_multi)
             for topic in self.topics:
-                self._topic_index.add(topic)
-        return self._topic_index
+                index.add(topic)
+        return index
+
+    def _note_deadlines(self, topics: Mapping[str, Facts]) -> None:
+        if self._deadlines is not None:
+            for topic, facts in topics.items():
+                if facts.deadline is not None:
+                    self._deadlines.setdefault(facts.deadline, {})[topic] = None
+
+    def _forget_deadline(self, topic: str, deadline: int | None) -> None:
+        if self._deadlines is not None and deadline is not None:
+            del self._deadlines[deadline][topic]
+            if not self._deadlines[deadline]:
+                del self._deadlines[deadline]
 
     def apply(self, delta: Delta) -> None:
         """Makes a micro-batch's changes, in the indexes that exist as well."""
-        self.topics.update(dict.fromkeys(delta.added))
         for topic in delta.removed:
-            del self.topics[topic]
-        if self._topic_index is not None:
-            for topic in delta.added:
-                self._topic_index.add(topic)
+            self._forget_deadline(topic, self.topics.pop(topic).deadline)
+        self.topics.update(delta.added)
+        self._note_deadlines(delta.added)
+        for index in self._topic_indexes.values():
             for topic in delta.removed:
-                self._topic_index.remove(topic)
+                index.remove(topic)
+            for topic in delta.added:
+                index.add(topic)
         affected = self._affected(delta) if self._interests is not None else {}
         _overlay(self.groups, delta.groups)
         _overlay(self.clients, delta.clients)
+        _overlay(self.seen, delta.seen)
+        _overlay(self.selected, delta.selected)
+        _overlay(self.alarms, delta.alarms)
+        if delta.groups or delta.selected:
+            self._limits = self._quotas = None
+        self.held.update(delta.held)
+        for client in delta.clients.values():
+            self.latest_order = max(self.latest_order, _latest_order(client))
         for key, before in affected.items():
             after = self.interest(key)
             if after != before:
@@ -170,9 +274,26 @@ class ShardState:
         return {key: self.interest(key) for key in keys}
 
 
+def _latest_order(client: Client | None) -> int:
+    if client is None:
+        return 0
+    orders = [view.everything or 0 for view in client]
+    orders += [block.order for view in client for block in view.blocks]
+    return max(orders)
+
+
 def encode(state: ShardState) -> bytes:
     """The state as a log of one change: from nothing to all of it."""
-    return codec.begin(_plain(Delta(state.topics, {}, dict(state.groups), dict(state.clients))))
+    whole = Delta(
+        {},
+        state.topics,
+        dict(state.groups),
+        dict(state.clients),
+        dict(state.seen),
+        dict(state.selected),
+        dict(state.alarms),
+    )
+    return codec.begin(_plain(whole))
 
 
 def renew(data: bytes | None, state: ShardState, delta: Delta) -> bytes | None:
@@ -204,36 +325,69 @@ def catch_up(state: ShardState, data: bytes, after: codec.Position | None) -> No
         StateCorrupted: the bytes are not those that were written.
         StateFormatUnknown: another release wrote them.
     """
-    for added, removed, groups, clients in codec.read(data, after):
+    for removed, added, groups, clients, seen, selected, alarms in codec.read(data, after):
+        state.held.clear()  # what was counted is not written, so it does not follow
         state.apply(
             Delta(
-                added,
                 dict.fromkeys(removed),
+                dict(map(_topic, added)),
                 {name: None if group is None else Group(*group) for name, group in groups},
-                {ClientKey(*key): None if views is None else _client(*views) for key, views in clients},
+                {ClientKey(*key): None if views is None else _client(*views) for key, views, _ in clients},
+                {
+                    ClientKey(*key): None if place is None else Seen(*place)
+                    for key, place in (*((key, place) for key, _, place in clients), *seen)
+                },
+                {name: None if both is None else _selected(*both) for name, both in selected},
+                dict(alarms),
             )
         )
 
 
 def _plain(delta: Delta) -> list[Any]:
     return [
-        list(delta.added),
         list(delta.removed),
+        [name if facts is PLAIN else (name, *facts) for name, facts in delta.added.items()],
         list(delta.groups.items()),
-        [(key, client and _views(client)) for key, client in delta.clients.items()],
+        [(key, client and _views(client), delta.seen.get(key)) for key, client in delta.clients.items()],
+        [(key, seen) for key, seen in delta.seen.items() if key not in delta.clients],
+        list(delta.selected.items()),
+        list(delta.alarms.items()),
     ]
 
 
-def _views(client: Client) -> tuple[View, View | None]:
-    return client.literal, None if client.wildcard is client.literal else client.wildcard
+def _topic(written: str | tuple[Any, ...]) -> tuple[str, Facts]:
+    return (written, PLAIN) if isinstance(written, str) else (written[0], Facts(*written[1:]))
+
+
+def _selected(literal: tuple[str, str] | None, wildcard: tuple[str, str] | None) -> Selected:
+    return Selected(literal and Selection(*literal), wildcard and Selection(*wildcard))
+
+
+def _views(client: Client) -> tuple[Any, Any]:
+    literal = _view_fields(client.literal)
+    return literal, None if client.wildcard is client.literal else _view_fields(client.wildcard)
+
+
+def _view_fields(view: View) -> tuple[Any, ...]:
+    blocks = [block._replace(notation=None) if block.notation is LITE else block for block in view.blocks]  # type: ignore[arg-type]
+    return view.live, view.version, blocks, view.everything
 
 
 def _client(literal: tuple[Any, ...], wildcard: tuple[Any, ...] | None) -> Client:
-    shared = View(*literal)
-    return Client(shared, shared if wildcard is None else View(*wildcard))
+    shared = _view(*literal)
+    return Client(shared, shared if wildcard is None else _view(*wildcard))
 
 
-def _overlay(target: dict[K, V], changes: dict[K, V | None]) -> None:
+def _view(live: bool, version: int | None, blocks: Iterable[tuple[Any, ...]], everything: int | None) -> View:  # noqa: FBT001
+    return View(live, version, tuple(map(_block, blocks)), everything)
+
+
+def _block(fields: tuple[Any, ...]) -> Block:
+    order, partition, offset, notation, entries = fields
+    return Block(order, partition, offset, LITE if notation is None else Notation(*notation), entries)
+
+
+def _overlay(target: dict[K, V], changes: Mapping[K, V | None]) -> None:
     for key, value in changes.items():
         if value is None:
             target.pop(key, None)

@@ -5,11 +5,11 @@ arrive on another stream, possibly later, and the relation follows those now in 
 readings; `Client` shares one object where they agree, which is nearly always.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import NamedTuple
 
-from streaming.events import Action, SubscriptionRequest, check_name
+from streaming.events import LITE, Action, Notation, Place, SubscriptionRequest, check_name
 
 
 class Mode(StrEnum):
@@ -25,10 +25,29 @@ class Ignored(StrEnum):
     STALE_VERSION = "stale-version"
     UNCHANGED = "unchanged"
     NO_SUBSCRIPTION = "no-subscription"
+    ASKED_AGAIN = "asked-again"
+    SELECTOR_REPLACED = "selector-replaced"
     TOPIC_EXISTS = "topic-exists"
     TOPIC_UNKNOWN = "topic-unknown"
     GROUP_UNKNOWN = "group-unknown"
     GROUP_SUPERSEDED = "group-superseded"
+
+
+class Block(NamedTuple):
+    """Entries of a client's set that one request put there.
+
+    Attributes:
+        order: the number of that request on this shard; in an exclusive group the higher one wins.
+        partition, offset: where it stands in the subscription stream.
+        notation: how the entries are written; always `LITE` in the literal reading.
+        entries: names or patterns that can touch this shard.
+    """
+
+    order: int
+    partition: int
+    offset: int
+    notation: Notation
+    entries: tuple[str, ...]
 
 
 class View(NamedTuple):
@@ -37,17 +56,30 @@ class View(NamedTuple):
     Attributes:
         live: in session; False keeps the version of a client that ended, so that older requests stay stale.
         version: the last one applied; None while all requests were unversioned.
-        entries: names or patterns that can touch this shard, in order of arrival.
-        everything: receives every topic of the parent (empty set in a wildcard group).
+        blocks: what it asked for, oldest first.
+        everything: receives every topic of the parent (empty set in a wildcard group): since which order; None: no.
     """
 
     live: bool = False
     version: int | None = None
-    entries: tuple[str, ...] = ()
-    everything: bool = False
+    blocks: tuple[Block, ...] = ()
+    everything: int | None = None
 
 
 ABSENT = View()
+
+
+class Seen(NamedTuple):
+    """Where a client's last requests stand in the subscription stream.
+
+    Attributes:
+        offset: of the last request of any kind.
+        complete: of the last COMPLETE_ADD; -1 for none in this partition.
+    """
+
+    partition: int
+    offset: int
+    complete: int
 
 
 class Client(NamedTuple):
@@ -62,26 +94,31 @@ class Client(NamedTuple):
 
 
 class Interest(NamedTuple):
-    """What a client receives now: the part of its view that the relation depends on.
+    """What a client asks for now: the part of its view that the relation depends on.
 
     Attributes:
         patterns: the entries are patterns; otherwise they are names.
     """
 
     patterns: bool = False
-    entries: tuple[str, ...] = ()
-    everything: bool = False
+    blocks: tuple[Block, ...] = ()
+    everything: int | None = None
+
+    @property
+    def entries(self) -> set[tuple[Notation, str]]:
+        """All entries, without their order."""
+        return {(block.notation, entry) for block in self.blocks for entry in block.entries}
 
 
 NOTHING = Interest()
 
 
 def interest(client: Client, mode: Mode) -> Interest:
-    """What a client receives in a group of that mode; `NOTHING` when it is not in session."""
+    """What a client asks for in a group of that mode; `NOTHING` when it is not in session."""
     view = client.view(mode)
-    if not view.live or not (view.entries or view.everything):
+    if not view.live or not (view.blocks or view.everything is not None):
         return NOTHING
-    return Interest(mode is Mode.WILDCARD, view.entries, view.everything)
+    return Interest(mode is Mode.WILDCARD, view.blocks, view.everything)
 
 
 class Change(NamedTuple):
@@ -99,22 +136,35 @@ class Change(NamedTuple):
     refused: bool = False
     ignored: Ignored | None = None
 
+    @property
+    def applied(self) -> bool:
+        """Whether the request counts, even if it changed nothing."""
+        return not self.refused and self.ignored is None
 
-def advance(
-    view: View,
-    request: SubscriptionRequest,
-    mode: Mode,
-    problem: Callable[[str], str | None],
-    relevant: Callable[[str], bool],
-) -> Change:
+
+class Rules(NamedTuple):
+    """By what a request is read under one reading.
+
+    Attributes:
+        mode: only in a wildcard group does an empty set subscribe to everything.
+        problem: says why an entry is invalid; None when it is valid.
+        relevant: whether an entry can touch the shard whose view this is.
+    """
+
+    mode: Mode
+    problem: Callable[[str, Notation], str | None]
+    relevant: Callable[[str, Notation], bool]
+
+
+def advance(view: View, request: SubscriptionRequest, rules: Rules, order: int, place: Place) -> Change:
     """Applies one request to one reading.
 
     Args:
         view: the client's subscription so far.
         request: what the client asks for.
-        mode: the reading; only in a wildcard group does an empty set subscribe to everything.
-        problem: says why an entry is invalid under this reading; None when it is valid.
-        relevant: whether an entry can touch the shard whose view this is.
+        rules: of the reading.
+        order: the number of this request on the shard.
+        place: where it stands in the stream.
 
     Returns:
         The new view. A set that is not empty but has no valid entry is refused: it must never widen to everything.
@@ -125,29 +175,85 @@ def advance(
     if request.action is Action.COMPLETE_REMOVE:
         return Change(View(version=version), ignored=None if view.live else Ignored.NO_SUBSCRIPTION)
 
-    problems = {entry: problem(entry) for entry in request.entries}
+    notation = request.notation if rules.mode is Mode.WILDCARD else LITE
+    problems = {entry: rules.problem(entry, notation) for entry in request.entries}
     invalid = tuple(reason for reason in problems.values() if reason is not None)
     valid = [entry for entry, reason in problems.items() if reason is None]
     if invalid and not valid:
         return Change(view, invalid, refused=True)
     if request.action is Action.PARTIAL_REMOVE:
-        gone = set(valid)
-        kept = tuple(entry for entry in view.entries if entry not in gone)
         ignored = None if view.live else Ignored.NO_SUBSCRIPTION
-        return Change(view._replace(version=version, entries=kept), invalid, ignored=ignored)
+        return Change(
+            view._replace(version=version, blocks=_without(view.blocks, notation, valid)), invalid, False, ignored
+        )
 
-    touching = tuple(filter(relevant, valid))
+    new = Block(order, place.partition, place.offset, notation, tuple(e for e in valid if rules.relevant(e, notation)))
     # Only a request that begins or replaces a session can ask for everything by an empty set.
     if request.action is Action.COMPLETE_ADD or not view.live:
-        everything = mode is Mode.WILDCARD and not valid
-        # A re-sync may list the same set in another order.
-        entries = view.entries if set(touching) == set(view.entries) else touching
+        everything = rules.mode is Mode.WILDCARD and not valid
+        blocks = _replaced(view.blocks, new)
     else:
-        everything = view.everything and not valid
-        entries = tuple(dict.fromkeys((*view.entries, *touching)))
-    return Change(View(True, version, entries, everything), invalid)
+        everything = view.everything is not None and not valid
+        blocks = _with(_without(view.blocks, notation, valid), new)
+    since = None if not everything else order if view.everything is None else view.everything
+    return Change(View(True, version, blocks, since), invalid)
 
 
-def literal_problem(entry: str) -> str | None:
+def end(client: Client, request: SubscriptionRequest, as_of: Place, seen: Seen | None) -> Client:
+    """The client without what it had asked for up to a place; what it asked for since stays.
+
+    The removal of a client on all of its parents, and of one that did not ask for too long, is decided elsewhere and
+    arrives here later; meanwhile the client may have come again. A COMPLETE_ADD since then replaced everything; else
+    what it added since stays.
+    """
+    here = seen is not None and seen.partition == as_of.partition
+    asked_again = seen is not None and here and seen.offset > as_of.offset
+    if asked_again and (request.expired or (seen is not None and seen.complete > as_of.offset)):
+        return client
+
+    def ended(view: View) -> View:
+        version = request.version
+        if version is not None and view.version is not None and version < view.version and not asked_again:
+            return view
+        later = tuple(b for b in view.blocks if b.partition == as_of.partition and b.offset > as_of.offset)
+        return View(view.live and asked_again, view.version if version is None or asked_again else version, later)
+
+    literal, wildcard = ended(client.literal), ended(client.wildcard)
+    return Client(literal, literal if wildcard == literal else wildcard)
+
+
+def _replaced(held: tuple[Block, ...], new: Block) -> tuple[Block, ...]:
+    """A set in place of another: entries that stay keep their order, since a client repeats its set now and then."""
+    if len(held) == 1 and held[0].notation == new.notation and held[0].entries == new.entries:
+        return held  # nearly always
+    wanted = dict.fromkeys(new.entries)
+    kept = [
+        block._replace(entries=tuple(entry for entry in block.entries if entry in wanted))
+        for block in held
+        if block.notation == new.notation
+    ]
+    known = {entry for block in kept for entry in block.entries}
+    fresh = new._replace(entries=tuple(entry for entry in new.entries if entry not in known))
+    return tuple(block for block in (*kept, fresh) if block.entries)
+
+
+def _with(held: tuple[Block, ...], new: Block) -> tuple[Block, ...]:
+    return (*held, new) if new.entries else held
+
+
+def _without(held: tuple[Block, ...], notation: Notation, entries: Iterable[str]) -> tuple[Block, ...]:
+    gone = set(entries)
+    if not gone:
+        return held
+    kept = (
+        block._replace(entries=tuple(entry for entry in block.entries if entry not in gone))
+        if block.notation == notation
+        else block
+        for block in held
+    )
+    return tuple(block for block in kept if block.entries)
+
+
+def literal_problem(entry: str, notation: Notation = LITE) -> str | None:  # noqa: ARG001 - names have no notation
     """Why a name cannot be subscribed to; None when it can."""
     return check_name("a lite topic name", entry)

@@ -11,7 +11,7 @@ FOR_EVER = {"retention.ms": "-1"}
 
 
 def specs(settings: Settings, partitions: int = 1) -> list[TopicSpec]:
-    """The specifications of all five topics."""
+    """The specifications of all six topics."""
     return [
         *(TopicSpec(name, partitions, FOR_EVER) for name in settings.inputs),
         TopicSpec(settings.updates, partitions, KEEP),

@@ -2,33 +2,48 @@
 
 import gc
 import itertools
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
-from streaming import codec, placement, state
+from streaming import codec, home, state
+from streaming.batch import Event
 from streaming.errors import Rejected
 from streaming.events import (
+    Alarm,
     GroupEvent,
     Reason,
     Source,
     Stream,
+    SubscriptionRequest,
+    Tick,
+    Wake,
+    parse_clock,
     parse_group_event,
     parse_subscription,
     parse_topic_event,
 )
-from streaming.expansion import Event, Op, Shard, expand
+from streaming.expansion import expand
+from streaming.home import HOME, Home
 from streaming.records import Record, UpdateWriter, dead_letter
 from streaming.routing import Routing
+from streaming.shard import Shard
 from streaming.state import ShardState
+from streaming.subscription import Ignored
+from streaming.update import Op, Problem
 
-STREAMS = (Stream.GROUPS, Stream.SUBSCRIPTIONS, Stream.TOPICS)
+STREAMS = (Stream.GROUPS, Stream.SUBSCRIPTIONS, Stream.TOPICS, Stream.CLOCK)
 """The input streams by their number in a row; also the order in which a micro-batch is read."""
 
-_PARSERS: tuple[Callable[[bytes | None], Event], ...] = (parse_group_event, parse_subscription, parse_topic_event)
-_GROUPS, _SUBSCRIPTIONS, _TOPICS = range(3)
+_PARSERS: tuple[Callable[[bytes | None], Event], ...] = (
+    parse_group_event,
+    parse_subscription,
+    parse_topic_event,
+    parse_clock,
+)
+_GROUPS, _SUBSCRIPTIONS, _TOPICS, _CLOCK = range(4)
 
 CACHE_BYTES = 256 * 1024 * 1024
 """How many bytes of encoded state a worker process keeps decoded."""
@@ -41,12 +56,16 @@ class Kind:
     REMOVE = "remove"
     TOMBSTONE = "tombstone"
     DEAD_LETTER = "dead-letter"
-    GROUP_EVENT = "group-event"
+    INPUT = "input:"
     IGNORED = "ignored:"
 
 
 class Row(NamedTuple):
-    """One input entry; rows sort in the order in which they are read."""
+    """One input entry; rows sort in the order in which they are read.
+
+    Attributes:
+        entry: its position in the record; -1 minus that where no shard sees it, because it names no parent.
+    """
 
     stream: int
     partition: int
@@ -64,11 +83,13 @@ class Settings:
         topics: Kafka topic names of the input streams, in the order of `STREAMS`.
         routing: how topics are spread over shards.
         inner_multi: `**` may stand inside a pattern.
+        client_timeout_ms: a client that has not asked for so long is ended; 0: never.
     """
 
-    topics: tuple[str, str, str]
+    topics: tuple[str, str, str, str]
     routing: Routing = field(default_factory=Routing)
     inner_multi: bool = False
+    client_timeout_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -105,102 +126,149 @@ def work(
     """
     output = Output()
     ordered = sorted(rows)
-    events = list(_events(parent, number, ordered, settings, output))
-    if parent == placement.HOME:
-        placements = [(source, event) for source, event in events if isinstance(event, GroupEvent)]
-        return _place(placements, data, output), output
-    shard = Shard(parent, number, settings.routing, settings.inner_multi)
-    former = _load(parent, number, data, settings)
+    events = _events(parent, number, ordered, settings, output)
+    if parent == HOME:
+        done = _work_at_home(number, events, data, settings.client_timeout_ms, output)
+    else:
+        done = _work_on_shard(Shard(parent, number, settings.routing, settings.inner_multi), events, data, output)
+    if done.problems:
+        originals = {(settings.topics[row.stream], *row[1:3], _position(row.entry)): row.payload for row in ordered}
+        for source, reason, message in done.problems:
+            output.add(Kind.DEAD_LETTER, dead_letter(source, reason, message, originals[source[:4]]))
+    for ignored, count in done.ignored.items():
+        output.add(Kind.IGNORED + ignored, None, count)
+    return done.data, output
+
+
+class _Done(NamedTuple):
+    """The new state of a key, and what could not be applied."""
+
+    data: bytes | None
+    problems: list[Problem]
+    ignored: Counter[Ignored]
+
+
+def _work_on_shard(shard: Shard, events: Iterable[tuple[Source, Event]], data: bytes | None, output: Output) -> _Done:
+    key = (shard.parent, shard.number)
+    former = _SHARDS.take(key, data, ShardState(shard.inner_multi))
     expansion = expand(former, events, shard)
-    writer = UpdateWriter(parent)
+    writer = UpdateWriter(shard.parent)
     for update in expansion.updates:
         records = writer.records(update)
         output.add(Kind.ADD if update.op is Op.ADD else Kind.REMOVE, records[0])
         for tombstone in records[1:]:
             output.add(Kind.TOMBSTONE, tombstone)
-    if expansion.problems:
-        originals = {(settings.topics[row.stream], *row[1:4]): row.payload for row in ordered}
-        for source, reason, message in expansion.problems:
-            output.add(Kind.DEAD_LETTER, dead_letter(source, reason, message, originals[source[:4]]))
-    for ignored, count in expansion.ignored.items():
-        output.add(Kind.IGNORED + ignored, None, count)
+    for time, wanted in expansion.delta.alarms.items():
+        if wanted:
+            output.add(Kind.INPUT + Stream.CLOCK, home.alarm(*key, time))
     renewed = data
     if expansion.delta:
         former.apply(expansion.delta)
         renewed = state.renew(data, former, expansion.delta)
-    _CACHE.put((parent, number), renewed, former)
-    return renewed, output
+    _SHARDS.put(key, renewed, former)
+    return _Done(renewed, expansion.problems, expansion.ignored)
+
+
+def _work_at_home(
+    number: int, events: Iterable[tuple[Source, Event]], data: bytes | None, client_timeout_ms: int, output: Output
+) -> _Done:
+    key = (HOME, number)
+    former = _HOMES.take(key, data, Home())
+    done = home.follow(former, events, client_timeout_ms)
+    for stream, record in done.records:
+        output.add(Kind.INPUT + stream, record)
+    renewed = data
+    if done.changed:
+        former.apply(done.delta)
+        renewed = home.renew(data, former, done.delta)
+    _HOMES.put(key, renewed, former)
+    return _Done(renewed, done.problems, done.ignored)
+
+
+def _position(entry: int) -> int:
+    return entry if entry >= 0 else -1 - entry
 
 
 def _events(
     parent: str, number: int, rows: Iterable[Row], settings: Settings, output: Output
-) -> Iterable[tuple[Source, Event]]:
+) -> Iterator[tuple[Source, Event]]:
     """The valid events of a key; what is not valid is reported by exactly one of the keys that see it."""
-    home = parent == placement.HOME
+    at_home = parent == HOME
     for stream, partition, offset, entry, timestamp, payload in rows:
-        source = Source(settings.topics[stream], partition, offset, entry, timestamp)
+        source = Source(settings.topics[stream], partition, offset, _position(entry), timestamp)
         try:
             event = _PARSERS[stream](payload)
-            _check_place(event, parent, number)
         except Rejected as rejected:
-            if home or stream == _TOPICS or (stream == _SUBSCRIPTIONS and number == 0):
+            if at_home or stream in (_TOPICS, _CLOCK):
                 output.add(Kind.DEAD_LETTER, dead_letter(source, rejected.reason, str(rejected), payload))
-        else:
+            continue
+        if _is_routed_right(event, parent, number, entry):
             yield source, event
+        # A request stands on the shards of its parent and at home; the shards decide what it means.
+        elif (at_home and (stream != _SUBSCRIPTIONS or entry < 0)) or (
+            not at_home and (stream != _SUBSCRIPTIONS or number == 0) and stream != _GROUPS
+        ):
+            output.add(Kind.DEAD_LETTER, dead_letter(source, Reason.NOT_ROUTABLE, _NOT_ROUTABLE, payload))
 
 
-def _check_place(event: Event, parent: str, number: int) -> None:
-    """The JVM has read what Python reads."""
-    if isinstance(event, GroupEvent) and parent == placement.HOME:
-        right = number == placement.bucket_of(event.group)
-    else:
-        right = event.parent == parent
-    if not right:
-        raise Rejected(
-            Reason.NOT_ROUTABLE,
-            "Spark reads this JSON text differently: a field stands in it twice, it nests too deep, "
-            "or it has too long a number",
-        )
+_NOT_ROUTABLE = (
+    "Spark reads this JSON text differently: a field stands in it twice, it nests too deep, or it has too long a number"
+)
 
 
-def _place(events: list[tuple[Source, GroupEvent]], data: bytes | None, output: Output) -> bytes | None:
-    bucket = placement.Bucket() if data is None else placement.decode(data)
-    placed = placement.place(bucket, events)
-    for record in placed.events:
-        output.add(Kind.GROUP_EVENT, record)
-    for reason, count in placed.ignored.items():
-        output.add(Kind.IGNORED + reason, None, count)
-    if placed.parents == bucket.parents:
-        return data
-    renewed = placement.Bucket(placed.parents)
-    return placement.encode(renewed) if renewed else None
+def _is_routed_right(event: Event, parent: str, number: int, entry: int) -> bool:
+    """Whether the JVM has read what Python reads."""
+    if isinstance(event, Wake):
+        return (event.parent, event.shard) == (parent, number)
+    if parent != HOME:
+        return not isinstance(event, Tick | Alarm) and event.parent == parent
+    if isinstance(event, GroupEvent):
+        return number == home.bucket_of(event.group)
+    if isinstance(event, SubscriptionRequest):
+        return number == home.bucket_of(event.group) and (event.parent == HOME) == (entry < 0)
+    if isinstance(event, Alarm):
+        return number == home.bucket_of(event.parent)
+    return isinstance(event, Tick)
 
 
-class StateCache:
+S = TypeVar("S", ShardState, Home)
+
+
+class StateCache(Generic[S]):
     """Decoded states by key, the least recently used dropped first.
 
     A state is used only for bytes that begin with those that it stands for. A task that fails after it changed a state
     leaves an entry for bytes that were never stored, which therefore is never used.
+
+    Args:
+        max_bytes: of encoded state to keep decoded.
+        catch_up: brings a state that was decoded up to a position to the end of the bytes.
     """
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, catch_up: Callable[[S, bytes, codec.Position | None], None]) -> None:
         self._max_bytes = max_bytes
+        self._catch_up: Callable[[S, bytes, codec.Position | None], None] = catch_up
         self._bytes = 0
-        self._entries: OrderedDict[tuple[str, int], tuple[codec.Position, ShardState]] = OrderedDict()
+        self._entries: OrderedDict[tuple[str, int], tuple[codec.Position, S]] = OrderedDict()
 
-    def take(self, key: tuple[str, int], data: bytes) -> ShardState | None:
-        """Removes the state of a key, and returns it as of `data` if it stands for the beginning of that."""
+    def take(self, key: tuple[str, int], data: bytes | None, fresh: S) -> S:
+        """Removes the state of a key and returns what `data` says.
+
+        A kept state only reads on from where it was; else all is read into `fresh`, a state of nothing.
+        """
         entry = self._entries.pop(key, None)
-        if entry is None:
-            return None
+        if entry is not None:
+            self._bytes -= entry[0].end
+        if data is None:
+            return fresh
+        if entry is None or not codec.continues(data, entry[0]):
+            self._catch_up(fresh, data, None)
+            return fresh
         position, decoded = entry
-        self._bytes -= position.end
-        if not codec.continues(data, position):
-            return None
-        state.catch_up(decoded, data, position)
+        self._catch_up(decoded, data, position)
         return decoded
 
-    def put(self, key: tuple[str, int], data: bytes | None, decoded: ShardState) -> None:
+    def put(self, key: tuple[str, int], data: bytes | None, decoded: S) -> None:
         """Keeps the state that `data` encodes; None keeps nothing."""
         if data is None:
             return
@@ -212,8 +280,20 @@ class StateCache:
             _, (dropped, _) = self._entries.popitem(last=False)
             self._bytes -= dropped.end
 
+    def clear(self) -> None:
+        """Forgets all states, as a new worker process has."""
+        self._entries.clear()
+        self._bytes = 0
 
-_CACHE = StateCache(CACHE_BYTES)
+
+_SHARDS: StateCache[ShardState] = StateCache(CACHE_BYTES, state.catch_up)
+_HOMES: StateCache[Home] = StateCache(CACHE_BYTES, home.catch_up)
+
+
+def forget() -> None:
+    """Drops all decoded states, as a new worker process begins."""
+    _SHARDS.clear()
+    _HOMES.clear()
 
 
 @contextmanager
@@ -238,10 +318,3 @@ def without_collection() -> Iterator[None]:
 
 _CALLS = itertools.count(1)
 _CALLS_BETWEEN_COLLECTIONS = 10_000
-
-
-def _load(parent: str, number: int, data: bytes | None, settings: Settings) -> ShardState:
-    if data is None:
-        return ShardState(settings.inner_multi)
-    cached = _CACHE.take((parent, number), data)
-    return state.decode(data, inner_multi=settings.inner_multi) if cached is None else cached

@@ -10,8 +10,8 @@ import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from streaming.errors import ReexpandError
-from streaming.expansion import Cause, Op
 from streaming.oracle import Effective
+from streaming.update import Cause, Op
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from streaming import placement, worker
+from streaming import home, worker
 from streaming.events import BIND_TOPIC, Stream
 from streaming.oracle import Effective
 from streaming.routing import Routing
 from streaming.worker import Kind, Output, Row, Settings
 
-TOPICS = ("lite-group-events", "lite-subscription-events", "lite-topic-events")
+TOPICS = ("lite-group-events", "lite-subscription-events", "lite-topic-events", "lite-clock")
 NUMBER = {stream: number for number, stream in enumerate(worker.STREAMS)}
 
 
@@ -24,6 +24,7 @@ class Record:
     value: bytes | None
     partition: int = 0
     offset: int = 0
+    timestamp: int = 0
 
 
 Routed = tuple[str, int, int, bytes | None]
@@ -31,45 +32,57 @@ Routed = tuple[str, int, int, bytes | None]
 
 def routes(record: Record, routing: Routing) -> list[Routed]:  # noqa: PLR0911 - a table of cases
     """What `streaming.job.route` computes in the JVM: (parent, shard, entry, payload)."""
-    home = [(placement.HOME, placement.UNREADABLE, 0, record.value)]
+    unreadable = [(home.HOME, home.UNREADABLE, 0, record.value)]
     try:
         value = json.loads(record.value or b"")
     except ValueError:
-        return home
+        return unreadable
     if record.stream is Stream.TOPICS:
         if not isinstance(value, dict):
-            return home
+            return unreadable
         parent, topic = value.get("parentTopic"), value.get("liteTopic")
         if value.get("lmqName"):
             _, _, rest = str(value["lmqName"]).partition("$")
             lmq_parent, _, lmq_topic = rest.partition("$")
             parent, topic = parent or lmq_parent, topic or lmq_topic
         if not isinstance(parent, str):
-            return home
+            return unreadable
         return [(parent, routing.shard_of(parent, topic or ""), 0, record.value)]
     if record.stream is Stream.SUBSCRIPTIONS:
         if not isinstance(value, dict):
-            return home
+            return unreadable
         entries = value.get("subscriptionSet", None)
         found: list[Routed] = []
         texts = [json.dumps(entry) for entry in entries] if isinstance(entries, list) and entries else [None]
         for position, text in enumerate(texts):
             entry = json.loads(text) if text is not None else value
             payload = text.encode() if text is not None else record.value
-            parent = entry.get("topic") if isinstance(entry, dict) else None
-            shards = range(routing.shard_count(parent)) if isinstance(parent, str) and parent else [0]
-            found += [
-                (parent if isinstance(parent, str) else placement.HOME, shard, position, payload) for shard in shards
-            ]
+            found += _request_routes(entry, position, payload, routing)
         return found
+    if record.stream is Stream.CLOCK:
+        if "tick" in value:
+            return [(home.HOME, bucket, 0, record.value) for bucket in range(home.BUCKETS)]
+        parent = value["parentTopic"]
+        key = (home.HOME, home.bucket_of(parent)) if "alarm" in value else (parent, value["shard"])
+        return [(*key, 0, record.value)]
     attributes = value.get("attributes") if isinstance(value, dict) else None
     group = value.get("group") if isinstance(value, dict) else None
     parent = (attributes or {}).get(BIND_TOPIC) or value.get("parentTopic") if isinstance(attributes, dict) else None
-    bucket = placement.bucket_of(group) if isinstance(group, str) else placement.UNREADABLE
-    found = [(placement.HOME, bucket, 0, record.value)]
+    bucket = home.bucket_of(group) if isinstance(group, str) else home.UNREADABLE
+    found = [(home.HOME, bucket, 0, record.value)]
     if isinstance(parent, str) and parent:
         found += [(parent, shard, 0, record.value) for shard in range(routing.shard_count(parent))]
     return found
+
+
+def _request_routes(entry: Any, position: int, payload: bytes | None, routing: Routing) -> list[Routed]:
+    fields = entry if isinstance(entry, dict) else {}
+    parent, group = fields.get("topic"), fields.get("group")
+    bucket = home.bucket_of(group) if isinstance(group, str) else home.UNREADABLE
+    if not isinstance(parent, str) or not parent.strip():
+        return [(home.HOME, bucket, -1 - position, payload)]
+    shards = range(routing.shard_count(parent))
+    return [(home.HOME, bucket, position, payload), *((parent, shard, position, payload) for shard in shards)]
 
 
 def rows_of(output: Output) -> list[tuple[Any, ...]]:
@@ -83,6 +96,7 @@ class Simulation:
 
     routing: Routing = field(default_factory=Routing)
     inner_multi: bool = False
+    client_timeout_ms: int = 0
     states: dict[tuple[str, int], bytes] = field(default_factory=dict)
     relation: set[Effective] = field(default_factory=set)
     updates: list[dict[str, Any]] = field(default_factory=list)
@@ -90,6 +104,7 @@ class Simulation:
     ignored: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     echoes: list[Record] = field(default_factory=list)
     offset: int = 1_000_000
+    now: int = 0
 
     def run(self, records: Iterable[Record], *, crash: bool = False) -> None:
         """One micro-batch, then further ones for what the job wrote back to itself.
@@ -106,9 +121,9 @@ class Simulation:
         rows: dict[tuple[str, int], list[Row]] = defaultdict(list)
         for record in records:
             for parent, shard, entry, payload in routes(record, self.routing):
-                row = Row(NUMBER[record.stream], record.partition, record.offset, entry, 0, payload)
+                row = Row(NUMBER[record.stream], record.partition, record.offset, entry, record.timestamp, payload)
                 rows[parent, shard].append(row)
-        settings = Settings(TOPICS, self.routing, self.inner_multi)
+        settings = Settings(TOPICS, self.routing, self.inner_multi, self.client_timeout_ms)
         for key, batch in rows.items():
             former = self.states.get(key)
             state, output = worker.work(*key, batch, former, settings)
@@ -128,9 +143,10 @@ class Simulation:
                 self.ignored[kind.removeprefix(Kind.IGNORED)] += count
             elif kind == Kind.DEAD_LETTER:
                 self.dead_letters.append(json.loads(value or b""))
-            elif kind == Kind.GROUP_EVENT:
+            elif kind.startswith(Kind.INPUT):
                 self.offset += 1
-                self.echoes.append(Record(Stream.GROUPS, value, 1, self.offset))
+                stream = Stream(kind.removeprefix(Kind.INPUT))
+                self.echoes.append(Record(stream, value, 1, self.offset, self.now))
             elif kind == Kind.TOMBSTONE:
                 assert value is None
                 assert Effective(*json.loads(key or b"")) not in self.relation
@@ -139,7 +155,8 @@ class Simulation:
 
     def _update(self, element: Effective, update: dict[str, Any]) -> None:
         """Every update is a change: nothing is added twice, nothing removed that is not there."""
-        named = Effective(update["parentTopic"], update["group"], update["clientId"], update["liteTopic"])
+        part = f"share:{update['share']}" if "share" in update else update.get("subscription", "")
+        named = Effective(update["parentTopic"], update["group"], update["clientId"], update["liteTopic"], part)
         assert named == element
         self.updates.append(update)
         if update["op"] == "ADD":

@@ -29,7 +29,7 @@ def test_any_split_and_any_shard_count_leave_the_oracles_relation(seed: int, len
     job = Simulation(routing)
     for batch in batches(random, records):
         if random.random() < 0.3:
-            worker._CACHE = worker.StateCache(worker.CACHE_BYTES)
+            worker.forget()
         job.run(batch, crash=random.random() < 0.3)
     wanted = expected(records)
     assert job.relation - wanted == set(), "surplus"

@@ -4,9 +4,12 @@ import json
 from typing import Any, NamedTuple
 
 from streaming.events import BIND_TOPIC, WILDCARD, Action, GroupEvent, Source, SubscriptionRequest, TopicEvent
-from streaming.expansion import Event, Expansion, Shard, Update, expand
+from streaming.batch import Event
+from streaming.expansion import Expansion, expand
+from streaming.shard import Shard
 from streaming.state import ShardState, decode, encode
 from streaming.subscription import Ignored
+from streaming.update import Update
 
 STREAM_NAMES: dict[type[Event], str] = {
     GroupEvent: "groups",
@@ -14,9 +17,9 @@ STREAM_NAMES: dict[type[Event], str] = {
     TopicEvent: "topics",
 }
 
-WILD = GroupEvent("g", {BIND_TOPIC: "p", WILDCARD: "true"}, "p", None)
-LITERAL = GroupEvent("g", {BIND_TOPIC: "p"}, "p", None)
-DELETED = GroupEvent("g", {}, "p", None)
+WILD = GroupEvent("g", {BIND_TOPIC: "p", WILDCARD: "true"}, "p")
+LITERAL = GroupEvent("g", {BIND_TOPIC: "p"}, "p")
+DELETED = GroupEvent("g", {}, "p")
 
 
 def topic_json(**changes: Any) -> bytes:
@@ -108,10 +111,10 @@ class Story:
         rebuilt.apply(self.expansion.delta)
         assert rebuilt == self.state, "the delta depends on the indexes"
         said = {
-            Said(update.op, update.client.client_id, update.lite_topic, update.patterns, update.cause)
+            Said(update.op, update.receiver.client_id, update.lite_topic, update.patterns, update.cause)
             for update in self.expansion.updates
         }
-        keys = {(update.client, update.lite_topic) for update in self.expansion.updates}
+        keys = {(update.receiver, update.lite_topic) for update in self.expansion.updates}
         assert len(keys) == len(self.expansion.updates), "two updates of one client and topic"
         return said
 

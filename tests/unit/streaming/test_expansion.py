@@ -2,10 +2,14 @@
 
 import pytest
 
-from streaming.events import GroupEvent, Reason, Source
-from streaming.expansion import Cause, Event, Op, Shard, expand
+from streaming.events import GroupEvent, Place, Reason, Source
+from streaming.batch import Event
+from streaming.expansion import expand
+from streaming.relation import ClientKey, Receiver
+from streaming.shard import Shard
+from streaming.update import Cause, Op
 from streaming.routing import Routing
-from streaming.state import ClientKey, ShardState, decode, encode
+from streaming.state import ShardState, decode, encode
 from streaming.subscription import Ignored
 from tests.unit.streaming.builders import (
     DELETED,
@@ -21,8 +25,8 @@ from tests.unit.streaming.builders import (
     replace,
 )
 
-CLIENT = ClientKey("g", "c")
-ECHO_OF_4 = GroupEvent("g", {}, "p", (0, 4, 999))
+CLIENT = Receiver("g", "c")
+ECHO_OF_4 = GroupEvent("g", {}, "p", Place(0, 4, 999))
 
 
 def added(topic: str, *patterns: str, cause: Cause = Cause.TOPIC_CREATED, client: str = "c") -> Said:
@@ -82,8 +86,8 @@ def test_each_client_gets_its_own() -> None:
     """Clients of one name in two groups are two clients."""
     story = Story(WILD, replace("*"), replace("*", client="d"), replace("t", group="h"))
     story.then(created("t"))
-    receivers = {update.client for update in story.expansion.updates}
-    assert receivers == {CLIENT, ClientKey("g", "d"), ClientKey("h", "c")}
+    receivers = {update.receiver for update in story.expansion.updates}
+    assert receivers == {CLIENT, Receiver("g", "d"), Receiver("h", "c")}
 
 
 # Topics: the lazy path.

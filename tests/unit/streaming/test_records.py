@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streaming.events import MAX_NAME_BYTES, Reason, Source
-from streaming.expansion import Cause, Op, Update
+from streaming.update import Cause, Op, Update
 from streaming.records import (
     MAX_ORIGINAL_BYTES,
     MAX_PATTERN_BYTES,
@@ -16,11 +16,11 @@ from streaming.records import (
     dead_letter,
     update_key,
 )
-from streaming.state import ClientKey
+from streaming.relation import Receiver
 
 KAFKA_LIMIT = 1_000_000
 SOURCE = Source("topics", 2, 40, 1, 1_700)
-BASE = Update(Op.ADD, ClientKey("g", "c"), "a__b", ("*__b", "a__b"), Cause.TOPIC_CREATED, 7, SOURCE)
+BASE = Update(Op.ADD, Receiver("g", "c"), "a__b", ("*__b", "a__b"), Cause.TOPIC_CREATED, 7, SOURCE)
 AWKWARD = ["a", "b", "a,b", 'a","b', "é", "😀", "a\\", "\n", "\x01", "%LMQ%$a$b", "%s", "%b", "{}"]
 
 
@@ -75,7 +75,7 @@ def test_an_offset_option_is_carried_when_there_is_one() -> None:
 @pytest.mark.parametrize("name", AWKWARD)
 def test_names_come_back_as_they_were(name: str) -> None:
     """Whatever characters stand in them; a key is the one that `update_key` gives."""
-    update = BASE._replace(client=ClientKey(name, name), lite_topic=name, patterns=(name,))
+    update = BASE._replace(receiver=Receiver(name, name), lite_topic=name, patterns=(name,))
     (record,) = records_of(update, name)
     value = value_of(record)
     assert {value[field] for field in ("parentTopic", "group", "clientId", "liteTopic")} == {name}
@@ -99,8 +99,8 @@ def test_one_writer_writes_what_many_would() -> None:
         BASE._replace(version=8),
         BASE._replace(version=None),
         BASE._replace(version=0),
-        BASE._replace(client=ClientKey("g", "d")),
-        BASE._replace(client=ClientKey("h", "c"), version=None),
+        BASE._replace(receiver=Receiver("g", "d")),
+        BASE._replace(receiver=Receiver("h", "c"), version=None),
         BASE._replace(source=other),
         BASE._replace(source=other, lite_topic="u", patterns=()),
         BASE._replace(source=Source(*SOURCE)),
@@ -128,8 +128,8 @@ def test_the_event_id_is_made_of_what_happened_and_where_it_stands() -> None:
         event_id(),
         event_id("q"),
         event_id(op=Op.REMOVE),
-        event_id(client=ClientKey("h", "c")),
-        event_id(client=ClientKey("g", "d")),
+        event_id(receiver=Receiver("h", "c")),
+        event_id(receiver=Receiver("g", "d")),
         event_id(lite_topic="a__c"),
         event_id(source=SOURCE._replace(topic="subscriptions")),
         event_id(source=SOURCE._replace(partition=3)),
@@ -207,7 +207,7 @@ def test_the_patterns_of_an_update_are_bounded() -> None:
 def test_the_largest_update_stays_below_kafkas_limit(letter: str, op: Op) -> None:
     """All names as long as they may be, and more patterns than there is room for."""
     name = letter * (MAX_NAME_BYTES // len(letter.encode()))
-    update = BASE._replace(op=op, client=ClientKey(name, name), lite_topic=name, patterns=(name[:-1],) * 100)
+    update = BASE._replace(op=op, receiver=Receiver(name, name), lite_topic=name, patterns=(name[:-1],) * 100)
     for record in records_of(update, name):
         assert len(record.key) + len(record.value or b"") < KAFKA_LIMIT
 

@@ -1,0 +1,363 @@
+"""A micro-batch on one shard: the state as it is after the events read so far, kept as differences."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from streaming import quota
+from streaming.events import (
+    PLAIN,
+    Action,
+    Alarm,
+    Facts,
+    GroupEvent,
+    Place,
+    Reason,
+    Source,
+    SubscriptionRequest,
+    Tick,
+    TopicEvent,
+    Wake,
+)
+from streaming.relation import ClientKey, Receiver, Terms, bitmap, has_bitmap
+from streaming.shard import Shard
+from streaming.state import UNKNOWN_GROUP, Delta, Group, Selected, ShardState, terms_of
+from streaming.subscription import (
+    ABSENT,
+    NOTHING,
+    Change,
+    Client,
+    Ignored,
+    Interest,
+    Mode,
+    Seen,
+    advance,
+    end,
+    interest,
+)
+from streaming.update import Cause, Op, Problem, Update
+
+Event = TopicEvent | SubscriptionRequest | GroupEvent | Tick | Alarm | Wake
+
+
+class Topic(NamedTuple):
+    """A topic that the batch speaks of, as it is after it."""
+
+    exists: bool
+    source: Source
+    cause: Cause
+    facts: Facts = PLAIN
+
+
+class Changed(NamedTuple):
+    """A client whose interest, or whose group's terms, differ after the batch, and what made it so."""
+
+    before: Interest
+    after: Interest
+    source: Source
+    cause_add: Cause
+    cause_remove: Cause
+    offset_option: Any = None
+
+
+class Batch:
+    """What the events of a micro-batch do to a shard; `close` says that all are read."""
+
+    def __init__(self, state: ShardState, shard: Shard) -> None:
+        self.state = state
+        self.shard = shard
+        self.problems: list[Problem] = []
+        self.ignored: Counter[Ignored] = Counter()
+        self.topics: dict[str, Topic] = {}
+        self.changed: dict[ClientKey, Changed] = {}
+        self.delta = Delta()
+        self.limits: dict[str, Terms] = {}
+        self._groups: dict[str, tuple[Group | None, Source]] = {}
+        self._selected: dict[str, tuple[Selected, Source]] = {}
+        self._clients: dict[ClientKey, Client] = {}
+        self._seen: dict[ClientKey, Seen] = {}
+        self._requests: dict[ClientKey, tuple[Source, SubscriptionRequest]] = {}
+        self._order = state.latest_order
+        self._now: int | None = None
+        self._bitmaps: dict[str, bytes | None] = {}
+
+    def group_of(self, name: str) -> Group:
+        """A group's attributes after the events so far."""
+        if name in self._groups:
+            return self._groups[name][0] or UNKNOWN_GROUP
+        return self.state.group(name)
+
+    def terms(self, name: str) -> Terms:
+        """On what terms the clients of a group receive after the events so far."""
+        return terms_of(self.group_of(name), self._selected_of(name))
+
+    def client(self, key: ClientKey) -> Client:
+        """A client after the events so far."""
+        return self._clients.get(key) or self.state.clients.get(key) or Client()
+
+    def interest(self, key: ClientKey) -> Interest:
+        """What a client asks for after the events so far."""
+        group = self.group_of(key.group)
+        return NOTHING if group.bound_to is not None else interest(self.client(key), group.mode)
+
+    def version(self, key: ClientKey) -> int | None:
+        """The version of a client's last applied request."""
+        return self.client(key).view(self.group_of(key.group).mode).version
+
+    def members(self, group: str) -> Iterator[ClientKey]:
+        """All clients of a group, those that came in this batch included."""
+        return (key for key in {**self.state.clients, **self._clients} if key.group == group)
+
+    def topic(self, source: Source, event: TopicEvent) -> None:
+        """A topic was created or deleted."""
+        name = event.lite_topic
+        known = self.topics.pop(name, None)
+        exists = name in self.state.topics if known is None else known.exists
+        if exists != event.created:
+            cause = Cause.TOPIC_CREATED if event.created else Cause.TOPIC_DELETED
+            known = Topic(event.created, source, cause, event.facts(source.timestamp) if event.created else PLAIN)
+        else:
+            self.ignored[Ignored.TOPIC_EXISTS if exists else Ignored.TOPIC_UNKNOWN] += 1
+        if known is not None:
+            self.topics[name] = known
+
+    def time(self, source: Source, now: int) -> None:
+        """It is late: topics whose time is over end."""
+        self._now = max(now, self._now or 0)
+        for name in self.state.due(now):
+            if name not in self.topics:
+                self.topics[name] = Topic(False, source, Cause.TOPIC_EXPIRED)
+        for name, topic in list(self.topics.items()):
+            if topic.exists and topic.facts.deadline is not None and topic.facts.deadline <= now:
+                self.topics[name] = Topic(False, source, Cause.TOPIC_EXPIRED)
+
+    def group(self, source: Source, event: GroupEvent) -> None:
+        """A group has other attributes, or is bound to another parent."""
+        current = self._groups[event.group][0] if event.group in self._groups else self.state.groups.get(event.group)
+        place, cause = Place(source.partition, source.offset, source.timestamp), event.superseded_by
+        ignored: Ignored | None = None
+        if cause is not None:
+            # What happened is the event that bound the group elsewhere, not this echo of it.
+            place, source = cause, Source(source.topic, cause.partition, cause.offset, 0, cause.timestamp)
+            newer = current is not None and current.partition == cause.partition and current.offset >= cause.offset
+            gone = current is None and event.bound_to is None
+            ignored = Ignored.GROUP_SUPERSEDED if newer or gone else None
+        elif current is None and not event.attributes:
+            ignored = Ignored.GROUP_UNKNOWN
+        if ignored is None:
+            # Equal attributes are stored as well: what a later event supersedes depends on where they stand.
+            known = event.attributes or event.bound_to is not None
+            group = Group(dict(event.attributes), place.partition, place.offset, event.bound_to) if known else None
+            self._groups[event.group] = (group, source)
+        elif self.shard.number == 0:
+            self.ignored[ignored] += 1
+
+    def request(self, source: Source, request: SubscriptionRequest) -> None:
+        """A client asks for something else."""
+        key = ClientKey(request.group, request.client_id)
+        if request.as_of is not None:
+            self._end(key, source, request, request.as_of)
+            return
+        self._order += 1
+        place = Place(source.partition, source.offset, source.timestamp)
+        former = self.client(key)
+        mode = self.group_of(key.group).mode
+        changes = {
+            reading: advance(former.view(reading), request, self.shard.rules(reading), self._order, place)
+            for reading in Mode
+        }
+        change = changes[mode]
+        excess = self._excess(key, request, change)
+        if excess is not None:
+            self.problems.append(Problem(source, Reason.QUOTA_EXCEEDED, excess))
+            changes = {reading: Change(former.view(reading), refused=True) for reading in Mode}
+        elif self.shard.number == 0:  # every shard of the parent sees the request; one of them speaks of it
+            self._report(source, change, former.view(mode) == change.view)
+        self._remember(key, request.action, place, applied=changes[mode].applied)
+        self._select(source, request, changes)
+        self._store(key, source, request, changes[Mode.LITERAL].view, changes[Mode.WILDCARD].view)
+
+    def close(self) -> None:
+        """All events are read: computes the delta, and which clients it concerns."""
+        topics = self.state.topics
+        deadlines = sorted(
+            {t.facts.deadline for t in self.topics.values() if t.exists and t.facts.deadline is not None}
+        )
+        alarms: dict[int, bool | None] = {time: True for time in deadlines if time not in self.state.alarms}
+        if self._now is not None:
+            alarms.update((time, None) for time in self.state.alarms if time <= self._now)
+        clients = self._stored_clients()
+        self.delta = Delta(
+            {name: None for name in self.topics if name in topics},
+            {name: topic.facts for name, topic in self.topics.items() if topic.exists},
+            {name: group for name, (group, _) in self._groups.items()},
+            clients,
+            self._stored_seen(clients),
+            {name: selected for name, (selected, _) in self._selected.items()},
+            alarms,
+        )
+        self.limits = dict(self.state.limits)
+        for name in {**self._groups, **self._selected}:
+            self.limits[name] = self.terms(name)
+        self.limits = {name: terms for name, terms in self.limits.items() if not terms.plain}
+        self.changed = dict(self._changed_clients())
+
+    def facts(self, topic: str) -> Facts:
+        """What the creation of a topic that exists after the batch said about it."""
+        return self.topics[topic].facts if topic in self.topics else self.state.topics[topic]
+
+    def update(
+        self,
+        op: Op,
+        receiver: Receiver,
+        topic: str,
+        patterns: list[str],
+        cause: Cause,
+        source: Source,
+        option: Any = None,
+    ) -> Update:
+        """An update of this batch."""
+        key = receiver.client
+        group = self.group_of(key.group)
+        reset = op is Op.REMOVE and (
+            (cause is Cause.EVICTED and group.resets_when_evicted)
+            or (cause in (Cause.UNSUBSCRIBED, Cause.LEASE_EXPIRED) and group.resets_when_unsubscribed)
+        )
+        shown = tuple(sorted(set(patterns))) if len(patterns) > 1 else tuple(patterns)
+        return Update(op, receiver, topic, shown, cause, self.version(key), source, option, reset)
+
+    @property
+    def has_bitmaps(self) -> bool:
+        """Whether some group has a SQL92 selector."""
+        return any(has_bitmap(terms) for terms in self.limits.values())
+
+    def with_bitmap(self, update: Update) -> Update:
+        """An ADD that says which groups' SQL92 selectors agree with its topic."""
+        if update.op is Op.REMOVE:
+            return update
+        topic = update.lite_topic
+        if topic not in self._bitmaps:
+            self._bitmaps[topic] = bitmap(self.shard.parent, self.facts(topic), self.limits)
+        return update._replace(bitmap=self._bitmaps[topic])
+
+    def terms_changed(self, name: str) -> bool:
+        """Whether other terms than the quota hold for a group after the batch."""
+        return self.terms(name)._replace(quota=0) != self.state.terms(name)._replace(quota=0)
+
+    def regrouped(self) -> Iterator[tuple[str, Source]]:
+        """The groups of which the batch says something, each with the event that said it last."""
+        yield from ((name, source) for name, (_, source) in self._groups.items())
+        yield from ((name, source) for name, (_, source) in self._selected.items() if name not in self._groups)
+
+    def _selected_of(self, name: str) -> Selected:
+        if name in self._selected:
+            return self._selected[name][0]
+        return self.state.selected.get(name, Selected())
+
+    def _end(self, key: ClientKey, source: Source, request: SubscriptionRequest, as_of: Place) -> None:
+        """The home of the client ended it, or what it had asked for up to a place."""
+        if not request.expired:
+            source = Source(source.topic, as_of.partition, as_of.offset, 0, as_of.timestamp)
+        former = self.client(key)
+        after = end(former, request, as_of, self._seen_of(key))
+        mode = self.group_of(key.group).mode
+        if after == former:
+            if self.shard.number == 0:
+                self.ignored[Ignored.ASKED_AGAIN if former.view(mode).live else Ignored.NO_SUBSCRIPTION] += 1
+            return
+        self._store(key, source, request, after.literal, after.wildcard)
+
+    def _excess(self, key: ClientKey, request: SubscriptionRequest, change: Change) -> str | None:
+        """Why a request must be refused for its client's quota; None when it need not."""
+        if not change.applied or request.action not in (Action.COMPLETE_ADD, Action.PARTIAL_ADD):
+            return None
+        group = self.group_of(key.group)
+        wanted = interest(Client(change.view, change.view), group.mode)
+        terms = self.terms(key.group)
+        if request.selection is not None:
+            terms = terms._replace(selection=request.selection)
+        return None if terms.elsewhere else quota.excess(self, key, wanted, terms)
+
+    def _remember(self, key: ClientKey, action: Action, place: Place, *, applied: bool) -> None:
+        former = self._seen_of(key)
+        complete = former.complete if former is not None and former.partition == place.partition else -1
+        if action is Action.COMPLETE_ADD and applied:
+            complete = place.offset
+        self._seen[key] = Seen(place.partition, place.offset, complete)
+
+    def _seen_of(self, key: ClientKey) -> Seen | None:
+        return self._seen.get(key) or self.state.seen.get(key)
+
+    def _select(self, source: Source, request: SubscriptionRequest, changes: dict[Mode, Change]) -> None:
+        if request.selection is None or request.action is Action.COMPLETE_REMOVE:
+            return
+        former = self._selected_of(request.group)
+        selected = Selected(*(
+            former.view(mode)
+            if changes[mode].refused or changes[mode].ignored is Ignored.STALE_VERSION
+            else request.selection
+            for mode in (Mode.LITERAL, Mode.WILDCARD)
+        ))  # fmt: skip
+        if selected != former:
+            self._selected[request.group] = (selected, source)
+            if former != Selected() and self.shard.number == 0:
+                self.ignored[Ignored.SELECTOR_REPLACED] += 1
+
+    def _store(self, key: ClientKey, source: Source, request: SubscriptionRequest, literal: Any, wildcard: Any) -> None:
+        former = self.client(key)
+        client = Client(literal, literal if wildcard == literal else wildcard)
+        if client == former:
+            return
+        self._clients[key] = client
+        mode = self.group_of(key.group).mode
+        if client.view(mode) != former.view(mode):
+            self._requests[key] = (source, request)
+
+    def _report(self, source: Source, change: Change, unchanged: bool) -> None:  # noqa: FBT001 - private
+        if change.invalid:
+            first = "; ".join(change.invalid[:5])
+            shown = first + (f"; and {len(change.invalid) - 5} more" if len(change.invalid) > 5 else "")  # noqa: PLR2004
+            what = "the request is refused, since no entry is valid" if change.refused else "left out"
+            self.problems.append(Problem(source, Reason.INVALID_PATTERN, f"{what}: {shown}"))
+        if change.ignored is not None:
+            self.ignored[change.ignored] += 1
+        elif unchanged and not change.refused:
+            self.ignored[Ignored.UNCHANGED] += 1
+
+    def _stored_clients(self) -> dict[ClientKey, Client | None]:
+        """The clients to store; None for those that leave nothing to remember."""
+        return {
+            key: None if client.literal == client.wildcard == ABSENT else client
+            for key, client in self._clients.items()
+        }
+
+    def _stored_seen(self, clients: dict[ClientKey, Client | None]) -> dict[ClientKey, Seen | None]:
+        """Where clients asked last; of those of whom nothing else is remembered, neither that."""
+        stored: dict[ClientKey, Seen | None] = {
+            key: seen
+            for key, seen in self._seen.items()
+            if (clients[key] if key in clients else self.state.clients.get(key)) is not None
+        }
+        for key, client in clients.items():
+            stored.setdefault(key, None if client is None else self.state.seen.get(key))
+        return stored
+
+    def _changed_clients(self) -> Iterator[tuple[ClientKey, Changed]]:
+        """The clients that ask for something else after the batch, or on other terms."""
+        regrouped = {name: source for name, source in self.regrouped() if self.terms_changed(name)}
+        keys = dict.fromkeys(self._clients)
+        for group in regrouped:
+            keys.update(dict.fromkeys(self.members(group)))
+        for key in keys:
+            before, after = self.state.interest(key), self.interest(key)
+            if before == after and key.group not in regrouped:
+                continue
+            if key in self._requests and before != after:
+                source, request = self._requests[key]
+                cause = Cause.LEASE_EXPIRED if request.expired else Cause.UNSUBSCRIBED
+                yield key, Changed(before, after, source, Cause.SUBSCRIBED, cause, request.offset_option)
+            elif key.group in self._groups:
+                yield key, Changed(before, after, self._groups[key.group][1], Cause.GROUP_CHANGED, Cause.GROUP_CHANGED)
+            else:
+                source = self._selected[key.group][1]
+                yield key, Changed(before, after, source, Cause.SELECTOR_CHANGED, Cause.SELECTOR_CHANGED)

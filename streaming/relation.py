@@ -1,0 +1,245 @@
+"""Who receives a topic: what clients ask for, indexed, and the terms of their groups that limit it."""
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+from matcher import PatternIndex
+from matcher.dialects.mqtt import shared
+from matcher.selectors import BloomFilter, Selector
+from matcher.selectors import compile as compile_selector
+from streaming.events import Facts, Notation, Selection
+from streaming.subscription import Block, Interest, Mode
+
+SHARE = "share:"
+"""How the part of an MQTT shared subscription begins."""
+
+
+class ClientKey(NamedTuple):
+    """A client of a group."""
+
+    group: str
+    client_id: str
+
+
+class Receiver(NamedTuple):
+    """Who stands in one row of the relation beside the topic.
+
+    Attributes:
+        part: blank for all of a client's entries together; what is delivered apart has a part of its own:
+            `share:NAME` (MQTT `$share`), or `DIALECT:POLICY:PATTERN` for an entry that is a row of its own (WAMP).
+    """
+
+    group: str
+    client_id: str
+    part: str = ""
+
+    @property
+    def client(self) -> ClientKey:
+        """The client that receives."""
+        return ClientKey(self.group, self.client_id)
+
+
+class Terms(NamedTuple):
+    """Under what terms the clients of a group receive anything on one parent.
+
+    Attributes:
+        mode: how their entries are read.
+        elsewhere: the group is bound to another parent, so they receive nothing on this one.
+        exclusive: a topic goes to one client of the group only, the newest that asks for it.
+        selection: what topics must agree with besides.
+        quota: how many topics a client may hold; negative for any number.
+    """
+
+    mode: Mode = Mode.LITERAL
+    elsewhere: bool = False
+    exclusive: bool = False
+    selection: Selection | None = None
+    quota: int = -1
+
+    @property
+    def plain(self) -> bool:
+        """Whether all who ask for a topic receive it."""
+        return not self.exclusive and self.selection is None
+
+
+Found = dict[Receiver, list[str]]
+"""The receivers of a topic, each with the entries that say so (none for receive-all)."""
+
+Orders = dict[Receiver, int]
+"""The order of each receiver's newest entry that asks for a topic."""
+
+
+class Interests:
+    """What clients ask for: names, patterns and receive-all, indexed."""
+
+    def __init__(self, inner_multi: bool) -> None:  # noqa: FBT001 - one setting of the job
+        self._inner_multi = inner_multi
+        self._patterns: dict[str, PatternIndex[tuple[Receiver, int]]] = {}
+        self._names: dict[str, Orders] = {}
+        self._everyone: Orders = {}
+
+    def add(self, client: ClientKey, wanted: Interest) -> None:
+        """Registers what a client asks for."""
+        plain = Receiver(*client)
+        for block in wanted.blocks:
+            if wanted.patterns:
+                index = self._index(block.notation.dialect)
+                for receiver, pattern in _parts(plain, block):
+                    index.add(pattern, (receiver, block.order), policy=block.notation.policy)
+            else:
+                for entry in block.entries:
+                    self._names.setdefault(entry, {})[plain] = block.order
+        if wanted.everything is not None:
+            self._everyone[plain] = wanted.everything
+
+    def remove(self, client: ClientKey, wanted: Interest) -> None:
+        """Forgets what `add` registered."""
+        plain = Receiver(*client)
+        for block in wanted.blocks:
+            if wanted.patterns:
+                index = self._index(block.notation.dialect)
+                for receiver, pattern in _parts(plain, block):
+                    index.remove(pattern, (receiver, block.order), policy=block.notation.policy)
+            else:
+                for entry in block.entries:
+                    named = self._names[entry]
+                    del named[plain]
+                    if not named:
+                        del self._names[entry]
+        if wanted.everything is not None:
+            del self._everyone[plain]
+
+    def match(self, topic: str) -> Found:
+        """All who ask for a topic, whatever the terms of their groups."""
+        found: Found = {receiver: [] for receiver in self._everyone}
+        for receiver in self._names.get(topic, ()):
+            found.setdefault(receiver, []).append(topic)
+        for index in self._patterns.values():
+            for pattern, (receiver, _) in index.match_patterns(topic):
+                patterns = found.get(receiver)
+                if patterns is None:
+                    found[receiver] = [pattern]
+                else:
+                    patterns.append(pattern)
+        return found
+
+    def orders(self, topic: str) -> Orders:
+        """How new the wish is, of all who ask for a topic."""
+        orders = dict(self._everyone)
+        hits: list[tuple[Receiver, int]] = list(self._names.get(topic, {}).items())
+        for index in self._patterns.values():
+            hits += index.match(topic)
+        for receiver, order in hits:
+            if order > orders.get(receiver, -1):
+                orders[receiver] = order
+        return orders
+
+    def _index(self, dialect: str) -> PatternIndex[tuple[Receiver, int]]:
+        index = self._patterns.get(dialect)
+        if index is None:
+            inner_multi = self._inner_multi and dialect == "lite"
+            index = self._patterns[dialect] = PatternIndex(dialect, allow_inner_multi=inner_multi)
+        return index
+
+
+def pattern_of(entry: str, notation: Notation) -> str:
+    """What an entry matches with: the filter of an MQTT shared subscription, else the entry itself."""
+    if notation.dialect == "mqtt" and entry.startswith("$share/"):
+        split = shared(entry)
+        return entry if split is None else split.filter
+    return entry
+
+
+def _parts(plain: Receiver, block: Block) -> Iterable[tuple[Receiver, str]]:
+    """The receiver of each pattern of a block."""
+    notation = block.notation
+    if notation.dialect != "mqtt" and not notation.per_subscription:
+        return [(plain, entry) for entry in block.entries]  # nearly always
+    return [(plain._replace(part=_part(entry, notation)), pattern_of(entry, notation)) for entry in block.entries]
+
+
+def _part(entry: str, notation: Notation) -> str:
+    if notation.dialect == "mqtt" and entry.startswith("$share/"):
+        split = shared(entry)
+        if split is not None:
+            return SHARE + split.group
+    return f"{notation.dialect}:{notation.policy or ''}:{entry}" if notation.per_subscription else ""
+
+
+def limited(
+    found: Found, topic: str, facts: Facts, interests: Iterable[Interests], terms: Mapping[str, Terms]
+) -> Found:
+    """Those of the receivers to whom the terms of their groups leave the topic.
+
+    Args:
+        found: all who ask for the topic.
+        topic: the topic.
+        facts: what its creation said about it.
+        interests: where to ask how new their wishes are; later ones replace earlier ones.
+        terms: of the groups whose terms are not plain.
+    """
+    if not terms:
+        return found
+    kept: Found = {}
+    newest: dict[str, tuple[int, str]] = {}
+    orders: Orders | None = None
+    for receiver, patterns in found.items():
+        group = terms.get(receiver.group)
+        if group is None or group.plain:
+            kept[receiver] = patterns
+            continue
+        if group.selection is not None and not agrees(group.selection, facts):
+            continue
+        if group.exclusive:
+            if orders is None:
+                orders = {}
+                for index in interests:
+                    orders.update(index.orders(topic))
+            newest[receiver.group] = max(newest.get(receiver.group, (-1, "")), (orders[receiver], receiver.client_id))
+        kept[receiver] = patterns
+    if not newest:
+        return kept
+    return {
+        receiver: patterns
+        for receiver, patterns in kept.items()
+        if receiver.group not in newest or newest[receiver.group][1] == receiver.client_id
+    }
+
+
+def agrees(selection: Selection, facts: Facts) -> bool:
+    """Whether a topic is what a selector wants; one of the user's own kind that fails wants nothing."""
+    tags = () if facts.tags is None else (facts.tags,)
+    try:
+        return _compiled(selection).agrees(tags, facts.properties)
+    except Exception:  # noqa: BLE001 - foreign code must not stop the shard; TAG and SQL92 never raise
+        return False
+
+
+@lru_cache(maxsize=4_096)
+def _compiled(selection: Selection) -> Selector:
+    return compile_selector(*selection)
+
+
+SQL92 = "SQL92"
+_BLOOM = BloomFilter()
+
+
+def bitmap(parent: str, facts: Facts, terms: Mapping[str, Terms]) -> bytes | None:
+    """The Bloom filter of the groups whose SQL92 selectors agree with a topic; None where no group has one.
+
+    A dispatcher looks here first, and evaluates a selector only where the bits of its group are set.
+    """
+    groups = [(name, group.selection) for name, group in terms.items() if has_bitmap(group)]
+    if not groups:
+        return None
+    found = _BLOOM.bitmap()
+    for name, selection in groups:
+        if selection is not None and agrees(selection, facts):
+            found.add(f"{name}#{parent}")
+    return bytes(found)
+
+
+def has_bitmap(terms: Terms) -> bool:
+    """Whether a group stands in the bitmaps of its topics."""
+    return terms.selection is not None and terms.selection.kind == SQL92
