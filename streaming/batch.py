@@ -111,15 +111,16 @@ class Batch:
     def topic(self, source: Source, event: TopicEvent) -> None:
         """A topic was created or deleted."""
         name = event.lite_topic
-        known = self.topics.pop(name, None)
+        known = self.topics.get(name)
         exists = name in self.state.topics if known is None else known.exists
-        if exists != event.created:
-            cause = Cause.TOPIC_CREATED if event.created else Cause.TOPIC_DELETED
-            known = Topic(event.created, source, cause, event.facts(source.timestamp) if event.created else PLAIN)
-        else:
+        if exists == event.created:
             self.ignored[Ignored.TOPIC_EXISTS if exists else Ignored.TOPIC_UNKNOWN] += 1
-        if known is not None:
-            self.topics[name] = known
+            return
+        self.topics.pop(name, None)  # topics stand in order of their creation
+        if event.created:
+            self.topics[name] = Topic(True, source, Cause.TOPIC_CREATED, event.facts(source.timestamp))
+        else:
+            self.topics[name] = Topic(False, source, Cause.TOPIC_DELETED)
 
     def time(self, source: Source, now: int) -> None:
         """It is late: topics whose time is over end."""
@@ -159,7 +160,7 @@ class Batch:
             self._end(key, source, request, request.as_of)
             return
         self._order += 1
-        place = Place(source.partition, source.offset, source.timestamp)
+        place = Place(source.partition, source.offset, source.timestamp, source.entry)
         former = self.client(key)
         mode = self.group_of(key.group).mode
         changes = {
@@ -257,7 +258,7 @@ class Batch:
     def _end(self, key: ClientKey, source: Source, request: SubscriptionRequest, as_of: Place) -> None:
         """The home of the client ended it, or what it had asked for up to a place."""
         if not request.expired:
-            source = Source(source.topic, as_of.partition, as_of.offset, 0, as_of.timestamp)
+            source = Source(source.topic, as_of.partition, as_of.offset, as_of.entry, as_of.timestamp)
         former = self.client(key)
         after = end(former, request, as_of, self._seen_of(key))
         mode = self.group_of(key.group).mode
@@ -282,8 +283,8 @@ class Batch:
         former = self._seen_of(key)
         complete = former.complete if former is not None and former.partition == place.partition else -1
         if action is Action.COMPLETE_ADD and applied:
-            complete = place.offset
-        self._seen[key] = Seen(place.partition, place.offset, complete)
+            complete = place.position
+        self._seen[key] = Seen(place.partition, place.position, complete)
 
     def _seen_of(self, key: ClientKey) -> Seen | None:
         return self._seen.get(key) or self.state.seen.get(key)

@@ -97,11 +97,21 @@ class Source(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a record stands in its stream, and its timestamp in milliseconds."""
+    """Where an entry stands in its stream, and its record's timestamp in milliseconds."""
 
     partition: int
     offset: int
     timestamp: int
+    entry: int = 0
+
+    @property
+    def position(self) -> int:
+        """Offset and entry in one number: later entries of a partition have a higher one."""
+        return self.offset << _ENTRY_BITS | min(self.entry, (1 << _ENTRY_BITS) - 1)
+
+
+_ENTRY_BITS = 10
+"""Entries beyond the 1,024th of one record count as one; that matters only between those of one client."""
 
 
 class Facts(NamedTuple):
@@ -379,8 +389,8 @@ def _place(record: dict[str, Any], field: str) -> Place | None:
     value = record.get(field)
     if value is None:
         return None
-    if not (isinstance(value, list) and [type(number) for number in value] == [int, int, int]):
-        raise Rejected(Reason.WRONG_TYPE, f"{field} must be [partition, offset, timestamp]")
+    if not (isinstance(value, list) and [type(number) for number in value] in ([int] * 3, [int] * 4)):
+        raise Rejected(Reason.WRONG_TYPE, f"{field} must be [partition, offset, timestamp, entry]")
     return Place(*value)
 
 

@@ -219,7 +219,7 @@ class _Batch:
         """The end that a home wrote has reached the parent."""
         if member is None or parent not in member.parents:
             return
-        if self._timeout and member.place.partition == as_of.partition and member.place.offset > as_of.offset:
+        if self._timeout and member.place.partition == as_of.partition and member.place.position > as_of.position:
             return  # it has asked again
         left = tuple(other for other in member.parents if other != parent)
         self.done.delta.members[key] = Member(left, member.place) if left else None
@@ -238,7 +238,7 @@ class _Batch:
             self.done.delta.groups[request.group] = bound._replace(told=bound.told | {request.parent})
 
     def _leave(self, group: str, parent: str, place: Place, bound_to: str | None = None) -> None:
-        event = {"group": group, "attributes": {}, "parentTopic": parent, "supersededBy": list(place)}
+        event = {"group": group, "attributes": {}, "parentTopic": parent, "supersededBy": list(place[:3])}
         if bound_to is not None:
             event["boundTo"] = bound_to
         self._write(Stream.GROUPS, group, event)
@@ -324,7 +324,7 @@ def _plain(delta: Delta) -> list[Any]:
 
 
 def _place(source: Source) -> Place:
-    return Place(source.partition, source.offset, source.timestamp)
+    return Place(source.partition, source.offset, source.timestamp, source.entry)
 
 
 def _put(target: dict[Any, Any], key: Any, value: Any) -> None:

@@ -147,11 +147,11 @@ def _subscription_routes(text: Column, settings: Settings) -> Column:
         bucket = _bucket(F.get_json_object(entry, "$.group"))
         # What names no parent is the affair of the client's home alone.
         return F.when(
-            parent.isNull() | parent.rlike(r"^\s*$"), F.array(_struct(F.lit(home.HOME), bucket, -1 - position, payload))
+            parent.isNull() | parent.rlike(r"^\s*$"), F.array(_struct(F.lit(home.HOME), bucket, 2 * position + 1, payload))
         ).otherwise(
             F.concat(
-                F.array(_struct(F.lit(home.HOME), bucket, position, payload)),
-                _on_shards(parent, position, payload, settings),
+                F.array(_struct(F.lit(home.HOME), bucket, 2 * position, payload)),
+                _on_shards(parent, 2 * position, payload, settings),
             )
         )
 

@@ -33,6 +33,8 @@ def excess(batch: "Batch", key: ClientKey, wanted: Interest, terms: Terms) -> st
         return None
 
     def count(interest: Interest, terms: Terms) -> int:
+        if interest.everything is not None:
+            return 0
         found = batch.state.topics_of(interest)
         if terms.selection is None:
             return len(tuple(found))
@@ -54,10 +56,14 @@ def cap(batch: "Batch", updates: list[Update]) -> list[Update]:
     state, delta = batch.state, batch.delta
     most = max(len(state.topics), len(state.topics) - len(delta.removed) + len(delta.added))
     if most <= _lowest_share(batch):
+        state.held.clear()  # counts that are not kept up are not kept
         return updates
     by_client: dict[ClientKey, list[Update]] = defaultdict(list)
     for update in updates:
         by_client[update.receiver.client].append(update)
+    for topic in _moved(batch):
+        for receiver in state.interests.match(topic):
+            by_client.setdefault(receiver.client, [])
     for key in batch.changed:
         by_client.setdefault(key, [])
     for group, _ in batch.regrouped():
@@ -86,12 +92,13 @@ def _capped(batch: "Batch", key: ClientKey, own: list[Update], capped: dict[Sour
     state, delta = batch.state, batch.delta
     before, after = _share(batch, key, before=True), _share(batch, key, before=False)
     if before is None and after is None:
+        state.held.pop(key, None)
         return own
     held = state.held.get(key)
     if held is None:
         held = state.held[key] = len(state.eligible(key))
     parts = any(update.receiver.part for update in own) or _has_parts(state.interest(key)) or key in batch.changed
-    if not parts and before == after and before is not None:
+    if not parts and before == after and before is not None and not _moved(batch):
         gained = [update for update in own if update.op is Op.ADD]
         now = held + 2 * len(gained) - len(own)
         delta.held[key] = now
@@ -105,6 +112,11 @@ def _capped(batch: "Batch", key: ClientKey, own: list[Update], capped: dict[Sour
                 capped[update.source].append(key)
             return ordered[:room]
     return _recounted(batch, key, own, capped)
+
+
+def _moved(batch: "Batch") -> list[str]:
+    """The topics that were deleted and created again: they now come last in order of creation."""
+    return [topic for topic in batch.delta.removed if topic in batch.delta.added]
 
 
 def _share(batch: "Batch", key: ClientKey, *, before: bool) -> int | None:
@@ -189,7 +201,8 @@ def _first(topics: Iterable[str], share: int | None) -> Iterable[str]:
 
 
 def _source(batch: "Batch", key: ClientKey) -> Source:
-    """What changed a client of which the other rules say nothing: its quota."""
+    """What changed a client of which the other rules say nothing: its quota, or the order of topics."""
     if key in batch.changed:
         return batch.changed[key].source
-    return next(source for group, source in batch.regrouped() if group == key.group)
+    regrouped = dict(batch.regrouped())
+    return regrouped[key.group] if key.group in regrouped else batch.topics[_moved(batch)[0]].source

@@ -38,14 +38,14 @@ class Block(NamedTuple):
 
     Attributes:
         order: the number of that request on this shard; in an exclusive group the higher one wins.
-        partition, offset: where it stands in the subscription stream.
+        partition, position: where it stands in the subscription stream (see `Place`).
         notation: how the entries are written; always `LITE` in the literal reading.
         entries: names or patterns that can touch this shard.
     """
 
     order: int
     partition: int
-    offset: int
+    position: int
     notation: Notation
     entries: tuple[str, ...]
 
@@ -73,12 +73,12 @@ class Seen(NamedTuple):
     """Where a client's last requests stand in the subscription stream.
 
     Attributes:
-        offset: of the last request of any kind.
+        position: of the last request of any kind.
         complete: of the last COMPLETE_ADD; -1 for none in this partition.
     """
 
     partition: int
-    offset: int
+    position: int
     complete: int
 
 
@@ -187,7 +187,7 @@ def advance(view: View, request: SubscriptionRequest, rules: Rules, order: int, 
             view._replace(version=version, blocks=_without(view.blocks, notation, valid)), invalid, False, ignored
         )
 
-    new = Block(order, place.partition, place.offset, notation, tuple(e for e in valid if rules.relevant(e, notation)))
+    new = Block(order, place.partition, place.position, notation, tuple(e for e in valid if rules.relevant(e, notation)))
     # Only a request that begins or replaces a session can ask for everything by an empty set.
     if request.action is Action.COMPLETE_ADD or not view.live:
         everything = rules.mode is Mode.WILDCARD and not valid
@@ -207,15 +207,15 @@ def end(client: Client, request: SubscriptionRequest, as_of: Place, seen: Seen |
     what it added since stays.
     """
     here = seen is not None and seen.partition == as_of.partition
-    asked_again = seen is not None and here and seen.offset > as_of.offset
-    if asked_again and (request.expired or (seen is not None and seen.complete > as_of.offset)):
+    asked_again = seen is not None and here and seen.position > as_of.position
+    if asked_again and (request.expired or (seen is not None and seen.complete > as_of.position)):
         return client
 
     def ended(view: View) -> View:
         version = request.version
         if version is not None and view.version is not None and version < view.version and not asked_again:
             return view
-        later = tuple(b for b in view.blocks if b.partition == as_of.partition and b.offset > as_of.offset)
+        later = tuple(b for b in view.blocks if b.partition == as_of.partition and b.position > as_of.position)
         return View(view.live and asked_again, view.version if version is None or asked_again else version, later)
 
     literal, wildcard = ended(client.literal), ended(client.wildcard)

@@ -64,7 +64,7 @@ class Row(NamedTuple):
     """One input entry; rows sort in the order in which they are read.
 
     Attributes:
-        entry: its position in the record; -1 minus that where no shard sees it, because it names no parent.
+        entry: twice its position in the record; one more where no shard sees it, because it names no parent.
     """
 
     stream: int
@@ -186,7 +186,7 @@ def _work_at_home(
 
 
 def _position(entry: int) -> int:
-    return entry if entry >= 0 else -1 - entry
+    return entry // 2
 
 
 def _events(
@@ -205,7 +205,7 @@ def _events(
         if _is_routed_right(event, parent, number, entry):
             yield source, event
         # A request stands on the shards of its parent and at home; the shards decide what it means.
-        elif (at_home and (stream != _SUBSCRIPTIONS or entry < 0)) or (
+        elif (at_home and (stream != _SUBSCRIPTIONS or entry % 2)) or (
             not at_home and (stream != _SUBSCRIPTIONS or number == 0) and stream != _GROUPS
         ):
             output.add(Kind.DEAD_LETTER, dead_letter(source, Reason.NOT_ROUTABLE, _NOT_ROUTABLE, payload))
@@ -225,7 +225,7 @@ def _is_routed_right(event: Event, parent: str, number: int, entry: int) -> bool
     if isinstance(event, GroupEvent):
         return number == home.bucket_of(event.group)
     if isinstance(event, SubscriptionRequest):
-        return number == home.bucket_of(event.group) and (event.parent == HOME) == (entry < 0)
+        return number == home.bucket_of(event.group) and (event.parent == HOME) == bool(entry % 2)
     if isinstance(event, Alarm):
         return number == home.bucket_of(event.parent)
     return isinstance(event, Tick)

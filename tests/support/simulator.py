@@ -80,9 +80,9 @@ def _request_routes(entry: Any, position: int, payload: bytes | None, routing: R
     parent, group = fields.get("topic"), fields.get("group")
     bucket = home.bucket_of(group) if isinstance(group, str) else home.UNREADABLE
     if not isinstance(parent, str) or not parent.strip():
-        return [(home.HOME, bucket, -1 - position, payload)]
+        return [(home.HOME, bucket, 2 * position + 1, payload)]
     shards = range(routing.shard_count(parent))
-    return [(home.HOME, bucket, position, payload), *((parent, shard, position, payload) for shard in shards)]
+    return [(home.HOME, bucket, 2 * position, payload), *((parent, shard, 2 * position, payload) for shard in shards)]
 
 
 def rows_of(output: Output) -> list[tuple[Any, ...]]:

@@ -1,14 +1,20 @@
 """Random histories leave the oracle's relation, however they are interleaved, cut into batches, sharded or repeated."""
 
+import os
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming import worker
 from streaming.routing import Routing
-from tests.support.histories import batches, expected, history
+from tests.support.histories import CLIENT_TIMEOUT_MS, PROFILES, batches, feed, history
+from streaming.oracle import Oracle
 from tests.support.simulator import Simulation
+
+EXAMPLES = int(os.environ.get("REEXPAND_EXAMPLES", "60"))
+"""Histories of each profile; `make test-histories` tries many more."""
 
 routings = st.builds(
     Routing,
@@ -17,20 +23,26 @@ routings = st.builds(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@pytest.mark.parametrize("profile", PROFILES)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 120), routing=routings)
-def test_any_split_and_any_shard_count_leave_the_oracles_relation(seed: int, length: int, routing: Routing) -> None:
+def test_any_split_and_any_shard_count_leave_the_oracles_relation(
+    profile: str, seed: int, length: int, routing: Routing
+) -> None:
     """Each stream keeps its order; how streams interleave, batches are cut, and shards are counted does not matter.
 
-    Workers are replaced and batches repeated on the way, and every update must be a change of the relation.
+    Workers are replaced and batches repeated on the way, and every update must be a change of the relation. After each
+    micro-batch, and what the job told itself because of it, the relation is the oracle's.
     """
     random = Random(seed)
-    records = history(random, length)
-    job = Simulation(routing)
+    records = history(random, length, PROFILES[profile])
+    job = Simulation(routing, client_timeout_ms=CLIENT_TIMEOUT_MS)
+    oracle = Oracle(routing, client_timeout_ms=CLIENT_TIMEOUT_MS)
     for batch in batches(random, records):
         if random.random() < 0.3:
             worker.forget()
         job.run(batch, crash=random.random() < 0.3)
-    wanted = expected(records)
-    assert job.relation - wanted == set(), "surplus"
-    assert wanted - job.relation == set(), "missing"
+        feed(oracle, batch)
+        wanted = oracle.relation()
+        assert job.relation - wanted == set(), "surplus"
+        assert wanted - job.relation == set(), "missing"
