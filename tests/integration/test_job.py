@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kafka import KafkaConsumer
 
-from streaming.events import BIND_TOPIC, MAX_NAME_BYTES, WILDCARD, Reason, Stream
+from streaming.events import BIND_TOPIC, MAX_NAME_BYTES, MODEL, QUOTA, WILDCARD, Reason, Stream
 from streaming.oracle import Effective
-from tests.support.histories import expected, history
+from tests.support.histories import Profile, expected, history
 from tests.support.running_job import Job, Streams, running, wait_for
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ def test_a_history_with_crashes_leaves_the_oracles_relation(
     streams: Streams, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
     """2,000 events; the job is killed twice, once with a batch to repeat, its Python workers once."""
-    records = history(Random(20), 2_000)
+    profile = Profile(dialects=True, selectors=True, exclusive=True, bound=True)
+    records = history(Random(20), 2_000, profile)
     quarter = len(records) // 4
     feed = streams.producer()
     log = tmp_path / "job.log"
@@ -63,7 +64,7 @@ def test_a_history_with_crashes_leaves_the_oracles_relation(
         send(records[2 * quarter : 3 * quarter])
         job.kill_workers()
         send(records[3 * quarter :])
-        wanted = expected(records)
+        wanted = expected([records]).relation()
         wait_for(lambda: streams.relation() == wanted)
         time.sleep(2)
         found = streams.relation()
@@ -130,7 +131,16 @@ POISON: list[tuple[Stream, Any, Reason]] = [
     (Stream.SUBSCRIPTIONS, request(version="new"), Reason.WRONG_TYPE),
     (Stream.SUBSCRIPTIONS, request(version=True), Reason.WRONG_TYPE),
     (Stream.SUBSCRIPTIONS, request(offsetOption={"type": "NOW"}), Reason.OUT_OF_RANGE),
-    (Stream.SUBSCRIPTIONS, request(dialect="mqtt"), Reason.NOT_SUPPORTED),
+    (Stream.SUBSCRIPTIONS, request(dialect="amqp"), Reason.UNKNOWN_DIALECT),
+    (Stream.SUBSCRIPTIONS, request(dialect=["mqtt"]), Reason.UNKNOWN_DIALECT),
+    (Stream.SUBSCRIPTIONS, request(dialect="mqtt", policy="prefix"), Reason.OUT_OF_RANGE),
+    (Stream.SUBSCRIPTIONS, request(delivery="twice"), Reason.OUT_OF_RANGE),
+    (Stream.SUBSCRIPTIONS, request(selector="TagA"), Reason.WRONG_TYPE),
+    (Stream.SUBSCRIPTIONS, request(selector={"type": "SQL92", "expression": "a >"}), Reason.INVALID_SELECTOR),
+    (Stream.SUBSCRIPTIONS, request(selector={"type": "XPATH", "expression": "//a"}), Reason.INVALID_SELECTOR),
+    (Stream.SUBSCRIPTIONS, request(action="COMPLETE_REMOVE", topic="", group=7), Reason.WRONG_TYPE),
+    (Stream.SUBSCRIPTIONS, request(group="wild", topic="q", liteTopicSet=["*"]), Reason.GROUP_BOUND_ELSEWHERE),
+    (Stream.SUBSCRIPTIONS, request(group="wild", dialect="mqtt", liteTopicSet=["+/#/c"]), Reason.INVALID_PATTERN),
     (Stream.SUBSCRIPTIONS, request(group="wild", clientId="w2", liteTopicSet=["a*"]), Reason.INVALID_PATTERN),
     (Stream.GROUPS, b"nope", Reason.NOT_JSON),
     (Stream.GROUPS, None, Reason.NOT_JSON),
@@ -138,6 +148,11 @@ POISON: list[tuple[Stream, Any, Reason]] = [
     (Stream.GROUPS, {"group": "g", "attributes": "none"}, Reason.WRONG_TYPE),
     (Stream.GROUPS, {"group": "g", "attributes": {WILDCARD: "true"}}, Reason.GROUP_NOT_PLACED),
     (Stream.GROUPS, {"group": " ", "attributes": {BIND_TOPIC: "p"}}, Reason.BLANK_NAME),
+    (Stream.GROUPS, {"group": "g", "attributes": {BIND_TOPIC: "p", MODEL: "Single"}}, Reason.OUT_OF_RANGE),
+    (Stream.GROUPS, {"group": "g", "attributes": {BIND_TOPIC: "p", QUOTA: "many"}}, Reason.OUT_OF_RANGE),
+    (Stream.CLOCK, b"late", Reason.NOT_JSON),
+    (Stream.CLOCK, {"tick": "now"}, Reason.WRONG_TYPE),
+    (Stream.CLOCK, {"wake": 5, "parentTopic": "p"}, Reason.MISSING_FIELD),
 ]
 
 

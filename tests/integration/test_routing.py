@@ -12,7 +12,7 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
-from streaming import job, placement, session, worker
+from streaming import home, job, session, worker
 from streaming.config import Settings, load
 from streaming.events import BIND_TOPIC, WILDCARD, Reason, Stream
 from streaming.local.java import environment, find_java
@@ -162,7 +162,7 @@ def test_rows_carry_the_place_and_time_of_their_record(spark: SparkSession) -> N
     ]
     found = rows_by_key(spark, records, Routing())
     assert [row[:5] for row in found["p", 0] if row.partition == 4] == [(1, 4, 2**40, 0, TIMESTAMP_MS)]
-    assert [row[:5] for row in found["q", 0]] == [(1, 4, 2**40, 1, TIMESTAMP_MS)]
+    assert [row[:5] for row in found["q", 0]] == [(1, 4, 2**40, 2, TIMESTAMP_MS)]
     assert [row for row in found["p", 0] if row.partition == 5] == [Row(1, 5, 6, 0, TIMESTAMP_MS, single)]
 
 
@@ -174,8 +174,9 @@ def test_an_entry_keeps_what_it_says(spark: SparkSession) -> None:
         offsetOption={"type": "OFFSET", "value": -(2**63)},
         further={"float": 0.1, "large": 2**70, "null": None, "list": [[], {}], "": True},
     )
-    ((row,),) = rows_by_key(spark, numbered([(Stream.SUBSCRIPTIONS, {"subscriptionSet": [entry]})]), Routing()).values()
-    assert json.loads(row.payload or b"") == entry
+    found = rows_by_key(spark, numbered([(Stream.SUBSCRIPTIONS, {"subscriptionSet": [entry]})]), Routing())
+    assert found.keys() == {("p", 0), (home.HOME, home.bucket_of(entry["group"]))}
+    assert all(json.loads(row.payload or b"") == entry for rows in found.values() for row in rows)
 
 
 # Bad entries beyond those of the other test's table.
@@ -276,7 +277,7 @@ def worked(spark: SparkSession, records: Iterable[Record], routing: Routing) -> 
     settings = worker.Settings(settings_of(routing).inputs, routing)
     found: list[tuple[str, bytes, bytes]] = []
     for (parent, shard), rows in rows_by_key(spark, records, routing).items():
-        assert parent or shard < placement.BUCKETS
+        assert parent or shard < home.BUCKETS
         _, output = worker.work(parent, shard, rows, None, settings)
         found += [
             (kind, key or b"", value or b"")

@@ -27,7 +27,7 @@ SETTLE_SECONDS = 120
 
 @dataclass
 class Streams:
-    """The five topics of one test on a shared broker."""
+    """The six topics of one test on a shared broker."""
 
     bootstrap_servers: str
     checkpoint: Path
@@ -43,6 +43,7 @@ class Streams:
                 "topic_events": f"{self.prefix}-topics",
                 "subscription_events": f"{self.prefix}-subscriptions",
                 "group_events": f"{self.prefix}-groups",
+                "clock": f"{self.prefix}-clock",
                 "updates": f"{self.prefix}-updates",
                 "dead_letters": f"{self.prefix}-dead-letters",
             }
@@ -60,6 +61,7 @@ class Streams:
             Stream.GROUPS: settings.group_events,
             Stream.SUBSCRIPTIONS: settings.subscription_events,
             Stream.TOPICS: settings.topic_events,
+            Stream.CLOCK: settings.clock,
         }[stream]
 
     def producer(self) -> "Feed":

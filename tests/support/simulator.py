@@ -30,49 +30,62 @@ class Record:
 Routed = tuple[str, int, int, bytes | None]
 
 
-def routes(record: Record, routing: Routing) -> list[Routed]:  # noqa: PLR0911 - a table of cases
+def routes(record: Record, routing: Routing) -> list[Routed]:
     """What `streaming.job.route` computes in the JVM: (parent, shard, entry, payload)."""
-    unreadable = [(home.HOME, home.UNREADABLE, 0, record.value)]
     try:
         value = json.loads(record.value or b"")
     except ValueError:
-        return unreadable
-    if record.stream is Stream.TOPICS:
-        if not isinstance(value, dict):
-            return unreadable
-        parent, topic = value.get("parentTopic"), value.get("liteTopic")
-        if value.get("lmqName"):
-            _, _, rest = str(value["lmqName"]).partition("$")
-            lmq_parent, _, lmq_topic = rest.partition("$")
-            parent, topic = parent or lmq_parent, topic or lmq_topic
-        if not isinstance(parent, str):
-            return unreadable
-        return [(parent, routing.shard_of(parent, topic or ""), 0, record.value)]
-    if record.stream is Stream.SUBSCRIPTIONS:
-        if not isinstance(value, dict):
-            return unreadable
-        entries = value.get("subscriptionSet", None)
-        found: list[Routed] = []
-        texts = [json.dumps(entry) for entry in entries] if isinstance(entries, list) and entries else [None]
-        for position, text in enumerate(texts):
-            entry = json.loads(text) if text is not None else value
-            payload = text.encode() if text is not None else record.value
-            found += _request_routes(entry, position, payload, routing)
-        return found
-    if record.stream is Stream.CLOCK:
-        if "tick" in value:
-            return [(home.HOME, bucket, 0, record.value) for bucket in range(home.BUCKETS)]
-        parent = value["parentTopic"]
-        key = (home.HOME, home.bucket_of(parent)) if "alarm" in value else (parent, value["shard"])
-        return [(*key, 0, record.value)]
-    attributes = value.get("attributes") if isinstance(value, dict) else None
-    group = value.get("group") if isinstance(value, dict) else None
-    parent = (attributes or {}).get(BIND_TOPIC) or value.get("parentTopic") if isinstance(attributes, dict) else None
+        value = None
+    found = _ROUTES[record.stream](value, record.value, routing) if isinstance(value, dict) else []
+    return found or [(home.HOME, home.UNREADABLE, 0, record.value)]
+
+
+def _topic_routes(value: dict[str, Any], payload: bytes | None, routing: Routing) -> list[Routed]:
+    parent, topic = value.get("parentTopic"), value.get("liteTopic")
+    if value.get("lmqName"):
+        _, _, rest = str(value["lmqName"]).partition("$")
+        lmq_parent, _, lmq_topic = rest.partition("$")
+        parent, topic = parent or lmq_parent, topic or lmq_topic
+    return [(parent, routing.shard_of(parent, topic or ""), 0, payload)] if isinstance(parent, str) else []
+
+
+def _subscription_routes(value: dict[str, Any], payload: bytes | None, routing: Routing) -> list[Routed]:
+    entries = value.get("subscriptionSet", None)
+    if not isinstance(entries, list) or not entries:
+        return _request_routes(value, 0, payload, routing)
+    return [
+        routed
+        for position, entry in enumerate(entries)
+        for routed in _request_routes(entry, position, json.dumps(entry).encode(), routing)
+    ]
+
+
+def _group_routes(value: dict[str, Any], payload: bytes | None, routing: Routing) -> list[Routed]:
+    attributes, group = value.get("attributes"), value.get("group")
+    bound = (attributes or {}).get(BIND_TOPIC) if isinstance(attributes, dict) else None
+    parent = bound or (value.get("parentTopic") if isinstance(attributes, dict) else None)
     bucket = home.bucket_of(group) if isinstance(group, str) else home.UNREADABLE
-    found = [(home.HOME, bucket, 0, record.value)]
-    if isinstance(parent, str) and parent:
-        found += [(parent, shard, 0, record.value) for shard in range(routing.shard_count(parent))]
-    return found
+    shards = range(routing.shard_count(parent)) if isinstance(parent, str) and parent else []
+    return [(home.HOME, bucket, 0, payload), *((parent, shard, 0, payload) for shard in shards)]
+
+
+def _clock_routes(value: dict[str, Any], payload: bytes | None, _: Routing) -> list[Routed]:
+    parent, shard = value.get("parentTopic"), value.get("shard")
+    if isinstance(value.get("tick"), int):
+        return [(home.HOME, bucket, 0, payload) for bucket in range(home.BUCKETS)]
+    if not isinstance(parent, str):
+        return []
+    if isinstance(value.get("alarm"), int):
+        return [(home.HOME, home.bucket_of(parent), 0, payload)]
+    return [(parent, shard, 0, payload)] if isinstance(value.get("wake"), int) and isinstance(shard, int) else []
+
+
+_ROUTES = {
+    Stream.TOPICS: _topic_routes,
+    Stream.SUBSCRIPTIONS: _subscription_routes,
+    Stream.GROUPS: _group_routes,
+    Stream.CLOCK: _clock_routes,
+}
 
 
 def _request_routes(entry: Any, position: int, payload: bytes | None, routing: Routing) -> list[Routed]:
