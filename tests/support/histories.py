@@ -1,57 +1,197 @@
-"""Random histories of the three input streams, dense enough that events meet."""
+"""Random histories of the input streams, dense enough that events meet."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from math import inf
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
-from streaming.events import BIND_TOPIC, WILDCARD, Stream
-from streaming.oracle import Effective, replay
+from streaming.errors import Rejected
+from streaming.events import (
+    BIND_TOPIC,
+    MODEL,
+    QUOTA,
+    WILDCARD,
+    Place,
+    Stream,
+    parse_clock,
+    parse_group_event,
+    parse_subscription,
+    parse_topic_event,
+)
+from streaming.oracle import Oracle
+from streaming.routing import Routing
 from tests.support.simulator import Record
+
+E = TypeVar("E")
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Which rules a history is about, besides patterns of dialect `lite`, versions, and groups that change.
+
+    Attributes:
+        dialects: several notations, mixed in one client.
+        selectors: topics with tags and properties, and selectors on them.
+        exclusive: groups of which one client holds a topic.
+        quotas: small quotas. Whether a request is refused depends on what its shard knows at that time, so groups keep
+            to one parent, and nothing happens that the job must first tell a shard.
+        bound: groups that move between two parents, on which their clients ask for something.
+        life: clients that end on all of their parents or fall silent, and topics with a TTL. Excludes `quotas`. There
+            is no PARTIAL_ADD of an empty set: whether the client is still in session then depends on how soon its
+            end reaches the parent.
+        versioned_ends: an end on all parents may carry a version.
+    """
+
+    dialects: bool = False
+    selectors: bool = False
+    exclusive: bool = False
+    quotas: bool = False
+    bound: bool = False
+    life: bool = False
+    versioned_ends: bool = False
+
+
+PLAIN = Profile()
+ALL = Profile(dialects=True, selectors=True, exclusive=True, quotas=True, bound=True, life=True)
+PROFILES = {
+    "plain": PLAIN,
+    "dialects": Profile(dialects=True),
+    "selectors": Profile(selectors=True),
+    "exclusive": Profile(exclusive=True),
+    "quota": Profile(quotas=True),
+    "bound": Profile(bound=True),
+    "life": Profile(life=True),
+    "all": ALL,
+}
+"""By name; a history of `all` has either quotas or the life of clients, and not always all of the rest."""
+
+CLIENT_TIMEOUT_MS = 2_000
+"""With which the job and the oracle are to run: a client of profile `life` falls silent for so long now and then."""
 
 # Few names, unevenly drawn: a history over many names is a history of strangers.
 PARENTS = ["p"] * 7 + ["q"]
 GROUPS = ["g1"] * 4 + ["g2"]
 CLIENTS = ["c1", "c1", "c1", "c2"]
-TOPICS = ["a", "b", "a__a", "a__b", "b__a", "a__b__a", "b__b__b"]
-PATTERNS = ["*", "**", "a__*", "a__**", "*__a", "*__*", "b__**", "a", "a__b", "*__b__*"]
-INVALID = ["a*", "a____b", "**__a", "", " ", "__", "*b__c"]
+RIVALS = ["c1", "c1", "c2", "c2", "c3"]
 ACTIONS = ["COMPLETE_ADD"] * 3 + ["PARTIAL_ADD"] * 3 + ["PARTIAL_REMOVE"] * 2 + ["COMPLETE_REMOVE"]
 STREAMS = [Stream.TOPICS] * 6 + [Stream.SUBSCRIPTIONS] * 5 + [Stream.GROUPS]
 
 
-def history(random: Random, length: int) -> list[Record]:
+@dataclass(frozen=True)
+class Language:
+    """What is written in one dialect, under one policy: topics, patterns that match some of them, and invalid ones."""
+
+    dialect: str
+    topics: Sequence[str]
+    patterns: Sequence[str]
+    invalid: Sequence[str]
+    policy: str | None = None
+
+
+LITE = Language(
+    "lite",
+    ["a", "b", "a__a", "a__b", "b__a", "a__b__a", "b__b__b"],
+    ["*", "**", "a__*", "a__**", "*__a", "*__*", "b__**", "a", "a__b", "*__b__*"],
+    ["a*", "a____b", "**__a", "", " ", "__", "*b__c"],
+)
+MQTT = Language(
+    "mqtt",
+    ["a", "a/b", "b/a", "a/", "$s/a"],
+    ["#", "+", "+/+", "a/#", "a/+", "+/a", "a/b", "$s/#", *["$share/x/#", "$share/x/a/#", "$share/y/+/b"] * 2],
+    ["a+", "+/#/c", "$share/x/a+", "#/a", " "],
+)
+NATS = Language(
+    "nats", ["a", "a.b", "b.a", "a.b.a"], ["*", ">", "a.*", "a.>", "*.a", "a.b", "*.*"], ["a..b", "a b", ".a"]
+)
+WAMP_TOPICS = ["a", "a.b", "b.a", "a.b.a", "ab", "a.*"]
+LANGUAGES = {
+    "lite": [LITE],
+    "mqtt": [MQTT],
+    "nats": [NATS],
+    "wamp": [
+        Language("wamp", WAMP_TOPICS, ["a.*", "a*", "*.a", "a.**", "a.b", "*.b.*"], ["a b", "a*b", "*b.c"]),
+        Language("wamp", WAMP_TOPICS, ["a", "a.b", "a.*"], ["a b", ".a", "a."], "exact"),
+        Language("wamp", WAMP_TOPICS, ["a", "a.", "b", "a.b"], ["a b", "a..b", "#"], "prefix"),
+        Language("wamp", WAMP_TOPICS, ["a.", ".a", ".", "a..a", "a.b"], ["a b", "#", "\t"], "wildcard"),
+    ],
+}
+"""By dialect. A topic of one is a topic of all: they are texts."""
+
+TAGS = [None, "red", "blue"]
+SIZES = [None, "1", "2", "3", "large"]
+SELECTORS: list[Any] = [
+    *[{"type": "TAG", "expression": text} for text in ("red", "red || blue", "*", "green||blue")],
+    *[
+        {"type": "SQL92", "expression": text}
+        for text in ("size > 1", "size <= 2", "size IS NULL", "size = '3' OR color = 'red'", "NOT (color = 'blue')")
+    ],
+]
+BAD_SELECTORS: list[Any] = [
+    {"type": "SQL92", "expression": "size >"},
+    {"type": "TAG", "expression": "||"},
+    {"type": "XPATH", "expression": "//a"},
+    {"type": "TAG"},
+    "red",
+]
+MODELS = ["Exclusive", "Exclusive", "exclusive", "Shared", "shared", "Single"]
+QUOTAS: list[Any] = ["0", "1", 1, "2", "2", 3, "3", "-1", "-2", "many"]
+
+
+def history(random: Random, length: int, profile: Profile = PLAIN) -> list[Record]:
     """Records in the order in which they are produced; each stream's offsets grow. One in ten is a duplicate."""
-    offsets = dict.fromkeys(Stream, 0)
-    found: list[Record] = []
-    for _ in range(length):
-        stream = random.choice(STREAMS)
-        value = json.dumps(_MAKERS[stream](random)).encode()
-        for _ in range(random.choice([1] * 9 + [2])):
-            found.append(Record(stream, value, 0, offsets[stream]))
-            offsets[stream] += 1
-    return found
+    return _Writer(random, profile).write(length)
 
 
-def batches(random: Random, records: list[Record], largest: int = 12) -> Iterator[list[Record]]:
-    """Cuts a history into micro-batches: each stream keeps its order, how streams interleave is anybody's guess."""
-    queues = {stream: [record for record in records if record.stream is stream] for stream in Stream}
+def batches(
+    random: Random, records: Iterable[Record], largest: int = 12, *, punctual: bool = False
+) -> Iterator[list[Record]]:
+    """Cuts a history into micro-batches: each stream keeps its order, how streams interleave is anybody's guess.
+
+    With `punctual`, a tick comes only when all that was produced before it was in earlier batches.
+    """
+    queues: dict[Stream, list[tuple[int, Record]]] = {stream: [] for stream in Stream}
+    for number, record in enumerate(records):
+        queues[record.stream].append((number, record))
     while any(queues.values()):
+        unread = min(
+            (queue[0][0] for stream, queue in queues.items() if queue and stream is not Stream.CLOCK), default=inf
+        )
         batch: list[Record] = []
         for stream, queue in queues.items():
-            count = random.randint(0, min(len(queue), largest))
-            batch += queue[:count]
+            ready = [
+                record for number, record in queue if stream is not Stream.CLOCK or not punctual or number < unread
+            ]
+            count = random.randint(0, min(len(ready), largest))
+            batch += ready[:count]
             queues[stream] = queue[count:]
         if batch:
             yield batch
 
 
-def expected(records: list[Record]) -> set[Effective]:
-    """The relation that a history leaves, by its definition."""
-    topics, requests, groups = ([record.value for record in records if record.stream is s] for s in (
-        Stream.TOPICS, Stream.SUBSCRIPTIONS, Stream.GROUPS
-    ))  # fmt: skip
-    return replay(topics, [entry for value in requests for entry in entries_of(value)], groups)
+def feed(oracle: Oracle, batch: Iterable[Record]) -> None:
+    """Tells the oracle a micro-batch, in the order of each stream; what is not valid is left out."""
+    streams: dict[Stream, list[Record]] = {stream: [] for stream in Stream}
+    for record in batch:
+        streams[record.stream].append(record)
+    oracle.batch(
+        _parsed(parse_topic_event, streams[Stream.TOPICS]),
+        _parsed(parse_subscription, streams[Stream.SUBSCRIPTIONS]),
+        _parsed(parse_group_event, streams[Stream.GROUPS]),
+        _parsed(parse_clock, streams[Stream.CLOCK]),
+    )
+
+
+def expected(
+    cut: Iterable[Iterable[Record]], routing: Routing | None = None, *, client_timeout_ms: int = CLIENT_TIMEOUT_MS
+) -> Oracle:
+    """The oracle that was told these micro-batches. Without a tick, the timeout says nothing."""
+    oracle = Oracle(routing or Routing(), client_timeout_ms=client_timeout_ms)
+    for batch in cut:
+        feed(oracle, batch)
+    return oracle
 
 
 def entries_of(value: bytes | None) -> list[bytes]:
@@ -60,52 +200,136 @@ def entries_of(value: bytes | None) -> list[bytes]:
     return [json.dumps(entry).encode() for entry in record.get("subscriptionSet", [record])]
 
 
-def _topic_event(random: Random) -> dict[str, Any]:
-    event = random.choice(["CREATED", "CREATED", "DELETED"])
-    parent, topic = random.choice(PARENTS), random.choice(TOPICS)
-    if random.random() < 0.3:
-        return {"event": event, "lmqName": f"%LMQ%${parent}${topic}"}
-    return {"event": event, "parentTopic": parent, "liteTopic": topic}
+def _parsed(parse: Callable[[bytes | None], E], records: Iterable[Record]) -> Iterator[tuple[Place, E]]:
+    for record in records:
+        place = Place(record.partition, record.offset, record.timestamp)
+        for value in entries_of(record.value) if record.stream is Stream.SUBSCRIPTIONS else [record.value]:
+            with suppress(Rejected):
+                yield place, parse(value)
 
 
-def _entries(random: Random) -> list[str]:
-    kind = random.random()
-    if kind < 0.15:
-        return []
-    if kind < 0.25:
-        return random.sample(INVALID, random.randint(1, 2))
-    pool = [*TOPICS, *PATTERNS * 2, *INVALID[:2]]
-    return [random.choice(pool) for _ in range(random.randint(1, 3))]
+class _Writer:
+    """One history: its profile, and what is drawn once for all of its records."""
 
+    def __init__(self, random: Random, profile: Profile) -> None:
+        self.random = random
+        self.profile = profile = self._drawn(profile)
+        self.now = 1_000_000
+        self.parents = ["p", "p", "q"] if profile.bound else PARENTS
+        self.clients = RIVALS if profile.exclusive else CLIENTS
+        dialects = random.sample(list(LANGUAGES), random.randint(1, 3)) if profile.dialects else ["lite"]
+        self.languages = [random.choice(LANGUAGES[dialect]) for dialect in dialects for _ in range(2)]
+        topics = list(dict.fromkeys(topic for language in self.languages for topic in language.topics))
+        self.topics = random.sample(topics, min(len(topics), 9))
+        self.home = {group: random.choice(self.parents) for group in GROUPS}
+        self.streams = STREAMS + [Stream.CLOCK] * profile.life + [Stream.GROUPS] * (profile != PLAIN)
 
-def _request(random: Random, group: str) -> dict[str, Any]:
-    body: dict[str, Any] = {
-        "action": random.choice(ACTIONS),
-        "clientId": random.choice(CLIENTS),
-        "group": group,
-        "topic": random.choice(PARENTS),
-        "liteTopicSet": _entries(random),
-    }
-    if random.random() < 0.4:
-        body["version"] = random.choice([1, 2, 2, 3, 3, 3])
-    return body
+    def _drawn(self, profile: Profile) -> Profile:
+        """What cannot go together is told apart; rules that are all there at once would hide each other."""
+        if profile.quotas and profile.life:
+            profile = replace(profile, **{self.random.choice(["quotas", "life"]): False})
+        if profile.dialects and profile.selectors:
+            rest = [name for name in ("dialects", "selectors", "exclusive", "bound") if self.random.random() < 0.25]
+            profile = replace(profile, **dict.fromkeys(rest, False))
+        return profile
 
+    def write(self, length: int) -> list[Record]:
+        makers = {
+            Stream.TOPICS: self._topic_event,
+            Stream.SUBSCRIPTIONS: self._subscription,
+            Stream.GROUPS: self._group_event,
+            Stream.CLOCK: self._tick,
+        }
+        offsets = dict.fromkeys(Stream, 0)
+        found: list[Record] = []
+        for _ in range(length):
+            stream = self.random.choice(self.streams)
+            value = json.dumps(makers[stream]()).encode()
+            for _ in range(self.random.choice([1] * 9 + [2])):
+                self.now += self.random.choice([0, 0, 100, 200])
+                found.append(Record(stream, value, 0, offsets[stream], timestamp=self.now))
+                offsets[stream] += 1
+        return found
 
-def _subscription(random: Random) -> dict[str, Any]:
-    group = random.choice(GROUPS)
-    if random.random() < 0.5:
-        return _request(random, group)
-    return {"subscriptionSet": [_request(random, group) for _ in range(random.randint(1, 3))]}
+    def _maybe(self, share: float) -> bool:
+        return self.random.random() < share
 
+    def _topic_event(self) -> dict[str, Any]:
+        parent, topic = self.random.choice(self.parents), self.random.choice(self.topics)
+        event: dict[str, Any] = {"event": self.random.choice(["CREATED", "CREATED", "DELETED"])}
+        event |= (
+            {"lmqName": f"%LMQ%${parent}${topic}"} if self._maybe(0.3) else {"parentTopic": parent, "liteTopic": topic}
+        )
+        if self.profile.selectors and self._maybe(0.8):
+            properties = {"size": self.random.choice(SIZES), "color": self.random.choice(TAGS)}
+            event["tags"] = self.random.choice(TAGS)
+            event["properties"] = {name: value for name, value in properties.items() if value is not None}
+        if self.profile.life:
+            if self._maybe(0.4):
+                event["ttlMs"] = self.random.choice([100, 500, 1_000, 2_000, 5_000])
+            if self._maybe(0.3):
+                event["timestamp"] = self.now - self.random.choice([0, 300, 1_000])
+        return event
 
-def _group_event(random: Random) -> dict[str, Any]:
-    attributes = {BIND_TOPIC: random.choice(PARENTS)}
-    kind = random.random()
-    if kind < 0.7:
-        attributes[WILDCARD] = "true"
-    elif kind > 0.85:
-        attributes = {}
-    return {"group": random.choice(GROUPS), "attributes": attributes}
+    def _entries(self, language: Language, action: str) -> list[str]:
+        kind = self.random.random()
+        if kind < 0.15 and not (self.profile.life and action == "PARTIAL_ADD"):
+            return []
+        if kind < 0.25:
+            return self.random.sample(language.invalid, self.random.randint(1, 2))
+        pool = [*language.topics, *language.patterns, *language.patterns, *language.invalid[:2]]
+        return [self.random.choice(pool) for _ in range(self.random.randint(1, 3))]
 
+    def _request(self, group: str) -> dict[str, Any]:
+        action = self.random.choice(ACTIONS)
+        language = self.random.choice(self.languages)
+        body: dict[str, Any] = {
+            "action": action,
+            "clientId": self.random.choice(self.clients),
+            "group": group,
+            "topic": self.random.choice(self.parents),
+            "liteTopicSet": self._entries(language, action),
+        }
+        if self._maybe(0.4):
+            body["version"] = self.random.choice([1, 2, 2, 3, 3, 3])
+        if language is not LITE or self._maybe(0.1):
+            body |= {"dialect": language.dialect, "policy": language.policy}
+        if self.profile.dialects:
+            body["delivery"] = self.random.choice([None, None, "per-client", "per-subscription"])
+            if self._maybe(0.03):
+                body |= self.random.choice([{"dialect": "amqp"}, {"policy": "regex"}, {"delivery": "twice"}])
+        if self.profile.selectors and self._maybe(0.3):
+            body["selector"] = self.random.choice([*SELECTORS, *SELECTORS, self.random.choice(BAD_SELECTORS), None])
+        if self.profile.life and action == "COMPLETE_REMOVE" and self._maybe(0.7):
+            body["topic"] = self.random.choice(["", " ", None])
+            if not self.profile.versioned_ends:
+                body.pop("version", None)
+        return body
 
-_MAKERS = {Stream.TOPICS: _topic_event, Stream.SUBSCRIPTIONS: _subscription, Stream.GROUPS: _group_event}
+    def _subscription(self) -> dict[str, Any]:
+        group = self.random.choice(GROUPS)
+        if self._maybe(0.5):
+            return self._request(group)
+        return {"subscriptionSet": [self._request(group) for _ in range(self.random.randint(1, 3))]}
+
+    def _group_event(self) -> dict[str, Any]:
+        group = self.random.choice(GROUPS)
+        parent = self.home[group] if self.profile.quotas else self.random.choice(self.parents)
+        kind = self.random.random()
+        if kind > 0.85:
+            deletion: dict[str, Any] = {"group": group, "attributes": {}}
+            # Where quotas depend on it, the parent is told directly, and not by the job one batch later.
+            return deletion | ({"parentTopic": parent} if self.profile.quotas else {})
+        attributes: dict[str, Any] = {BIND_TOPIC: parent}
+        if kind < 0.7:
+            attributes[WILDCARD] = "true"
+        if self.profile.exclusive and self._maybe(0.8):
+            attributes[MODEL] = self.random.choice(MODELS)
+        if self.profile.quotas and self._maybe(0.9):
+            attributes[QUOTA] = self.random.choice(QUOTAS)
+        if self.profile.bound and self._maybe(0.05):
+            del attributes[BIND_TOPIC]
+        return {"group": group, "attributes": attributes}
+
+    def _tick(self) -> dict[str, Any]:
+        return {"tick": self.now}

@@ -24,6 +24,7 @@ class Record:
     value: bytes | None
     partition: int = 0
     offset: int = 0
+    timestamp: int = 0
 
 
 Routed = tuple[str, int, int, bytes | None]
