@@ -187,7 +187,7 @@ def test_complete_add_replaces_and_partial_requests_change() -> None:
     assert world.batch(add("b")).rows == {"c a", "c b"}
     assert world.batch(drop("a")).rows == {"c b"}
     assert world.batch(replace("d")).rows == {"c d"}
-    assert world.batch(leave()).rows == set()
+    assert world.batch(leave("a*")).rows == set(), "what it names does not count"
 
 
 def test_partial_add_of_entries_ends_everything() -> None:
@@ -204,6 +204,7 @@ def test_partial_add_of_nothing_is_everything_only_outside_a_session() -> None:
 def test_partial_remove_never_widens_and_opens_no_session() -> None:
     assert World(WILD, replace("a"), drop("a"), add(), created("a"), created("b")).rows == set()
     assert World(WILD, drop("a"), drop(), created("a")).rows == set()
+    assert World(WILD, drop("a"), add(), created("a")).rows == {"c a"}
     assert World(WILD, replace(), drop("a"), created("a")).rows == {"c a"}
 
 
@@ -488,7 +489,8 @@ def test_a_refused_request_leaves_version_and_selector_and_the_other_reading() -
 
 def test_a_request_that_asks_for_no_more_than_before_passes() -> None:
     world = World(quota(1), replace("*")).batch(*ABC)
-    assert world.batch(replace("*")).rows == {"c a"}
+    world.batch(replace("**"))
+    assert world.patterns("c", "a") == ("**",)
     assert world.batch(replace("b", "d")).rows == {"c b"}
     assert world.batch(add("a")).rows == {"c b"}
 
@@ -596,7 +598,8 @@ def test_versions_hold_on_each_parent() -> None:
 
 
 def test_a_parent_that_was_never_asked_learns_no_version() -> None:
-    assert World(created("a"), leave(parent="", version=9), replace("a", version=1)).rows == {"c a"}
+    world = World(created("a"), replace("b", client="d"), leave(parent="", version=9))
+    assert world.batch(replace("a", version=1)).rows == {"c a"}
 
 
 def test_who_was_ended_everywhere_is_new_when_it_returns() -> None:
