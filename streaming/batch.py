@@ -213,6 +213,7 @@ class Batch:
         receiver: Receiver,
         topic: str,
         patterns: list[str],
+        *,
         cause: Cause,
         source: Source,
         option: Any = None,

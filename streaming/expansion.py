@@ -68,26 +68,19 @@ def _born_and_gone(batch: Batch) -> Iterator[Update]:
     renewed = Interests(batch.shard.inner_multi)
     for key, change in batch.changed.items():
         renewed.add(key, change.after)
-    for topic in delta.removed:
-        received = limited(state.interests.match(topic), topic, state.topics[topic], (state.interests,), state.limits)
-        receives = _receivers_of_new(batch, topic, renewed) if topic in delta.added else {}
+    for topic in (*delta.removed, *(topic for topic in delta.added if topic not in delta.removed)):
+        before: Found = {}
+        if topic in delta.removed:
+            found = state.interests.match(topic)
+            before = limited(found, topic, state.topics[topic], (state.interests,), state.limits)
+        after = _receivers_of_new(batch, topic, renewed) if topic in delta.added else {}
         _, source, cause, _ = batch.topics[topic]
-        yield from _differences(batch, topic, received, receives, source, cause)
-    for topic in delta.added:
-        if topic not in delta.removed:
-            _, source, cause, _ = batch.topics[topic]
-            yield from _differences(batch, topic, {}, _receivers_of_new(batch, topic, renewed), source, cause)
-
-
-def _differences(
-    batch: Batch, topic: str, before: Found, after: Found, source: Source, cause: Cause
-) -> Iterator[Update]:
-    for receiver, patterns in before.items():
-        if receiver not in after:
-            yield batch.update(Op.REMOVE, receiver, topic, patterns, cause, source)
-    for receiver, patterns in after.items():
-        if receiver not in before:
-            yield batch.update(Op.ADD, receiver, topic, patterns, cause, source)
+        for receiver, patterns in before.items():
+            if receiver not in after:
+                yield batch.update(Op.REMOVE, receiver, topic, patterns, cause=cause, source=source)
+        for receiver, patterns in after.items():
+            if receiver not in before:
+                yield batch.update(Op.ADD, receiver, topic, patterns, cause=cause, source=source)
 
 
 def _receivers_of_new(batch: Batch, topic: str, renewed: Interests) -> Found:
@@ -158,16 +151,14 @@ class _Regrouped:
                 change = self._change(receiver, after)
                 evicted = self._later.exclusive and receiver in wants and bool(after)
                 cause = Cause.EVICTED if evicted else change.cause_remove
-                yield batch.update(Op.REMOVE, receiver, topic, patterns, cause, change.source)
+                yield batch.update(Op.REMOVE, receiver, topic, patterns, cause=cause, source=change.source)
         for receiver, patterns in after.items():
             if receiver not in before:
                 change = self._change(receiver, before)
-                if receiver.client in self._changes:
-                    yield batch.update(
-                        Op.ADD, receiver, topic, patterns, change.cause_add, change.source, change.offset_option
-                    )
-                else:
-                    yield batch.update(Op.ADD, receiver, topic, patterns, Cause.RELEASED, change.source)
+                released = receiver.client not in self._changes
+                cause = Cause.RELEASED if released else change.cause_add
+                option = None if released else change.offset_option
+                yield batch.update(Op.ADD, receiver, topic, patterns, cause=cause, source=change.source, option=option)
 
     def _change(self, receiver: Receiver, others: Iterable[Receiver]) -> Changed:
         """What made the difference for a receiver: its own change, or that of the one who took or left the topic."""

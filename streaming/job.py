@@ -88,7 +88,7 @@ def expand(routed: DataFrame, settings: Settings) -> DataFrame:
         rows = [row for frame in frames for row in _rows(frame)]
         former = bytes(state.get[0]) if state.exists else None
         with without_collection():
-            renewed, output = work(key[0], key[1], rows, former, worker_settings)
+            renewed, output = work(key[0], int(key[1]), rows, former, worker_settings)  # a numpy integer
         if renewed is None and former is not None:
             state.remove()
         elif renewed is not None and renewed is not former:
@@ -147,7 +147,8 @@ def _subscription_routes(text: Column, settings: Settings) -> Column:
         bucket = _bucket(F.get_json_object(entry, "$.group"))
         # What names no parent is the affair of the client's home alone.
         return F.when(
-            parent.isNull() | parent.rlike(r"^\s*$"), F.array(_struct(F.lit(home.HOME), bucket, 2 * position + 1, payload))
+            parent.isNull() | parent.rlike(r"^\s*$"),
+            F.array(_struct(F.lit(home.HOME), bucket, 2 * position + 1, payload)),
         ).otherwise(
             F.concat(
                 F.array(_struct(F.lit(home.HOME), bucket, 2 * position, payload)),

@@ -58,21 +58,9 @@ def cap(batch: "Batch", updates: list[Update]) -> list[Update]:
     if most <= _lowest_share(batch):
         state.held.clear()  # counts that are not kept up are not kept
         return updates
-    by_client: dict[ClientKey, list[Update]] = defaultdict(list)
-    for update in updates:
-        by_client[update.receiver.client].append(update)
-    for topic in _moved(batch):
-        for receiver in state.interests.match(topic):
-            by_client.setdefault(receiver.client, [])
-    for key in batch.changed:
-        by_client.setdefault(key, [])
-    for group, _ in batch.regrouped():
-        if batch.terms(group).quota != state.terms(group).quota:
-            for key in batch.members(group):
-                by_client.setdefault(key, [])
     capped: dict[Source, list[ClientKey]] = defaultdict(list)
     kept: list[Update] = []
-    for key, own in by_client.items():
+    for key, own in _by_client(batch, updates).items():
         kept += _capped(batch, key, own, capped)
     for source, keys in capped.items():
         names = ", ".join(repr(f"{key.group}/{key.client_id}") for key in keys[:5])
@@ -87,31 +75,51 @@ def _lowest_share(batch: "Batch") -> int:
     return min(share for share in map(batch.shard.share, quotas) if share is not None)
 
 
+def _by_client(batch: "Batch", updates: Iterable[Update]) -> dict[ClientKey, list[Update]]:
+    """The updates of each client, and the clients that may hold others without any."""
+    found: dict[ClientKey, list[Update]] = defaultdict(list)
+    for update in updates:
+        found[update.receiver.client].append(update)
+    others = [receiver.client for topic in _moved(batch) for receiver in batch.state.interests.match(topic)]
+    others += batch.changed
+    for group, _ in batch.regrouped():
+        if batch.terms(group).quota != batch.state.terms(group).quota:
+            others += batch.members(group)
+    for key in others:
+        found.setdefault(key, [])
+    return found
+
+
 def _capped(batch: "Batch", key: ClientKey, own: list[Update], capped: dict[Source, list[ClientKey]]) -> list[Update]:
     """The updates of one client; topics whose birth its quota hides from it are noted in `capped`."""
     state, delta = batch.state, batch.delta
-    before, after = _share(batch, key, before=True), _share(batch, key, before=False)
+    before = _share(batch, state.interest(key), state.terms(key.group))
+    after = _share(batch, batch.interest(key), batch.terms(key.group))
     if before is None and after is None:
         state.held.pop(key, None)
         return own
-    held = state.held.get(key)
-    if held is None:
-        held = state.held[key] = len(state.eligible(key))
-    parts = any(update.receiver.part for update in own) or _has_parts(state.interest(key)) or key in batch.changed
-    if not parts and before == after and before is not None and not _moved(batch):
-        gained = [update for update in own if update.op is Op.ADD]
-        now = held + 2 * len(gained) - len(own)
-        delta.held[key] = now
-        if held <= before and now <= before:
-            return own
-        if len(gained) == len(own):  # born topics, which come last in order of creation
-            room = max(0, before - held)
-            born = {update.lite_topic: update for update in gained}
-            ordered = [born[topic] for topic in delta.added if topic in born]
-            for update in ordered[room:]:
-                capped[update.source].append(key)
-            return ordered[:room]
-    return _recounted(batch, key, own, capped)
+    if before is not None and before == after and key not in batch.changed and not _moved(batch):
+        held = state.held.get(key)
+        if held is None:
+            held = state.held[key] = len(state.eligible(key))
+        gained = {update.lite_topic: update for update in own if update.op is Op.ADD}
+        if len({update.lite_topic for update in own}) == len(own):  # a row each: topics can be counted by updates
+            now = delta.held[key] = held + 2 * len(gained) - len(own)
+            if held <= before and now <= before:
+                return own
+            if len(gained) == len(own) and gained.keys() <= delta.added.keys():  # which come last in order of creation
+                ordered = [gained[topic] for topic in delta.added if topic in gained]
+                room = max(0, before - held)
+                for update in ordered[room:]:
+                    capped[update.source].append(key)
+                return ordered[:room]
+    recount = _Recount(batch, key, own)
+    delta.held[key] = len(recount.after)
+    return recount.updates(before, after, capped)
+
+
+def _share(batch: "Batch", interest: Interest, terms: Terms) -> int | None:
+    return None if interest.everything is not None else batch.shard.share(terms.quota)
 
 
 def _moved(batch: "Batch") -> list[str]:
@@ -119,90 +127,64 @@ def _moved(batch: "Batch") -> list[str]:
     return [topic for topic in batch.delta.removed if topic in batch.delta.added]
 
 
-def _share(batch: "Batch", key: ClientKey, *, before: bool) -> int | None:
-    interest = batch.state.interest(key) if before else batch.interest(key)
-    if interest.everything is not None:
-        return None
-    terms = batch.state.terms(key.group) if before else batch.terms(key.group)
-    return batch.shard.share(terms.quota)
+class _Recount:
+    """One client whose held topics must be counted out.
 
+    Attributes:
+        before: its rows by topic before the batch by all rules but the quota, in order of creation.
+        after: the same after it.
+    """
 
-def _has_parts(interest: Interest) -> bool:
-    return any(block.notation.per_subscription or block.notation.dialect == "mqtt" for block in interest.blocks)
-
-
-def _recounted(
-    batch: "Batch", key: ClientKey, own: list[Update], capped: dict[Source, list[ClientKey]]
-) -> list[Update]:
-    """The updates of a client whose held topics must be counted out, before and after."""
-    state, delta = batch.state, batch.delta
-    may = state.eligible(key)
-    former = {topic: _rows(batch, key, topic) for topic in state.topics if topic in may}
-    rows = dict(former)
-    changes: dict[str, list[Update]] = defaultdict(list)
-    for update in own:
-        changes[update.lite_topic].append(update)
-    for topic, updates in changes.items():
-        now = dict(rows.get(topic, {}))
-        for update in updates:
+    def __init__(self, batch: "Batch", key: ClientKey, own: list[Update]) -> None:
+        self._batch = batch
+        self._key = key
+        self._own = {(update.op, update.receiver, update.lite_topic): update for update in own}
+        may = batch.state.eligible(key)
+        self.before = {topic: self._rows(topic) for topic in batch.state.topics if topic in may}
+        rows = {topic: dict(found) for topic, found in self.before.items()}
+        for update in own:
             if update.op is Op.ADD:
-                now[update.receiver] = list(update.patterns)
+                rows.setdefault(update.lite_topic, {})[update.receiver] = list(update.patterns)
             else:
-                now.pop(update.receiver, None)
-        rows[topic] = now
-    eligible = [topic for topic in state.topics if rows.get(topic) and topic not in delta.removed]
-    eligible += [topic for topic in delta.added if rows.get(topic)]
-    delta.held[key] = len(eligible)
-    held_before = dict.fromkeys(_first(former, _share(batch, key, before=True)))
-    held_after = dict.fromkeys(_first(eligible, _share(batch, key, before=False)))
-    source = own[0].source if own else _source(batch, key)
-    found: list[Update] = []
-    for topic in held_before:
-        if topic not in held_after and not (rows[topic] == {}):
-            found += [
-                _said(batch, changes[topic], Op.REMOVE, row, topic, texts, source)
-                for row, texts in former[topic].items()
-            ]
-        elif topic not in held_after:
-            found += changes[topic]
-    for topic in held_after:
-        if topic in held_before:
-            found += changes[topic]
-        else:
-            found += [
-                _said(batch, changes[topic], Op.ADD, row, topic, texts, source) for row, texts in rows[topic].items()
-            ]
-    for topic in delta.added:
-        if rows.get(topic) and topic not in held_after and topic not in held_before:
-            capped[batch.topics[topic].source].append(key)
-    return found
+                rows[update.lite_topic].pop(update.receiver, None)
+        stay = (topic for topic in batch.state.topics if topic not in batch.delta.removed)
+        self.after = {topic: rows[topic] for topic in (*stay, *batch.delta.added) if rows.get(topic)}
 
+    def updates(self, before: int | None, after: int | None, capped: dict[Source, list[ClientKey]]) -> list[Update]:
+        """The updates between holding the first so many topics and holding the first so many."""
+        held, holds = dict.fromkeys(islice(self.before, before)), dict.fromkeys(islice(self.after, after))
+        for topic in self._batch.delta.added:
+            if topic in self.after and topic not in holds and topic not in held:
+                capped[self._batch.topics[topic].source].append(self._key)
+        found: list[Update] = []
+        for topic in {**held, **holds}:
+            was = self.before[topic] if topic in held else {}
+            now = self.after[topic] if topic in holds else {}
+            found += [self._said(Op.REMOVE, row, topic, was[row]) for row in was if row not in now]
+            found += [self._said(Op.ADD, row, topic, now[row]) for row in now if row not in was]
+        return found
 
-def _said(
-    batch: "Batch", changes: list[Update], op: Op, row: Receiver, topic: str, patterns: list[str], source: Source
-) -> Update:
-    """What the other rules say of a row already, or that the quota makes the difference."""
-    for update in changes:
-        if update.op is op and update.receiver == row:
-            return update
-    cause = Cause.QUOTA_FREED if op is Op.ADD else Cause.QUOTA_EXCEEDED
-    return batch.update(op, row, topic, patterns, cause, source)
+    def _rows(self, topic: str) -> dict[Receiver, list[str]]:
+        state = self._batch.state
+        found = limited(state.interests.match(topic), topic, state.topics[topic], (state.interests,), state.limits)
+        return {receiver: patterns for receiver, patterns in found.items() if receiver.client == self._key}
 
+    def _said(self, op: Op, row: Receiver, topic: str, patterns: list[str]) -> Update:
+        """What the other rules say of a row already, or that the quota makes the difference."""
+        said = self._own.get((op, row, topic))
+        if said is not None:
+            return said
+        cause = Cause.QUOTA_FREED if op is Op.ADD else Cause.QUOTA_EXCEEDED
+        return self._batch.update(op, row, topic, patterns, cause=cause, source=self._source())
 
-def _rows(batch: "Batch", key: ClientKey, topic: str) -> dict[Receiver, list[str]]:
-    """A client's rows of a stored topic before the batch."""
-    state = batch.state
-    found = limited(state.interests.match(topic), topic, state.topics[topic], (state.interests,), state.limits)
-    return {receiver: patterns for receiver, patterns in found.items() if receiver.client == key}
-
-
-def _first(topics: Iterable[str], share: int | None) -> Iterable[str]:
-    return topics if share is None else islice(topics, share)
-
-
-def _source(batch: "Batch", key: ClientKey) -> Source:
-    """What changed a client of which the other rules say nothing: its quota, or the order of topics."""
-    if key in batch.changed:
-        return batch.changed[key].source
-    regrouped = dict(batch.regrouped())
-    return regrouped[key.group] if key.group in regrouped else batch.topics[_moved(batch)[0]].source
+    def _source(self) -> Source:
+        """What made the difference: another update, the client's request, the quota, or the order of topics."""
+        batch = self._batch
+        if self._own:
+            return next(iter(self._own.values())).source
+        if self._key in batch.changed:
+            return batch.changed[self._key].source
+        regrouped = dict(batch.regrouped())
+        if self._key.group in regrouped:
+            return regrouped[self._key.group]
+        return batch.topics[_moved(batch)[0]].source

@@ -187,7 +187,9 @@ def advance(view: View, request: SubscriptionRequest, rules: Rules, order: int, 
             view._replace(version=version, blocks=_without(view.blocks, notation, valid)), invalid, False, ignored
         )
 
-    new = Block(order, place.partition, place.position, notation, tuple(e for e in valid if rules.relevant(e, notation)))
+    new = Block(
+        order, place.partition, place.position, notation, tuple(e for e in valid if rules.relevant(e, notation))
+    )
     # Only a request that begins or replaces a session can ask for everything by an empty set.
     if request.action is Action.COMPLETE_ADD or not view.live:
         everything = rules.mode is Mode.WILDCARD and not valid

@@ -36,9 +36,16 @@ _NOTES = (
 _CAUSES = {
     Cause.TOPIC_CREATED: "lazy: topic created",
     Cause.TOPIC_DELETED: "lazy: topic deleted",
+    Cause.TOPIC_EXPIRED: "lazy: topic expired",
     Cause.SUBSCRIBED: "eager: subscribed",
     Cause.UNSUBSCRIBED: "eager: unsubscribed",
+    Cause.LEASE_EXPIRED: "eager: client silent",
     Cause.GROUP_CHANGED: "eager: group changed",
+    Cause.SELECTOR_CHANGED: "eager: selector",
+    Cause.EVICTED: "eager: evicted",
+    Cause.RELEASED: "eager: released",
+    Cause.QUOTA_EXCEEDED: "over the quota",
+    Cause.QUOTA_FREED: "quota has room",
 }
 _CLIENT_WIDTH = 15
 _TOPIC_WIDTH = 34

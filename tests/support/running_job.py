@@ -134,7 +134,7 @@ class Job:
     def __init__(self, streams: Streams, log: Path, *options: str) -> None:
         settings = streams.settings
         self.log = log
-        names = ("topic_events", "subscription_events", "group_events", "updates", "dead_letters")
+        names = ("topic_events", "subscription_events", "group_events", "clock", "updates", "dead_letters")
         command = [str(Path(sys.executable).with_name("reexpand")), "run", *options]
         for name in ("bootstrap_servers", "checkpoint", *names):
             command += [f"--{name.replace('_', '-')}", getattr(settings, name)]

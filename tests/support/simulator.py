@@ -50,7 +50,7 @@ def _topic_routes(value: dict[str, Any], payload: bytes | None, routing: Routing
 
 
 def _subscription_routes(value: dict[str, Any], payload: bytes | None, routing: Routing) -> list[Routed]:
-    entries = value.get("subscriptionSet", None)
+    entries = value.get("subscriptionSet")
     if not isinstance(entries, list) or not entries:
         return _request_routes(value, 0, payload, routing)
     return [
@@ -65,8 +65,10 @@ def _group_routes(value: dict[str, Any], payload: bytes | None, routing: Routing
     bound = (attributes or {}).get(BIND_TOPIC) if isinstance(attributes, dict) else None
     parent = bound or (value.get("parentTopic") if isinstance(attributes, dict) else None)
     bucket = home.bucket_of(group) if isinstance(group, str) else home.UNREADABLE
-    shards = range(routing.shard_count(parent)) if isinstance(parent, str) and parent else []
-    return [(home.HOME, bucket, 0, payload), *((parent, shard, 0, payload) for shard in shards)]
+    found: list[Routed] = [(home.HOME, bucket, 0, payload)]
+    if isinstance(parent, str) and parent:
+        found += [(parent, shard, 0, payload) for shard in range(routing.shard_count(parent))]
+    return found
 
 
 def _clock_routes(value: dict[str, Any], payload: bytes | None, _: Routing) -> list[Routed]:

@@ -53,7 +53,7 @@ class Driver:
         self._system = system
         self._events = events
         prefix = f"{system}-{uuid4().hex[:6]}"
-        names = ("topic_events", "subscription_events", "group_events", "updates", "dead_letters")
+        names = ("topic_events", "subscription_events", "group_events", "clock", "updates", "dead_letters")
         given = {name: f"{prefix}-{name}" for name in names}
         given |= {"bootstrap_servers": broker.bootstrap_servers, "checkpoint": str(folder / prefix)}
         self._settings: Settings = load(given)

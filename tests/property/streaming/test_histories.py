@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming import worker
+from streaming.oracle import Oracle
 from streaming.routing import Routing
 from tests.support.histories import CLIENT_TIMEOUT_MS, PROFILES, batches, feed, history
-from streaming.oracle import Oracle
 from tests.support.simulator import Simulation
 
 EXAMPLES = int(os.environ.get("REEXPAND_EXAMPLES", "60"))

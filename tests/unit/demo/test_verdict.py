@@ -98,7 +98,7 @@ def test_nothing_that_was_sent_is_warm_before_the_first_answer() -> None:
 
 def test_the_fold_forgets_what_is_removed_or_a_tombstone() -> None:
     fold = Fold()
-    first, second = (update_key(*Effective(ORDERS, "g", "c", topic)) for topic in ("eu__a", "eu__b"))
+    first, second = (update_key(ORDERS, "g", "c", topic) for topic in ("eu__a", "eu__b"))
     for key in (first, second, first):
         fold.apply(key, b'{"op": "ADD"}')
     assert len(fold.relation) == 2

@@ -3,8 +3,8 @@
 import json
 from typing import Any, NamedTuple
 
-from streaming.events import BIND_TOPIC, WILDCARD, Action, GroupEvent, Source, SubscriptionRequest, TopicEvent
 from streaming.batch import Event
+from streaming.events import BIND_TOPIC, WILDCARD, Action, GroupEvent, Source, SubscriptionRequest, TopicEvent
 from streaming.expansion import Expansion, expand
 from streaming.shard import Shard
 from streaming.state import ShardState, decode, encode

@@ -2,15 +2,15 @@
 
 import pytest
 
-from streaming.events import GroupEvent, Place, Reason, Source
 from streaming.batch import Event
+from streaming.events import GroupEvent, Place, Reason, Source
 from streaming.expansion import expand
 from streaming.relation import ClientKey, Receiver
-from streaming.shard import Shard
-from streaming.update import Cause, Op
 from streaming.routing import Routing
+from streaming.shard import Shard
 from streaming.state import ShardState, decode, encode
 from streaming.subscription import Ignored
+from streaming.update import Cause, Op
 from tests.unit.streaming.builders import (
     DELETED,
     LITERAL,

@@ -4,10 +4,10 @@ import json
 from typing import Any
 
 import pytest
+from streaming.placement import Bucket, decode, encode, place
 
 from streaming.errors import StateCorrupted
 from streaming.events import BIND_TOPIC, GroupEvent, Source, parse_group_event
-from streaming.placement import Bucket, decode, encode, place
 from streaming.subscription import Ignored
 
 

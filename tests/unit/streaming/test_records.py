@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from streaming.events import MAX_NAME_BYTES, Reason, Source
-from streaming.update import Cause, Op, Update
 from streaming.records import (
     MAX_ORIGINAL_BYTES,
     MAX_PATTERN_BYTES,
@@ -17,6 +16,7 @@ from streaming.records import (
     update_key,
 )
 from streaming.relation import Receiver
+from streaming.update import Cause, Op, Update
 
 KAFKA_LIMIT = 1_000_000
 SOURCE = Source("topics", 2, 40, 1, 1_700)

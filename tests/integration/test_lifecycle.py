@@ -1,0 +1,160 @@
+"""The whole life of subscriptions on a real Kafka: dialects, selectors, exclusive groups, quotas, time."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from matcher.selectors import BloomFilter
+from streaming.events import BIND_TOPIC, MODEL, QUOTA, RESET_EXCLUSIVE, WILDCARD, Reason, Stream
+from streaming.oracle import Effective
+from streaming.update import Cause
+from tests.support.running_job import Feed, Streams, running, wait_for
+
+TIMEOUT_MS = 8_000
+
+
+@pytest.fixture
+def streams(broker: Any, tmp_path: Path) -> Streams:
+    return Streams(broker.bootstrap_servers, tmp_path / "checkpoint").create()
+
+
+class Scene:
+    """What is sent in a test, in few words."""
+
+    def __init__(self, streams: Streams) -> None:
+        self._streams = streams
+        self._feed: Feed = streams.producer()
+
+    def group(self, name: str, parent: str, **attributes: str) -> None:
+        """A wildcard group with further attributes."""
+        known = {"model": MODEL, "quota": QUOTA, "reset": RESET_EXCLUSIVE}
+        values = {BIND_TOPIC: parent, WILDCARD: "true"} | {known[key]: value for key, value in attributes.items()}
+        self._feed.send(Stream.GROUPS, {"group": name, "attributes": values}, name)
+
+    def asks(self, client: str, group: str, parent: str, *entries: str, **fields: Any) -> None:
+        """A request; COMPLETE_ADD unless said otherwise."""
+        body = {"action": "COMPLETE_ADD", "clientId": client, "group": group, "topic": parent}
+        self._feed.send(Stream.SUBSCRIPTIONS, {**body, "liteTopicSet": entries, **fields}, group)
+
+    def born(self, parent: str, *topics: str, **fields: Any) -> None:
+        """Topics are created."""
+        for topic in topics:
+            event = {"event": "CREATED", "parentTopic": parent, "liteTopic": topic, **fields}
+            self._feed.send(Stream.TOPICS, event, parent)
+
+    def gone(self, parent: str, topic: str) -> None:
+        """A topic is deleted."""
+        self._feed.send(Stream.TOPICS, {"event": "DELETED", "parentTopic": parent, "liteTopic": topic}, parent)
+
+    def leads_to(self, wanted: set[Effective], parents: set[str]) -> None:
+        """The relation on these parents becomes this one."""
+        self._feed.flush()
+
+        def found() -> set[Effective]:
+            return {row for row in self._streams.relation() if row.parent in parents}
+
+        wait_for(lambda: found() == wanted)
+        assert found() == wanted
+
+
+def rows(parent: str, group: str, client: str, *topics: str, part: str = "") -> set[Effective]:
+    return {Effective(parent, group, client, topic, part) for topic in topics}
+
+
+def test_every_dialect_and_selector_end_to_end(streams: Streams, tmp_path: Path) -> None:
+    """One client of each dialect on one parent, with topics before and after its request."""
+    scene = Scene(streams)
+    scene.group("g", "p")
+    scene.born("p", "orders__1__created", "sensors/a/temp", "fleet.eu.1", "com.app.x", "com.app2")
+    scene.asks("lite", "g", "p", "orders__*__created")
+    scene.asks("mqtt", "g", "p", "sensors/+/temp", "$share/workers/sensors/#", dialect="mqtt")
+    scene.asks("nats", "g", "p", "fleet.>", dialect="nats")
+    scene.asks("wamp", "g", "p", "com.app", dialect="wamp", policy="prefix")
+    scene.asks("wamp", "g", "p", "com..x", dialect="wamp", policy="wildcard", action="PARTIAL_ADD")
+    prefix, wildcard = "wamp:prefix:com.app", "wamp:wildcard:com..x"
+    first = (
+        rows("p", "g", "lite", "orders__1__created")
+        | rows("p", "g", "mqtt", "sensors/a/temp")
+        | rows("p", "g", "mqtt", "sensors/a/temp", part="share:workers")
+        | rows("p", "g", "nats", "fleet.eu.1")
+        | rows("p", "g", "wamp", "com.app.x", "com.app2", part=prefix)
+        | rows("p", "g", "wamp", "com.app.x", part=wildcard)
+    )
+    with running(streams, tmp_path / "job.log") as job:
+        scene.leads_to(first, {"p"})
+        scene.born("p", "sensors", "sensors/b/temp", "fleet.us", "com.b.x", "orders__2__created")
+        second = (
+            first
+            | rows("p", "g", "lite", "orders__2__created")
+            | rows("p", "g", "mqtt", "sensors/b/temp")
+            | rows("p", "g", "mqtt", "sensors", "sensors/b/temp", part="share:workers")
+            | rows("p", "g", "nats", "fleet.us")
+            | rows("p", "g", "wamp", "com.b.x", part=wildcard)
+        )
+        scene.leads_to(second, {"p"})
+
+        # A selector decides by tags and properties, also over topics that exist; a later one replaces it.
+        scene.group("tagged", "s")
+        scene.group("priced", "s")
+        scene.born("s", "red__1", tags="red", properties={"price": "5"})
+        scene.born("s", "blue__1", tags="blue", properties={"price": "50"})
+        scene.asks("c", "tagged", "s", "*__*", selector={"type": "TAG", "expression": "red || green"})
+        scene.asks("c", "priced", "s", "**", selector={"type": "SQL92", "expression": "price > 10"})
+        scene.born("s", "plain__1")
+        scene.leads_to(rows("s", "tagged", "c", "red__1") | rows("s", "priced", "c", "blue__1"), {"s"})
+        bitmap = next(bytes.fromhex(u["bitmap"]) for u in streams.updates() if u["liteTopic"] == "blue__1")
+        assert "priced#s" in BloomFilter().bitmap(bitmap)
+        scene.asks("d", "priced", "s", "red__*", selector={"type": "SQL92", "expression": "price < 10"})
+        scene.leads_to(rows("s", "tagged", "c", "red__1") | rows("s", "priced", "c", "red__1")
+                       | rows("s", "priced", "d", "red__1"), {"s"})  # fmt: skip
+        assert job.stop() == 0
+
+
+def test_limits_and_time_end_to_end(streams: Streams, tmp_path: Path) -> None:
+    """Exclusive groups, quotas, silent clients, clients that leave all parents, and topics whose time is over."""
+    scene = Scene(streams)
+    options = ("--tick-interval-ms", "1000", "--client-timeout-ms", str(TIMEOUT_MS))
+    with running(streams, tmp_path / "job.log", *options) as job:
+        scene.group("only", "x", model="Exclusive", reset="true")
+        scene.group("few", "q", quota="2")
+        scene.group("g", "t")
+        scene.born("x", "a__1", "b__1")
+        scene.born("q", "1", "2", "3")
+        scene.born("t", "stays")
+        scene.born("t", "passes", ttlMs=1_000)
+        scene.asks("old", "only", "x", "**")
+        scene.asks("many", "few", "q", "*")  # refused whole
+        scene.asks("some", "few", "q", "1", "2")
+        scene.asks("c", "g", "t", "**")
+        scene.leads_to(rows("x", "only", "old", "a__1", "b__1") | rows("q", "few", "some", "1", "2"), {"x", "q"})
+        scene.asks("new", "only", "x", "a__*")
+        scene.born("x", "a__2")
+        scene.asks("some", "few", "q", "1", "2", "9")
+        scene.born("q", "9")  # capped
+        wanted = rows("x", "only", "old", "b__1") | rows("x", "only", "new", "a__1", "a__2")
+        scene.leads_to(wanted | rows("q", "few", "some", "1", "2"), {"x", "q"})
+        scene.gone("q", "1")
+        scene.leads_to(rows("q", "few", "some", "2", "9"), {"q"})
+        by_cause = {(update["cause"], update["liteTopic"]): update for update in streams.updates()}
+        assert by_cause[Cause.EVICTED, "a__1"]["resetOffset"] is True
+        assert (Cause.QUOTA_FREED, "9") in by_cause
+        refused = [letter for letter in streams.dead_letters() if letter["reason"] == Reason.QUOTA_EXCEEDED]
+        assert {json.loads(letter["original"]).get("clientId") for letter in refused} == {"many", None}
+
+        # From here on only `keeps` goes on asking: the others end as silent. Topics end by themselves.
+        scene.asks("leaves", "both", "x", "b__1")
+        scene.asks("leaves", "both", "q", "2")
+        scene.leads_to(rows("q", "few", "some", "2", "9") | rows("q", "both", "leaves", "2"), {"q"})
+        scene.asks("leaves", "both", "", action="COMPLETE_REMOVE")
+        deadline = time.monotonic() + 2.5 * TIMEOUT_MS / 1_000
+        while time.monotonic() < deadline:
+            scene.asks("keeps", "g", "t", "**")
+            scene.leads_to(set(), {"nowhere"})
+            time.sleep(1)
+        scene.leads_to(rows("t", "g", "keeps", "stays"), {"x", "q", "t"})
+        causes = {(update["clientId"], update["cause"]) for update in streams.updates() if update["op"] == "REMOVE"}
+        assert {("old", Cause.LEASE_EXPIRED), ("leaves", Cause.UNSUBSCRIBED), ("keeps", Cause.TOPIC_EXPIRED)} <= causes
+        assert job.stop() == 0
