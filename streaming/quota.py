@@ -104,9 +104,9 @@ def _capped(batch: "Batch", key: ClientKey, own: list[Update], capped: dict[Sour
         delta.held[key] = now
         if held <= before and now <= before:
             return own
-        if len(gained) == len(own):  # born topics, which come last in order of creation
+        born = {update.lite_topic: update for update in gained}
+        if len(born) == len(own) and born.keys() <= delta.added.keys():  # they come last in order of creation
             room = max(0, before - held)
-            born = {update.lite_topic: update for update in gained}
             ordered = [born[topic] for topic in delta.added if topic in born]
             for update in ordered[room:]:
                 capped[update.source].append(key)
