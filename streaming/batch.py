@@ -143,8 +143,8 @@ class Batch:
             newer = current is not None and current.partition == cause.partition and current.offset >= cause.offset
             gone = current is None and event.bound_to is None
             ignored = Ignored.GROUP_SUPERSEDED if newer or gone else None
-        elif current is None and not event.attributes:
-            ignored = Ignored.GROUP_UNKNOWN
+        elif not event.attributes and (current is None or current.bound_to is not None):
+            ignored = Ignored.GROUP_UNKNOWN  # here
         if ignored is None:
             # Equal attributes are stored as well: what a later event supersedes depends on where they stand.
             known = event.attributes or event.bound_to is not None
