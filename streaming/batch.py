@@ -241,9 +241,10 @@ class Batch:
             self._bitmaps[topic] = bitmap(self.shard.parent, self.facts(topic), self.limits)
         return update._replace(bitmap=self._bitmaps[topic])
 
-    def terms_changed(self, name: str) -> bool:
-        """Whether other terms than the quota hold for a group after the batch."""
-        return self.terms(name)._replace(quota=0) != self.state.terms(name)._replace(quota=0)
+    def terms_changed(self, name: str, *others: str) -> bool:
+        """Whether other terms than the quota, and `others`, hold for a group after the batch."""
+        left_out: dict[str, Any] = dict.fromkeys(("quota", *others))
+        return self.terms(name)._replace(**left_out) != self.state.terms(name)._replace(**left_out)
 
     def regrouped(self) -> Iterator[tuple[str, Source]]:
         """The groups of which the batch says something, each with the event that said it last."""
@@ -357,7 +358,7 @@ class Batch:
                 source, request = self._requests[key]
                 cause = Cause.LEASE_EXPIRED if request.expired else Cause.UNSUBSCRIBED
                 yield key, Changed(before, after, source, Cause.SUBSCRIBED, cause, request.offset_option)
-            elif key.group in self._groups:
+            elif key.group in self._groups and self.terms_changed(key.group, "selection"):
                 yield key, Changed(before, after, self._groups[key.group][1], Cause.GROUP_CHANGED, Cause.GROUP_CHANGED)
             else:
                 source = self._selected[key.group][1]
