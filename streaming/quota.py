@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from streaming.events import Reason, Source
-from streaming.relation import ClientKey, Receiver, Terms, agrees, limited
+from streaming.relation import ClientKey, Interests, Receiver, Terms, agrees, limited
 from streaming.subscription import Interest
 from streaming.update import Cause, Op, Problem, Update
 
@@ -156,6 +156,8 @@ def _recounted(
     held_before = dict.fromkeys(_first(former, _share(batch, key, before=True)))
     held_after = dict.fromkeys(_first(eligible, _share(batch, key, before=False)))
     source = own[0].source if own else _source(batch, key)
+    wanted = Interests(batch.shard.inner_multi)
+    wanted.add(key, batch.interest(key))
     found: list[Update] = []
     for topic in held_before:
         if topic not in held_after and not (rows[topic] == {}):
@@ -169,9 +171,8 @@ def _recounted(
         if topic in held_before:
             found += changes[topic]
         else:
-            found += [
-                _said(batch, changes[topic], Op.ADD, row, topic, texts, source) for row, texts in rows[topic].items()
-            ]
+            texts = wanted.match(topic)
+            found += [_said(batch, changes[topic], Op.ADD, row, topic, texts[row], source) for row in rows[topic]]
     for topic in delta.added:
         if rows.get(topic) and topic not in held_after and topic not in held_before:
             capped[batch.topics[topic].source].append(key)
