@@ -246,6 +246,12 @@ class Batch:
         left_out: dict[str, Any] = dict.fromkeys(("quota", *others))
         return self.terms(name)._replace(**left_out) != self.state.terms(name)._replace(**left_out)
 
+    def change_of_terms(self, name: str) -> tuple[Source, Cause]:
+        """What changed the terms of a group."""
+        if name in self._groups and self.terms_changed(name, "selection"):
+            return self._groups[name][1], Cause.GROUP_CHANGED
+        return self._selected[name][1], Cause.SELECTOR_CHANGED
+
     def regrouped(self) -> Iterator[tuple[str, Source]]:
         """The groups of which the batch says something, each with the event that said it last."""
         yield from ((name, source) for name, (_, source) in self._groups.items())
@@ -358,8 +364,6 @@ class Batch:
                 source, request = self._requests[key]
                 cause = Cause.LEASE_EXPIRED if request.expired else Cause.UNSUBSCRIBED
                 yield key, Changed(before, after, source, Cause.SUBSCRIBED, cause, request.offset_option)
-            elif key.group in self._groups and self.terms_changed(key.group, "selection"):
-                yield key, Changed(before, after, self._groups[key.group][1], Cause.GROUP_CHANGED, Cause.GROUP_CHANGED)
             else:
-                source = self._selected[key.group][1]
-                yield key, Changed(before, after, source, Cause.SELECTOR_CHANGED, Cause.SELECTOR_CHANGED)
+                source, cause = self.change_of_terms(key.group)
+                yield key, Changed(before, after, source, cause, cause)

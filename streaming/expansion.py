@@ -114,6 +114,7 @@ class _Regrouped:
 
     def __init__(self, batch: Batch, group: str, changes: dict[ClientKey, Changed]) -> None:
         self._batch = batch
+        self._group = group
         self._changes = changes
         self._former, self._later = batch.state.terms(group), batch.terms(group)
         self._limits_before = _limits(group, self._former)
@@ -156,13 +157,19 @@ class _Regrouped:
         for receiver, patterns in before.items():
             if receiver not in after:
                 change = self._change(receiver, after)
-                evicted = self._later.exclusive and receiver in wants and bool(after)
-                cause = Cause.EVICTED if evicted else change.cause_remove
-                yield batch.update(Op.REMOVE, receiver, topic, patterns, cause, change.source)
+                source, cause = change.source, change.cause_remove
+                if receiver in wants and after:
+                    cause = Cause.EVICTED
+                elif receiver in wants:  # it is the selector that does not
+                    source, cause = batch.change_of_terms(self._group)
+                yield batch.update(Op.REMOVE, receiver, topic, patterns, cause, source)
         for receiver, patterns in after.items():
             if receiver not in before:
                 change = self._change(receiver, before)
-                if receiver.client in self._changes:
+                if receiver in wanted and not before:  # it is the selector that did not
+                    source, cause = batch.change_of_terms(self._group)
+                    yield batch.update(Op.ADD, receiver, topic, patterns, cause, source)
+                elif receiver.client in self._changes:
                     yield batch.update(
                         Op.ADD, receiver, topic, patterns, change.cause_add, change.source, change.offset_option
                     )
