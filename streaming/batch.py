@@ -143,8 +143,8 @@ class Batch:
             newer = current is not None and current.partition == cause.partition and current.offset >= cause.offset
             gone = current is None and event.bound_to is None
             ignored = Ignored.GROUP_SUPERSEDED if newer or gone else None
-        elif current is None and not event.attributes:
-            ignored = Ignored.GROUP_UNKNOWN
+        elif not event.attributes and (current is None or current.bound_to is not None):
+            ignored = Ignored.GROUP_UNKNOWN  # here
         if ignored is None:
             # Equal attributes are stored as well: what a later event supersedes depends on where they stand.
             known = event.attributes or event.bound_to is not None
@@ -242,9 +242,16 @@ class Batch:
             self._bitmaps[topic] = bitmap(self.shard.parent, self.facts(topic), self.limits)
         return update._replace(bitmap=self._bitmaps[topic])
 
-    def terms_changed(self, name: str) -> bool:
-        """Whether other terms than the quota hold for a group after the batch."""
-        return self.terms(name)._replace(quota=0) != self.state.terms(name)._replace(quota=0)
+    def terms_changed(self, name: str, *others: str) -> bool:
+        """Whether other terms than the quota, and `others`, hold for a group after the batch."""
+        left_out: dict[str, Any] = dict.fromkeys(("quota", *others))
+        return self.terms(name)._replace(**left_out) != self.state.terms(name)._replace(**left_out)
+
+    def change_of_terms(self, name: str) -> tuple[Source, Cause]:
+        """What changed the terms of a group."""
+        if name in self._groups and self.terms_changed(name, "selection"):
+            return self._groups[name][1], Cause.GROUP_CHANGED
+        return self._selected[name][1], Cause.SELECTOR_CHANGED
 
     def regrouped(self) -> Iterator[tuple[str, Source]]:
         """The groups of which the batch says something, each with the event that said it last."""
@@ -358,8 +365,6 @@ class Batch:
                 source, request = self._requests[key]
                 cause = Cause.LEASE_EXPIRED if request.expired else Cause.UNSUBSCRIBED
                 yield key, Changed(before, after, source, Cause.SUBSCRIBED, cause, request.offset_option)
-            elif key.group in self._groups:
-                yield key, Changed(before, after, self._groups[key.group][1], Cause.GROUP_CHANGED, Cause.GROUP_CHANGED)
             else:
-                source = self._selected[key.group][1]
-                yield key, Changed(before, after, source, Cause.SELECTOR_CHANGED, Cause.SELECTOR_CHANGED)
+                source, cause = self.change_of_terms(key.group)
+                yield key, Changed(before, after, source, cause, cause)

@@ -107,6 +107,7 @@ class _Regrouped:
 
     def __init__(self, batch: Batch, group: str, changes: dict[ClientKey, Changed]) -> None:
         self._batch = batch
+        self._group = group
         self._changes = changes
         self._former, self._later = batch.state.terms(group), batch.terms(group)
         self._limits_before = _limits(group, self._former)
@@ -149,16 +150,21 @@ class _Regrouped:
         for receiver, patterns in before.items():
             if receiver not in after:
                 change = self._change(receiver, after)
-                evicted = self._later.exclusive and receiver in wants and bool(after)
-                cause = Cause.EVICTED if evicted else change.cause_remove
-                yield batch.update(Op.REMOVE, receiver, topic, patterns, cause=cause, source=change.source)
+                source, cause = change.source, change.cause_remove
+                if receiver in wants and after:
+                    cause = Cause.EVICTED
+                elif receiver in wants:  # it is the selector that does not
+                    source, cause = batch.change_of_terms(self._group)
+                yield batch.update(Op.REMOVE, receiver, topic, patterns, cause=cause, source=source)
         for receiver, patterns in after.items():
             if receiver not in before:
                 change = self._change(receiver, before)
-                released = receiver.client not in self._changes
-                cause = Cause.RELEASED if released else change.cause_add
-                option = None if released else change.offset_option
-                yield batch.update(Op.ADD, receiver, topic, patterns, cause=cause, source=change.source, option=option)
+                source, cause, option = change.source, change.cause_add, change.offset_option
+                if receiver in wanted and not before:  # it is the selector that did not
+                    (source, cause), option = batch.change_of_terms(self._group), None
+                elif receiver.client not in self._changes:
+                    cause, option = Cause.RELEASED, None
+                yield batch.update(Op.ADD, receiver, topic, patterns, cause=cause, source=source, option=option)
 
     def _change(self, receiver: Receiver, others: Iterable[Receiver]) -> Changed:
         """What made the difference for a receiver: its own change, or that of the one who took or left the topic."""

@@ -142,7 +142,8 @@ class _Batch:
                 self._leave(event.group, other, place, bound_to=event.parent)
             self.done.delta.groups[event.group] = Bound(event.parent, place, frozenset(others))
         elif former is not None and event.parent in (None, former.parent):
-            told = {*former.told, former.parent} - {event.parent}
+            # The event reaches the parent that it names by itself, but what that was told before may still follow it.
+            told = {*former.told, former.parent} - (set() if former.told else {event.parent})
             for other in sorted(told):
                 self._leave(event.group, other, place)
             self.done.delta.groups[event.group] = None

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from streaming.events import Reason, Source
-from streaming.relation import ClientKey, Receiver, Terms, agrees, limited
+from streaming.relation import ClientKey, Interests, Receiver, Terms, agrees, limited
 from streaming.subscription import Interest
 from streaming.update import Cause, Op, Problem, Update
 
@@ -147,6 +147,8 @@ class _Recount:
                 rows.setdefault(update.lite_topic, {})[update.receiver] = list(update.patterns)
             else:
                 rows[update.lite_topic].pop(update.receiver, None)
+        self._wanted = Interests(batch.shard.inner_multi)
+        self._wanted.add(key, batch.interest(key))
         stay = (topic for topic in batch.state.topics if topic not in batch.delta.removed)
         self.after = {topic: rows[topic] for topic in (*stay, *batch.delta.added) if rows.get(topic)}
 
@@ -161,7 +163,9 @@ class _Recount:
             was = self.before[topic] if topic in held else {}
             now = self.after[topic] if topic in holds else {}
             found += [self._said(Op.REMOVE, row, topic, was[row]) for row in was if row not in now]
-            found += [self._said(Op.ADD, row, topic, now[row]) for row in now if row not in was]
+            fresh = [row for row in now if row not in was]
+            texts = self._wanted.match(topic) if fresh else {}
+            found += [self._said(Op.ADD, row, topic, texts[row]) for row in fresh]
         return found
 
     def _rows(self, topic: str) -> dict[Receiver, list[str]]:

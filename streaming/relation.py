@@ -242,4 +242,4 @@ def bitmap(parent: str, facts: Facts, terms: Mapping[str, Terms]) -> bytes | Non
 
 def has_bitmap(terms: Terms) -> bool:
     """Whether a group stands in the bitmaps of its topics."""
-    return terms.selection is not None and terms.selection.kind == SQL92
+    return not terms.elsewhere and terms.selection is not None and terms.selection.kind == SQL92

@@ -121,7 +121,7 @@ class Play:
         self._check = check
         self._record = Record()
         self._producer = Producer({"bootstrap.servers": settings.bootstrap_servers, "log_level": 0})
-        self._topics = dict(zip((Stream.GROUPS, Stream.SUBSCRIPTIONS, Stream.TOPICS), settings.inputs, strict=True))
+        self._topics = dict(zip(Stream, settings.inputs, strict=True))
 
     def all(self, job: Job) -> None:
         """Plays all scenes, the first of them while the job starts; ends early when the right answer does not come."""

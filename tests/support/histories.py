@@ -68,7 +68,7 @@ PROFILES = {
 }
 """By name; a history of `all` has either quotas or the life of clients, and not always all of the rest."""
 
-CLIENT_TIMEOUT_MS = 2_000
+CLIENT_TIMEOUT_MS = 20_000
 """With which the job and the oracle are to run: a client of profile `life` falls silent for so long now and then."""
 
 # Few names, unevenly drawn: a history over many names is a history of strangers.
@@ -246,7 +246,7 @@ class _Writer:
             stream = self.random.choice(self.streams)
             value = json.dumps(makers[stream]()).encode()
             for _ in range(self.random.choice([1] * 9 + [2])):
-                self.now += self.random.choice([0, 0, 100, 200])
+                self.now += self.random.choice([0, 0, 1_000, 2_000])
                 found.append(Record(stream, value, 0, offsets[stream], timestamp=self.now))
                 offsets[stream] += 1
         return found
@@ -266,9 +266,9 @@ class _Writer:
             event["properties"] = {name: value for name, value in properties.items() if value is not None}
         if self.profile.life:
             if self._maybe(0.4):
-                event["ttlMs"] = self.random.choice([100, 500, 1_000, 2_000, 5_000])
+                event["ttlMs"] = self.random.choice([1_000, 5_000, 10_000, 20_000, 50_000])
             if self._maybe(0.3):
-                event["timestamp"] = self.now - self.random.choice([0, 300, 1_000])
+                event["timestamp"] = self.now - self.random.choice([0, 3_000, 10_000])
         return event
 
     def _entries(self, language: Language, action: str) -> list[str]:

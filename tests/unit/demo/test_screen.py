@@ -19,8 +19,8 @@ from streaming.demo.scenario import SCENES
 from streaming.demo.screen import JsonScreen, TextScreen
 from streaming.demo.verdict import Verdict
 from streaming.events import parse_topic_event
-from streaming.expansion import Cause, Op
 from streaming.oracle import Effective
+from streaming.update import Cause, Op
 
 if TYPE_CHECKING:
     from streaming.demo.screen import Screen

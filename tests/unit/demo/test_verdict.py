@@ -10,9 +10,9 @@ from streaming.demo.follower import Coordinates, DeadLetter, Fold, Update
 from streaming.demo.scenario import ORDERS, Step, appears, relation, subscribes, wildcard_group
 from streaming.demo.verdict import Record, Verdict, judge
 from streaming.events import Reason, Stream
-from streaming.expansion import Cause, Op
 from streaming.oracle import Effective
 from streaming.records import update_key
+from streaming.update import Cause, Op
 
 BAD = Step(Stream.TOPICS, ORDERS, b"{", "a bad record", Reason.NOT_JSON)
 STEPS = [wildcard_group("g", ORDERS), subscribes("c", "g", ORDERS, "eu__*"), appears(ORDERS, "eu__a"), BAD]

@@ -4,22 +4,61 @@ import json
 from typing import Any, NamedTuple
 
 from streaming.batch import Event
-from streaming.events import BIND_TOPIC, WILDCARD, Action, GroupEvent, Source, SubscriptionRequest, TopicEvent
+from streaming.events import (
+    BIND_TOPIC,
+    LITE,
+    MODEL,
+    QUOTA,
+    WILDCARD,
+    Action,
+    GroupEvent,
+    Notation,
+    Place,
+    Selection,
+    Source,
+    SubscriptionRequest,
+    TopicEvent,
+    Wake,
+)
 from streaming.expansion import Expansion, expand
+from streaming.relation import ClientKey, Receiver
 from streaming.shard import Shard
 from streaming.state import ShardState, decode, encode
-from streaming.subscription import Ignored
-from streaming.update import Update
+from streaming.subscription import Ignored, Interest
+from streaming.update import Cause, Op, Problem, Update
 
 STREAM_NAMES: dict[type[Event], str] = {
     GroupEvent: "groups",
     SubscriptionRequest: "subscriptions",
     TopicEvent: "topics",
+    Wake: "clock",
 }
 
-WILD = GroupEvent("g", {BIND_TOPIC: "p", WILDCARD: "true"}, "p")
-LITERAL = GroupEvent("g", {BIND_TOPIC: "p"}, "p")
+MQTT = Notation("mqtt")
+NATS = Notation("nats")
+WAMP = Notation("wamp", None, per_subscription=True)
+
+
+def bound(
+    group: str = "g", *, wildcard: bool = True, exclusive: bool = False, quota: int | None = None, resets: str = ""
+) -> GroupEvent:
+    """The attributes of a group of parent `p`; `resets` is `exclusive` or `unsubscribe`."""
+    attributes = {BIND_TOPIC: "p"}
+    if wildcard:
+        attributes[WILDCARD] = "true"
+    if exclusive:
+        attributes[MODEL] = "Exclusive"
+    if quota is not None:
+        attributes[QUOTA] = str(quota)
+    if resets:
+        attributes[f"lite.sub.reset.offset.{resets}"] = "true"
+    return GroupEvent(group, attributes, "p")
+
+
+WILD = bound()
+LITERAL = bound(wildcard=False)
 DELETED = GroupEvent("g", {}, "p")
+EXCLUSIVE = bound(exclusive=True)
 
 
 def topic_json(**changes: Any) -> bytes:
@@ -38,9 +77,14 @@ def group_json(**changes: Any) -> bytes:
     return _json({"group": "g", "attributes": {BIND_TOPIC: "p", WILDCARD: "true"}}, changes)
 
 
-def created(lite_topic: str) -> TopicEvent:
+def tick_json(**changes: Any) -> bytes:
+    """A tick as bytes, with changes; `...` leaves a field out."""
+    return _json({"tick": 5_000}, changes)
+
+
+def created(lite_topic: str, tags: str | None = None, ttl_ms: int | None = None, **properties: str) -> TopicEvent:
     """The creation of a topic of parent `p`."""
-    return TopicEvent("p", lite_topic, created=True)
+    return TopicEvent("p", lite_topic, True, tags, properties or None, None, ttl_ms)
 
 
 def deleted(lite_topic: str) -> TopicEvent:
@@ -55,9 +99,13 @@ def request(
     group: str = "g",
     version: int | None = None,
     option: dict[str, Any] | None = None,
+    notation: Notation = LITE,
+    tag: str | None = None,
+    sql: str | None = None,
 ) -> SubscriptionRequest:
-    """A request of a client on parent `p`."""
-    return SubscriptionRequest("p", group, client, action, entries, version, option)
+    """A request of a client on parent `p`, perhaps with a selector."""
+    selection = Selection("TAG", tag) if tag is not None else Selection("SQL92", sql) if sql is not None else None
+    return SubscriptionRequest("p", group, client, action, entries, version, option, notation, selection)
 
 
 def replace(*entries: str, **fields: Any) -> SubscriptionRequest:
@@ -80,6 +128,25 @@ def leave(**fields: Any) -> SubscriptionRequest:
     return request(Action.COMPLETE_REMOVE, **fields)
 
 
+def ended(
+    offset: int,
+    *,
+    client: str = "c",
+    version: int | None = None,
+    expired: bool = False,
+    partition: int = 0,
+    entry: int = 0,
+) -> SubscriptionRequest:
+    """What a home writes to end a client that asked last, or was told to leave, at that offset."""
+    request_ = leave(client=client, version=version)
+    return request_._replace(as_of=Place(partition, offset, 1_000 + offset, entry), expired=expired)
+
+
+def wake(time: int) -> Wake:
+    """What a home writes to wake the shard."""
+    return Wake("p", 0, time)
+
+
 class Said(NamedTuple):
     """An update in few words."""
 
@@ -88,6 +155,17 @@ class Said(NamedTuple):
     topic: str
     patterns: tuple[str, ...]
     cause: str
+    part: str = ""
+
+
+def added(topic: str, *patterns: str, cause: Cause = Cause.TOPIC_CREATED, client: str = "c", part: str = "") -> Said:
+    """An ADD."""
+    return Said(Op.ADD, client, topic, patterns, cause, part)
+
+
+def removed(topic: str, *patterns: str, cause: Cause = Cause.TOPIC_DELETED, client: str = "c", part: str = "") -> Said:
+    """A REMOVE."""
+    return Said(Op.REMOVE, client, topic, patterns, cause, part)
 
 
 class Story:
@@ -97,6 +175,7 @@ class Story:
         self.shard = shard or Shard("p")
         self.state = ShardState(self.shard.inner_multi)
         self.offset = 0
+        self.rows: dict[tuple[Receiver, str], None] = {}
         self.expansion: Expansion
         self.then(*first)
 
@@ -107,16 +186,42 @@ class Story:
         self.expansion = expand(self.state, sourced, self.shard)
         assert encode(self.state) == before, "expand changed the state"
         self.state.apply(self.expansion.delta)
-        rebuilt = decode(before)
+        rebuilt = decode(before, inner_multi=self.shard.inner_multi)
         rebuilt.apply(self.expansion.delta)
         assert rebuilt == self.state, "the delta depends on the indexes"
-        said = {
-            Said(update.op, update.receiver.client_id, update.lite_topic, update.patterns, update.cause)
+        keys = {(update.receiver, update.lite_topic) for update in self.expansion.updates}
+        assert len(keys) == len(self.expansion.updates), "two updates of one receiver and topic"
+        self._fold()
+        return {
+            Said(
+                update.op,
+                update.receiver.client_id,
+                update.lite_topic,
+                update.patterns,
+                update.cause,
+                update.receiver.part,
+            )
             for update in self.expansion.updates
         }
-        keys = {(update.receiver, update.lite_topic) for update in self.expansion.updates}
-        assert len(keys) == len(self.expansion.updates), "two updates of one client and topic"
-        return said
+
+    def _fold(self) -> None:
+        for update in self.expansion.updates:
+            row = (update.receiver, update.lite_topic)
+            assert (row in self.rows) is (update.op is Op.REMOVE), "an update that changes nothing"
+            if update.op is Op.ADD:
+                self.rows[row] = None
+            else:
+                del self.rows[row]
+
+    def held(self, client: str = "c", group: str = "g") -> list[str]:
+        """The topics that a client holds, in order of their creation."""
+        key = ClientKey(group, client)
+        topics = {topic for receiver, topic in self.rows if receiver.client == key}
+        return [topic for topic in self.state.topics if topic in topics]
+
+    def interest(self, client: str = "c", group: str = "g") -> Interest:
+        """What a client asks for."""
+        return self.state.interest(ClientKey(group, client))
 
     @property
     def only_update(self) -> Update:
@@ -128,6 +233,11 @@ class Story:
     def ignored(self) -> dict[Ignored, int]:
         """The counts of the last batch."""
         return dict(self.expansion.ignored)
+
+    @property
+    def problems(self) -> list[Problem]:
+        """What the last batch could not apply."""
+        return self.expansion.problems
 
     def _source(self, event: Event) -> Source:
         self.offset += 1

@@ -70,6 +70,7 @@ def test_the_defaults(run: Run, started: list[Settings]) -> None:
         "topic_events": "lite-topic-events",
         "subscription_events": "lite-subscription-events",
         "group_events": "lite-group-events",
+        "clock": "lite-clock",
         "updates": "lite-subscription-updates",
         "dead_letters": "lite-dead-letters",
         "shards": {},
@@ -78,6 +79,8 @@ def test_the_defaults(run: Run, started: list[Settings]) -> None:
         "shuffle_partitions": None,
         "max_offsets_per_trigger": 100_000,
         "trigger_interval_ms": 0,
+        "tick_interval_ms": 10_000,
+        "client_timeout_ms": 0,
         "master": None,
         "kafka_options": None,
     }
@@ -256,5 +259,5 @@ def test_settings_do_not_show_what_is_in_the_secret_file(tmp_path: Path) -> None
 def test_input_streams_stand_in_the_order_in_which_they_are_read(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.touch()
-    settings = settings_with(file, topic_events="t", subscription_events="s", group_events="g")
-    assert settings.inputs == ("g", "s", "t")
+    settings = settings_with(file, topic_events="t", subscription_events="s", group_events="g", clock="c")
+    assert settings.inputs == ("g", "s", "t", "c")

@@ -5,29 +5,44 @@ from typing import Any
 
 import pytest
 
+from streaming.batch import Event
 from streaming.errors import Rejected
 from streaming.events import (
     BIND_TOPIC,
+    DEADLINE_STEP_MS,
+    LITE,
+    MAX_DETAILS,
     MAX_NAME_BYTES,
     MAX_TTL_MS,
+    MODEL,
+    PLAIN,
+    QUOTA,
     WILDCARD,
     Action,
+    Alarm,
+    Facts,
     GroupEvent,
+    Notation,
+    Place,
     Reason,
+    Selection,
     SubscriptionRequest,
+    Tick,
     TopicEvent,
+    Wake,
     check_name,
     lmq_name,
+    parse_clock,
     parse_group_event,
     parse_lmq_name,
     parse_subscription,
     parse_topic_event,
 )
-from tests.unit.streaming.builders import created, deleted, group_json, request_json, topic_json
+from tests.unit.streaming.builders import created, deleted, group_json, request_json, tick_json, topic_json
 
-Parser = Callable[[bytes | None], TopicEvent | SubscriptionRequest | GroupEvent]
+Parser = Callable[[bytes | None], Event]
 
-PARSERS: list[Parser] = [parse_topic_event, parse_subscription, parse_group_event]
+PARSERS: list[Parser] = [parse_topic_event, parse_subscription, parse_group_event, parse_clock]
 INT64 = 2**63
 TWICE = b'{"event":"CREATED","parentTopic":"p","liteTopic":"first","liteTopic":"last"}'
 SURROGATE_PAIR = b'{"event":"CREATED","parentTopic":"p","liteTopic":"\\ud83d\\ude00"}'
@@ -38,10 +53,16 @@ SURROGATE_PAIR = b'{"event":"CREATED","parentTopic":"p","liteTopic":"\\ud83d\\ud
     [
         (topic_json(), created("t")),
         (topic_json(event="DELETED"), deleted("t")),
-        (topic_json(timestamp=-INT64, ttlMs=1), created("t")),
-        (topic_json(timestamp=INT64 - 1, ttlMs=MAX_TTL_MS), created("t")),
+        (topic_json(timestamp=-INT64), created("t")),
+        (topic_json(timestamp=-INT64, ttlMs=1), created("t", ttl_ms=1)._replace(timestamp=-INT64)),
+        (topic_json(ttlMs=MAX_TTL_MS), created("t", ttl_ms=MAX_TTL_MS)),
         (topic_json(timestamp=None, ttlMs=None, tags=None, properties=None), created("t")),
-        (topic_json(tags="a || b", properties={"k": "v"}, unknown=[1]), created("t")),
+        (topic_json(tags="a", properties={"k": "v"}, unknown=[1]), created("t", "a", k="v")),
+        (topic_json(tags="", properties={}), created("t", "")._replace(properties={})),
+        (
+            topic_json(tags="x" * (MAX_DETAILS - 3), properties={"k": "vv"}),
+            created("t", "x" * (MAX_DETAILS - 3), k="vv"),
+        ),
         (topic_json(liteTopic=" a * "), created(" a * ")),
         (topic_json(liteTopic="a\u0000b\n"), created("a\u0000b\n")),
         (topic_json(lmqName="%LMQ%$p$a$b", parentTopic=..., liteTopic=...), created("a$b")),
@@ -84,6 +105,9 @@ def test_a_valid_topic_event(payload: bytes, event: TopicEvent) -> None:
         (topic_json(tags=["a"]), Reason.WRONG_TYPE, ["tags must be a string, not an array"]),
         (topic_json(properties=[]), Reason.WRONG_TYPE, ["properties must be an object whose values are strings"]),
         (topic_json(properties={"k": None}), Reason.WRONG_TYPE, ["properties"]),
+        (topic_json(tags="x" * (MAX_DETAILS + 1)), Reason.OUT_OF_RANGE, ["65,537 characters", "65,536"]),
+        (topic_json(tags="x", properties={"k" * MAX_DETAILS: ""}), Reason.OUT_OF_RANGE, ["tags and properties"]),
+        (topic_json(properties={"k": "v" * MAX_DETAILS}), Reason.OUT_OF_RANGE, ["tags and properties"]),
     ],
 )
 def test_an_invalid_topic_event(payload: bytes, reason: Reason, said: list[str]) -> None:
@@ -91,8 +115,43 @@ def test_an_invalid_topic_event(payload: bytes, reason: Reason, said: list[str])
     _assert_rejected(parse_topic_event, payload, reason, said)
 
 
+DAY = 86_400_000
+
+
+@pytest.mark.parametrize(
+    ("event", "facts"),
+    [
+        (created("t"), PLAIN),
+        (created("t")._replace(timestamp=7, properties={}), PLAIN),
+        (created("t", "a"), Facts("a")),
+        (created("t", "", k="v"), Facts("", {"k": "v"})),
+        (created("t", ttl_ms=1), Facts(deadline=DAY + DEADLINE_STEP_MS)),
+        (created("t", ttl_ms=DEADLINE_STEP_MS), Facts(deadline=DAY + DEADLINE_STEP_MS)),
+        (created("t", ttl_ms=DEADLINE_STEP_MS + 1), Facts(deadline=DAY + 2 * DEADLINE_STEP_MS)),
+        (created("t", "a", ttl_ms=1)._replace(timestamp=0), Facts("a", {}, DEADLINE_STEP_MS)),
+        (created("t", ttl_ms=5)._replace(timestamp=-5), Facts(deadline=0)),
+    ],
+)
+def test_what_a_topics_creation_says_about_it(event: TopicEvent, facts: Facts) -> None:
+    """It lives from its own timestamp, else from that of its record, and ends with others of the same step."""
+    assert event.facts(DAY) == facts
+    assert (event.facts(DAY) is PLAIN) is (facts is PLAIN)
+
+
+def test_places_of_a_partition_are_in_the_order_of_their_entries() -> None:
+    """Entries of one record have the same offset; the last ones of a very long record count as one."""
+    places = [Place(0, 1, 9), Place(0, 1, 9, 1), Place(0, 1, 0, 1_023), Place(0, 2, 5), Place(0, 2, 5, 7)]
+    assert sorted({place.position for place in places}) == [place.position for place in places]
+    assert Place(0, 1, 0, 5_000).position == Place(0, 1, 0, 1_023).position
+
+
 def option(**fields: Any) -> bytes:
     return request_json(offsetOption=fields)
+
+
+def selector(kind: Any, expression: Any) -> bytes:
+    fields = {"type": kind, "expression": expression}
+    return request_json(selector={name: value for name, value in fields.items() if value is not ...})
 
 
 @pytest.mark.parametrize(
@@ -109,6 +168,25 @@ def option(**fields: Any) -> bytes:
         (request_json(version=INT64 - 1), {"version": INT64 - 1}),
         (request_json(version=None, dialect=None, selector=None, offsetOption=None), {}),
         (request_json(dialect="lite"), {}),
+        (request_json(dialect="lite", policy=None, delivery="per-client"), {}),
+        (request_json(dialect="mqtt"), {"notation": Notation("mqtt")}),
+        (request_json(dialect="nats", delivery="per-subscription"), {"notation": Notation("nats", None, True)}),
+        (request_json(delivery="per-subscription"), {"notation": Notation("lite", None, True)}),
+        (request_json(dialect="wamp"), {"notation": Notation("wamp", None, True)}),
+        (request_json(dialect="wamp", policy="prefix"), {"notation": Notation("wamp", "prefix", True)}),
+        (
+            request_json(dialect="wamp", policy="exact", delivery="per-client"),
+            {"notation": Notation("wamp", "exact", False)},
+        ),
+        (selector("TAG", "a || b"), {"selection": Selection("TAG", "a || b")}),
+        (selector("SQL92", "region = 'eu'"), {"selection": Selection("SQL92", "region = 'eu'")}),
+        (request_json(action="COMPLETE_REMOVE", topic=...), {"action": Action.COMPLETE_REMOVE, "parent": ""}),
+        (request_json(action="COMPLETE_REMOVE", topic=None), {"action": Action.COMPLETE_REMOVE, "parent": ""}),
+        (request_json(action="COMPLETE_REMOVE", topic=" \t"), {"action": Action.COMPLETE_REMOVE, "parent": ""}),
+        (request_json(asOf=[1, 2, 3]), {"as_of": Place(1, 2, 3)}),
+        (request_json(asOf=[1, 2, 3, 4]), {"as_of": Place(1, 2, 3, 4)}),
+        (request_json(asOf=None, expired=True), {"expired": True}),
+        (request_json(expired="yes"), {}),
         (option(type="OFFSET", value=7, other=1), {"offset_option": {"type": "OFFSET", "value": 7}}),
         (option(type="POLICY"), {"offset_option": {"type": "POLICY", "value": None}}),
         (option(type="TAIL_N", value=0), {"offset_option": {"type": "TAIL_N", "value": 0}}),
@@ -118,7 +196,9 @@ def option(**fields: Any) -> bytes:
 def test_a_valid_subscription(payload: bytes, changed: dict[str, Any]) -> None:
     """Entries keep their order, each once, and are not judged: the group says whether they are patterns."""
     plain = SubscriptionRequest("p", "g", "c", Action.COMPLETE_ADD, ("t",), None, None)
-    assert parse_subscription(payload) == plain._replace(**changed)
+    request = parse_subscription(payload)
+    assert request == plain._replace(**changed)
+    assert (request.notation is LITE) is (request.notation == LITE), "states tell the default by identity"
 
 
 @pytest.mark.parametrize(
@@ -132,8 +212,27 @@ def test_a_valid_subscription(payload: bytes, changed: dict[str, Any]) -> None:
         (request_json(group=[]), Reason.WRONG_TYPE, ["group must be a string, not an array"]),
         (request_json(topic=""), Reason.BLANK_NAME, ["topic is blank"]),
         (request_json(topic=None), Reason.MISSING_FIELD, ["topic is missing"]),
-        (request_json(dialect="mqtt"), Reason.NOT_SUPPORTED, ['dialect "mqtt" is not supported']),
-        (request_json(selector="TagA"), Reason.NOT_SUPPORTED, ['selector "TagA" is not supported']),
+        (request_json(topic=" ", action="PARTIAL_ADD"), Reason.BLANK_NAME, ["topic is blank"]),
+        (request_json(topic=7, action="COMPLETE_REMOVE"), Reason.WRONG_TYPE, ["topic must be a string"]),
+        (request_json(dialect="stomp"), Reason.UNKNOWN_DIALECT, ['dialect is "stomp"', "lite, mqtt, nats, wamp"]),
+        (request_json(dialect=["lite"]), Reason.UNKNOWN_DIALECT, ['dialect is ["lite"]']),
+        (request_json(policy="exact"), Reason.OUT_OF_RANGE, ['policy is "exact"', "exact, prefix, wildcard"]),
+        (request_json(dialect="mqtt", policy="prefix"), Reason.OUT_OF_RANGE, ["policy", "the others none"]),
+        (request_json(dialect="wamp", policy="suffix"), Reason.OUT_OF_RANGE, ['policy is "suffix"']),
+        (request_json(dialect="wamp", policy=["exact"]), Reason.OUT_OF_RANGE, ["policy"]),
+        (request_json(delivery="twice"), Reason.OUT_OF_RANGE, ['"twice"', "per-client or per-subscription"]),
+        (request_json(delivery=True), Reason.OUT_OF_RANGE, ["delivery is true"]),
+        (request_json(selector="TagA"), Reason.WRONG_TYPE, ["selector must be an object, not a string"]),
+        (selector(..., "a"), Reason.MISSING_FIELD, ["selector.type is missing"]),
+        (selector("TAG", ...), Reason.MISSING_FIELD, ["selector.expression is missing"]),
+        (selector("TAG", 3), Reason.WRONG_TYPE, ["selector.expression must be a string"]),
+        (selector("SQL92", "a ="), Reason.INVALID_SELECTOR, ["a ="]),
+        (selector("SQL93", "a = 1"), Reason.INVALID_SELECTOR, ["SQL93", "SQL92"]),
+        (selector("TAG", "a" * (MAX_DETAILS + 1)), Reason.OUT_OF_RANGE, ["selector.expression is longer"]),
+        (request_json(asOf=7), Reason.WRONG_TYPE, ["asOf must be [partition, offset, timestamp, entry]"]),
+        (request_json(asOf=[1, 2]), Reason.WRONG_TYPE, ["asOf must be"]),
+        (request_json(asOf=[1, 2, False]), Reason.WRONG_TYPE, ["asOf must be"]),
+        (request_json(asOf=[1, 2, 3, 4, 5]), Reason.WRONG_TYPE, ["asOf must be"]),
         (request_json(liteTopicSet=...), Reason.MISSING_FIELD, ["liteTopicSet is missing", "[] subscribes to every"]),
         (request_json(liteTopicSet="t"), Reason.WRONG_TYPE, ["liteTopicSet must be an array of strings"]),
         (request_json(liteTopicSet=["t", None]), Reason.WRONG_TYPE, ["liteTopicSet must be an array of strings"]),
@@ -162,7 +261,28 @@ def test_an_invalid_subscription(payload: bytes, reason: Reason, said: list[str]
         (group_json(parentTopic="q"), GroupEvent("g", {BIND_TOPIC: "p", WILDCARD: "true"}, "p", None)),
         (group_json(attributes={}), GroupEvent("g", {}, None, None)),
         (group_json(attributes={}, parentTopic="p"), GroupEvent("g", {}, "p", None)),
-        (group_json(attributes={}, parentTopic="p", supersededBy=[1, 2, 3]), GroupEvent("g", {}, "p", (1, 2, 3))),
+        (
+            group_json(attributes={}, parentTopic="p", supersededBy=[1, 2, 3]),
+            GroupEvent("g", {}, "p", Place(1, 2, 3)),
+        ),
+        (
+            group_json(attributes={}, parentTopic="p", supersededBy=[1, 2, 3], boundTo="q"),
+            GroupEvent("g", {}, "p", Place(1, 2, 3), "q"),
+        ),
+        *(
+            (
+                group_json(attributes={BIND_TOPIC: "p", key: value}),
+                GroupEvent("g", {BIND_TOPIC: "p", key: str(value)}, "p"),
+            )
+            for key, value in [
+                (MODEL, "Shared"),
+                (MODEL, "eXCLUSIVE"),
+                (QUOTA, "0"),
+                (QUOTA, 7),
+                (QUOTA, "-1"),
+                (QUOTA, "9" * 18),
+            ]
+        ),
     ],
 )
 def test_a_valid_group_event(payload: bytes, event: GroupEvent) -> None:
@@ -182,14 +302,63 @@ def test_a_valid_group_event(payload: bytes, event: GroupEvent) -> None:
         (group_json(attributes={WILDCARD: "true"}), Reason.GROUP_NOT_PLACED, [BIND_TOPIC, "parent topic"]),
         (group_json(attributes={BIND_TOPIC: " "}), Reason.GROUP_NOT_PLACED, [BIND_TOPIC]),
         (group_json(attributes={}, parentTopic=" "), Reason.BLANK_NAME, ["parentTopic is blank"]),
-        (group_json(attributes={}, supersededBy=[1, 2]), Reason.WRONG_TYPE, ["[partition, offset, timestamp]"]),
+        (group_json(attributes={}, supersededBy=[1, 2]), Reason.WRONG_TYPE, ["[partition, offset, timestamp, entry]"]),
         (group_json(attributes={}, supersededBy=[1, 2, True]), Reason.WRONG_TYPE, ["supersededBy must be"]),
         (group_json(attributes={}, supersededBy={}), Reason.WRONG_TYPE, ["supersededBy must be"]),
+        (group_json(attributes={}, boundTo=" "), Reason.BLANK_NAME, ["boundTo is blank"]),
+        (group_json(attributes={BIND_TOPIC: "p", QUOTA: "7\n"}), Reason.OUT_OF_RANGE, [QUOTA, "whole number"]),
+        *(
+            (group_json(attributes={BIND_TOPIC: "p", key: value}), Reason.OUT_OF_RANGE, [key, f'"{value}"', must])
+            for key, value, must in [
+                (MODEL, "Sole", "Shared or Exclusive"),
+                (MODEL, "", "Shared or Exclusive"),
+                (QUOTA, "many", "a whole number, -1 for none"),
+                (QUOTA, "-2", "whole number"),
+                (QUOTA, "1.5", "whole number"),
+                (QUOTA, 7.0, "whole number"),
+                (QUOTA, "", "whole number"),
+                (QUOTA, " 7", "whole number"),
+                (QUOTA, "٣", "whole number"),
+                (QUOTA, "9" * 19, "whole number"),
+            ]
+        ),
     ],
 )
 def test_an_invalid_group_event(payload: bytes, reason: Reason, said: list[str]) -> None:
     """The message names the field, what is wrong with it and what it must be."""
     _assert_rejected(parse_group_event, payload, reason, said)
+
+
+@pytest.mark.parametrize(
+    ("payload", "event"),
+    [
+        (tick_json(), Tick(5_000)),
+        (tick_json(tick=0), Tick(0)),
+        (tick_json(tick=..., alarm=7, parentTopic="p", shard=2), Alarm("p", 2, 7)),
+        (tick_json(tick=..., wake=7, parentTopic="p", shard=0), Wake("p", 0, 7)),
+    ],
+)
+def test_a_valid_record_of_the_clock(payload: bytes, event: Event) -> None:
+    assert parse_clock(payload) == event
+    assert type(parse_clock(payload)) is type(event)
+
+
+@pytest.mark.parametrize(
+    ("payload", "reason", "said"),
+    [
+        (tick_json(tick=...), Reason.MISSING_FIELD, ["wake is missing"]),
+        (tick_json(tick="now"), Reason.WRONG_TYPE, ["tick must be a whole number, not a string"]),
+        (tick_json(tick=INT64), Reason.OUT_OF_RANGE, ["tick"]),
+        (tick_json(tick=..., alarm="7", parentTopic="p", shard=0), Reason.WRONG_TYPE, ["alarm must be a whole number"]),
+        (tick_json(tick=..., alarm=7, parentTopic=" ", shard=0), Reason.BLANK_NAME, ["parentTopic is blank"]),
+        (tick_json(tick=..., wake=7, shard=0), Reason.MISSING_FIELD, ["parentTopic is missing"]),
+        (tick_json(tick=..., wake=7, parentTopic="p"), Reason.MISSING_FIELD, ["shard is missing"]),
+        (tick_json(tick=..., wake=7, parentTopic="p", shard=0.5), Reason.WRONG_TYPE, ["shard must be a whole number"]),
+    ],
+)
+def test_an_invalid_record_of_the_clock(payload: bytes, reason: Reason, said: list[str]) -> None:
+    """The message names the field, what is wrong with it and what it must be."""
+    _assert_rejected(parse_clock, payload, reason, said)
 
 
 @pytest.mark.parametrize("parse", PARSERS)

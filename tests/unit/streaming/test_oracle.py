@@ -14,6 +14,7 @@ from streaming import oracle
 from streaming.errors import Rejected
 from streaming.events import (
     BIND_TOPIC,
+    DEADLINE_STEP_MS,
     MODEL,
     QUOTA,
     WILDCARD,
@@ -628,28 +629,30 @@ def test_a_silent_client_keeps_its_version() -> None:
     assert world.batch(replace("a", version=1), at=500).rows == set()
 
 
-def test_a_topic_ends_at_its_deadline() -> None:
+STEP = DEADLINE_STEP_MS
+
+
+def test_a_topic_ends_at_its_deadline_rounded_up() -> None:
     world = World(replace("a", "b", "d")).batch(
-        created("a", ttlMs=100), created("b", ttlMs=100, timestamp=900), at=1_000
+        created("a", ttlMs=STEP - 1), created("b", ttlMs=STEP, timestamp=0), at=1_000
     )
     world.batch(created("d"))
-    assert world.batch(tick(999)).rows == {"c a", "c b", "c d"}
-    assert world.batch(tick(1_000)).rows == {"c a", "c d"}
-    assert world.batch(tick(1_100)).rows == {"c d"}
+    assert world.batch(tick(STEP - 1)).rows == {"c a", "c b", "c d"}
+    assert world.batch(tick(STEP)).rows == {"c a", "c d"}
+    assert world.batch(tick(2 * STEP)).rows == {"c d"}
 
 
 def test_a_second_creation_does_not_prolong_and_a_new_birth_does() -> None:
-    world = World(replace("a")).batch(created("a", ttlMs=100)).batch(created("a", ttlMs=900), created("a"))
-    assert world.batch(tick(100)).rows == set()
-    world.batch(created("a", ttlMs=100), at=100).batch(deleted("a"), created("a", ttlMs=900), at=100)
-    assert world.batch(tick(999)).rows == {"c a"}
+    world = World(replace("a")).batch(created("a", ttlMs=STEP)).batch(created("a", ttlMs=9 * STEP), created("a"))
+    assert world.batch(tick(STEP)).rows == set()
+    world.batch(created("a", ttlMs=STEP), at=STEP).batch(deleted("a"), created("a", ttlMs=9 * STEP), at=STEP)
+    assert world.batch(tick(9 * STEP)).rows == {"c a"}
 
 
-def test_a_tick_comes_after_the_topics_of_its_batch_and_reaches_none_later() -> None:
-    world = World(replace("a", "b"), created("a", ttlMs=100), tick(100))
+def test_a_topic_whose_time_was_over_before_it_came_ends_at_once() -> None:
+    world = World(replace("a", "b"), created("a", ttlMs=STEP), tick(STEP))
     assert world.rows == set()
-    assert world.batch(created("b", ttlMs=100)).rows == {"c b"}
-    assert world.batch(tick(100)).rows == set()
+    assert world.batch(created("b", ttlMs=STEP)).rows == set()
 
 
 # Whole histories.

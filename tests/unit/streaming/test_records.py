@@ -56,6 +56,41 @@ def test_an_add_is_one_record() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("part", "field"),
+    [
+        ("share:s", {"share": "s"}),
+        ("share:share:s", {"share": "share:s"}),
+        ("wamp:prefix:com.app", {"subscription": "wamp:prefix:com.app"}),
+        ("wamp::com.*", {"subscription": "wamp::com.*"}),
+        ("mqtt::share:s", {"subscription": "mqtt::share:s"}),
+    ],
+)
+def test_a_row_of_its_own_has_its_part_in_key_and_value(part: str, field: dict[str, str]) -> None:
+    """In the tombstone's as well; all else is as without it."""
+    update = BASE._replace(op=Op.REMOVE, receiver=Receiver("g", "c", part))
+    record, tombstone = records_of(update)
+    assert json.loads(record.key) == ["p", "g", "c", "a__b", part]
+    assert record.key == tombstone.key == update_key("p", "g", "c", "a__b", part)
+    plain = value_of(records_of(BASE._replace(op=Op.REMOVE))[0])
+    assert value_of(record) == {**plain, **field, "eventId": value_of(record)["eventId"]}
+    assert value_of(record)["eventId"] != plain["eventId"]
+
+
+def test_a_reset_is_said_when_there_is_one() -> None:
+    update = BASE._replace(op=Op.REMOVE, cause=Cause.EVICTED, reset=True)
+    plain = value_of(records_of(update._replace(reset=False))[0])
+    assert value_of(records_of(update)[0]) == {**plain, "resetOffset": True}
+    assert "resetOffset" not in plain
+
+
+@pytest.mark.parametrize(("bits", "text"), [(bytes(14), "00" * 14), (b"\x0a\xff" * 7, "0aff" * 7)])
+def test_a_bitmap_is_hexadecimal(bits: bytes, text: str) -> None:
+    """Also where no bit is set: no group's selector agrees, which is not the same as no bitmap."""
+    assert value_of(records_of(BASE._replace(bitmap=bits))[0]) == {**value_of(records_of(BASE)[0]), "bitmap": text}
+    assert "bitmap" not in value_of(records_of(BASE)[0])
+
+
 def test_a_remove_is_followed_by_the_tombstone_of_its_key() -> None:
     record, tombstone = records_of(BASE._replace(op=Op.REMOVE, cause=Cause.TOPIC_DELETED))
     assert value_of(record)["op"] == "REMOVE"
@@ -88,7 +123,8 @@ def test_names_come_back_as_they_were(name: str) -> None:
 def test_keys_of_different_names_are_different() -> None:
     pairs = [(one, two) for one in AWKWARD for two in AWKWARD]
     keys = {update_key(*four) for one, two in pairs for four in [(one, two, "x", "y"), ("x", one, two, "y")]}
-    assert len(keys) == 2 * len(pairs)
+    keys |= {update_key("x", "y", "z", one, two) for one, two in pairs}
+    assert len(keys) == 3 * len(pairs)
 
 
 def test_one_writer_writes_what_many_would() -> None:
@@ -109,6 +145,11 @@ def test_one_writer_writes_what_many_would() -> None:
         BASE._replace(patterns=("*__b",)),
         BASE._replace(op=Op.REMOVE, cause=Cause.UNSUBSCRIBED),
         BASE._replace(offset_option={"type": "TAIL_N", "value": 1}),
+        BASE._replace(cause=Cause.RELEASED),
+        BASE._replace(receiver=Receiver("g", "c", "share:s")),
+        BASE._replace(receiver=Receiver("g", "c", "wamp::s")),
+        BASE._replace(bitmap=bytes(14)),
+        BASE._replace(op=Op.REMOVE, cause=Cause.UNSUBSCRIBED, reset=True),
     ]
     writer = UpdateWriter("p")
     for update in [*updates, *reversed(updates)]:
@@ -123,6 +164,7 @@ def test_the_event_id_is_made_of_what_happened_and_where_it_stands() -> None:
         event_id(version=None),
         event_id(cause=Cause.SUBSCRIBED),
         event_id(source=SOURCE._replace(timestamp=9)),
+        event_id(bitmap=bytes(14)),
     ]
     different = [
         event_id(),
@@ -130,6 +172,8 @@ def test_the_event_id_is_made_of_what_happened_and_where_it_stands() -> None:
         event_id(op=Op.REMOVE),
         event_id(receiver=Receiver("h", "c")),
         event_id(receiver=Receiver("g", "d")),
+        event_id(receiver=Receiver("g", "c", "share:s")),
+        event_id(receiver=Receiver("g", "c", "wamp::s")),
         event_id(lite_topic="a__c"),
         event_id(source=SOURCE._replace(topic="subscriptions")),
         event_id(source=SOURCE._replace(partition=3)),
@@ -207,7 +251,9 @@ def test_the_patterns_of_an_update_are_bounded() -> None:
 def test_the_largest_update_stays_below_kafkas_limit(letter: str, op: Op) -> None:
     """All names as long as they may be, and more patterns than there is room for."""
     name = letter * (MAX_NAME_BYTES // len(letter.encode()))
-    update = BASE._replace(op=op, receiver=Receiver(name, name), lite_topic=name, patterns=(name[:-1],) * 100)
+    receiver = Receiver(name, name, f"lite::{name}")
+    update = BASE._replace(op=op, receiver=receiver, lite_topic=name, patterns=(name[:-1],) * 100)
+    update = update._replace(reset=True, bitmap=bytes(14), offset_option={"type": "TIMESTAMP", "value": 1 << 60})
     for record in records_of(update, name):
         assert len(record.key) + len(record.value or b"") < KAFKA_LIMIT
 

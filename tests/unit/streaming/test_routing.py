@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import matcher
+from streaming.events import LITE, Notation
 from streaming.routing import Routing
+from tests.unit.streaming.builders import MQTT, NATS, WAMP
 
 segments = st.sampled_from(["a", "b", "", "_", "é", "*"])
 topics = st.lists(segments, min_size=1, max_size=4).map("__".join)
@@ -59,3 +61,46 @@ def test_a_pattern_may_touch_the_shard_of_every_topic_that_it_matches(
 def test_a_pattern_literal_in_the_routed_segments_goes_to_one_shard(depth: int, pattern: str, count: int) -> None:
     routing = Routing({"p": 5}, depth)
     assert sum(routing.may_touch("p", pattern, shard) for shard in range(5)) == count
+
+
+EXACT, PREFIX, WILD = (WAMP._replace(policy=policy) for policy in ("exact", "prefix", "wildcard"))
+FOREIGN = [MQTT, NATS, WAMP, EXACT, PREFIX, WILD]
+pieces = st.lists(st.sampled_from(["a", "b", "__", ".", "/", "+", "#", "*", ">", ""]), max_size=5).map("".join)
+
+
+@given(
+    pattern=pieces, topic=pieces, notation=st.sampled_from(FOREIGN), shards=st.integers(1, 5), depth=st.integers(0, 2)
+)
+def test_so_may_a_pattern_of_another_dialect(
+    pattern: str, topic: str, notation: Notation, shards: int, depth: int
+) -> None:
+    """Whose separators have nothing to do with those of routing."""
+    routing = Routing({"p": shards}, depth)
+    if matcher.matches(pattern, topic, dialect=notation.dialect, policy=notation.policy):
+        assert routing.may_touch("p", pattern, routing.shard_of("p", topic), notation)
+
+
+@pytest.mark.parametrize(
+    ("notation", "pattern", "count"),
+    [
+        (LITE, "a/+", 1),
+        (MQTT, "a/b", 1),
+        (MQTT, "a__*", 1),
+        (MQTT, "a/+", 5),
+        (MQTT, "a/#", 5),
+        (NATS, "a.b", 1),
+        (NATS, "a.+", 1),
+        (NATS, "a__*", 1),
+        (NATS, "a.*", 5),
+        (NATS, "a.>", 5),
+        (WAMP, "a.b", 1),
+        (WAMP, "a.*", 5),
+        (EXACT, "a.*", 1),
+        (PREFIX, "a", 5),
+        (WILD, "a..b", 5),
+        (WILD, "a.b", 1),
+    ],
+)
+def test_a_literal_pattern_of_any_dialect_goes_to_one_shard(notation: Notation, pattern: str, count: int) -> None:
+    routing = Routing({"p": 5})
+    assert sum(routing.may_touch("p", pattern, shard, notation) for shard in range(5)) == count

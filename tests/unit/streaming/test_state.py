@@ -6,21 +6,44 @@ from hypothesis import strategies as st
 
 from streaming import codec, state
 from streaming.errors import StateCorrupted, StateFormatUnknown
-from streaming.events import BIND_TOPIC, WILDCARD
-from streaming.state import ClientKey, Delta, Group, ShardState, decode, encode, renew
-from streaming.subscription import ABSENT, Client, Mode, View
+from streaming.events import (
+    BIND_TOPIC,
+    DEFAULT_QUOTA,
+    LITE,
+    MODEL,
+    PLAIN,
+    QUOTA,
+    RESET_EXCLUSIVE,
+    RESET_UNSUBSCRIBE,
+    WILDCARD,
+    Facts,
+    Notation,
+    Selection,
+)
+from streaming.relation import ClientKey, Terms
+from streaming.state import Delta, Group, Selected, ShardState, decode, encode, renew
+from streaming.subscription import ABSENT, Block, Client, Interest, Mode, Seen, View
+from tests.unit.streaming.builders import MQTT, NATS, WAMP
 
 INT64 = 2**63
 names = st.text(max_size=20)
+offsets = st.integers(0, INT64 - 1)
+partitions = st.integers(0, 1 << 31)
+notations = st.sampled_from([LITE, MQTT, NATS, WAMP, WAMP._replace(policy="prefix"), Notation("lite", None, True)])
+blocks = st.builds(Block, offsets, partitions, offsets, notations, st.lists(names, max_size=4, unique=True).map(tuple))
 views = st.builds(
     View,
     st.booleans(),
     st.none() | st.integers(-INT64, INT64 - 1),
-    st.lists(names, max_size=4, unique=True).map(tuple),
-    st.booleans(),
+    st.lists(blocks, max_size=3).map(tuple),
+    st.none() | offsets,
 )
 shared = views.map(lambda view: Client(view, view))
-groups = st.builds(Group, st.dictionaries(names, names, max_size=3), st.integers(0, 1 << 31), st.integers(0, INT64 - 1))
+groups = st.builds(Group, st.dictionaries(names, names, max_size=3), partitions, offsets, st.none() | names)
+selections = st.none() | st.builds(Selection, names, names)
+facts = st.builds(
+    Facts, st.none() | names, st.dictionaries(names, names, max_size=2), st.none() | st.integers(-INT64, INT64 - 1)
+).map(lambda facts: PLAIN if facts == PLAIN else facts)
 VERSION_BYTE = 2
 
 
@@ -28,21 +51,32 @@ VERSION_BYTE = 2
 def states(draw: st.DrawFn) -> ShardState:
     """Any state."""
     made = ShardState()
-    made.topics = dict.fromkeys(draw(st.lists(names, max_size=6, unique=True)))
+    made.topics = draw(st.dictionaries(names, facts, max_size=6))
     made.groups = draw(st.dictionaries(names, groups, max_size=3))
     keys = st.builds(ClientKey, names, names)
     made.clients = draw(st.dictionaries(keys, shared | st.builds(Client, views, views), max_size=4))
+    made.seen = draw(st.dictionaries(keys, st.builds(Seen, partitions, offsets, st.integers(-1, INT64 - 1))))
+    made.selected = draw(st.dictionaries(names, st.builds(Selected, selections, selections), max_size=2))
+    made.alarms = draw(st.dictionaries(st.integers(0, INT64 - 1), st.just(True), max_size=2))
     return made
 
 
 def filled() -> ShardState:
     """A small state of everything."""
     made = ShardState()
-    made.topics = dict.fromkeys(["a__b", "é", "😀"])
-    made.groups = {"g": Group({BIND_TOPIC: "p", WILDCARD: ""}, 2, 17)}
-    view = View(True, -5, ("a__*", "b"), False)
+    made.topics = {"a__b": PLAIN, "é": Facts("x", {"k": "v"}, 7_000), "😀": PLAIN}
+    made.groups = {"g": Group({BIND_TOPIC: "p", WILDCARD: ""}, 2, 17), "h": Group({}, 0, 3, "q")}
+    view = View(True, -5, (Block(4, 0, 40, LITE, ("a__*", "b")), Block(6, 1, 60, WAMP, ("c..",))), 2)
     made.clients = {ClientKey("g", "shared"): Client(view, view), ClientKey("g", "apart"): Client(view, ABSENT)}
+    made.seen = {ClientKey("g", "shared"): Seen(1, 70, 40), ClientKey("g", "left"): Seen(0, 5, -1)}
+    made.selected = {"g": Selected(Selection("TAG", "x"), None)}
+    made.alarms = {7_000: True}
     return made
+
+
+def whole(made: ShardState) -> Delta:
+    """All of a state as one change."""
+    return Delta({}, made.topics, {**made.groups}, {**made.clients}, {**made.seen}, {**made.selected}, {**made.alarms})
 
 
 @given(made=states())
@@ -55,7 +89,10 @@ def test_a_state_is_what_was_encoded(made: ShardState) -> None:
     assert list(again.clients) == list(made.clients)
     assert all(isinstance(key, ClientKey) for key in again.clients)
     assert all(isinstance(view, View) for client in again.clients.values() for view in client)
-    assert all(isinstance(view.entries, tuple) for client in again.clients.values() for view in client)
+    assert all(isinstance(block, Block) for c in again.clients.values() for view in c for block in view.blocks)
+    assert all(isinstance(block.notation, Notation) for c in again.clients.values() for v in c for block in v.blocks)
+    assert all(isinstance(facts, Facts) for facts in again.topics.values())
+    assert all((facts is PLAIN) is (facts == PLAIN) for facts in again.topics.values())
     assert encode(again) == data
     assert bool(again) == bool(made)
 
@@ -66,6 +103,13 @@ def test_a_shared_view_stays_shared() -> None:
     assert both.literal is both.wildcard
     apart = clients[ClientKey("g", "apart")]
     assert apart.literal != apart.wildcard
+
+
+def test_the_default_notation_stays_the_one_object() -> None:
+    """States write it as nothing, and tell it by identity."""
+    (plain, other) = decode(encode(filled())).clients[ClientKey("g", "shared")].literal.blocks
+    assert plain.notation is LITE
+    assert other.notation == WAMP
 
 
 @given(data=st.data())
@@ -93,7 +137,7 @@ def test_missing_and_surplus_bytes_are_found() -> None:
         (b"", StateCorrupted, "lacks its header; restore the checkpoint"),
         (b"not a state value at all", StateCorrupted, "lacks its header; restore the checkpoint"),
         (codec.begin([]) + b"x", StateCorrupted, "fails its checksum; restore the checkpoint"),
-        (b"rx\x63" + bytes(16), StateFormatUnknown, "has format 99, this release reads 1; use the one that wrote it"),
+        (b"rx\x63" + bytes(16), StateFormatUnknown, "has format 99, this release reads 2; use the one that wrote it"),
     ],
 )
 def test_the_message_says_what_to_do(data: bytes, error: type[Exception], said: str) -> None:
@@ -105,7 +149,8 @@ def test_the_message_says_what_to_do(data: bytes, error: type[Exception], said: 
 def test_a_change_is_appended_and_read_from_where_reading_ended(made: ShardState, more: ShardState) -> None:
     """What was read once need not be read again; the whole log gives the same."""
     former = encode(made)
-    delta = Delta([topic for topic in more.topics if topic not in made.topics], {}, {**more.groups}, {**more.clients})
+    delta = whole(more)
+    delta.removed.update(dict.fromkeys(topic for topic in made.topics if topic in more.topics))
     renewed = codec.append(former, state._plain(delta))
     read = codec.position(former)
     assert codec.continues(renewed, read)
@@ -119,7 +164,7 @@ def test_a_log_that_has_outgrown_its_beginning_is_written_anew() -> None:
     data: bytes | None = None
     sizes: list[int] = []
     for number in range(2_000):
-        delta = Delta([f"topic-{number}"], {f"topic-{number - 5}": None} if number > 4 else {})
+        delta = Delta({f"topic-{number - 5}": None} if number > 4 else {}, {f"topic-{number}": PLAIN})
         made.apply(delta)
         data = renew(data, made, delta)
         assert data is not None
@@ -130,8 +175,15 @@ def test_a_log_that_has_outgrown_its_beginning_is_written_anew() -> None:
 
 def test_a_topic_takes_at_most_64_bytes_beyond_its_name() -> None:
     made = ShardState()
-    made.topics = dict.fromkeys(f"orders__eu__tenant{number}" for number in range(10_000))
+    made.topics = dict.fromkeys((f"orders__eu__tenant{number}" for number in range(10_000)), PLAIN)
     assert (len(encode(made)) - sum(map(len, made.topics))) / 10_000 <= 64
+
+
+def test_so_does_one_that_has_a_tag_and_a_deadline_beyond_them() -> None:
+    made = ShardState()
+    for number in range(10_000):
+        made.topics[f"orders__eu__tenant{number}"] = Facts("tag", {}, 1_700_000_000_000 + number)
+    assert (len(encode(made)) - sum(len(name) + len("tag") for name in made.topics)) / 10_000 <= 64
 
 
 @pytest.mark.parametrize("clients", [1, 100, 10_000])
@@ -140,32 +192,129 @@ def test_a_pattern_takes_at_most_150_bytes(clients: int) -> None:
     made = ShardState()
     patterns = [f"orders__*__tenant{number}__**" for number in range(10_000)]
     for number in range(clients):
-        view = View(True, 1_700_000_000_000, tuple(patterns[number::clients]), False)
-        made.clients[ClientKey("group-of-the-shop", f"10.0.0.1@{number}")] = Client(view, view)
+        block = Block(10_000 + number, 3, 1_000_000_000 + number, LITE, tuple(patterns[number::clients]))
+        view = View(True, 1_700_000_000_000, (block,))
+        key = ClientKey("group-of-the-shop", f"10.0.0.1@{number}")
+        made.clients[key] = Client(view, view)
+        made.seen[key] = Seen(3, 1_000_000_000 + number, 1_000_000_000 + number)
     assert len(encode(made)) / 10_000 <= 150
 
 
 @pytest.mark.parametrize(
-    ("attributes", "mode"),
+    ("attributes", "terms"),
     [
-        ({WILDCARD: "true", BIND_TOPIC: "p"}, Mode.WILDCARD),
-        ({WILDCARD: "", BIND_TOPIC: "p"}, Mode.WILDCARD),
-        ({WILDCARD: "false", BIND_TOPIC: "p"}, Mode.WILDCARD),
-        ({BIND_TOPIC: "p"}, Mode.LITERAL),
+        ({}, Terms(quota=DEFAULT_QUOTA)),
+        ({WILDCARD: "true"}, Terms(Mode.WILDCARD, quota=2_000)),
+        ({WILDCARD: ""}, Terms(Mode.WILDCARD, quota=2_000)),
+        ({WILDCARD: "false"}, Terms(Mode.WILDCARD, quota=2_000)),
+        ({MODEL: "Exclusive"}, Terms(exclusive=True, quota=2_000)),
+        ({MODEL: "EXCLUSIVE"}, Terms(exclusive=True, quota=2_000)),
+        ({MODEL: "shared"}, Terms(quota=2_000)),
+        ({QUOTA: "0"}, Terms(quota=0)),
+        ({QUOTA: "-1"}, Terms(quota=-1)),
     ],
 )
-def test_the_presence_of_the_attribute_makes_a_group_a_wildcard_group(attributes: dict[str, str], mode: Mode) -> None:
+def test_the_attributes_of_a_group_are_the_terms_of_its_clients(attributes: dict[str, str], terms: Terms) -> None:
+    """The presence of `lite.sub.wildcard` counts; a group of which nothing is known has the defaults."""
     made = ShardState()
-    made.groups["g"] = Group(attributes, 0, 0)
-    assert made.mode("g") is mode
-    assert made.mode("another") is Mode.LITERAL
+    made.groups["g"] = Group({BIND_TOPIC: "p", **attributes}, 0, 0)
+    assert made.terms("g") == terms
+    assert made.terms("another") == Terms(Mode.LITERAL, False, False, None, 2_000)
+    assert made.limits == ({} if not terms.exclusive else {"g": terms})
+
+
+@pytest.mark.parametrize("value", ["true", "TRUE", "false", "", None])
+def test_the_reset_attributes_are_on_when_true(value: str | None) -> None:
+    on = value is not None and value.lower() == "true"
+    for name in (RESET_EXCLUSIVE, RESET_UNSUBSCRIBE):
+        group = Group({} if value is None else {name: value}, 0, 0)
+        assert group.resets_when_evicted is (on and name == RESET_EXCLUSIVE)
+        assert group.resets_when_unsubscribed is (on and name == RESET_UNSUBSCRIBE)
+
+
+def test_the_selector_of_a_group_is_that_of_its_reading() -> None:
+    made = ShardState()
+    made.selected["g"] = Selected(Selection("TAG", "names"), Selection("TAG", "patterns"))
+    assert made.terms("g").selection == Selection("TAG", "names")
+    assert made.limits == {"g": made.terms("g")}
+    made.apply(Delta(groups={"g": Group({WILDCARD: ""}, 0, 0)}))
+    assert made.terms("g").selection == Selection("TAG", "patterns")
+    assert made.limits == {"g": made.terms("g")}
+    made.apply(Delta(selected={"g": Selected(Selection("TAG", "names"), None)}))
+    assert made.limits == {}
+
+
+def test_a_group_that_is_bound_elsewhere_asks_for_nothing() -> None:
+    made = filled()
+    view = View(True, None, (Block(1, 0, 1, LITE, ("a__b",)),))
+    made.clients[ClientKey("h", "c")] = Client(view, view)
+    assert made.terms("h").elsewhere
+    assert made.interest(ClientKey("h", "c")) == Interest()
+    made.apply(Delta(groups={"h": None}))
+    assert made.interest(ClientKey("h", "c")) == Interest(False, view.blocks)
+
+
+def test_the_quotas_in_force() -> None:
+    """The default always is: groups may come of which nothing is known."""
+    made = ShardState()
+    assert made.quotas == {2_000}
+    made.apply(Delta(groups={"g": Group({QUOTA: "7"}, 0, 0), "h": Group({QUOTA: "-1"}, 0, 0)}))
+    assert made.quotas == {2_000, 7, -1}
+    made.apply(Delta(groups={"g": None}))
+    assert made.quotas == {2_000, -1}
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_topics_whose_time_is_over_are_due(early: bool) -> None:  # noqa: FBT001
+    """Earliest first, up to and including the time asked for; the index that is built first follows what comes."""
+    made = ShardState()
+    if early:
+        assert made.due(INT64) == []
+    made.apply(Delta(added={"a": Facts(deadline=20), "b": PLAIN, "c": Facts(deadline=10), "d": Facts(deadline=20)}))
+    assert [made.due(now) for now in (9, 10, 19, 20)] == [[], ["c"], ["c"], ["c", "a", "d"]]
+    made.apply(Delta({"a": None, "b": None, "c": None}, {"a": Facts(deadline=30), "c": PLAIN}))
+    assert [made.due(now) for now in (10, 20, 30)] == [[], ["d"], ["d", "a"]]
+
+
+def test_the_topics_of_an_interest() -> None:
+    """Each once, whatever its notations; `$share` is expanded by its filter."""
+    made = ShardState()
+    made.apply(Delta(added=dict.fromkeys(["a", "b", "a/b", "a.b", "a.b.c"], PLAIN)))
+
+    def found(*blocks: Block, patterns: bool = True, everything: int | None = None) -> list[str]:
+        return sorted(made.topics_of(Interest(patterns, blocks, everything)))
+
+    assert found(everything=0) == ["a", "a.b", "a.b.c", "a/b", "b"]
+    assert found(Block(1, 0, 1, LITE, ("a", "z", "a")), Block(2, 0, 2, LITE, ("b", "a")), patterns=False) == ["a", "b"]
+    assert found(Block(1, 0, 1, MQTT, ("$share/x/a/#",)), Block(1, 0, 1, LITE, ("a",))) == ["a", "a/b"]
+    assert found(Block(1, 0, 1, WAMP._replace(policy="prefix"), ("a.b",))) == ["a.b", "a.b.c"]
+    assert found(Block(1, 0, 1, NATS, ("a.*",)), Block(1, 0, 1, WAMP, ("a.*",))) == ["a.b", "a.b.c"]
+
+
+def test_topic_indexes_follow_what_comes_and_goes() -> None:
+    """Those that exist, one a dialect."""
+    wanted = [Interest(True, (Block(1, 0, 1, notation, ("a",)),)) for notation in (LITE, MQTT, NATS)]
+    made = ShardState()
+    assert [list(made.topics_of(each)) for each in wanted] == [[], [], []]
+    made.apply(Delta(added={"a": PLAIN, "b": PLAIN}))
+    assert [list(made.topics_of(each)) for each in wanted] == [["a"], ["a"], ["a"]]
+    made.apply(Delta({"a": None}))
+    assert [list(made.topics_of(each)) for each in wanted] == [[], [], []]
 
 
 def test_nothing_left_is_an_empty_state() -> None:
     """Which the job removes instead of storing it."""
     made = filled()
     data = encode(made)
-    delta = Delta((), dict.fromkeys(made.topics), dict.fromkeys(made.groups), dict.fromkeys(made.clients))
+    delta = Delta(
+        dict.fromkeys(made.topics),
+        {},
+        dict.fromkeys(made.groups),
+        dict.fromkeys(made.clients),
+        dict.fromkeys(made.seen),
+        dict.fromkeys(made.selected),
+        dict.fromkeys(made.alarms),
+    )
     made.apply(delta)
     assert not made
     assert renew(data, made, delta) is None
@@ -174,18 +323,26 @@ def test_nothing_left_is_an_empty_state() -> None:
 
 def test_the_format_is_known() -> None:
     """A change of what is stored needs a new number, and with it this test and a way to read the former one."""
-    assert codec.FORMAT == 1
+    assert codec.FORMAT == 2
     made = filled()
-    literal = (True, -5, ("a__*", "b"), False)
-    assert encode(made)[:3] == b"rx\x01"
+    view = (
+        True,
+        -5,
+        ((4, 0, 40, None, ("a__*", "b")), (6, 1, 60, ("wamp", None, True), ("c..",))),
+        2,
+    )
+    assert encode(made)[:3] == b"rx\x02"
     assert list(codec.read(encode(made))) == [
         (
-            ("a__b", "é", "😀"),
             (),
-            (("g", ({BIND_TOPIC: "p", WILDCARD: ""}, 2, 17)),),
+            ("a__b", ("é", "x", {"k": "v"}, 7_000), "😀"),
+            (("g", ({BIND_TOPIC: "p", WILDCARD: ""}, 2, 17, None)), ("h", ({}, 0, 3, "q"))),
             (
-                (("g", "shared"), (literal, None)),
-                (("g", "apart"), (literal, (False, None, (), False))),
+                (("g", "shared"), (view, None), (1, 70, 40)),
+                (("g", "apart"), (view, (False, None, (), None)), None),
             ),
+            ((("g", "left"), (0, 5, -1)),),
+            (("g", (("TAG", "x"), None)),),
+            ((7_000, True),),
         )
     ]

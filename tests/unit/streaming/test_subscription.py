@@ -2,39 +2,69 @@
 
 import pytest
 
-from streaming.events import MAX_NAME_BYTES, SubscriptionRequest
+from streaming.events import LITE, MAX_NAME_BYTES, Notation, Place, SubscriptionRequest
 from streaming.subscription import (
     ABSENT,
     NOTHING,
+    Block,
     Change,
     Client,
     Ignored,
     Interest,
     Mode,
+    Rules,
+    Seen,
     View,
     advance,
+    end,
     interest,
     literal_problem,
 )
-from tests.unit.streaming.builders import add, drop, leave, replace
+from tests.unit.streaming.builders import MQTT, NATS, WAMP, add, drop, ended, leave, replace
 
 LITERAL, WILDCARD = Mode.LITERAL, Mode.WILDCARD
 BOTH = (LITERAL, WILDCARD)
 
 
-def problem(entry: str) -> str | None:
-    """Entries that begin with `!` are invalid."""
-    return f"{entry} is bad" if entry.startswith("!") else None
+OLD, NEW = 3, 9
+"""The order of what was there, and of the request; each stands at ten times that offset."""
 
 
-def relevant(entry: str) -> bool:
-    """Entries that begin with `~` concern other shards."""
-    return not entry.startswith("~")
+def problem(entry: str, notation: Notation) -> str | None:
+    """Entries that begin with `!` are invalid, in MQTT those that end with it."""
+    return f"{entry} is bad" if entry[-1 if notation == MQTT else 0] == "!" else None
 
 
-def live(*entries: str, version: int | None = None, everything: bool = False) -> View:
-    """The view of a client in session."""
-    return View(True, version, entries, everything)
+def relevant(entry: str, notation: Notation) -> bool:
+    """Entries that begin with `~` concern other shards, in MQTT those that end with it."""
+    return entry[-1 if notation == MQTT else 0] != "~"
+
+
+def at(offset: int, entry: int = 0) -> int:
+    """The position of an entry of a record."""
+    return Place(0, offset, 0, entry).position
+
+
+def seen(offset: int, complete: int = -1) -> Seen:
+    """A client asked last there, and replaced its set there."""
+    return Seen(0, at(offset), at(complete) if complete >= 0 else -1)
+
+
+def old(*entries: str, notation: Notation = LITE, order: int = OLD) -> Block:
+    """What an earlier request put there."""
+    return Block(order, 0, at(10 * order), notation, entries)
+
+
+def new(*entries: str, notation: Notation = LITE) -> Block:
+    """What the request puts there."""
+    return old(*entries, notation=notation, order=NEW)
+
+
+def live(*held: str | Block, version: int | None = None, everything: int | None = None) -> View:
+    """The view of a client in session; entries without a block were there before."""
+    entries = tuple(entry for entry in held if isinstance(entry, str))
+    blocks = tuple(block for block in held if isinstance(block, Block))
+    return View(True, version, (old(*entries), *blocks) if entries else blocks, everything)
 
 
 def refused(view: View, *entries: str) -> Change:
@@ -42,7 +72,7 @@ def refused(view: View, *entries: str) -> Change:
     return Change(view, tuple(f"{entry} is bad" for entry in entries), refused=True)
 
 
-ALL = live(everything=True)
+ALL = live(everything=OLD)
 AT_5 = live("a", version=5)
 STALE_AT_5 = Change(AT_5, ignored=Ignored.STALE_VERSION)
 RULES: list[tuple[str, tuple[Mode, ...], View, SubscriptionRequest, Change]] = [
@@ -52,11 +82,11 @@ RULES: list[tuple[str, tuple[Mode, ...], View, SubscriptionRequest, Change]] = [
     ("also in PARTIAL_REMOVE", BOTH, AT_5, drop("a", version=4), STALE_AT_5),
     ("also in COMPLETE_REMOVE", BOTH, AT_5, leave(version=4), STALE_AT_5),
     ("stale comes before invalid", BOTH, AT_5, replace("!", version=4), STALE_AT_5),
-    ("an equal version is applied", BOTH, AT_5, replace("b", version=5), Change(live("b", version=5))),
-    ("a higher version is applied", BOTH, AT_5, replace("b", version=6), Change(live("b", version=6))),
+    ("an equal version is applied", BOTH, AT_5, replace("b", version=5), Change(live(new("b"), version=5))),
+    ("a higher version is applied", BOTH, AT_5, replace("b", version=6), Change(live(new("b"), version=6))),
     ("an unversioned request is applied and keeps the version", BOTH, AT_5, add("b"),
-        Change(live("a", "b", version=5))),
-    ("the first version may be any", BOTH, live("a"), add("b", version=-9), Change(live("a", "b", version=-9))),
+        Change(live("a", new("b"), version=5))),
+    ("the first version may be any", BOTH, live("a"), add("b", version=-9), Change(live("a", new("b"), version=-9))),
     ("version 0 is a version", BOTH, live(version=0), replace("a", version=-1),
         Change(live(version=0), ignored=Ignored.STALE_VERSION)),
     # Sets whose entries are invalid.
@@ -66,21 +96,28 @@ RULES: list[tuple[str, tuple[Mode, ...], View, SubscriptionRequest, Change]] = [
     ("all invalid: a new client stays absent", BOTH, ABSENT, replace("!"), refused(ABSENT, "!")),
     ("all invalid: COMPLETE_REMOVE needs no entries", BOTH, AT_5,
         leave(version=6)._replace(entries=("!",)), Change(View(version=6))),
-    ("some invalid: the valid ones stand", BOTH, ABSENT, replace("a", "!", "b"), Change(live("a", "b"), ("! is bad",))),
-    ("some invalid in PARTIAL_ADD", BOTH, live("a"), add("!", "b"), Change(live("a", "b"), ("! is bad",))),
+    ("some invalid: the valid ones stand", BOTH, ABSENT, replace("a", "!", "b"),
+        Change(live(new("a", "b")), ("! is bad",))),
+    ("some invalid in PARTIAL_ADD", BOTH, live("a"), add("!", "b"), Change(live("a", new("b")), ("! is bad",))),
     ("some invalid in PARTIAL_REMOVE", BOTH, live("a", "b"), drop("!", "b"), Change(live("a"), ("! is bad",))),
     # The empty set.
     ("an empty set is nothing in a literal group", (LITERAL,), live("a"), replace(), Change(live())),
-    ("an empty set is everything in a wildcard group", (WILDCARD,), live("a"), replace(), Change(ALL)),
-    ("also for a new client, by PARTIAL_ADD", (WILDCARD,), ABSENT, add(), Change(ALL)),
+    ("an empty set is everything in a wildcard group", (WILDCARD,), live("a"), replace(),
+        Change(live(everything=NEW))),
+    ("also for a new client, by PARTIAL_ADD", (WILDCARD,), ABSENT, add(), Change(live(everything=NEW))),
     ("but nothing in a literal group", (LITERAL,), ABSENT, add(), Change(live())),
     ("an empty PARTIAL_ADD does not widen a set", BOTH, live("a"), add(), Change(live("a"))),
     ("nor a set that has become empty", BOTH, live(), add(), Change(live())),
     ("an empty PARTIAL_ADD leaves everything", (WILDCARD,), ALL, add(), Change(ALL)),
-    ("PARTIAL_ADD narrows everything to what it names", (WILDCARD,), ALL, add("a"), Change(live("a"))),
-    ("COMPLETE_ADD narrows everything as well", (WILDCARD,), ALL, replace("a"), Change(live("a"))),
+    ("PARTIAL_ADD narrows everything to what it names", (WILDCARD,), ALL, add("a"), Change(live(new("a")))),
+    ("COMPLETE_ADD narrows everything as well", (WILDCARD,), ALL, replace("a"), Change(live(new("a")))),
+    ("a re-sync of everything keeps its order", (WILDCARD,), ALL, replace(), Change(ALL)),
+    ("everything asked for again after the end is new", (WILDCARD,), View(version=5), replace(),
+        Change(live(version=5, everything=NEW))),
     # Removal.
     ("PARTIAL_REMOVE takes what it names", BOTH, live("a", "b", "c"), drop("b"), Change(live("a", "c"))),
+    ("PARTIAL_REMOVE takes from all blocks", BOTH, live("a", "b", old("c", order=5), old("d", order=6)),
+        drop("a", "c"), Change(live("b", old("d", order=6)))),
     ("PARTIAL_REMOVE of the last entry leaves nothing, not everything", BOTH, live("a"), drop("a"), Change(live())),
     ("PARTIAL_REMOVE of what is not there", BOTH, live("a"), drop("z"), Change(live("a"))),
     ("an empty PARTIAL_REMOVE", BOTH, live("a"), drop(), Change(live("a"))),
@@ -94,17 +131,46 @@ RULES: list[tuple[str, tuple[Mode, ...], View, SubscriptionRequest, Change]] = [
         Change(View(version=6), ignored=Ignored.NO_SUBSCRIPTION)),
     ("after COMPLETE_REMOVE older requests stay stale", BOTH, View(version=5), replace("a", version=4),
         Change(View(version=5), ignored=Ignored.STALE_VERSION)),
-    ("a client can come back", BOTH, View(version=5), add("a", version=5), Change(live("a", version=5))),
+    ("a client can come back", BOTH, View(version=5), add("a", version=5), Change(live(new("a"), version=5))),
     # Order.
     ("a re-sync in another order keeps the order", BOTH, live("a", "b"), replace("b", "a"), Change(live("a", "b"))),
-    ("a replacement takes the new order", BOTH, live("a", "b"), replace("c", "a"), Change(live("c", "a"))),
-    ("PARTIAL_ADD appends what is new", BOTH, live("b", "a"), add("a", "c", "b"), Change(live("b", "a", "c"))),
+    ("a re-sync of several requests keeps their orders", BOTH, live("a", old("b", order=5)), replace("b", "a"),
+        Change(live("a", old("b", order=5)))),
+    ("what stays in a replacement keeps its order", BOTH, live("a", "b"), replace("c", "a"),
+        Change(live("a", new("c")))),
+    ("PARTIAL_ADD makes newest what it names", BOTH, live("b", "a"), add("a", "c"),
+        Change(live("b", new("a", "c")))),
+    ("also when all of it was there", BOTH, live("a"), add("a"), Change(live(new("a")))),
+    ("also when it stood among others of several requests", BOTH, live("a", old("b", "c", order=5)), add("b", "a"),
+        Change(live(old("c", order=5), new("b", "a")))),
+    # Notations.
+    ("patterns have their notation", (WILDCARD,), ABSENT, replace("a/+", notation=MQTT),
+        Change(live(new("a/+", notation=MQTT)))),
+    ("names have none", (LITERAL,), ABSENT, replace("a/+", notation=MQTT), Change(live(new("a/+")))),
+    ("COMPLETE_ADD replaces all notations", (WILDCARD,), live("a", old("a", notation=MQTT)),
+        replace("a", notation=NATS), Change(live(new("a", notation=NATS)))),
+    ("PARTIAL_ADD of another notation adds", (WILDCARD,), live("a"), add("a", notation=NATS),
+        Change(live("a", new("a", notation=NATS)))),
+    ("PARTIAL_REMOVE takes only its own notation", (WILDCARD,), live("a", old("a", notation=NATS)),
+        drop("a", notation=NATS), Change(live("a"))),
+    ("names are the same in all notations", (LITERAL,), live("a", "b"), drop("a", notation=NATS), Change(live("b"))),
+    ("delivery is part of the notation", (WILDCARD,), live("a"), replace("a", notation=Notation("lite", None, True)),
+        Change(live(new("a", notation=Notation("lite", None, True))))),
+    ("the policy is as well", (WILDCARD,), live(old("a", notation=WAMP)),
+        add("a", notation=WAMP._replace(policy="prefix")),
+        Change(live(old("a", notation=WAMP), new("a", notation=WAMP._replace(policy="prefix"))))),
+    ("patterns are judged in their notation", (WILDCARD,), ABSENT, replace("!", "a!", "!a", notation=MQTT),
+        Change(live(new("!a", notation=MQTT)), ("! is bad", "a! is bad"))),
+    ("names without one", (LITERAL,), ABSENT, replace("!", "a!", "!a", notation=MQTT),
+        Change(live(new("a!")), ("! is bad", "!a is bad"))),
     # Other shards.
-    ("entries of other shards are left out", BOTH, ABSENT, replace("a", "~b"), Change(live("a"))),
+    ("entries of other shards are left out", BOTH, ABSENT, replace("a", "~b"), Change(live(new("a")))),
     ("a set for other shards only is not everything", BOTH, ABSENT, replace("~b"), Change(live())),
     ("it narrows everything as well", (WILDCARD,), ALL, add("~b"), Change(live())),
     ("a set for other shards and invalid entries is not refused", BOTH, AT_5, replace("~", "!"),
         Change(live(version=5), ("! is bad",))),
+    ("what other shards see is a matter of notation as well", (WILDCARD,), ABSENT, add("~a", "a~", notation=MQTT),
+        Change(live(new("~a", notation=MQTT)))),
 ]  # fmt: skip
 
 
@@ -117,7 +183,7 @@ RULES: list[tuple[str, tuple[Mode, ...], View, SubscriptionRequest, Change]] = [
     ],
 )
 def test_advance(mode: Mode, view: View, request_: SubscriptionRequest, change: Change) -> None:
-    assert advance(view, request_, mode, problem, relevant) == change
+    assert advance(view, request_, Rules(mode, problem, relevant), NEW, Place(0, 10 * NEW, 77)) == change
 
 
 @pytest.mark.parametrize(
@@ -127,15 +193,65 @@ def test_advance(mode: Mode, view: View, request_: SubscriptionRequest, change: 
         (Client(), WILDCARD, NOTHING),
         (Client(View(version=3), View(version=3)), WILDCARD, NOTHING),
         (Client(live(), live()), WILDCARD, NOTHING),
-        (Client(live("a"), live("b")), LITERAL, Interest(False, ("a",), False)),
-        (Client(live("a"), live("b")), WILDCARD, Interest(True, ("b",), False)),
+        (Client(live("a"), live("b")), LITERAL, Interest(False, (old("a"),))),
+        (Client(live("a"), live("b")), WILDCARD, Interest(True, (old("b"),))),
         (Client(live(), ALL), LITERAL, NOTHING),
-        (Client(live(), ALL), WILDCARD, Interest(True, (), True)),
-        (Client(live("a"), View(False, 1, ("a",))), WILDCARD, NOTHING),
+        (Client(live(), ALL), WILDCARD, Interest(True, (), OLD)),
+        (Client(live(), live(everything=0)), WILDCARD, Interest(True, (), 0)),
+        (Client(live("a"), View(False, 1, (old("a"),))), WILDCARD, NOTHING),
     ],
 )
 def test_interest_is_what_counts_of_a_view(client: Client, mode: Mode, wanted: Interest) -> None:
     assert interest(client, mode) == wanted
+
+
+def test_the_entries_of_an_interest_have_their_notation_but_no_order() -> None:
+    wanted = Interest(True, (old("a", "b"), new("a", notation=NATS)))
+    assert wanted.entries == {(LITE, "a"), (LITE, "b"), (NATS, "a")}
+
+
+# The end of a client on all of its parents, and that of one that did not ask, arrive later than they were decided.
+
+HELD = live("a", old("b", order=5), version=7)
+ENDS: list[tuple[str, View, SubscriptionRequest, Seen | None, View]] = [
+    ("all is over", HELD, ended(60), seen(50, 30), View(version=7)),
+    ("also what the very request put there that it answers", HELD, ended(50), seen(50, 30), View(version=7)),
+    ("also by a lease", HELD, ended(50, expired=True), seen(50, 30), View(version=7)),
+    ("also everything", live(everything=OLD), ended(60), seen(30, 30), ABSENT),
+    ("also of a client of which nobody knows when it asked", HELD, ended(60), None, View(version=7)),
+    ("its version counts", HELD, ended(60, version=9), seen(50, 30), View(version=9)),
+    ("one that is stale does nothing", HELD, ended(60, version=6), seen(50, 30), HELD),
+    ("an equal one is not stale", HELD, ended(60, version=7), seen(50, 30), View(version=7)),
+    ("what was added since stays", HELD, ended(40), seen(50, 30), live(old("b", order=5), version=7)),
+    ("a client that only asked since is still in session", live("a"), ended(40), seen(50, 30), live()),
+    ("what replaced all since stays whole, what it kept included", HELD, ended(40), seen(60, 50), HELD),
+    ("everything from before is over although the client added since", live("a", everything=OLD), ended(40),
+        seen(50, 30), live()),
+    ("a version of then does not count for what came since", HELD, ended(40, version=9), seen(50, 30),
+        live(old("b", order=5), version=7)),
+    ("a client that asked since its lease ended keeps all", HELD, ended(40, expired=True), seen(50, 30), HELD),
+    ("offsets of another partition say nothing, so all is over", HELD, ended(40, partition=1), seen(50, 50),
+        View(version=7)),
+    ("nor does what was put there from another partition stay",
+        View(True, None, (old("a"), Block(5, 1, at(50), LITE, ("b",)))), ended(40), seen(60), live()),
+    ("entries of the same record stand before or after",
+        live(Block(5, 0, at(40, 1), LITE, ("a",)), Block(6, 0, at(40, 3), LITE, ("b",))),
+        ended(40, entry=2), Seen(0, at(40, 3), -1), live(Block(6, 0, at(40, 3), LITE, ("b",)))),
+    ("a client that is gone stays gone", View(version=7), ended(40), seen(30), View(version=7)),
+    ("also one that left since", View(version=7), ended(40), seen(60), View(version=7)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("view", "request_", "asked", "after"), [pytest.param(*row[1:], id=row[0]) for row in ENDS])
+def test_end(view: View, request_: SubscriptionRequest, asked: Seen | None, after: View) -> None:
+    """In both readings, which may differ; one object where they do not."""
+    as_of = request_.as_of
+    assert as_of is not None
+    both = end(Client(view, view), request_, as_of, asked)
+    assert both == Client(after, after)
+    assert both.literal is both.wildcard
+    assert end(Client(view, ABSENT), request_, as_of, asked).literal == after
+    assert end(Client(ABSENT, view), request_, as_of, asked).wildcard == after
 
 
 @pytest.mark.parametrize(

@@ -1,31 +1,31 @@
 """The work on one state key, and what a worker process keeps between micro-batches."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from streaming import codec, placement, state, worker
+from streaming import codec, home, state, worker
 from streaming.errors import StateCorrupted
-from streaming.events import BIND_TOPIC, WILDCARD, Reason
+from streaming.events import BIND_TOPIC, PLAIN, WILDCARD, Reason
+from streaming.home import HOME, Home
 from streaming.routing import Routing
 from streaming.state import Delta, ShardState
 from streaming.worker import Kind, Output, Row, Settings, StateCache, work
+from tests.support.simulator import TOPICS as NAMES
 from tests.support.simulator import rows_of
-from tests.unit.streaming.builders import group_json, request_json, topic_json
+from tests.unit.streaming.builders import group_json, request_json, tick_json, topic_json
 
-GROUPS, SUBSCRIPTIONS, TOPICS = range(3)
-BUCKET = placement.bucket_of("g")
-SETTINGS = Settings(("groups", "subscriptions", "topics"), Routing({"big": 3}))
+GROUPS, SUBSCRIPTIONS, TOPICS, CLOCK = range(4)
+BUCKET = home.bucket_of("g")
+SETTINGS = Settings(NAMES, Routing({"big": 3}))
 
 
 @pytest.fixture(autouse=True)
-def cache(monkeypatch: pytest.MonkeyPatch) -> StateCache:
-    """A cache of this test alone."""
-    fresh: StateCache = StateCache(worker.CACHE_BYTES)
-    monkeypatch.setattr(worker, "_CACHE", fresh)
-    return fresh
+def _nothing_known() -> None:
+    """Each test begins as a new worker process."""
+    worker.forget()
 
 
 def row(stream: int, payload: bytes | None, offset: int = 0, entry: int = 0) -> Row:
@@ -51,101 +51,130 @@ SUBSCRIBED = [row(GROUPS, group_json()), row(SUBSCRIPTIONS, request_json(liteTop
 # The cache serves a state for bytes that begin with those that it stands for.
 
 
-def put(cache: StateCache, name: str, size: int) -> tuple[bytes, ShardState]:
+def unread(decoded: ShardState, data: bytes, after: codec.Position | None) -> None:
+    """Stands for reading: what is read does not matter."""
+
+
+def cached(max_bytes: int = 1_000) -> StateCache[ShardState]:
+    return StateCache(max_bytes, unread)
+
+
+def put(cache: StateCache[ShardState], name: str, size: int) -> tuple[bytes, ShardState]:
     """Keeps a state that stands for so many bytes."""
     data, decoded = name[:1].encode() * size, ShardState()
     cache.put((name, 0), data, decoded)
     return data, decoded
 
 
+def take(cache: StateCache[ShardState], name: str, data: bytes | None, shard: int = 0) -> ShardState | None:
+    """What the cache has for these bytes; None when it has to begin afresh."""
+    fresh = ShardState()
+    taken = cache.take((name, shard), data, fresh)
+    return None if taken is fresh else taken
+
+
 def test_a_state_is_taken_out() -> None:
     """Whoever takes it may change it, so nobody else must get it."""
-    cache = StateCache(1_000)
+    cache = cached()
     data, decoded = put(cache, "a", 100)
-    assert cache.take(("a", 0), data) is decoded
-    assert cache.take(("a", 0), data) is None
+    assert take(cache, "a", data) is decoded
+    assert take(cache, "a", data) is None
 
 
 def test_keys_are_parent_and_shard() -> None:
-    cache = StateCache(1_000)
+    cache = cached()
     data, decoded = put(cache, "a", 100)
-    assert cache.take(("a", 1), data) is None
-    assert cache.take(("b", 0), data) is None
-    assert cache.take(("a", 0), data) is decoded
+    assert take(cache, "a", data, shard=1) is None
+    assert take(cache, "b", data) is None
+    assert take(cache, "a", data) is decoded
 
 
 def test_a_state_of_other_bytes_is_never_used() -> None:
     """Nor is it kept: the bytes that it stands for are not the ones in the store."""
-    cache = StateCache(1_000)
-    data, _ = put(cache, "a", 100)
-    assert cache.take(("a", 0), b"y" * 100) is None
-    assert cache.take(("a", 0), data) is None
+    for other in (b"y" * 100, b"a" * 99, None):
+        cache = cached()
+        data, _ = put(cache, "a", 100)
+        assert take(cache, "a", other) is None
+        assert take(cache, "a", data) is None
 
 
 def test_a_state_is_brought_up_to_what_another_worker_appended() -> None:
-    cache = StateCache(1_000)
+    cache: StateCache[ShardState] = StateCache(1_000, state.catch_up)
     decoded = ShardState()
-    decoded.apply(Delta(["a"]))
+    decoded.apply(Delta(added={"a": PLAIN}))
     former = state.encode(decoded)
     cache.put(("p", 0), former, decoded)
     elsewhere = state.decode(former)
-    elsewhere.apply(Delta(["b"]))
-    renewed = state.renew(former, elsewhere, Delta(["b"]))
+    elsewhere.apply(Delta(added={"b": PLAIN}))
+    renewed = state.renew(former, elsewhere, Delta(added={"b": PLAIN}))
     assert renewed is not None
     assert renewed.startswith(former)
-    assert cache.take(("p", 0), renewed) is decoded
+    assert cache.take(("p", 0), renewed, ShardState()) is decoded
     assert list(decoded.topics) == ["a", "b"]
 
 
 def test_a_state_that_another_worker_wrote_anew_is_decoded_anew() -> None:
     """Its bytes hold the same, but no longer begin with those that are known."""
-    cache = StateCache(1_000)
+    cache: StateCache[ShardState] = StateCache(1_000, state.catch_up)
     decoded = ShardState()
-    decoded.apply(Delta(["a", "b"]))
-    appended = codec.append(state.encode(ShardState()), [["a", "b"], [], [], []])
+    delta = Delta(added={"a": PLAIN, "b": PLAIN})
+    decoded.apply(delta)
+    appended = codec.append(state.encode(ShardState()), state._plain(delta))
     cache.put(("p", 0), appended, decoded)
-    assert cache.take(("p", 0), state.encode(decoded)) is None
+    fresh = ShardState()
+    assert cache.take(("p", 0), state.encode(decoded), fresh) is fresh
+    assert fresh == decoded
 
 
 def test_nothing_is_kept_for_no_bytes() -> None:
-    cache = StateCache(1_000)
+    cache = cached()
     cache.put(("a", 0), None, ShardState())
-    assert cache.take(("a", 0), b"") is None
+    assert take(cache, "a", b"") is None
+    assert take(cache, "a", None) is None
 
 
 def test_the_least_recently_used_goes_first() -> None:
     """Until the rest has room, in bytes."""
-    cache = StateCache(1_000)
+    cache = cached()
     kept = {name: put(cache, name, 300) for name in "abc"}
-    assert cache.take(("a", 0), kept["a"][0]) is kept["a"][1]
+    assert take(cache, "a", kept["a"][0]) is kept["a"][1]
     kept["a"] = put(cache, "a", 300)
     kept["d"] = put(cache, "d", 400)  # 1,300: b has to go
-    assert cache.take(("b", 0), kept["b"][0]) is None
+    assert take(cache, "b", kept["b"][0]) is None
     for name in "acd":
-        assert cache.take((name, 0), kept[name][0]) is kept[name][1]
+        assert take(cache, name, kept[name][0]) is kept[name][1]
 
 
 def test_exactly_as_many_bytes_as_allowed_are_kept() -> None:
-    cache = StateCache(1_000)
+    cache = cached()
     a, b = put(cache, "a", 500), put(cache, "b", 500)
-    assert cache.take(("a", 0), a[0]) is a[1]
-    assert cache.take(("b", 0), b[0]) is b[1]
+    assert take(cache, "a", a[0]) is a[1]
+    assert take(cache, "b", b[0]) is b[1]
 
 
 def test_a_state_larger_than_the_cache_is_not_kept() -> None:
-    cache = StateCache(1_000)
+    cache = cached()
     large, _ = put(cache, "large", 1_001)
-    assert cache.take(("large", 0), large) is None
+    assert take(cache, "large", large) is None
     small, decoded = put(cache, "small", 1_000)
-    assert cache.take(("small", 0), small) is decoded
+    assert take(cache, "small", small) is decoded
 
 
 def test_what_is_taken_or_replaced_makes_room() -> None:
-    cache = StateCache(1_000)
+    cache = cached()
     for _ in range(10):
         put(cache, "a", 600)
         data, decoded = put(cache, "a", 900)
-        assert cache.take(("a", 0), data) is decoded
+        assert take(cache, "a", data) is decoded
+
+
+def test_a_cleared_cache_has_nothing_and_all_its_room() -> None:
+    cache = cached()
+    data, _ = put(cache, "a", 900)
+    cache.clear()
+    assert take(cache, "a", data) is None
+    kept = {name: put(cache, name, 500) for name in "bc"}
+    assert all(take(cache, name, data) is decoded for name, (data, decoded) in kept.items())
 
 
 # Rows in, new bytes and output rows out.
@@ -189,32 +218,42 @@ def test_nothing_left_gives_no_bytes() -> None:
     assert nothing is None
 
 
-def test_damaged_bytes_are_not_worked_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_bytes_are_not_worked_on() -> None:
     """By a worker that does not hold what they were."""
     data, _ = work("p", 0, SUBSCRIBED, None, SETTINGS)
     assert data is not None
-    monkeypatch.setattr(worker, "_CACHE", StateCache(worker.CACHE_BYTES))
+    worker.forget()
     with pytest.raises(StateCorrupted):
         work("p", 0, [row(TOPICS, topic_json())], data[:-1] + bytes([data[-1] ^ 1]), SETTINGS)
 
 
+BAD = [
+    row(GROUPS, group_json(group=" ", attributes={BIND_TOPIC: "big"})),
+    row(SUBSCRIPTIONS, request_json(topic="big", clientId="")),
+    row(TOPICS, topic_json(parentTopic="big", event="?")),
+    row(CLOCK, tick_json(tick=..., wake="?", parentTopic="big", shard=0)),
+]
+
+
 @pytest.mark.parametrize("number", range(3))
-def test_one_shard_reports_what_all_of_them_see(number: int) -> None:
-    """A bad request is seen by all shards of its parent, a bad topic event by one, a bad group event by home."""
-    rows = [
-        row(GROUPS, group_json(group=" ", attributes={BIND_TOPIC: "big"})),
-        row(SUBSCRIPTIONS, request_json(topic="big", clientId="")),
-        row(TOPICS, topic_json(parentTopic="big", event="?")),
+def test_a_shard_reports_what_nobody_else_sees(number: int) -> None:
+    """A bad topic event; a bad request is seen by all shards and at home, a bad group event as well."""
+    _, output = work("big", number, BAD, None, SETTINGS)
+    assert [letter["source"]["topic"] for letter in letters(output)] == ["lite-topic-events", "lite-clock"]
+
+
+def test_a_home_reports_what_it_sees_and_cannot_read() -> None:
+    _, output = work(HOME, BUCKET, BAD[:2], None, SETTINGS)
+    assert [letter["source"]["topic"] for letter in letters(output)] == [
+        "lite-group-events",
+        "lite-subscription-events",
     ]
-    _, output = work("big", number, rows, None, SETTINGS)
-    reported = [letter["source"]["topic"] for letter in letters(output)]
-    assert reported == (["subscriptions", "topics"] if number == 0 else ["topics"])
 
 
 def test_a_dead_letter_shows_its_own_entry() -> None:
     """Of several entries of one record."""
     entries = [request_json(clientId=name, liteTopicSet=["ok", f"{name}*"]) for name in "abc"]
-    rows = [row(GROUPS, group_json()), *(row(SUBSCRIPTIONS, entry, 5, at) for at, entry in enumerate(entries))]
+    rows = [row(GROUPS, group_json()), *(row(SUBSCRIPTIONS, entry, 5, 2 * at) for at, entry in enumerate(entries))]
     _, output = work("p", 0, rows, None, SETTINGS)
     shown = [(letter["source"]["entry"], letter["original"].encode()) for letter in letters(output)]
     assert shown == list(enumerate(entries))
@@ -235,6 +274,41 @@ def test_a_text_that_names_two_parents_is_a_dead_letter(stream: int, payload: by
     (letter,) = letters(output)
     assert letter["reason"] == Reason.NOT_ROUTABLE
     assert "stands in it twice" in letter["message"]
+
+
+def test_of_the_shards_one_reports_a_request_that_names_two_parents() -> None:
+    """Home sees it as well, but as one of the other parent, which is as good there."""
+    rows = [row(SUBSCRIPTIONS, b'{"topic":"big",' + request_json(topic="q")[1:])]
+    reported = [len(letters(work("big", number, rows, None, SETTINGS)[1])) for number in range(3)]
+    assert reported == [1, 0, 0]
+    assert letters(work(HOME, BUCKET, rows, None, SETTINGS)[1]) == []
+
+
+def test_a_wake_for_another_shard_is_a_dead_letter() -> None:
+    rows = [row(CLOCK, tick_json(tick=..., wake=5, parentTopic="big", shard=1))]
+    assert letters(work("big", 1, rows, None, SETTINGS)[1]) == []
+    assert [letter["reason"] for letter in letters(work("big", 2, rows, None, SETTINGS)[1])] == [Reason.NOT_ROUTABLE]
+
+
+@pytest.mark.parametrize("payload", [tick_json(), tick_json(tick=..., alarm=5, parentTopic="p", shard=0)])
+def test_a_shard_is_not_told_the_time_by_ticks_and_alarms(payload: bytes) -> None:
+    assert [letter["reason"] for letter in letters(work("p", 0, [row(CLOCK, payload)], None, SETTINGS)[1])] == [
+        Reason.NOT_ROUTABLE
+    ]
+
+
+def test_a_shard_asks_to_be_woken_once_for_each_time() -> None:
+    """Topics that end within the same step share an alarm; those that end in this batch need none."""
+    made = [row(TOPICS, topic_json(liteTopic=name, ttlMs=60_000), at) for at, name in enumerate("ab")]
+    data, output = work("p", 0, made, None, SETTINGS)
+    clock = [json.loads(payload or b"") for kind, payload in zip(output.kinds, output.payloads, strict=True)
+             if kind == "input:clock"]  # fmt: skip
+    assert clock == [{"alarm": 70_000, "parentTopic": "p", "shard": 0}]
+    _, output = work("p", 0, [row(TOPICS, topic_json(liteTopic="c", ttlMs=60_000), 5)], data, SETTINGS)
+    assert output.kinds == []
+    late = [row(CLOCK, tick_json(tick=..., wake=70_000, parentTopic="p", shard=0), 9)]
+    nothing, output = work("p", 0, late, data, SETTINGS)
+    assert (nothing, output.kinds) == (None, [])
 
 
 class Crash(Exception):
@@ -294,22 +368,23 @@ def test_a_task_that_fails_after_it_changed_the_state_is_repeated(
     with pytest.raises(Crash):
         work("p", 0, rows, data, SETTINGS)
     again = work("p", 0, rows, data, SETTINGS)
-    monkeypatch.setattr(worker, "_CACHE", StateCache(worker.CACHE_BYTES))
+    worker.forget()
     clean = work("p", 0, rows, data, SETTINGS)
     assert failing.failed
     assert again[0] == clean[0]
     assert rows_of(again[1]) == rows_of(clean[1])
 
 
-def test_another_worker_gives_the_same(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_worker_gives_the_same(data: bytes) -> None:
     """States decoded anew and states kept give the same bytes over several batches."""
     kept, decoded = data, data
     for number, rows in enumerate(BATCHES):
         moved = [each._replace(offset=10 + number) for each in rows]
         one = work("p", 0, moved, kept, SETTINGS)
-        monkeypatch.setattr(worker, "_CACHE", StateCache(0))
+        warm = worker._SHARDS._entries.copy()
+        worker.forget()
         other = work("p", 0, moved, decoded, SETTINGS)
-        monkeypatch.undo()
+        worker._SHARDS._entries = warm
         assert one[0] == other[0]
         assert rows_of(one[1]) == rows_of(other[1])
         assert one[0] is not None
@@ -319,68 +394,126 @@ def test_another_worker_gives_the_same(data: bytes, monkeypatch: pytest.MonkeyPa
 def test_the_state_that_was_encoded_is_used_by_the_next_batch(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is decoded as long as batches go on from what this process wrote."""
 
-    def no_decoding(*_: object, **__: object) -> None:
-        raise AssertionError("decoded")
+    def no_decoding(log: bytes, after: codec.Position | None = None) -> Iterator[Any]:
+        assert after == codec.position(log), "decoded"
+        return iter(())
 
-    monkeypatch.setattr(state, "decode", no_decoding)
+    monkeypatch.setattr(codec, "read", no_decoding)
     for number in range(3):
         renewed, _ = work("p", 0, [row(TOPICS, topic_json(liteTopic=str(number)), 10 + number)], data, SETTINGS)
         assert renewed is not None
         data = renewed
 
 
-# The keys that place groups and say what is wrong with what has no place.
+# The homes, and what has no place.
 
 
 @pytest.fixture
 def placed() -> bytes:
     """Group `g` on parent `p`."""
-    data, output = work(placement.HOME, BUCKET, [row(GROUPS, group_json())], None, SETTINGS)
+    data, output = work(HOME, BUCKET, [row(GROUPS, group_json())], None, SETTINGS)
     assert output.kinds == []
     assert data is not None
     return data
 
 
+def parents(data: bytes | None) -> dict[str, str]:
+    """The parent of each group."""
+    found = Home()
+    home.catch_up(found, data or b"", None)
+    return {group: bound.parent for group, bound in found.groups.items()}
+
+
 def test_a_group_that_moves_is_told_to_the_parent_that_it_leaves(placed: bytes) -> None:
     moved = [row(GROUPS, group_json(attributes={BIND_TOPIC: "q", WILDCARD: ""}), 8)]
-    renewed, output = work(placement.HOME, BUCKET, moved, placed, SETTINGS)
-    assert placement.decode(renewed or b"").parents == {"g": "q"}
-    assert output.kinds == [Kind.GROUP_EVENT]
+    renewed, output = work(HOME, BUCKET, moved, placed, SETTINGS)
+    assert parents(renewed) == {"g": "q"}
+    assert output.kinds == ["input:groups"]
     assert json.loads(output.payloads[0] or b"")["parentTopic"] == "p"
-    again = work(placement.HOME, BUCKET, moved, placed, SETTINGS)
+    again = work(HOME, BUCKET, moved, placed, SETTINGS)
     assert (again[0], rows_of(again[1])) == (renewed, rows_of(output))
+    worker.forget()
+    cold = work(HOME, BUCKET, moved, placed, SETTINGS)
+    assert (cold[0], rows_of(cold[1])) == (renewed, rows_of(output))
 
 
-def test_placements_unchanged_give_the_very_same_bytes(placed: bytes) -> None:
-    again, output = work(placement.HOME, BUCKET, [row(GROUPS, group_json(), 9)], placed, SETTINGS)
+def test_a_home_without_change_gives_the_very_same_bytes(placed: bytes) -> None:
+    rows = [row(GROUPS, group_json(attributes={}, parentTopic="q"), 9), row(CLOCK, tick_json(tick=0), 9)]
+    again, output = work(HOME, BUCKET, rows, placed, SETTINGS)
     assert again is placed
     assert output.kinds == []
 
 
 def test_the_last_group_leaves_no_bytes(placed: bytes) -> None:
-    renewed, output = work(placement.HOME, BUCKET, [row(GROUPS, group_json(attributes={}), 9)], placed, SETTINGS)
+    renewed, output = work(HOME, BUCKET, [row(GROUPS, group_json(attributes={}), 9)], placed, SETTINGS)
     assert renewed is None
-    assert output.kinds == [Kind.GROUP_EVENT]
+    assert output.kinds == ["input:groups"]
 
 
 def test_an_unknown_group_that_is_deleted_is_counted() -> None:
-    renewed, output = work(placement.HOME, BUCKET, [row(GROUPS, group_json(attributes={}))], None, SETTINGS)
+    renewed, output = work(HOME, BUCKET, [row(GROUPS, group_json(attributes={}))], None, SETTINGS)
     assert renewed is None
     assert output.kinds == ["ignored:group-unknown"]
 
 
+def test_a_request_elsewhere_is_reported_by_home_with_its_own_entry(placed: bytes) -> None:
+    """Of several entries of one record, on any parent; only the one that names no parent is no shard's."""
+    entries = [request_json(), request_json(topic="q"), request_json(action="COMPLETE_REMOVE", topic=...)]
+    rows = [row(SUBSCRIPTIONS, entry, 5, 2 * at) for at, entry in enumerate(entries[:2])]
+    _, output = work(HOME, BUCKET, [row(SUBSCRIPTIONS, entries[2], 5, 2 * 2 + 1), *rows], placed, SETTINGS)
+    (letter,) = letters(output)
+    assert (letter["reason"], letter["source"]["entry"]) == (Reason.GROUP_BOUND_ELSEWHERE, 1)
+    assert letter["original"].encode() == entries[1]
+    assert output.kinds.count("input:subscriptions") == 2
+
+
+def test_the_end_of_a_client_everywhere_names_its_own_entry() -> None:
+    """Also that of an entry that cannot be read: its position is the one in its record."""
+    data, _ = work(HOME, BUCKET, [row(SUBSCRIPTIONS, request_json())], None, SETTINGS)
+    leaving = row(SUBSCRIPTIONS, request_json(action="COMPLETE_REMOVE", topic=" "), 7, 5)
+    _, output = work(HOME, BUCKET, [leaving], data, SETTINGS)
+    assert [json.loads(payload or b"")["asOf"] for payload in output.payloads] == [[0, 7, 1_007, 2]]
+    _, output = work(HOME, BUCKET, [leaving._replace(payload=request_json(topic=...))], data, SETTINGS)
+    assert [letter["source"]["entry"] for letter in letters(output)] == [2]
+
+
+def test_leases_are_as_long_as_the_settings_say() -> None:
+    settings = Settings(NAMES, client_timeout_ms=1_000)
+    data, _ = work(HOME, BUCKET, [row(SUBSCRIPTIONS, request_json())], None, settings)
+    late = [row(CLOCK, tick_json(tick=2_001), 1)]
+    assert work(HOME, BUCKET, late, data, SETTINGS)[1].kinds == []
+    assert work(HOME, BUCKET, late, data, settings)[1].kinds == ["input:subscriptions"]
+
+
 @pytest.mark.parametrize(
-    ("stream", "payload", "reason"),
+    ("stream", "payload", "reason", "bucket"),
     [
-        (GROUPS, b"?", Reason.NOT_JSON),
-        (SUBSCRIPTIONS, None, Reason.NOT_JSON),
-        (SUBSCRIPTIONS, request_json(topic=...), Reason.MISSING_FIELD),
-        (TOPICS, topic_json(parentTopic=""), Reason.BLANK_NAME),
-        (TOPICS, topic_json(), Reason.NOT_ROUTABLE),
+        (GROUPS, b"?", Reason.NOT_JSON, home.UNREADABLE),
+        (GROUPS, group_json(), Reason.NOT_ROUTABLE, BUCKET + 1),
+        (SUBSCRIPTIONS, None, Reason.NOT_JSON, home.UNREADABLE),
+        (SUBSCRIPTIONS, request_json(topic=...), Reason.MISSING_FIELD, BUCKET),
+        (SUBSCRIPTIONS, request_json(), Reason.NOT_ROUTABLE, BUCKET),
+        (SUBSCRIPTIONS, request_json(action="COMPLETE_REMOVE", topic=...), Reason.NOT_ROUTABLE, BUCKET + 1),
+        (TOPICS, topic_json(parentTopic=""), Reason.BLANK_NAME, home.UNREADABLE),
+        (TOPICS, topic_json(), Reason.NOT_ROUTABLE, home.UNREADABLE),
+        (CLOCK, b"{}", Reason.MISSING_FIELD, home.UNREADABLE),
+        (CLOCK, tick_json(tick=..., alarm=5, parentTopic="g", shard=0), Reason.NOT_ROUTABLE, BUCKET + 1),
+        (CLOCK, tick_json(tick=..., wake=5, parentTopic="g", shard=0), Reason.NOT_ROUTABLE, BUCKET),
     ],
 )
-def test_what_has_no_place_is_a_dead_letter(stream: int, payload: bytes | None, reason: Reason) -> None:
-    """Also what Python could place but Spark could not."""
-    data, output = work(placement.HOME, 0, [row(stream, payload)], None, SETTINGS)
+def test_what_has_no_place_is_a_dead_letter(stream: int, payload: bytes | None, reason: Reason, bucket: int) -> None:
+    """Also what Python could place but Spark could not; no shard sees it."""
+    entry = 1 if stream == SUBSCRIPTIONS else 0
+    data, output = work(HOME, bucket, [row(stream, payload, entry=entry)], None, SETTINGS)
     assert data is None
     assert [letter["reason"] for letter in letters(output)] == [reason]
+
+
+def test_a_request_that_names_no_parent_for_spark_only_is_the_homes() -> None:
+    """The shards do not see it, so home speaks of it although it is one of a parent."""
+    named = row(SUBSCRIPTIONS, b'{"topic":"",' + request_json()[1:], entry=1)
+    assert [letter["reason"] for letter in letters(work(HOME, BUCKET, [named], None, SETTINGS)[1])] == [
+        Reason.NOT_ROUTABLE
+    ]
+    ended = row(SUBSCRIPTIONS, request_json(action="COMPLETE_REMOVE", topic=""), entry=0)
+    assert letters(work(HOME, BUCKET, [ended], None, SETTINGS)[1]) == []

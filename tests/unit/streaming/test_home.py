@@ -1,0 +1,400 @@
+"""What concerns a group or a client on all parents, and what a home writes back about it."""
+
+import json
+from typing import Any
+
+import pytest
+
+from streaming import codec
+from streaming.batch import Event
+from streaming.errors import StateCorrupted
+from streaming.events import (
+    BIND_TOPIC,
+    Action,
+    Alarm,
+    GroupEvent,
+    Place,
+    Reason,
+    Source,
+    Stream,
+    SubscriptionRequest,
+    Tick,
+    Wake,
+    parse_clock,
+    parse_group_event,
+    parse_subscription,
+)
+from streaming.home import (
+    BUCKETS,
+    Bound,
+    Consequences,
+    Home,
+    Member,
+    alarm,
+    bucket_of,
+    catch_up,
+    encode,
+    follow,
+    renew,
+)
+from streaming.relation import ClientKey
+from streaming.subscription import Ignored
+
+HOUR = 3_600_000
+KEY = ClientKey("g", "c")
+
+
+def bind(parent: str, group: str = "g") -> GroupEvent:
+    return GroupEvent(group, {BIND_TOPIC: parent}, parent, None)
+
+
+def delete(parent: str | None = None, group: str = "g") -> GroupEvent:
+    return GroupEvent(group, {}, parent, None)
+
+
+def asks(
+    parent: str,
+    *,
+    client: str = "c",
+    group: str = "g",
+    action: Action = Action.COMPLETE_ADD,
+    version: int | None = None,
+    as_of: Place | None = None,
+) -> SubscriptionRequest:
+    return SubscriptionRequest(parent, group, client, action, ("t",), version, as_of=as_of)
+
+
+def leaves(parent: str, *, version: int | None = None, as_of: Place | None = None) -> SubscriptionRequest:
+    return asks(parent, action=Action.COMPLETE_REMOVE, version=version, as_of=as_of)
+
+
+def echo(parent: str, offset: int = 1, bound_to: str | None = None) -> GroupEvent:
+    return GroupEvent("g", {}, parent, place(offset), bound_to)
+
+
+def place(offset: int) -> Place:
+    return Place(3, offset, 1_000 + offset)
+
+
+def told(parent: str, offset: int, bound_to: str | None = None, group: str = "g") -> dict[str, Any]:
+    """What is written back to the group stream."""
+    event = {"group": group, "attributes": {}, "parentTopic": parent, "supersededBy": [3, offset, 1_000 + offset]}
+    return event if bound_to is None else {**event, "boundTo": bound_to}
+
+
+def ended(parent: str, offset: int, **others: Any) -> dict[str, Any]:
+    """What is written back to the subscription stream."""
+    entry = {"action": "COMPLETE_REMOVE", "clientId": "c", "group": "g", "topic": parent}
+    return {**entry, "asOf": [3, offset, 1_000 + offset, 0], **others}
+
+
+class Room:
+    """A home through several micro-batches; what it writes back is not read by itself."""
+
+    def __init__(self, *first: Event, timeout: int = 0) -> None:
+        self.home = Home()
+        self.timeout = timeout
+        self.offset = -1
+        self.done: Consequences
+        self.then(*first)
+
+    def then(self, *events: Event) -> list[dict[str, Any]]:
+        """One micro-batch; offsets go on counting. Returns the values of the records written back."""
+        before = encode(self.home)
+        self.done = follow(self.home, [(self._source(event), event) for event in events], self.timeout)
+        assert encode(self.home) == before, "the home itself was changed"
+        self.home.apply(self.done.delta)
+        renewed = renew(before, self.home, self.done.delta)
+        if renewed is None:
+            assert self.home == Home()
+        else:
+            again = Home()
+            catch_up(again, renewed, None)
+            assert again == self.home, "what is stored is not what is there"
+        assert self.done.changed or encode(self.home) == before
+        return [json.loads(record.value or b"") for _, record in self.done.records]
+
+    @property
+    def parents(self) -> dict[str, str]:
+        """The parent of each group."""
+        return {group: bound.parent for group, bound in self.home.groups.items()}
+
+    def _source(self, event: Event) -> Source:
+        self.offset += 1
+        stream = {GroupEvent: "groups", SubscriptionRequest: "subscriptions"}.get(type(event), "clock")
+        return Source(stream, 3, self.offset, 0, 1_000 + self.offset)
+
+
+# Groups: the parent that one leaves is told, and those on which its clients ask.
+
+UNKNOWN = {Ignored.GROUP_UNKNOWN: 1}
+Written = list[dict[str, Any]]
+CASES: list[tuple[str, list[GroupEvent], list[GroupEvent], dict[str, str], Written, dict[Ignored, int]]] = [
+    ("a new group", [], [bind("p")], {"g": "p"}, [], {}),
+    ("new attributes on the same parent", [bind("p")], [bind("p")], {"g": "p"}, [], {}),
+    ("a move", [bind("p")], [bind("q")], {"g": "q"}, [told("p", 1, "q")], {}),
+    ("a move of a group of this batch", [], [bind("p"), bind("q")], {"g": "q"}, [told("p", 1, "q")], {}),
+    ("there and back", [bind("p")], [bind("q"), bind("p")], {"g": "p"}, [told("p", 1, "q"), told("q", 2, "p")], {}),
+    ("a second move is told to both", [bind("p"), bind("q")], [bind("r")], {"g": "r"},
+        [told("p", 2, "r"), told("q", 2, "r")], {}),
+    ("new attributes are told to the parents that were told before", [bind("p"), bind("q")], [bind("q")], {"g": "q"},
+        [told("p", 2, "q")], {}),
+    ("a deletion that names no parent", [bind("p")], [delete()], {}, [told("p", 1)], {}),
+    ("a deletion that names the parent reaches it by itself", [bind("p")], [delete("p")], {}, [], {}),
+    ("a deletion is told to the parents that were told that it is elsewhere, and to its own, which may yet be told so",
+        [bind("p"), bind("q")], [delete("q")], {}, [told("p", 2), told("q", 2)], {}),
+    ("a deletion that names another parent does not concern this one", [bind("p")], [delete("q")], {"g": "p"}, [], {}),
+    ("a deletion of an unknown group", [], [delete()], {}, [], UNKNOWN),
+    ("a deletion of an unknown group is counted by the parent that it names", [], [delete("p")], {}, [], {}),
+    ("a second deletion", [bind("p")], [delete(), delete()], {}, [told("p", 1)], UNKNOWN),
+    ("deleted and bound again", [bind("p")], [delete(), bind("q")], {"g": "q"}, [told("p", 1)], {}),
+    ("an echo is ignored", [bind("q")], [echo("p", 0, "q")], {"g": "q"}, [], {}),
+    ("an echo that names the present parent is ignored as well", [bind("p")], [echo("p")], {"g": "p"}, [], {}),
+    ("groups are apart", [bind("p"), bind("p", "h")], [bind("q", "h")], {"g": "p", "h": "q"},
+        [told("p", 2, "q", "h")], {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("before", "events", "after", "written", "ignored"), [pytest.param(*case[1:], id=case[0]) for case in CASES]
+)
+def test_groups(
+    before: list[GroupEvent],
+    events: list[GroupEvent],
+    after: dict[str, str],
+    written: Written,
+    ignored: dict[Ignored, int],
+) -> None:
+    room = Room(*before)
+    assert room.then(*events) == written
+    assert room.parents == after
+    assert room.done.ignored == ignored
+    assert [(stream, record.key.decode()) for stream, record in room.done.records] == [
+        (Stream.GROUPS, event["group"]) for event in written
+    ]
+
+
+def test_what_is_told_of_a_group_is_a_valid_group_event() -> None:
+    room = Room(bind("p"), bind("q"))
+    ((_, record),) = room.done.records
+    assert parse_group_event(record.value) == GroupEvent("g", {}, "p", place(1), "q")
+
+
+def test_a_group_that_is_bound_is_told_to_the_parents_on_which_its_clients_ask() -> None:
+    """Not to those of other groups, and to its own parent least of all."""
+    room = Room(asks("p"), asks("q"), asks("r", client="d"), asks("s", group="h"))
+    assert room.then(bind("q")) == [told("p", 4, "q"), told("r", 4, "q")]
+
+
+def test_a_request_elsewhere_is_a_dead_letter_and_its_parent_is_told_once() -> None:
+    room = Room(bind("p"))
+    assert room.then(asks("q"), asks("p"), asks("q", client="d")) == [told("q", 0, "p")]
+    assert [(problem.reason, problem.source.offset) for problem in room.done.problems] == [
+        (Reason.GROUP_BOUND_ELSEWHERE, 1),
+        (Reason.GROUP_BOUND_ELSEWHERE, 3),
+    ]
+    message = room.done.problems[0].message
+    assert [word for word in ("'g'", "'p'", "'q'", BIND_TOPIC) if word not in message] == []
+    assert room.then(asks("q")) == []
+    assert len(room.done.problems) == 1
+
+
+def test_who_leaves_elsewhere_is_not_reported() -> None:
+    room = Room(bind("p"))
+    assert room.then(leaves("q"), leaves("q", as_of=place(0))) == []
+    assert room.done.problems == []
+
+
+def test_requests_of_a_group_of_which_nothing_is_known_are_not_reported() -> None:
+    room = Room(asks("p"), asks("q"))
+    assert (room.done.problems, room.done.records) == ([], [])
+
+
+# Clients: their removal on all parents.
+
+
+def test_a_client_that_leaves_everywhere_is_ended_where_it_has_asked() -> None:
+    """With the place of its request, and its version, which counts for each parent."""
+    room = Room(asks("p"), asks("q"), asks("r", client="d"), asks("s", group="h"))
+    assert room.then(leaves("", version=7)) == [ended("p", 4, version=7), ended("q", 4, version=7)]
+    assert [(stream, record.key) for stream, record in room.done.records] == [(Stream.SUBSCRIPTIONS, b"g")] * 2
+    assert room.done.ignored == {}
+
+
+def test_what_is_written_of_a_client_is_a_valid_request() -> None:
+    room = Room(asks("p"))
+    room.then(leaves(""))
+    ((_, record),) = room.done.records
+    assert parse_subscription(record.value) == SubscriptionRequest(
+        "p", "g", "c", Action.COMPLETE_REMOVE, (), as_of=Place(3, 1, 1_001)
+    )
+
+
+def test_only_what_it_asked_for_before_is_ended() -> None:
+    room = Room(asks("p"))
+    assert room.then(leaves(""), asks("q")) == [ended("p", 1)]
+
+
+def test_a_client_that_is_not_known_cannot_leave() -> None:
+    room = Room(asks("p", client="d"))
+    assert room.then(leaves("")) == []
+    assert room.done.ignored == {Ignored.NO_SUBSCRIPTION: 1}
+
+
+def test_a_parent_that_was_left_is_not_ended_again() -> None:
+    """Unless by a request with a version: the parent may have found it stale."""
+    room = Room(asks("p"), asks("q"))
+    room.then(leaves("p"))
+    assert room.then(leaves("")) == [ended("q", 3)]
+    room = Room(asks("p"), asks("q"))
+    room.then(leaves("p", version=1))
+    assert room.then(leaves("")) == [ended("p", 3), ended("q", 3)]
+
+
+def test_a_client_whose_end_has_reached_all_parents_is_forgotten() -> None:
+    room = Room(asks("p"), asks("q"))
+    room.then(leaves(""))
+    room.then(leaves("p", as_of=place(2)))
+    assert room.home.members == {KEY: Member(("q",), place(1))}
+    room.then(leaves("q", as_of=place(2)), leaves("q", as_of=place(2)))
+    assert not room.home
+    assert room.done.records == []
+
+
+def test_a_client_that_only_leaves_leaves_nothing() -> None:
+    room = Room(leaves("p"))
+    assert not room.home
+    assert not room.done.changed
+
+
+@pytest.mark.parametrize("action", [Action.COMPLETE_ADD, Action.PARTIAL_ADD, Action.PARTIAL_REMOVE])
+def test_where_no_client_is_ended_for_silence_nothing_is_written_for_its_voice(action: Action) -> None:
+    """A client that repeats its set each minute costs no state then."""
+    room = Room(asks("p", action=action))
+    room.then(asks("p", action=action))
+    assert not room.done.changed
+    assert room.home.members == {KEY: Member(("p",), place(0))}
+
+
+# Leases: a tick ends clients that have not asked for too long.
+
+
+def test_a_client_that_does_not_ask_for_too_long_is_ended_everywhere() -> None:
+    """One that is as old as allowed is not."""
+    room = Room(asks("p"), asks("q"), asks("p", client="d"), timeout=HOUR)
+    assert room.then(Tick(1_001 + HOUR)) == []
+    assert room.then(Tick(1_002 + HOUR)) == [ended("p", 1, expired=True), ended("q", 1, expired=True)]
+    ((_, record), _) = room.done.records
+    assert parse_subscription(record.value).expired
+
+
+def test_any_request_on_any_parent_renews_the_lease() -> None:
+    for request in (asks("q"), asks("p", action=Action.PARTIAL_REMOVE), leaves("q"), leaves("q", version=1)):
+        room = Room(asks("p"), timeout=HOUR)
+        room.then(request)
+        assert room.then(Tick(1_001 + HOUR)) == [], request
+
+
+def test_an_end_that_has_not_arrived_is_repeated() -> None:
+    """It may be lost no more than any other record, so this is only in case."""
+    room = Room(asks("p"), timeout=HOUR)
+    assert room.then(Tick(2_000 + HOUR)) == room.then(Tick(2_001 + HOUR)) == [ended("p", 0, expired=True)]
+    room.then(leaves("p", as_of=place(0)))
+    assert room.then(Tick(3_000 + HOUR)) == []
+    assert room.home == Home(clock=3_000 + HOUR)
+
+
+def test_a_client_that_asked_again_is_not_forgotten_when_its_end_arrives() -> None:
+    room = Room(asks("p"), asks("q"), timeout=HOUR)
+    room.then(Tick(2_000 + HOUR))
+    room.then(asks("p"))
+    room.then(leaves("p", as_of=place(1)), leaves("q", as_of=place(1)))
+    assert room.home.members == {KEY: Member(("p", "q"), place(3))}
+
+
+def test_without_a_timeout_nobody_is_ended() -> None:
+    room = Room(asks("p"))
+    assert room.then(Tick(1 << 60)) == []
+
+
+def test_a_request_of_the_same_batch_counts_before_the_time() -> None:
+    room = Room(asks("p"), timeout=HOUR)
+    assert room.then(asks("p"), Tick(1_001 + HOUR)) == []
+    assert room.then(asks("p", client="d"), Tick(9_000 + HOUR))[-1] == ended("p", 3, clientId="d", expired=True)
+
+
+# Alarms: a shard is woken once, when its time has come.
+
+
+def wakes(time: int, parent: str = "p", shard: int = 0) -> dict[str, Any]:
+    """What is written back to the clock stream."""
+    return {"wake": time, "parentTopic": parent, "shard": shard}
+
+
+def test_a_shard_is_woken_by_the_first_tick_of_its_time_or_later() -> None:
+    room = Room(Alarm("p", 0, 5_000), Alarm("q", 2, 5_000), Alarm("p", 0, 6_000))
+    assert room.then(Tick(4_999)) == []
+    assert room.then(Tick(5_000)) == [wakes(5_000), wakes(5_000, "q", 2)]
+    assert room.then(Tick(7_000)) == [wakes(7_000)]
+    assert room.then(Tick(8_000)) == []
+    assert room.home == Home(clock=8_000)
+    assert {stream for stream, _ in room.done.records} == set()
+
+
+def test_an_alarm_of_the_past_wakes_at_once() -> None:
+    room = Room(Tick(5_000))
+    assert room.then(Alarm("p", 1, 5_000)) == [wakes(5_000, "p", 1)]
+    assert room.then(Alarm("p", 1, 5_001)) == []
+    assert room.then(Alarm("p", 1, 5_002), Tick(5_002)) == [wakes(5_002, "p", 1), wakes(5_002, "p", 1)]
+
+
+def test_time_does_not_go_back() -> None:
+    room = Room(Tick(5_000), Tick(4_000))
+    assert room.home.clock == 5_000
+    assert room.then(Alarm("p", 0, 4_500)) == [wakes(5_000)]
+
+
+def test_what_wakes_a_shard_is_a_valid_record_of_the_clock() -> None:
+    room = Room(Tick(5_000), Alarm("p", 1, 1))
+    ((stream, record),) = room.done.records
+    assert (stream, record.key, parse_clock(record.value)) == (Stream.CLOCK, b"p", Wake("p", 1, 5_000))
+    wanted = alarm("p", 1, 7)
+    assert (wanted.key, parse_clock(wanted.value)) == (b"p", Alarm("p", 1, 7))
+
+
+# Homes as bytes.
+
+
+def test_a_home_is_what_was_encoded() -> None:
+    home = Home(
+        {"g": Bound("p", place(1), frozenset({"q", "é"})), "😀": Bound("p", place(2))},
+        {KEY: Member(("p", "q"), place(3))},
+        {5_000: frozenset({("p", 0), ("q", 1)})},
+        4_000,
+    )
+    again = Home()
+    catch_up(again, encode(home), None)
+    assert again == home
+    assert encode(again) == encode(home)
+    assert not Home()
+    with pytest.raises(StateCorrupted):
+        catch_up(Home(), encode(home)[:-1], None)
+
+
+def test_a_home_that_has_outgrown_its_beginning_is_written_anew() -> None:
+    """Ticks come for ever."""
+    home = Home()
+    data: bytes | None = None
+    for number in range(2_000):
+        done = follow(home, [(Source("clock", 0, number, 0, 0), Tick(number))])
+        home.apply(done.delta)
+        data = renew(data, home, done.delta)
+    assert data is not None
+    assert len(data) < 5_000
+    assert not codec.is_long(data)
+
+
+def test_buckets_are_those_of_the_jvm() -> None:
+    """CRC-32 of the name, modulo their number."""
+    assert BUCKETS == 16
+    assert [bucket_of(name) for name in ("g", "é", "group-of-the-shop")] == [6, 14, 1]

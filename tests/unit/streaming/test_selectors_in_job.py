@@ -1,0 +1,308 @@
+"""Selectors: what a group asks of a topic's tags and properties, and which bits that sets."""
+
+import pytest
+
+from matcher.selectors import BloomFilter
+from streaming.batch import Event
+from streaming.events import GroupEvent, Place, Reason, Selection, Source, SubscriptionRequest
+from streaming.relation import agrees
+from streaming.shard import Shard
+from streaming.state import Selected
+from streaming.subscription import Ignored
+from streaming.update import Cause, Op
+from tests.unit.streaming.builders import (
+    DELETED,
+    EXCLUSIVE,
+    LITERAL,
+    WILD,
+    Said,
+    Story,
+    add,
+    added,
+    bound,
+    created,
+    deleted,
+    drop,
+    leave,
+    removed,
+    replace,
+)
+
+TAG_X, TAG_Y = Selection("TAG", "x"), Selection("TAG", "y")
+REPLACED = Ignored.SELECTOR_REPLACED
+GONE = GroupEvent("g", {}, "p", Place(0, 1_000, 0), "q")
+
+
+def selected(topic: str, *patterns: str, client: str = "c") -> Said:
+    return added(topic, *patterns, cause=Cause.SELECTOR_CHANGED, client=client)
+
+
+def deselected(topic: str, *patterns: str, client: str = "c") -> Said:
+    return removed(topic, *patterns, cause=Cause.SELECTOR_CHANGED, client=client)
+
+
+# What a selector decides.
+
+
+@pytest.mark.parametrize(
+    ("request_", "agreeing"),
+    [
+        (replace("*", tag="x"), ["a", "c"]),
+        (replace("*", tag="x || y"), ["a", "b", "c"]),
+        (replace("*", tag="*"), ["a", "b", "c", "d", "e"]),
+        (replace("*", sql="size > 3"), ["c"]),
+        (replace("*", sql="size is null"), ["a", "b", "e"]),
+        (replace("*", sql="colour = 'red' or size = 1"), ["d"]),
+        (replace(tag="x"), ["a", "c"]),
+    ],
+)
+def test_topics_need_a_creation_that_agrees(request_: SubscriptionRequest, agreeing: list[str]) -> None:
+    """Topics that come later and those that exist alike; everything is no exception."""
+    topics = [created("a", "x"), created("b", "y"), created("c", "x", size="5"), created("d", size="1"), created("e")]
+    story = Story(WILD, request_)
+    story.then(*topics)
+    assert story.held() == agreeing
+    story = Story(WILD, *topics)
+    story.then(request_)
+    assert story.held() == agreeing
+
+
+def test_names_need_to_agree_as_well() -> None:
+    story = Story(LITERAL, replace("a", "b", tag="x"))
+    assert story.then(created("a", "x"), created("b", "y")) == {added("a", "a")}
+
+
+def test_a_second_creation_of_what_exists_says_nothing_new() -> None:
+    """One after a deletion does, also within the batch; the source is then the creation."""
+    story = Story(WILD, replace("*", tag="x"), created("t", "x"))
+    assert story.then(created("t", "y")) == set()
+    assert story.then(deleted("t"), created("t", "y")) == {removed("t", "*", cause=Cause.TOPIC_CREATED)}
+    assert story.only_update.source.offset == 6
+    assert story.then(deleted("t"), created("t", "x")) == {added("t", "*")}
+
+
+def test_a_selector_is_one_of_its_group() -> None:
+    """For all of its clients, whoever said it, and for those of no other group."""
+    story = Story(WILD, bound("h"), replace("*"), replace("*", group="h"), created("t", "y"))
+    assert story.then(replace("z", client="d", tag="x")) == {deselected("t", "*")}
+    assert story.only_update.source == Source("subscriptions", 0, 6, 0, 1_006)
+    assert story.then(created("u", "x"), created("v", "y")) == {added("u", "*"), added("u", "*"), added("v", "*")}
+    assert {(update.receiver.group, update.lite_topic) for update in story.expansion.updates} == {
+        ("g", "u"), ("h", "u"), ("h", "v"),
+    }  # fmt: skip
+
+
+# How it comes, and how it stays.
+
+
+def test_a_later_selector_replaces_the_former_over_existing_topics() -> None:
+    """Which is counted; the same one once more is not."""
+    story = Story(WILD, created("a", "x"), created("b", "y"), replace("*", tag="x"))
+    assert story.ignored == {}
+    assert story.then(add("z", client="d", tag="y")) == {deselected("a", "*"), selected("b", "*")}
+    assert story.ignored == {REPLACED: 1}
+    assert story.then(replace("*", tag="y")) == set()
+    assert story.ignored == {Ignored.UNCHANGED: 1}
+
+
+def test_a_request_without_one_leaves_it() -> None:
+    story = Story(WILD, replace("*", tag="x"))
+    story.then(replace("*", client="d"), add("t"), drop("t"))
+    assert story.ignored == {}
+    assert story.then(created("a", "y"), created("b", "x")) == {added("b", "*"), added("b", "*", client="d")}
+
+
+def test_it_stays_when_the_client_that_said_it_leaves() -> None:
+    """Also when it was the last."""
+    story = Story(WILD, replace("*", tag="x"))
+    story.then(leave())
+    story.then(replace("*", client="d"))
+    assert story.then(created("a", "y"), created("b", "x")) == {added("b", "*", client="d")}
+
+
+def test_that_of_a_client_that_leaves_is_ignored() -> None:
+    story = Story(WILD, replace("*"), created("t", "y"))
+    story.then(leave()._replace(selection=TAG_X))
+    assert story.state.selected == {}
+
+
+@pytest.mark.parametrize("request_", [add("z", tag="x"), drop("z", tag="x"), drop("z", client="nobody", tag="x")])
+def test_that_of_any_other_request_counts(request_: Event) -> None:
+    story = Story(WILD, replace("*"), created("t", "y"))
+    assert story.then(request_) == {deselected("t", "*")}
+
+
+def test_that_of_a_stale_or_refused_request_does_not_count() -> None:
+    story = Story(WILD, replace("*", version=5), created("t", "y"))
+    assert story.then(replace("*", version=4, tag="x"), add("a*", tag="x")) == set()
+    assert story.state.selected == {"g": Selected(TAG_X, None)}, "`a*` is no pattern, but a name"
+
+
+def test_there_and_back_in_one_batch_emits_nothing() -> None:
+    story = Story(WILD, replace("*", tag="x"), created("t", "x"))
+    assert story.then(add("z", client="d", tag="y"), add("z", client="d", tag="x")) == set()
+    assert story.ignored[REPLACED] == 2
+
+
+def test_each_reading_has_its_own() -> None:
+    """A request that was refused as patterns has set the one of the names only."""
+    story = Story(WILD, replace("*", "t", tag="x"), created("t", "x"), created("u", "y"))
+    story.then(add("a*", tag="y"))
+    assert story.held() == ["t"]
+    assert story.then(LITERAL) == {removed("t", "*", "t", cause=Cause.GROUP_CHANGED)}
+    assert story.then(WILD) == {added("t", "*", "t", cause=Cause.GROUP_CHANGED)}
+
+
+def test_it_outlives_the_attributes_of_the_group() -> None:
+    story = Story(LITERAL, replace("t", tag="x"), created("t", "y"))
+    assert story.then(DELETED) == set()
+    assert story.then(WILD) == set()
+
+
+def test_a_topic_and_a_selector_that_come_together() -> None:
+    story = Story(WILD, replace("*"), created("old", "y"))
+    assert story.then(add("z", tag="x"), created("a", "x"), created("b", "y"), deleted("old")) == {
+        added("a", "*"), removed("old", "*"),
+    }  # fmt: skip
+
+
+def test_a_request_that_brings_a_selector_and_another_set_is_the_cause_of_both() -> None:
+    """The selector of what the client asked for before and after, its set of the rest."""
+    topics = [created("a", "x"), created("b", "y"), created("c", "y"), created("e", "x")]
+    story = Story(bound(resets="unsubscribe"), *topics, replace("b", "c"))
+    assert story.then(replace("a", "b", tag="x")) == {
+        added("a", "a", cause=Cause.SUBSCRIBED), deselected("b", "b"), removed("c", "c", cause=Cause.UNSUBSCRIBED),
+    }  # fmt: skip
+    assert {update.lite_topic: update.reset for update in story.expansion.updates} == {
+        "a": False, "b": False, "c": True,
+    }  # fmt: skip
+    assert story.then(replace("a", "b", "e", tag="y || x")) == {
+        selected("b", "b"), added("e", "e", cause=Cause.SUBSCRIBED),
+    }  # fmt: skip
+
+
+def test_a_group_event_that_says_nothing_new_is_not_the_cause() -> None:
+    """Nor is one that changes the quota."""
+    story = Story(WILD, replace("*"), created("t", "y"))
+    assert story.then(WILD, add("z", client="d", tag="x")) == {deselected("t", "*")}
+    assert story.only_update.source.topic == "subscriptions"
+    assert story.then(bound(quota=7), add("z", client="d", tag="y")) == {selected("t", "*")}
+    assert story.then(bound(wildcard=False), add("z", client="d", tag="x")) == {
+        removed("t", "*", cause=Cause.GROUP_CHANGED)
+    }
+
+
+def test_of_the_shards_of_a_parent_the_first_counts_a_replacement() -> None:
+    for number in range(2):
+        story = Story(WILD, replace("*", tag="x"), shard=Shard("p", number))
+        story.then(replace("*", tag="y"))
+        assert story.ignored.get(REPLACED, 0) == (number == 0)
+
+
+def test_a_selector_that_narrows_resets_no_offsets() -> None:
+    story = Story(bound(resets="unsubscribe"), replace("*"), created("t", "y"))
+    story.then(replace("*", tag="x"))
+    assert not story.only_update.reset
+
+
+def test_a_selector_that_fails_wants_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Foreign code must not stop the shard."""
+
+    class Failing:
+        def agrees(self, tags: object, properties: object) -> bool:
+            raise RuntimeError(tags, properties)
+
+    monkeypatch.setattr("streaming.relation._compiled", lambda _: Failing())
+    assert not agrees(Selection("MINE", "x"), created("t", "x").facts(0))
+
+
+# Selectors and exclusive groups.
+
+
+def test_who_evicts_needs_a_selector_that_agrees() -> None:
+    """Of a topic that the group does not want nobody is the newest client."""
+    story = Story(EXCLUSIVE, replace("*"), created("a", "x"), created("b", "y"))
+    assert story.then(replace("*", client="d", tag="x")) == {
+        removed("a", "*", cause=Cause.EVICTED),
+        deselected("b", "*"),
+        added("a", "*", client="d", cause=Cause.SUBSCRIBED),
+    }
+    assert story.then(created("c", "x"), created("e", "y")) == {added("c", "*", client="d")}
+
+
+# Bitmaps: which groups' SQL92 selectors agree with a topic.
+
+
+def bits(*groups: str) -> bytes:
+    found = BloomFilter().bitmap()
+    for group in groups:
+        found.add(f"{group}#p")
+    return bytes(found)
+
+
+def bitmaps(story: Story) -> dict[str, bytes | None]:
+    """Of the last batch, by topic."""
+    return {update.lite_topic: update.bitmap for update in story.expansion.updates}
+
+
+def test_without_sql92_there_is_no_bitmap() -> None:
+    story = Story(WILD, replace("*", tag="*"), replace("*", group="h"))
+    story.then(created("t", "x"))
+    assert bitmaps(story) == {"t": None}
+
+
+def test_a_bitmap_has_the_groups_whose_selectors_agree() -> None:
+    """Also on the ADDs of groups that have none, and also where no group agrees."""
+    story = Story(
+        WILD, bound("h"), bound("i"), bound("j"),
+        replace("*", sql="size > 1"), replace("*", group="h", sql="size > 2"),
+        replace("*", group="i"), replace("*", group="j", tag="x"),
+    )  # fmt: skip
+    story.then(created("a", "x", size="3"), created("b", "x", size="2"), created("c"))
+    assert bitmaps(story) == {"a": bits("g", "h"), "b": bits("g"), "c": bits()}
+    assert len(story.expansion.updates) == 4 + 3 + 1
+
+
+def test_an_eager_add_has_a_bitmap_as_well() -> None:
+    story = Story(WILD, created("a", size="3"), created("b", size="1"))
+    story.then(replace("*", sql="size > 2"), replace("z", group="h"))
+    assert bitmaps(story) == {"a": bits("g")}
+    story.then(bound("h"), replace("*", group="h"), created("c", size="3"))
+    assert bitmaps(story) == {"a": bits("g"), "b": bits(), "c": bits("g")}
+
+
+def test_a_remove_has_none() -> None:
+    story = Story(WILD, replace("*", sql="size > 2"), created("a", size="3"))
+    story.then(deleted("a"))
+    assert [(update.op, update.bitmap) for update in story.expansion.updates] == [(Op.REMOVE, None)]
+
+
+def test_the_selectors_after_the_batch_make_the_bitmap() -> None:
+    story = Story(WILD, replace("*", sql="size > 2"), replace("*", group="h"))
+    story.then(replace("*", sql="size > 3"), bound("h"), created("a", size="3"), replace("*", group="i", sql="size=3"))
+    assert bitmaps(story) == {"a": bits("i")}
+    story.then(add("z", tag="*"), add("z", group="i", tag="*"))
+    assert bitmaps(story) == {"a": None}
+
+
+def test_the_selector_of_the_reading_in_force_counts() -> None:
+    story = Story(WILD, replace("a*", sql="size = 3"), replace("*", group="h"), bound("h"))
+    story.then(created("a", size="3"))
+    assert bitmaps(story) == {"a": None}
+    story.then(LITERAL, created("b", size="3"))
+    assert bitmaps(story) == {"b": bits("g")}
+
+
+def test_a_group_bound_elsewhere_is_in_no_bitmap() -> None:
+    """Its selector is not in force here; it is again when the group comes back."""
+    story = Story(WILD, replace("*", sql="size = 3"), replace("a", "b", group="h"), GONE)
+    story.then(created("a", size="3"))
+    assert bitmaps(story) == {"a": None}
+    story.offset = 2_000
+    story.then(WILD, created("b", size="3"))
+    assert bitmaps(story) == {"a": bits("g"), "b": bits("g")}
+
+
+def test_a_bad_selector_never_comes_so_far() -> None:
+    """Parsing refuses the request whole; see test_events."""
+    assert Reason.INVALID_SELECTOR.value == "invalid-selector"
