@@ -29,6 +29,7 @@ _AT_ONCE = 1_000
 _DEFAULTS = {
     "group.id": "reexpand-client",  # asked for by the client, never used: partitions are assigned by hand
     "log_level": 0,  # what librdkafka logs comes as errors as well, and is logged here once instead of with each retry
+    "reconnect.backoff.max.ms": 1_000,  # of 10 s: a broker that is back is noticed at once
 }
 _FIXED = {
     "enable.auto.commit": False,
