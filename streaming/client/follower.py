@@ -157,7 +157,7 @@ class SubscriptionClient:
             self._follow()
         except ClientError as error:
             self.error = error
-        except Exception as error:  # noqa: BLE001 - a thread that ends without a word would let the answers grow old
+        except BaseException as error:  # noqa: BLE001 - a thread that ends without a word would let the answers grow old
             self.error = ClientError(f"Following {self._where} failed: {error!r}")
             self.error.__cause__ = error
         finally:

@@ -162,9 +162,12 @@ def test_a_failing_callback_stops_the_client(broker: Simulated) -> None:
         assert isinstance(client.error, CallbackFailed)
 
 
-def test_an_unexpected_failure_is_said(broker: Simulated, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("failure", [MemoryError("no room"), SystemExit("no room")])
+def test_an_unexpected_failure_is_said(
+    broker: Simulated, monkeypatch: pytest.MonkeyPatch, failure: BaseException
+) -> None:
     def fail(*_: object) -> None:
-        raise MemoryError("no room")
+        raise failure
 
     broker.write(add())
     monkeypatch.setattr("streaming.client.relation.Relation.apply", fail)
