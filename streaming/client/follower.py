@@ -222,7 +222,7 @@ class SubscriptionClient:
             self._judge(error)
             return
         # The last offset may be the mark of a transaction, which is no record: then only the end itself is seen.
-        if partition in self._ends and (error is not None or offset + 1 >= self._ends[partition]):
+        if partition in self._ends and offset + 1 >= self._ends[partition]:
             del self._ends[partition]
             self._see_whether_caught_up()
 

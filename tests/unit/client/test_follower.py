@@ -142,6 +142,7 @@ def test_a_broker_that_is_down_is_waited_for(caplog: pytest.LogCaptureFixture) -
             client.wait_ready(3)
         with pytest.raises(TimeoutError):
             client.wait_ready(0)
+        assert not client.ready
         assert client.error is None
     assert len([record for record in caplog.records if record.levelno == logging.WARNING]) == 1
 

@@ -52,8 +52,10 @@ def test_many_threads_ask_while_one_changes() -> None:
 
     with ThreadPoolExecutor(READERS) as pool:
         readers = [pool.submit(ask) for _ in range(READERS)]
-        change()
-        done.set()
+        try:
+            change()
+        finally:
+            done.set()
         for reader in readers:
             reader.result()
     assert {row.client_id for row in relation.rows()} == {"stays"}
