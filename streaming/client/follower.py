@@ -1,0 +1,258 @@
+"""Follows the updates topic in a thread of its own."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from streaming.client.errors import CallbackFailed, ClientError, Malformed, NotReady, UpdatesUnreadable
+from streaming.client.relation import Change, Relation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from streaming.client.rows import Row
+
+log = logging.getLogger("reexpand.client")
+
+UPDATES = "lite-subscription-updates"
+"""The Kafka topic that the job writes updates to, unless told otherwise."""
+
+_POLL_SECONDS = 0.2
+_REQUEST_SECONDS = 2.0
+_AT_ONCE = 1_000
+
+_DEFAULTS = {
+    "group.id": "reexpand-client",  # asked for by the client, never used: partitions are assigned by hand
+    "log_level": 0,  # what librdkafka logs comes as errors as well, and is logged here once instead of with each retry
+    "reconnect.backoff.max.ms": 1_000,  # of 10 s: a broker that is back is noticed at once
+}
+_FIXED = {
+    "enable.auto.commit": False,
+    "isolation.level": "read_committed",
+    "auto.offset.reset": "error",  # records that are gone before they are read leave a relation that is wrong
+    "enable.partition.eof": True,
+}
+_END = KafkaError._PARTITION_EOF  # noqa: SLF001 - librdkafka's own errors have a leading underscore
+_ALL_DOWN = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001
+_GONE = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001
+_FATAL = frozenset(
+    {
+        *(KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION, _GONE),
+        *(KafkaError._AUTHENTICATION, KafkaError._SSL),  # noqa: SLF001
+        *(KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError.TOPIC_AUTHORIZATION_FAILED),
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
+
+
+class SubscriptionClient:
+    """Knows who receives which topic; ends with its `with` block, or with `close`.
+
+    | ask | answer |
+    |---|---|
+    | `subscribers("orders", "eu__created")` | the rows that receive the lite topic |
+    | `topics("orders", "billing", "c1")` | the lite topics that a client receives |
+    | `ready`, `wait_ready(30)` | whether all that was written before the start has been read |
+    | `error` | why it has stopped by itself |
+
+    Any number of threads may ask. Answers are given from the start on, from what has been read so far; after an error
+    they stay as they are.
+
+    Args:
+        bootstrap_servers: Kafka brokers.
+        topic: the updates topic.
+        options: librdkafka options, such as credentials.
+        on_change: called in the client's own thread with each change, in order, those before `ready` included. What it
+            raises stops the client.
+        refresh_seconds: how often to look for new partitions.
+
+    Raises:
+        UpdatesUnreadable: an option is wrong.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        topic: str = UPDATES,
+        *,
+        options: Mapping[str, Any] | None = None,
+        on_change: Callable[[Change], object] | None = None,
+        refresh_seconds: float = 30,
+    ) -> None:
+        self.relation = Relation()
+        self.malformed = 0
+        self.error: ClientError | None = None
+        self._bootstrap_servers = bootstrap_servers
+        self._topic = topic
+        self._on_change = on_change
+        self._refresh_seconds = refresh_seconds
+        self._errors: list[KafkaError] = []
+        self._trouble: KafkaError | None = None
+        self._logged: int | None = None
+        self._partitions: set[int] = set()
+        self._ends: dict[int, int] = {}
+        self._caught_up = threading.Event()
+        self._settled = threading.Event()
+        self._stop = threading.Event()
+        given = {**_DEFAULTS, **(options or {}), **_FIXED, "error_cb": self._errors.append}
+        try:
+            self._consumer = Consumer({**given, "bootstrap.servers": bootstrap_servers})
+        except KafkaException as error:
+            raise UpdatesUnreadable(f"The Kafka client refuses its options: {error.args[0].str()}.") from error
+        self._thread = threading.Thread(target=self._run, name=f"follows {topic}", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def subscribers(self, parent: str, lite_topic: str) -> list[Row]:
+        """The rows that receive a lite topic."""
+        return self.relation.subscribers(parent, lite_topic)
+
+    def topics(self, parent: str, group: str, client_id: str) -> set[str]:
+        """The lite topics that a client receives, by whichever of its subscriptions."""
+        return self.relation.topics(parent, group, client_id)
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has read all that was written before its start, and goes on reading."""
+        return self._caught_up.is_set() and self.error is None and not self._stop.is_set()
+
+    def wait_ready(self, timeout: float | None = None) -> None:
+        """Waits until it is ready.
+
+        Raises:
+            UpdatesUnreadable: the updates cannot be read.
+            CallbackFailed: `on_change` raised.
+            NotReady: it has not caught up in so many seconds, or was closed.
+        """
+        if not self._settled.wait(timeout):
+            why = f"; the last error is: {self._trouble.str()}" if self._trouble else ""
+            raise NotReady(f"{self._where} is not read to its end within {timeout:g} s{why}")
+        if self.error is not None:
+            raise type(self.error)(*self.error.args) from self.error
+        if not self.ready:
+            raise NotReady(f"The client of {self._where} is closed.")
+
+    def close(self) -> None:
+        """Stops following. Answers stay as they are."""
+        self._stop.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    @property
+    def _where(self) -> str:
+        return f"{self._topic} at {self._bootstrap_servers}"
+
+    def _run(self) -> None:
+        try:
+            self._follow()
+        except ClientError as error:
+            self.error = error
+        except BaseException as error:  # noqa: BLE001 - a thread that ends without a word would let the answers grow old
+            self.error = ClientError(f"Following {self._where} failed: {error!r}")
+            self.error.__cause__ = error
+        finally:
+            if self.error is not None:
+                log.error("%s", self.error)
+            self._consumer.close()
+            self._settled.set()
+
+    def _follow(self) -> None:
+        look_at = 0.0
+        while not self._stop.is_set():
+            if time.monotonic() >= look_at:
+                self._look()
+                look_at = time.monotonic() + (self._refresh_seconds if self._partitions else 0)
+            for message in self._messages():
+                self._take(message)
+                if self._stop.is_set():
+                    return
+
+    def _look(self) -> None:
+        """Begins to read the partitions that it does not read yet."""
+        try:
+            found = self._consumer.list_topics(self._topic, timeout=_REQUEST_SECONDS).topics[self._topic]
+            if found.error is not None and not self._partitions:  # of one being read, reading it says the same
+                self._judge(found.error)
+                return
+            new = sorted(found.partitions.keys() - self._partitions)
+            ends = {} if self._partitions else dict(self._unread(new))
+        except KafkaException as exception:
+            self._trouble = self._trouble or exception.args[0]
+            return
+        self._trouble = self._logged = None
+        if not new:
+            return
+        self._consumer.incremental_assign([TopicPartition(self._topic, number, OFFSET_BEGINNING) for number in new])
+        if not self._partitions:
+            self._ends = ends
+            self._see_whether_caught_up()
+        self._partitions.update(new)
+
+    def _unread(self, partitions: list[int]) -> Iterator[tuple[int, int]]:
+        """The ends of those partitions that hold records."""
+        for number in partitions:
+            partition = TopicPartition(self._topic, number)
+            start, end = self._consumer.get_watermark_offsets(partition, timeout=_REQUEST_SECONDS)
+            if start < end:
+                yield number, end
+
+    def _messages(self) -> Iterator[Message]:
+        first = self._consumer.poll(_POLL_SECONDS)
+        while self._errors:
+            self._judge(self._errors.pop(0))
+        if first is not None:
+            yield first
+            yield from self._consumer.consume(_AT_ONCE, 0)
+
+    def _take(self, message: Message) -> None:
+        error, partition, offset = message.error(), message.partition() or 0, message.offset() or 0
+        if error is None:
+            self._apply(message.key(), message.value(), f"{self._topic}[{partition}]@{offset}")
+        elif error.code() != _END:
+            self._judge(error)
+            return
+        # The last offset may be the mark of a transaction, which is no record: then only the end itself is seen.
+        if partition in self._ends and offset + 1 >= self._ends[partition]:
+            del self._ends[partition]
+            self._see_whether_caught_up()
+
+    def _apply(self, key: bytes | None, value: bytes | None, place: str) -> None:
+        try:
+            change = self.relation.apply(key, value)
+        except Malformed as error:
+            self.malformed += 1
+            log.warning("%s is skipped: %s", place, error)
+            return
+        if change is None or self._on_change is None:
+            return
+        try:
+            self._on_change(change)
+        except Exception as error:
+            raise CallbackFailed(f"on_change failed at {place}: {error!r}") from error
+
+    def _see_whether_caught_up(self) -> None:
+        if not self._ends:
+            self._caught_up.set()
+            self._settled.set()
+
+    def _judge(self, error: KafkaError) -> None:
+        """Remembers an error that librdkafka gets over by itself; raises any other."""
+        code = error.code()
+        if error.fatal() or code in _FATAL:
+            raise UpdatesUnreadable(f"{self._where} cannot be read: {error.str()}.")
+        if code == _ALL_DOWN:  # follows on one that says more
+            return
+        self._trouble = error
+        if code != self._logged:
+            self._logged = code
+            log.warning("%s: %s", self._where, error.str())

@@ -1,0 +1,138 @@
+"""What keeps a million rows small: one-row entries without containers of their own, and equal texts as one object."""
+
+from __future__ import annotations
+
+from sys import getsizeof
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from streaming.client.rows import Row, Subscriber
+
+_POOL_BYTES = 8_388_608
+_ENTRY_BYTES = 100
+
+K = TypeVar("K")
+L = TypeVar("L")
+T = TypeVar("T", str, bytes)
+
+
+class Pool:
+    """Gives one object for equal texts. When it is full it forgets all of them: only sharing begins anew."""
+
+    def __init__(self, room: int = _POOL_BYTES) -> None:
+        self._size = self._room = room
+        self._held: dict[Any, Any] = {}
+
+    def text(self, text: T) -> T:
+        """A text that equals this one."""
+        held: T | None = self._held.get(text)
+        return self._keep(text) if held is None else held
+
+    def texts(self, texts: tuple[str, ...]) -> tuple[str, ...]:
+        """A tuple that equals this one, made of shared texts."""
+        held: tuple[str, ...] | None = self._held.get(texts)
+        return self._keep(tuple(map(self.text, texts))) if held is None else held
+
+    def _keep(self, value: Any) -> Any:
+        self._room -= getsizeof(value) + _ENTRY_BYTES
+        if self._room < 0:
+            self._held.clear()
+            self._room = self._size
+        self._held[value] = value
+        return value
+
+
+class Index(Generic[K, L]):
+    """Rows by two keys. A first key with one row holds the row itself: a dict of its own would take 230 bytes."""
+
+    def __init__(self, second: Callable[[Row], L]) -> None:
+        self._second = second
+        self._held: dict[K, Row | dict[L, Row]] = {}
+
+    def __contains__(self, first: K) -> bool:
+        return first in self._held
+
+    def put(self, first: K, row: Row) -> None:
+        """Adds a row, or replaces the one with the same keys."""
+        held = self._held.get(first)
+        second = self._second(row)
+        if isinstance(held, dict):
+            held[second] = row
+        elif held is None or self._second(held) == second:
+            self._held[first] = row
+        else:
+            self._held[first] = {self._second(held): held, second: row}
+
+    def remove(self, first: K, second: L) -> None:
+        """Removes a row that is there."""
+        held = self._held[first]
+        if isinstance(held, dict):
+            del held[second]
+            if len(held) == 1:
+                (self._held[first],) = held.values()
+        else:
+            del self._held[first]
+
+    def get(self, first: K, second: L) -> Row | None:
+        """The row with these keys."""
+        held = self._held.get(first)
+        if isinstance(held, dict):
+            return held.get(second)
+        return held if held is not None and self._second(held) == second else None
+
+    def any(self, first: K) -> Row | None:
+        """One of the rows with this first key: the last one, as the way to the first may lead past many removed."""
+        held = self._held.get(first)
+        return next(reversed(held.values())) if isinstance(held, dict) else held
+
+    def rows(self, first: K) -> list[Row]:
+        """The rows with this first key."""
+        held = self._held.get(first)
+        if isinstance(held, dict):
+            return list(held.values())
+        return [] if held is None else [held]
+
+    def __iter__(self) -> Iterator[Row]:
+        for held in self._held.values():
+            if isinstance(held, dict):
+                yield from held.values()
+            else:
+                yield held
+
+
+class Parent:
+    """The rows of one parent topic, by lite topic and by subscriber."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.by_topic: Index[str, Subscriber] = Index(lambda row: row.subscriber)
+        self.by_subscriber: Index[Subscriber, str] = Index(lambda row: row.lite_topic)
+        self._parts: dict[tuple[str, str], set[Subscriber]] = {}
+
+    def put(self, row: Row) -> None:
+        """Adds a row, or replaces the one of the same subscriber and topic."""
+        _, group, client_id, part = subscriber = row.subscriber
+        self.count += self.by_subscriber.get(subscriber, row.lite_topic) is None
+        if part is not None:
+            self._parts.setdefault((group, client_id), set()).add(subscriber)
+        self.by_subscriber.put(subscriber, row)
+        self.by_topic.put(row.lite_topic, row)
+
+    def remove(self, row: Row) -> None:
+        """Removes a row that is there."""
+        _, group, client_id, part = subscriber = row.subscriber
+        self.count -= 1
+        self.by_subscriber.remove(subscriber, row.lite_topic)
+        self.by_topic.remove(row.lite_topic, subscriber)
+        if part is not None and subscriber not in self.by_subscriber:
+            parts = self._parts[group, client_id]
+            parts.remove(subscriber)
+            if not parts:
+                del self._parts[group, client_id]
+
+    def of_client(self, client: Subscriber) -> list[Row]:
+        """The rows of a client: as a whole, and of each of its parts."""
+        parts = self._parts.get((client.group, client.client_id), ())
+        return [row for subscriber in (client, *parts) for row in self.by_subscriber.rows(subscriber)]

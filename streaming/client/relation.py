@@ -1,0 +1,125 @@
+"""The relation that the updates add up to: who receives which topic. Nothing here knows of Kafka."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, NamedTuple
+
+from streaming.client.memory import Parent, Pool
+from streaming.client.rows import Op, Row, Subscriber, Update, read_key, read_value
+
+
+class Change(NamedTuple):
+    """What a record did to the relation.
+
+    Attributes:
+        op: ADD when the row is there now, REMOVE when it is gone.
+        row: what the update says; the former row where only the tombstone of a REMOVE is left.
+        former: the row before.
+        source: where the event that caused it stands in Kafka, and when it was written.
+    """
+
+    op: Op
+    row: Row
+    former: Row | None
+    source: dict[str, Any]
+
+
+class Relation:
+    """The rows that are there after the records applied so far; any number of threads may use it.
+
+    The last record of a key decides, so a compacted topic gives the same rows as all that was ever written to it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._parents: dict[str, Parent] = {}
+        self._pool = Pool()
+
+    def __len__(self) -> int:
+        with self._lock:
+            return sum(parent.count for parent in self._parents.values())
+
+    def apply(self, key: bytes | None, value: bytes | None) -> Change | None:
+        """Takes one record of the updates topic in.
+
+        Returns:
+            The change; None when there is none, as after a repeated update.
+
+        Raises:
+            Malformed: the record is no update; the relation is as before.
+        """
+        subscriber, lite_topic = read_key(key)
+        update = None if value is None else read_value(value)
+        with self._lock:
+            if update is not None and update.op is Op.ADD:
+                return self._add(subscriber, lite_topic, update)
+            return self._remove(subscriber, lite_topic, update)
+
+    def subscribers(self, parent: str, lite_topic: str) -> list[Row]:
+        """The rows that receive a lite topic."""
+        with self._lock:
+            found = self._parents.get(parent)
+            return found.by_topic.rows(lite_topic) if found else []
+
+    def topics(self, parent: str, group: str, client_id: str) -> set[str]:
+        """The lite topics that a client receives, by whichever of its subscriptions."""
+        with self._lock:
+            found = self._parents.get(parent)
+            rows = found.of_client(Subscriber(parent, group, client_id)) if found else []
+        return {row.lite_topic for row in rows}
+
+    def rows(self) -> list[Row]:
+        """All rows."""
+        with self._lock:
+            return [row for parent in self._parents.values() for row in parent.by_topic]
+
+    def _add(self, subscriber: Subscriber, lite_topic: str, update: Update) -> Change | None:
+        name, group, client_id, part = subscriber
+        parent = self._parents.get(name)
+        if parent is None:
+            parent = self._parents[name] = Parent()
+        pool = self._pool
+        former = parent.by_subscriber.get(subscriber, lite_topic)
+        # The names of a row are those of its neighbours where it has some, so that they are kept once.
+        neighbour = parent.by_subscriber.any(subscriber)
+        if neighbour is None:
+            part = None if part is None else pool.text(part)
+            subscriber = Subscriber(pool.text(name), pool.text(group), client_id, part)
+        else:
+            subscriber = neighbour.subscriber
+        neighbour = parent.by_topic.any(lite_topic)
+        if neighbour is not None:
+            lite_topic = neighbour.lite_topic
+        by_name = update.patterns == (lite_topic,)
+        row = Row(
+            subscriber,
+            lite_topic,
+            (lite_topic,) if by_name else pool.texts(update.patterns),
+            pool.text(update.cause),
+            update.version,
+            update.event_id,
+            pool.text(update.further_json),
+        )
+        parent.put(row)
+        if former is not None and former.event_id == row.event_id:
+            return None
+        return Change(Op.ADD, row, former, update.source)
+
+    def _remove(self, subscriber: Subscriber, lite_topic: str, update: Update | None) -> Change | None:
+        parent = self._parents.get(subscriber.parent)
+        former = parent.by_subscriber.get(subscriber, lite_topic) if parent else None
+        if parent is None or former is None:
+            return None
+        parent.remove(former)
+        if not parent.count:
+            del self._parents[subscriber.parent]
+        if update is None:
+            return Change(Op.REMOVE, former, former, {})
+        _, patterns, cause, version, event_id, further, source = update
+        return Change(
+            Op.REMOVE,
+            former._replace(patterns=patterns, cause=cause, version=version, event_id=event_id, further_json=further),
+            former,
+            source,
+        )

@@ -1,0 +1,173 @@
+"""Who gets a message, and how it is handed over."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from streaming.client import Relation, Row
+from streaming.examples.dispatcher import Dispatcher, Inbox, Turns
+from tests.unit.client.builders import Record, add, remove
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Delivered = tuple[str, str | None]
+
+
+class Scene:
+    """A relation and a dispatcher on it."""
+
+    def __init__(self, *records: Record) -> None:
+        self.relation = Relation()
+        self.turns = Turns()
+        self.delivered: list[Delivered] = []
+        self.dispatcher = Dispatcher(
+            self.relation, self.turns, lambda row, _: self.delivered.append((row.client_id, row.part))
+        )
+        self.apply(*records)
+
+    def apply(self, *records: Record) -> None:
+        """Records that come."""
+        for record in records:
+            change = self.relation.apply(*record)
+            if change is not None:
+                self.turns.forget(change)
+
+    def send(self, topic: str = "t", times: int = 1) -> Counter[Delivered]:
+        """Messages of parent `p`; who gets them."""
+        self.delivered.clear()
+        for _ in range(times):
+            self.dispatcher.dispatch(Message(topic="p", key=topic.encode(), value=b"v"))
+        return Counter(self.delivered)
+
+
+def test_a_message_goes_to_each_group_once() -> None:
+    scene = Scene(add(client="a", group="g1"), add(client="b", group="g2"), add("u", client="c"), add(parent="q"))
+    assert scene.send() == {("a", None): 1, ("b", None): 1}
+
+
+def test_a_message_that_nobody_receives_goes_nowhere() -> None:
+    assert Scene(add("u")).send("t") == {}
+
+
+def test_the_clients_of_a_group_take_turns() -> None:
+    scene = Scene(add(client="a"), add(client="b"), add(client="c"))
+    assert scene.send(times=9) == {("a", None): 3, ("b", None): 3, ("c", None): 3}
+    assert len(set(scene.delivered[:3])) == 3
+
+
+def test_who_receives_more_topics_gets_fewer_of_the_common_one() -> None:
+    """Whoever has waited longest is next, whatever topics the others were busy with."""
+    scene = Scene(add("t", client="a"), add("t", client="b"), add("u", client="a"), add("u", client="c"))
+    for _ in range(6):
+        scene.send("t")
+        scene.send("u")
+    assert scene.send("t", times=2) == {("a", None): 1, ("b", None): 1}
+
+
+def test_the_turns_go_on_as_clients_come_and_go() -> None:
+    scene = Scene(add(client="a"), add(client="b"))
+    scene.send(times=5)
+    scene.apply(remove(client="a"), add(client="c"))
+    assert scene.send(times=4) == {("b", None): 2, ("c", None): 2}
+    scene.apply(remove(client="b"), remove(client="c"))
+    assert scene.turns._last == {}
+
+
+def test_one_client_of_each_share_gets_a_message() -> None:
+    """Besides the group's clients that receive the topic for themselves."""
+    shares = [add(client=client, part=f"share:{share}") for share in "st" for client in "ab"]
+    scene = Scene(*shares, add(client="z"))
+    wanted: Counter[Delivered] = Counter((client, f"share:{share}") for share in "st" for client in "ab")
+    wanted["z", None] = 2
+    assert scene.send(times=2) == wanted
+
+
+def test_shares_of_two_groups_are_two_shares() -> None:
+    scene = Scene(add(client="a", group="g1", part="share:s"), add(client="b", group="g2", part="share:s"))
+    assert scene.send() == {("a", "share:s"): 1, ("b", "share:s"): 1}
+
+
+def test_each_subscription_that_counts_by_itself_gets_a_message() -> None:
+    """Also two of one client, and of clients of one group."""
+    parts = ("wamp:prefix:com.app", "wamp:wildcard:com..created")
+    scene = Scene(*(add(client=client, part=part) for client in "ab" for part in parts))
+    assert scene.send() == {(client, part): 1 for client in "ab" for part in parts}
+
+
+@pytest.mark.parametrize("key", [None, b"", b"\xff"])
+def test_a_message_that_names_no_topic_is_logged(key: bytes | None, caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene(add())
+    scene.dispatcher.dispatch(Message(topic="p", key=key, value=b"v", partition=1, offset=7))
+    assert scene.delivered == []
+    assert "p[1]@7 names no lite topic" in caplog.text
+
+
+class Producer:
+    """Takes so many records before its queue is full, and writes them when polled."""
+
+    def __init__(self, room: int = 100, error: KafkaError | None = None) -> None:
+        self.written: list[dict[str, Any]] = []
+        self._room = room
+        self._error = error
+        self._queue: list[tuple[dict[str, Any], Callable[..., None]]] = []
+
+    def produce(self, topic: str, value: bytes, key: bytes, *, headers: Any, on_delivery: Callable[..., None]) -> None:
+        """As confluent-kafka's."""
+        if len(self._queue) >= self._room:
+            raise BufferError
+        self._queue.append(({"topic": topic, "value": value, "key": key, "headers": headers}, on_delivery))
+
+    def poll(self, timeout: float) -> None:
+        """Writes, when there is time for it."""
+        while self._queue and timeout > 0:
+            record, on_delivery = self._queue.pop(0)
+            self.written.append(record)
+            on_delivery(self._error, None)
+
+    def flush(self) -> None:
+        """Writes all."""
+        self.poll(1)
+
+
+def row() -> Row:
+    (found,) = Scene(add("a__b", client="é", changes={"patterns": ["a__*", "**"]})).relation.rows()
+    return found
+
+
+def test_the_inbox_passes_a_message_on_with_its_reasons() -> None:
+    """The value and the headers that it came with stay as they are."""
+    producer = Producer()
+    inbox = Inbox(producer)  # type: ignore[arg-type]
+    inbox(row(), Message(topic="p", key=b"a__b", value=b"\x00v", headers=[("trace", b"1")]))
+    inbox.flush()
+    (record,) = producer.written
+    assert (record["topic"], record["key"], record["value"]) == ("p-delivered", "é".encode(), b"\x00v")
+    assert record["headers"] == [
+        ("trace", b"1"),
+        ("group", b"g"),
+        ("client", "é".encode()),
+        ("liteTopic", b"a__b"),
+        ("patterns", orjson.dumps(["a__*", "**"])),
+    ]
+
+
+def test_the_inbox_waits_while_the_producers_queue_is_full() -> None:
+    producer = Producer(room=2)
+    inbox = Inbox(producer)  # type: ignore[arg-type]
+    for number in range(7):
+        inbox(row(), Message(topic="p", key=b"a__b", value=b"%d" % number))
+    inbox.flush()
+    assert [record["value"] for record in producer.written] == [b"%d" % number for number in range(7)]
+
+
+def test_what_cannot_be_written_is_not_passed_over() -> None:
+    inbox = Inbox(Producer(error=KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))  # type: ignore[arg-type]
+    inbox(row(), Message(topic="p", key=b"a__b", value=b"v"))
+    with pytest.raises(KafkaException):
+        inbox.flush()

@@ -1,0 +1,236 @@
+"""The client on the broker that librdkafka simulates: real connections, no Java."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from streaming.client import (
+    CallbackFailed,
+    Change,
+    ClientError,
+    NotReady,
+    Op,
+    SubscriptionClient,
+    UpdatesUnreadable,
+)
+from streaming.local.node import free_port
+from tests.support.processes import eventually
+from tests.unit.client.builders import Record, add, gone, remove
+
+TOPIC = "updates"
+PARTITIONS = 4
+
+
+class Simulated:
+    """A simulated broker with an updates topic."""
+
+    def __init__(self) -> None:
+        self._producer = Producer({"bootstrap.servers": "", "test.mock.num.brokers": 1, "log_level": 0})
+        (broker,) = self._producer.list_topics(timeout=10).brokers.values()
+        self.address = f"{broker.host}:{broker.port}"
+        self.write(gone("nothing"))  # which creates the topic
+
+    def write(self, *records: Record | tuple[bytes | None, bytes | None], **options: Any) -> None:
+        """Appends records to the updates."""
+        for key, value in records:
+            self._producer.produce(TOPIC, key=key, value=value, **options)
+        assert self._producer.flush(10) == 0
+
+    def client(self, topic: str = TOPIC, **options: Any) -> SubscriptionClient:
+        """A client of it."""
+        return SubscriptionClient(self.address, topic, **options)
+
+
+@pytest.fixture
+def broker() -> Simulated:
+    return Simulated()
+
+
+def until(client: SubscriptionClient, rows: int) -> None:
+    assert eventually(lambda: len(client.relation) == rows)
+
+
+def test_what_was_written_before_is_there_when_it_is_ready(broker: Simulated) -> None:
+    broker.write(*(add(f"t{number}") for number in range(500)), remove("t7"), gone("t7"))
+    with broker.client() as client:
+        client.wait_ready(10)
+        assert client.ready
+        assert len(client.relation) == 499
+        assert client.topics("p", "g", "c") >= {"t0", "t499"}
+        assert client.subscribers("p", "t7") == []
+
+
+def test_an_empty_topic_is_read_at_once(broker: Simulated) -> None:
+    with broker.client() as client:
+        client.wait_ready(10)
+        assert client.relation.rows() == []
+
+
+def test_changes_come_in_order_and_once(broker: Simulated) -> None:
+    """In the order of each partition, from the beginning on."""
+    changes: list[Change] = []
+    batch = [add("t"), add("t", client="d"), add("t")]
+    broker.write(*batch, partition=0)
+    with broker.client(on_change=changes.append) as client:
+        client.wait_ready(10)
+        assert [(change.op, change.row.client_id) for change in changes] == [("ADD", "c"), ("ADD", "d"), ("ADD", "c")]
+        broker.write(batch[-1], remove("t"), gone("t"), remove("t"), gone("t"), add("u"), partition=0)
+        assert eventually(lambda: len(changes) == 5)
+    assert [(change.op, change.row.lite_topic) for change in changes[3:]] == [(Op.REMOVE, "t"), (Op.ADD, "u")]
+
+
+def test_a_change_is_in_the_relation_when_it_is_told(broker: Simulated) -> None:
+    """And nothing after it: what `on_change` asks is about that moment."""
+    told: list[tuple[str, set[str]]] = []
+
+    def on_change(change: Change) -> None:
+        told.append((change.row.lite_topic, client.topics("p", "g", "c")))
+
+    with broker.client(on_change=on_change) as client:
+        client.wait_ready(10)
+        broker.write(add("t"), add("u"), remove("t"), partition=0)
+        assert eventually(lambda: len(told) == 3)
+    assert told == [("t", {"t"}), ("u", {"t", "u"}), ("t", {"u"})]
+
+
+def test_a_malformed_record_is_counted_and_logged(broker: Simulated, caplog: pytest.LogCaptureFixture) -> None:
+    broker.write(add("t"), (b"no key", None), (add("u")[0], b"no value"), (None, b"{}"), add("v"), partition=0)
+    with broker.client() as client:
+        client.wait_ready(10)
+        assert client.topics("p", "g", "c") == {"t", "v"}
+        assert client.malformed == 3
+        assert client.error is None
+    logged = [record.getMessage() for record in caplog.records if record.name == "reexpand.client"]
+    assert len(logged) == 3
+    assert all(line.startswith(f"{TOPIC}[0]@") for line in logged)
+
+
+def test_an_unknown_topic_is_said(broker: Simulated) -> None:
+    with broker.client("missing") as client:
+        with pytest.raises(UpdatesUnreadable, match=r"missing at .* cannot be read: .*[Uu]nknown topic"):
+            client.wait_ready(10)
+        assert isinstance(client.error, UpdatesUnreadable)
+        assert not client.ready
+
+
+def test_refused_credentials_are_said(broker: Simulated) -> None:
+    """The simulated broker knows no SASL, so it refuses all."""
+    sasl = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+    options = {**sasl, "sasl.username": "u", "sasl.password": "secret"}
+    with broker.client(options=options) as client:
+        with pytest.raises(UpdatesUnreadable, match="SASL") as caught:
+            client.wait_ready(20)
+        assert "secret" not in str(caught.value)
+
+
+def test_a_wrong_option_is_said_at_once() -> None:
+    with pytest.raises(UpdatesUnreadable, match=r"no\.such\.option"):
+        SubscriptionClient("127.0.0.1:1", options={"no.such.option": 1})
+
+
+def test_a_broker_that_is_down_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    """It may come back; until then the time-out says what is wrong, and the log says it once."""
+    address = f"127.0.0.1:{free_port()}"
+    with SubscriptionClient(address) as client:
+        with pytest.raises(NotReady, match=f"{address}.*refused"):
+            client.wait_ready(3)
+        with pytest.raises(TimeoutError):
+            client.wait_ready(0)
+        assert not client.ready
+        assert client.error is None
+    assert len([record for record in caplog.records if record.levelno == logging.WARNING]) == 1
+
+
+def test_a_failing_callback_stops_the_client(broker: Simulated) -> None:
+    """It has missed a change, so what it keeps is wrong from there on; that is not left to chance."""
+
+    def fail(_: Change) -> None:
+        raise ValueError("my own mistake")
+
+    broker.write(add())
+    with broker.client(on_change=fail) as client:
+        for _ in range(2):
+            with pytest.raises(CallbackFailed, match="my own mistake") as caught:
+                client.wait_ready(10)
+            assert isinstance(caught.value.__cause__, CallbackFailed)
+            assert isinstance(caught.value.__cause__.__cause__, ValueError)
+        assert isinstance(client.error, CallbackFailed)
+
+
+@pytest.mark.parametrize("failure", [MemoryError("no room"), SystemExit("no room")])
+def test_an_unexpected_failure_is_said(
+    broker: Simulated, monkeypatch: pytest.MonkeyPatch, failure: BaseException
+) -> None:
+    def fail(*_: object) -> None:
+        raise failure
+
+    broker.write(add())
+    monkeypatch.setattr("streaming.client.relation.Relation.apply", fail)
+    with broker.client() as client, pytest.raises(ClientError, match="no room"):
+        client.wait_ready(10)
+
+
+def test_closing_ends_the_thread_and_keeps_the_answers(broker: Simulated) -> None:
+    broker.write(add())
+    before = threading.active_count()
+    client = broker.client()
+    client.wait_ready(10)
+    started = time.monotonic()
+    client.close()
+    client.close()
+    assert time.monotonic() - started < 2
+    assert threading.active_count() == before
+    assert not client.ready
+    assert client.error is None
+    assert client.topics("p", "g", "c") == {"t"}
+    with pytest.raises(NotReady, match="closed"):
+        client.wait_ready(0)
+
+
+def test_a_callback_may_close_the_client(broker: Simulated) -> None:
+    """Nothing is told after that."""
+    changes: list[Change] = []
+
+    def close(change: Change) -> None:
+        changes.append(change)
+        client.close()
+
+    with broker.client(on_change=close) as client:
+        client.wait_ready(10)
+        broker.write(add("t"), add("u"), add("v"), partition=0)
+        assert eventually(lambda: bool(changes))
+    assert len(changes) == 1
+
+
+def test_many_threads_ask_a_client_that_reads(broker: Simulated) -> None:
+    """What a thread has seen of rows that only come does not go again."""
+    done = threading.Event()
+    failures: list[str] = []
+    with broker.client() as client:
+
+        def ask() -> None:
+            seen = 0
+            while not done.is_set():
+                found = len(client.topics("p", "g", "c"))
+                if found < seen or len(client.subscribers("p", "t0")) > 1:
+                    failures.append(f"{found} after {seen}")
+                seen = found
+
+        readers = [threading.Thread(target=ask) for _ in range(4)]
+        for reader in readers:
+            reader.start()
+        for start in range(0, 2_000, 200):
+            broker.write(*(add(f"t{number}") for number in range(start, start + 200)))
+        try:
+            until(client, 2_000)
+        finally:
+            done.set()
+            for reader in readers:
+                reader.join()
+    assert failures == []

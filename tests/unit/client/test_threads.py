@@ -1,0 +1,61 @@
+"""One thread changes the relation, many ask: no answer is half an update."""
+
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from streaming.client import Relation
+from tests.unit.client.builders import add, gone, remove
+
+READERS = 4
+ROUNDS = 60
+TOPICS = [f"t{number}" for number in range(12)]
+
+
+@pytest.fixture
+def _frequent_switches() -> Iterator[None]:
+    """Threads take turns every few instructions."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("_frequent_switches")
+def test_many_threads_ask_while_one_changes() -> None:
+    """Rows that stay are in every answer, each row at most once, and the ways of asking never fail."""
+    relation = Relation()
+    done = threading.Event()
+    for topic in TOPICS:
+        relation.apply(*add(topic, client="stays"))
+
+    def ask() -> None:
+        while not done.is_set():
+            for topic in TOPICS:
+                clients = [row.client_id for row in relation.subscribers("p", topic)]
+                assert "stays" in clients
+                assert len(clients) == len(set(clients))
+            assert relation.topics("p", "g", "stays") == set(TOPICS)
+            assert relation.topics("p", "g", "comes") <= set(TOPICS)
+            assert len(TOPICS) <= len(relation) <= len(TOPICS) * 3
+            assert len(TOPICS) <= len(relation.rows()) <= len(TOPICS) * 3
+
+    def change() -> None:
+        for topic in TOPICS * ROUNDS:
+            relation.apply(*add(topic, client="comes"))
+            relation.apply(*add(topic, client="goes"))
+            relation.apply(*remove(topic, client="comes"))
+            relation.apply(*gone(topic, client="goes"))
+
+    with ThreadPoolExecutor(READERS) as pool:
+        readers = [pool.submit(ask) for _ in range(READERS)]
+        try:
+            change()
+        finally:
+            done.set()
+        for reader in readers:
+            reader.result()
+    assert {row.client_id for row in relation.rows()} == {"stays"}
