@@ -183,7 +183,9 @@ class Cluster:
         began, warned = time.monotonic(), False
         while (left := self._producer.flush(0.2)) and not refused:
             if self._stop.is_set():
-                raise WatchFailed(f"Stopped before {left} topic events were written; the next start announces them.")
+                raise WatchFailed(
+                    f"Stopped before all topic events were written ({left} left); the next start goes on."
+                )
             if not warned and time.monotonic() - began > _SLOW_WRITE_SECONDS:
                 warned = True
                 log.warning("%d topic events wait for Kafka to take them%s", left, self._because())

@@ -144,6 +144,13 @@ def test_a_wrong_client_option_is_refused_in_one_sentence() -> None:
         Cluster("127.0.0.1:1", "events", "kafka", {"nonsense": "1"}, threading.Event())
 
 
+def test_a_stop_does_not_wait_for_a_broker_that_is_away() -> None:
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(WatchFailed, match=r"^Stopped before all topic events were written \(2 left\)"):
+        Cluster("127.0.0.1:1", "events", "kafka", {}, stop).write([Change(True, "a"), Change(False, "b")], 1)
+
+
 @pytest.mark.parametrize(
     ("options", "code", "sentence"),
     [
