@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.logging import RichHandler
 from rich.progress import Progress
 
+import matcher
 from streaming import config, matching
 from streaming.errors import ReexpandError
 
@@ -191,6 +192,49 @@ def topics(bootstrap_servers: str | None, partitions: int) -> None:
     created = create_topics(settings.bootstrap_servers, wanted)
     for spec in wanted:
         click.echo(f"{spec.name}: {'created' if spec.name in created else 'exists'}")
+
+
+@main.command()
+@click.option("--bootstrap-servers", default=None, help="Kafka brokers, host:port[,host:port...].")
+@click.option("--parent", default="kafka", show_default=True, help="Parent topic under which the Kafka topics appear.")
+@click.option("--topic-events", default=None, help="Where the events go. [default: lite-topic-events]")
+@click.option("--include", multiple=True, metavar="PATTERN", help="Only topics that one of these matches; repeatable.")
+@click.option("--exclude", multiple=True, metavar="PATTERN", help="No topic that one of these matches; repeatable.")
+@click.option("--dialect", type=click.Choice(list(matcher.DIALECTS)), default="nats", show_default=True,
+    help="The language of --include and --exclude.",
+)  # fmt: skip
+@click.option("--interval", type=click.FloatRange(0.05), default=0.5, show_default=True, help="Seconds between looks.")
+@click.option("--client-options", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File of librdkafka options, one key=value a line; the place for credentials.",
+)  # fmt: skip
+@click.option("--once", is_flag=True, help="Announce what has changed since the last time, and end.")
+@click.option("--json", "as_json", is_flag=True, help="Print each event as it is written, one a line.")
+def watch_kafka(
+    bootstrap_servers: str | None, topic_events: str | None, client_options: Path | None, *, as_json: bool, **given: Any
+) -> None:
+    """Turn the creation and deletion of real Kafka topics into topic events, until SIGTERM or Ctrl-C.
+
+    Topics that came or went while it was not running are announced at the next start. Kafka's internal topics (__...)
+    and the five of reexpand are left out. Exit code 1 when Kafka cannot be watched, 2 when an option is wrong.
+
+    \b
+    Example:
+      reexpand watch-kafka --bootstrap-servers broker:9092
+      reexpand watch-kafka --bootstrap-servers broker:9092 --parent shop --include 'orders.>' --exclude 'orders.test.>'
+    """
+    from streaming.adapters import watch_kafka as watcher  # noqa: PLC0415 - as in `run`
+
+    settings = config.load(
+        {
+            "bootstrap_servers": bootstrap_servers,
+            "topic_events": topic_events,
+            "checkpoint": "unused",
+            "kafka_options": client_options,
+        }
+    )
+    # The file of the job's own Kafka options is for another client, which names them differently.
+    options = watcher.Options(client=settings.client_options() if client_options else {}, **given)
+    watcher.run(settings, options, lambda event: click.echo(event if as_json else watcher.in_words(event)))
 
 
 @main.command()

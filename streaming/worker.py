@@ -34,7 +34,7 @@ from streaming.state import ShardState
 from streaming.subscription import Ignored
 from streaming.update import Op, Problem
 
-STREAMS = (Stream.GROUPS, Stream.SUBSCRIPTIONS, Stream.TOPICS, Stream.CLOCK)
+STREAMS = tuple(Stream)
 """The input streams by their number in a row; also the order in which a micro-batch is read."""
 
 _PARSERS: tuple[Callable[[bytes | None], Event], ...] = (

@@ -44,8 +44,8 @@ _CAUSES = {
     Cause.SELECTOR_CHANGED: "eager: selector",
     Cause.EVICTED: "eager: evicted",
     Cause.RELEASED: "eager: released",
-    Cause.QUOTA_EXCEEDED: "over the quota",
-    Cause.QUOTA_FREED: "quota has room",
+    Cause.QUOTA_EXCEEDED: "eager: over quota",
+    Cause.QUOTA_FREED: "lazy: quota has room",
 }
 _CLIENT_WIDTH = 15
 _TOPIC_WIDTH = 34

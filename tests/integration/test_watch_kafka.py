@@ -1,0 +1,277 @@
+"""`reexpand watch-kafka` on a real broker: what it announces, and what that is worth to who waits for a new topic."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from itertools import islice
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any, Self
+from uuid import uuid4
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from kafka import KafkaConsumer
+
+from streaming.events import BIND_TOPIC, WILDCARD, Stream
+from streaming.local.topics import TopicSpec, create_topics
+from tests.support.processes import eventually
+from tests.support.running_job import SETTLE_SECONDS, Streams, running, wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streaming.local.broker import Broker
+
+NEW_TOPICS = 7
+PLAIN_SECONDS = 5
+WATCHED_SECONDS = 10
+"""Some ten times as long as it takes: the machine may be busy."""
+
+
+class Watcher:
+    """`reexpand watch-kafka` as a process."""
+
+    def __init__(self, bootstrap_servers: str, events: str, folder: Path, *options: str) -> None:
+        self._out, self._log = (folder / f"watch-{uuid4().hex}{suffix}" for suffix in (".json", ".log"))
+        command = [str(Path(sys.executable).with_name("reexpand")), "watch-kafka", "--json", *options]
+        command += ["--bootstrap-servers", bootstrap_servers, "--topic-events", events]
+        with self._out.open("wb") as out, self._log.open("wb") as log:
+            self.process = subprocess.Popen(command, stdout=out, stderr=log)
+
+    def __enter__(self) -> Self:
+        assert eventually(lambda: "ready: watching" in self.said() or self.process.poll() is not None, 60)
+        assert self.process.poll() in (None, 0), self.said()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def said(self) -> str:
+        """What it has logged."""
+        return self._log.read_text()
+
+    def announced(self) -> list[tuple[str, str]]:
+        """What it has announced since its start."""
+        events = [json.loads(line) for line in self._out.read_text().splitlines()]
+        return [(event["event"], event["liteTopic"].rpartition(".")[2]) for event in events]
+
+    def announces(self, *events: tuple[str, str], seconds: float = WATCHED_SECONDS) -> bool:
+        """Whether it comes to have announced exactly these."""
+        return eventually(lambda: self.announced() == list(events), seconds)
+
+    def stop(self, number: signal.Signals) -> int:
+        """Asks it to end, and returns its exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(20)
+
+
+class PlainConsumer(threading.Thread):
+    """A consumer that subscribes to a pattern, with the settings that it has by default."""
+
+    def __init__(self, bootstrap_servers: str, pattern: str) -> None:
+        super().__init__(daemon=True)
+        self.received: list[tuple[str, bytes]] = []
+        self._ended = threading.Event()
+        self._consumer = KafkaConsumer(
+            bootstrap_servers=bootstrap_servers, group_id=uuid4().hex, auto_offset_reset="earliest"
+        )
+        self._consumer.subscribe(pattern=pattern)
+
+    def run(self) -> None:
+        """Receives until it is told to end."""
+        while not self._ended.is_set():
+            for records in self._consumer.poll(100).values():
+                self.received += [(record.topic, record.value) for record in records]
+        self._consumer.close()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self.join(30)
+
+
+class Updates:
+    """Reads the updates as they come."""
+
+    def __init__(self, streams: Streams) -> None:
+        topic = streams.settings.updates
+        self._consumer = Consumer({"bootstrap.servers": streams.bootstrap_servers, "group.id": uuid4().hex})
+        partitions = self._consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        self._consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+    def wait_for(self, operation: str, lite_topic: str, seconds: float) -> bool:
+        """Whether such an update comes in time; others that come before it are passed over."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            message = self._consumer.poll(left)
+            if message is None or message.error() is not None or not (value := message.value()):
+                continue
+            update = json.loads(value)
+            if (update["op"], update["liteTopic"]) == (operation, lite_topic):
+                return True
+        return False
+
+
+class Topics:
+    """Creates and deletes Kafka topics."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+        self._producer = Producer({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+
+    def create(self, *names: str) -> None:
+        """Creates topics."""
+        create_topics(self._bootstrap_servers, [TopicSpec(name) for name in names])
+
+    def delete(self, *names: str) -> None:
+        """Deletes topics, and waits until the broker says that they are gone."""
+        for future in self._admin.delete_topics(list(names)).values():
+            future.result()
+        assert eventually(lambda: not self._admin.list_topics(timeout=10).topics.keys() & set(names))
+
+    def write(self, name: str, value: bytes) -> None:
+        """Writes a record."""
+        self._producer.produce(name, value)
+        assert self._producer.flush(10) == 0
+
+
+def wildcard_group(streams: Streams, group: str, parent: str, pattern: str) -> None:
+    """A client `c` of the group subscribes to the pattern."""
+    feed = streams.producer()
+    feed.send(Stream.GROUPS, {"group": group, "attributes": {BIND_TOPIC: parent, WILDCARD: "true"}}, group)
+    request = {"action": "COMPLETE_ADD", "clientId": "c", "group": group, "topic": parent, "liteTopicSet": [pattern]}
+    feed.send(Stream.SUBSCRIPTIONS, request, group)
+    feed.flush()
+
+
+def test_a_wildcard_subscriber_hears_of_a_new_topic_long_before_a_consumer_of_a_pattern(
+    broker: Any, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    """The figures in streaming/adapters/README.md are those of this test."""
+    streams = Streams(broker.bootstrap_servers, tmp_path / "checkpoint").create()
+    topics = Topics(streams.bootstrap_servers)
+    family = f"w{streams.prefix}__eu"
+    old = f"{family}__old"
+    topics.create(old)
+    topics.write(old, b"first")
+    wildcard_group(streams, "watched", "kafka", f"{family}__*")
+    wildcard_group(streams, "registered", "orders", "*__created")
+    watching = Watcher(
+        streams.bootstrap_servers,
+        streams.settings.topic_events,
+        tmp_path,
+        *("--dialect", "lite", "--include", f"{family}__**"),
+    )
+    with (
+        running(streams, tmp_path / "job.log") as job,
+        watching as watcher,
+        PlainConsumer(streams.bootstrap_servers, f"^{family}__.*") as plain,
+        Updates(streams) as updates,
+    ):
+        assert updates.wait_for("ADD", old, SETTLE_SECONDS)
+        assert wait_for(lambda: plain.received == [(old, b"first")], 30)
+
+        seconds = []
+        first_born = time.monotonic()
+        for number in range(NEW_TOPICS):
+            name = f"{family}__new{number}"
+            born = time.monotonic()
+            topics.create(name)
+            assert updates.wait_for("ADD", name, WATCHED_SECONDS), watcher.said()
+            seconds.append(time.monotonic() - born)
+            topics.write(name, b"new")
+        time.sleep(max(0, first_born + PLAIN_SECONDS - time.monotonic()))
+        topics.write(old, b"last")
+        assert wait_for(lambda: (old, b"last") in plain.received, 10)
+        assert {topic for topic, _ in plain.received} == {old}
+
+        topics.delete(old)
+        assert updates.wait_for("REMOVE", old, WATCHED_SECONDS)
+        example = [sys.executable, "-m", "streaming.examples.on_register", "--parent", "orders", "eu__created"]
+        example += ["--bootstrap-servers", streams.bootstrap_servers, "--topic-events", streams.settings.topic_events]
+        subprocess.run(example, check=True, timeout=30, cwd=Path(__file__).parents[2])
+        assert updates.wait_for("ADD", "eu__created", WATCHED_SECONDS)
+
+        assert watcher.stop(signal.SIGTERM) == 0
+        assert job.stop() == 0
+    assert streams.dead_letters() == []
+    record_property("seconds to ADD", [round(each, 2) for each in seconds])
+    print(f"creation to ADD: median {median(seconds):.2f} s, {min(seconds):.2f} to {max(seconds):.2f} s")  # noqa: T201
+    assert median(seconds) < PLAIN_SECONDS
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_what_happened_while_it_was_down_is_announced_at_the_next_start(
+    broker: Any, tmp_path: Path, number: signal.Signals
+) -> None:
+    """A topic that was made anew as well, and nothing twice."""
+    prefix, topics = f"w{uuid4().hex[:8]}", Topics(broker.bootstrap_servers)
+
+    def watcher(*options: str) -> Watcher:
+        return Watcher(
+            broker.bootstrap_servers,
+            f"{prefix}-events",
+            tmp_path,
+            *("--include", f"{prefix}.>", "--interval", "0.1"),
+            *options,
+        )
+
+    topics.create(f"{prefix}.a", f"{prefix}.b", f"{prefix}.c", f"other-{prefix}.x")
+    with watcher() as first:
+        assert first.announces(("CREATED", "a"), ("CREATED", "b"), ("CREATED", "c"))
+        code = first.stop(number)
+        assert code == (0 if number is not signal.SIGKILL else -number)
+    topics.delete(f"{prefix}.b", f"{prefix}.c")
+    topics.create(f"{prefix}.c", f"{prefix}.d")
+    difference = (("CREATED", "d"), ("DELETED", "b"), ("DELETED", "c"), ("CREATED", "c"))
+    with watcher("--once") as second:
+        assert second.process.wait(20) == 0
+        assert second.announced() == list(difference)
+    with watcher("--once") as third:
+        assert third.process.wait(20) == 0
+        assert third.announced() == []
+    other = KafkaConsumer(f"{prefix}-events", bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest")
+    try:
+        events = [json.loads(record.value) for record in islice(other, 3 + len(difference))]
+    finally:
+        other.close()
+    assert [(event["event"], event["liteTopic"][-1]) for event in events[3:]] == list(difference)
+
+
+def test_a_broker_that_freezes_or_crashes_deletes_nothing(own_broker: Callable[..., Broker], tmp_path: Path) -> None:
+    """And what is created afterwards is announced."""
+    broker = own_broker()
+    topics = Topics(broker.bootstrap_servers)
+    topics.create("t.a", "t.b")
+    with Watcher(broker.bootstrap_servers, "lite-topic-events", tmp_path, "--interval", "0.1") as watcher:
+        announced = [("CREATED", "a"), ("CREATED", "b")]
+        assert watcher.announces(*announced)
+        for interrupt, go_on, name in ((broker.pause, broker.resume, "c"), (broker.kill, broker.start, "d")):
+            interrupt()
+            assert eventually(lambda: watcher.said().count("no news of") > watcher.said().count("answers again"), 20)
+            go_on()
+            assert eventually(lambda: watcher.said().count("no news of") == watcher.said().count("answers again"), 30)
+            topics.create(f"t.{name}")
+            announced.append(("CREATED", name))
+            assert watcher.announces(*announced, seconds=20)
+        topics.delete("t.a")
+        assert watcher.announces(*announced, ("DELETED", "a"))
+        assert watcher.stop(signal.SIGINT) == 0

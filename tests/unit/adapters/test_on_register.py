@@ -1,0 +1,22 @@
+"""The example of a broker plug-in sends what the job reads."""
+
+from click.testing import CliRunner
+
+from streaming.events import TopicEvent, parse_topic_event
+from streaming.examples.on_register import main, on_register, on_unregister, record
+
+
+def test_its_records_are_topic_events_keyed_by_their_parent() -> None:
+    name = "%LMQ%$orders$eu__created"
+    for event, created in ((on_register(name, 5), True), (on_unregister(name, 5), False)):
+        key, value = record(event)
+        assert key == b"orders"
+        parsed = parse_topic_event(value)
+        assert isinstance(parsed, TopicEvent)
+        assert (parsed.parent, parsed.lite_topic, parsed.created) == ("orders", "eu__created", created)
+
+
+def test_it_has_help_with_an_example() -> None:
+    result = CliRunner().invoke(main, ["--help"])
+    assert result.exit_code == 0
+    assert "Example:\n    python -m streaming.examples.on_register --bootstrap-servers" in result.output

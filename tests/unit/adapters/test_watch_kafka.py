@@ -1,0 +1,187 @@
+"""The watcher around its core: when it waits, gives up, ends, and what it says."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import KafkaError, KafkaException
+
+from streaming.adapters import cluster, watch_kafka
+from streaming.adapters.cluster import Cluster, NoAnswer, Stopped, WatchFailed
+from streaming.adapters.watch import Change, Selection, Sight, Standing, encode
+from streaming.adapters.watch_kafka import Options, in_words
+from streaming.cli import main
+from streaming.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+FAST = Options(interval=0)
+
+
+class FakeCluster:
+    """Gives prepared answers, and asks to stop when they are used up."""
+
+    bootstrap_servers = "broker:9092"
+    parent = "kafka"
+
+    def __init__(self, answers: Iterable[Sight | None], history: list[Change] | None = None) -> None:
+        self.answers = iter(answers)
+        self.past = history or []
+        self.stop = threading.Event()
+
+    def provide(self) -> None:
+        """There is nothing to create."""
+
+    def history(self) -> list[Change]:
+        """What was announced before."""
+        return self.past
+
+    def look(self, *_: Any) -> Sight:
+        """The next answer."""
+        answer = next(self.answers, "end")
+        if answer == "end":
+            self.stop.set()
+        if not isinstance(answer, Sight):
+            raise NoAnswer("it is away")
+        return answer
+
+    def write(self, changes: list[Change], _: int) -> list[bytes]:
+        """Everything is written."""
+        return [encode(change, self.parent, 1) for change in changes]
+
+
+@pytest.fixture(autouse=True)
+def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch_kafka, "_START_SECONDS", 0.0)
+    monkeypatch.setattr(watch_kafka, "_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(cluster, "_ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
+
+
+def said(fake: FakeCluster, options: Options = FAST) -> list[str]:
+    """What is announced until the fake asks to stop or everything is announced."""
+    lines: list[str] = []
+    watcher = watch_kafka._Watcher(cast("Cluster", fake), Selection([]), lambda event: lines.append(in_words(event)))
+    if options.once:
+        watcher.run(options, fake.stop)
+    else:
+        with pytest.raises(Stopped):
+            watcher.run(options, fake.stop)
+    return lines
+
+
+def seen(*names: str) -> Sight:
+    return Sight(dict.fromkeys(names))
+
+
+def test_only_the_difference_to_what_was_announced_before_is_announced() -> None:
+    fake = FakeCluster([seen("a", "c")] * 3, [Change(True, "a"), Change(True, "b")])
+    assert said(fake) == ["CREATED c", "DELETED b"]
+
+
+def test_once_ends_when_nothing_is_in_doubt() -> None:
+    fake = FakeCluster([seen("a")] * 100, [Change(True, "a"), Change(True, "b")])
+    assert said(fake, FAST._replace(once=True)) == ["DELETED b"]
+    assert len(list(fake.answers)) == 98
+
+
+def test_answers_that_do_not_come_are_survived_and_said_once_each_time(caplog: pytest.LogCaptureFixture) -> None:
+    """And they interrupt a row of answers."""
+    away = None
+    fake = FakeCluster([seen("a", "b"), seen("a"), away, away, seen("a"), away, seen("a"), seen("a")])
+    with caplog.at_level(logging.INFO, "reexpand"):
+        assert said(fake) == ["CREATED a", "CREATED b", "DELETED b"]
+    again = ["no news of broker:9092: it is away", "broker:9092 answers again"]
+    assert caplog.messages[1:-1] == again * 2
+    assert caplog.messages[0] == "ready: watching 2 topics of broker:9092 as parent kafka"
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_without_a_first_answer_it_gives_up(once: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    with pytest.raises(WatchFailed, match=r"^Kafka at broker:9092 cannot be watched: it is away\. Check"):
+        said(FakeCluster([None, None]), FAST._replace(once=once))
+
+
+def test_once_gives_up_when_kafka_goes_away() -> None:
+    fake = FakeCluster([seen("a"), None], [Change(True, "a"), Change(True, "b")])
+    with pytest.raises(WatchFailed, match="it is away"):
+        said(fake, FAST._replace(once=True))
+
+
+@pytest.mark.parametrize(
+    ("code", "standing"),
+    [
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, Standing.GONE),
+        (KafkaError.LEADER_NOT_AVAILABLE, Standing.THERE),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, Standing.UNCLEAR),
+        (KafkaError._TRANSPORT, Standing.UNCLEAR),
+        (KafkaError._TIMED_OUT, Standing.UNCLEAR),
+    ],
+)
+def test_an_error_about_a_topic_deletes_it_only_when_it_says_so(code: int, standing: Standing) -> None:
+    def result() -> None:
+        raise KafkaException(KafkaError(code))
+
+    assert cluster._standing(KafkaError(code)) is standing
+    assert cluster._id(result) is standing
+
+
+def test_a_broker_without_topic_ids_says_only_that_the_topic_is_there() -> None:
+    class Described:
+        topic_id = cluster._NO_ID
+
+    assert cluster._id(Described) is Standing.THERE
+
+
+def test_a_wrong_client_option_is_refused_in_one_sentence() -> None:
+    with pytest.raises(ConfigError, match=r"^the Kafka client cannot be set up: No such configuration property"):
+        Cluster("127.0.0.1:1", "events", "kafka", {"nonsense": "1"}, threading.Event())
+
+
+def test_a_stop_does_not_wait_for_a_broker_that_is_away() -> None:
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(WatchFailed, match=r"^Stopped before all topic events were written \(2 left\)"):
+        Cluster("127.0.0.1:1", "events", "kafka", {}, stop).write([Change(True, "a"), Change(False, "b")], 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "sentence"),
+    [
+        ([], 2, "bootstrap_servers: Field required"),
+        (["--bootstrap-servers", "127.0.0.1:1", "--parent", " "], 2, "--parent is blank"),
+        (["--bootstrap-servers", "127.0.0.1:1", "--include", "a..b"], 2, "invalid pattern 'a..b'"),
+        (["--bootstrap-servers", "127.0.0.1:1", "--interval", "0"], 2, "Invalid value for '--interval'"),
+        (["--bootstrap-servers", "127.0.0.1:1"], 1, "Kafka at 127.0.0.1:1 cannot be watched: "),
+        (["--bootstrap-servers", "127.0.0.1:1", "--once"], 1, "Connection refused"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_sentence(
+    options: list[str], code: int, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("REEXPAND_BOOTSTRAP_SERVERS", raising=False)
+    result = CliRunner().invoke(main, ["watch-kafka", *options])
+    assert result.exit_code == code
+    assert sentence in result.output
+    assert "Traceback" not in result.output
+
+
+def test_client_options_are_those_of_the_file_and_not_the_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job's are for Java's client."""
+    given: list[Options] = []
+    monkeypatch.setattr(watch_kafka, "run", lambda _settings, options, _announced: given.append(options))
+    java, mine = tmp_path / "java", tmp_path / "librdkafka"
+    java.write_text("security.protocol=SASL_SSL\nsasl.jaas.config=x\n")
+    mine.write_text("# secret\nsasl.password=x=y\n")
+    monkeypatch.setenv("REEXPAND_KAFKA_OPTIONS", str(java))
+    monkeypatch.setenv("REEXPAND_BOOTSTRAP_SERVERS", "broker:9092")
+    for options in ([], ["--client-options", str(mine)]):
+        assert CliRunner().invoke(main, ["watch-kafka", *options]).exit_code == 0
+    assert [options.client for options in given] == [{}, {"sasl.password": "x=y"}]
+    assert given[0] == Options()
