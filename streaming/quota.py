@@ -62,7 +62,8 @@ def cap(batch: "Batch", updates: list[Update]) -> list[Update]:
     kept: list[Update] = []
     for key, own in _by_client(batch, updates).items():
         kept += _capped(batch, key, own, capped)
-    for source, keys in capped.items():
+    for source, clients in capped.items():
+        keys = sorted(clients)  # a repeated batch says the same
         names = ", ".join(repr(f"{key.group}/{key.client_id}") for key in keys[:5])
         more = f" and {len(keys) - 5} more" if len(keys) > 5 else ""  # noqa: PLR2004
         message = f"clients at their quota do not receive it: {names}{more}; it is picked up when room frees"
@@ -185,7 +186,7 @@ class _Recount:
         """What made the difference: another update, the client's request, the quota, or the order of topics."""
         batch = self._batch
         if self._own:
-            return next(iter(self._own.values())).source
+            return min(update.source for update in self._own.values())
         if self._key in batch.changed:
             return batch.changed[self._key].source
         regrouped = dict(batch.regrouped())

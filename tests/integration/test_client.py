@@ -199,7 +199,7 @@ def test_two_libraries_fold_to_the_relation_of_the_oracle(streams: Streams, tmp_
     for record in records:
         feed.send(record.stream, record.value, "one key for all")  # the history's order
     feed.flush()
-    wanted = expected(records)
+    wanted = expected([records]).relation()
     with running(streams, tmp_path / "job.log") as job:
         assert wait_for(lambda: streams.relation() == wanted)
         assert job.stop() == 0

@@ -8,10 +8,10 @@ import pytest
 from streaming.client import Change, Malformed, Op, Relation, Row, Subscriber
 from streaming.client.memory import Pool
 from streaming.events import Source
-from streaming.expansion import Cause, Update
-from streaming.expansion import Op as JobOp
 from streaming.records import UpdateWriter
-from streaming.state import ClientKey
+from streaming.relation import Receiver
+from streaming.update import Cause, Update
+from streaming.update import Op as JobOp
 from tests.unit.client.builders import Record, add, gone, key, names, remove, value
 
 MAX_BYTES_A_ROW = 700
@@ -170,7 +170,7 @@ def test_what_the_job_writes_is_understood() -> None:
     relation = Relation()
     for name in ("a", 'a","b', "é", "😀", "\\", "\n", "\x01", "%LMQ%$a$b"):
         update = Update(
-            JobOp.ADD, ClientKey(name, name), name, (name,), Cause.SUBSCRIBED, 7, Source("s", 2, 40, 1, 1_700), option
+            JobOp.ADD, Receiver(name, name), name, (name,), Cause.SUBSCRIBED, 7, Source("s", 2, 40, 1, 1_700), option
         )
         for record in UpdateWriter(name).records(update):
             change = relation.apply(*record)
