@@ -52,7 +52,7 @@ def run(settings: Settings) -> None:
         spark.streams.addListener(_Report())
         query = job.start(spark, settings)
         log.info(READY, ", ".join(settings.inputs), settings.bootstrap_servers)
-        with Clock(spark, settings):
+        with Clock(spark, settings, query):
             _wait(query, stop)
     finally:
         spark.stop()
