@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from matcher.batch.arrays import ranges
+from matcher.batch.arrays import cuts, ranges, within
 from matcher.batch.codec import dump, load
 from matcher.batch.rules import matchable
-from matcher.batch.segments import MAX_POSITIONS, Salt, cut, hashes, same_text, unpack
-from matcher.dialects import get_dialect
-from matcher.errors import InvalidPattern
+from matcher.batch.segments import MAX_POSITIONS, Salt, are_texts, cut, fits, hashes, same_text, unpack
+from matcher.dialects import DIALECTS, get_dialect
+from matcher.errors import CorruptIndex, InvalidPattern
 from matcher.pattern import MANY, ONE, Pattern, Segment, Tail
 
 if TYPE_CHECKING:
@@ -23,6 +23,17 @@ if TYPE_CHECKING:
     from matcher.batch.segments import Ints, Segments
 
 _SALT_BYTES: Final = 16
+_TYPES: Final = {
+    "counts": "<i4",
+    "firsts": "<i4",
+    "segments": "<i4",
+    "texts": "|u1",
+    "lengths": "<i4",
+    "postings": "<i4",
+    "kinds": "<i4",
+    "bounds": "<i4",
+    "places": "<i4",
+}
 _FEW: Final = 256  # topics that are not worth the search for a rarer literal
 
 
@@ -54,8 +65,11 @@ class FlatTopics:
         Raises:
             CorruptIndex: the data is not what `to_bytes` gave.
         """
+        facts, arrays = load(data, "topics", _TYPES)
+        if not _agree(facts, arrays):
+            raise CorruptIndex("the parts of the index contradict one another")
         index = cls.__new__(cls)
-        index._open(*load(data, "topics"))  # noqa: SLF001 - of its own class
+        index._open(facts, arrays)  # noqa: SLF001 - of its own class
         return index
 
     def to_bytes(self) -> bytes:
@@ -181,6 +195,24 @@ class FlatTopics:
         numbers = self._segment(rows, place)
         wanted = [number for number in np.unique(numbers).tolist() if self._names[number].startswith(start)]
         return rows[np.isin(numbers, wanted)]
+
+
+def _agree(facts: dict[str, Any], arrays: Arrays) -> bool:
+    """Whether facts and arrays that were read can be those of one index: no look-up in it can fail."""
+    counts, firsts, places = arrays["counts"], arrays["firsts"], arrays["places"]
+    return (
+        facts.get("dialect") in list(DIALECTS)  # a list, because what was read may be nothing to look up
+        and isinstance(facts.get("allow_inner_multi"), bool)
+        and cuts(firsts, len(counts), len(arrays["segments"]))
+        and bool((counts >= 0).all() and (counts <= np.diff(firsts)).all())
+        and within(arrays["segments"], len(arrays["lengths"]))
+        and fits(arrays["texts"], arrays["lengths"])
+        and are_texts(unpack(arrays["texts"], arrays["lengths"]))
+        and len(places) <= MAX_POSITIONS + 1
+        and cuts(places, len(places) - 1, len(arrays["kinds"]))
+        and cuts(arrays["bounds"], len(arrays["kinds"]), len(arrays["postings"]))
+        and within(arrays["postings"], len(counts))
+    )
 
 
 def _build(segments: Segments, counts: Ints) -> Arrays:
