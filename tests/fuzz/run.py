@@ -17,6 +17,7 @@ from tests.fuzz.targets import TARGETS
 
 HOME: Final = Path(".reexpand/fuzz")
 LIMITS: Final = ("-timeout=10", "-rss_limit_mb=2048", "-max_len=1024")
+_ROUND: Final = 120  # seconds of one process; atheris keeps some memory for each comparison of arrays
 _GRACE: Final = 60  # seconds for start and end
 _DONE: Final = re.compile(r"^Done (\d+) runs in (\d+) second", re.MULTILINE)
 _COVERED: Final = re.compile(r"cov: (\d+)")
@@ -26,6 +27,25 @@ _FAILURE: Final = re.compile(r"^ === Uncaught Python exception: ===|^==\d+== ?ER
 
 def fuzz(name: str, seconds: int) -> bool:
     """Fuzz one target and print what came of it; return whether it held."""
+    inputs = 0
+    for start in range(0, seconds, _ROUND):
+        log = _round(name, min(_ROUND, seconds - start))
+        text = log.read_text(encoding="utf-8", errors="replace")
+        done = _DONE.search(text)
+        if done is None:
+            failure = _FAILURE.search(text)
+            print(f"{name}: broken; {log} ends with\n{text[failure.start() if failure else -4_000 :]}")
+            for written in _WRITTEN.findall(text):
+                print(f"{written}: {Path(written).read_bytes()!r}")
+                print(f"again: .venv/bin/python -m tests.fuzz.targets {name} {written}", flush=True)
+            return False
+        inputs += int(done[1])
+    print(f"{name}: {inputs:,} inputs in {seconds} s, {_COVERED.findall(text)[-1]} branches, nothing found", flush=True)
+    return True
+
+
+def _round(name: str, seconds: int) -> Path:
+    """Let the fuzzer work in a process of its own; return its log."""
     home = HOME / name
     corpus, found, log = home / "corpus", home / "found", home / "log"
     for folder in (corpus, found):
@@ -33,20 +53,8 @@ def fuzz(name: str, seconds: int) -> bool:
     command = [sys.executable, "-m", "tests.fuzz.guided", name, *LIMITS]
     command += [f"-max_total_time={seconds}", f"-artifact_prefix={found}/", str(corpus), str(found)]
     with log.open("wb") as output:
-        ended = subprocess.run(
-            command, stdout=output, stderr=subprocess.STDOUT, timeout=seconds + _GRACE, check=False
-        ).returncode
-    text = log.read_text(encoding="utf-8", errors="replace")
-    done, covered = _DONE.search(text), _COVERED.findall(text)
-    if ended == 0 and done is not None:
-        print(f"{name}: {int(done[1]):,} inputs in {done[2]} s, {covered[-1]} branches, nothing found", flush=True)
-        return True
-    failure = _FAILURE.search(text)
-    print(f"{name}: ended with code {ended}; {log} says\n{text[failure.start() if failure else -4_000 :]}")
-    for written in _WRITTEN.findall(text):
-        print(f"{written}: {Path(written).read_bytes()!r}")
-        print(f"again: .venv/bin/python -m tests.fuzz.targets {name} {written}", flush=True)
-    return False
+        subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, timeout=seconds + _GRACE, check=False)
+    return log
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 import json
 import zlib
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any, Final
 
 from matcher.batch import FlatPatterns, FlatTopics
@@ -121,7 +122,7 @@ def _replace(draw: Draw, value: Any) -> None:
     if draw.number(4) == 3:
         del value[key]
     else:
-        value[key] = draw.pick(_VALUES)
+        value[key] = deepcopy(draw.pick(_VALUES))
 
 
 _DAMAGES: Final[tuple[Callable[[Draw, bytes], bytes], ...]] = (
