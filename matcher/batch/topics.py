@@ -43,6 +43,8 @@ class FlatTopics:
     Every distinct segment has a number. For each of the first `MAX_POSITIONS` positions the topics are sorted by the
     segment there, so a literal names a range of them; the shortest range is filtered by the other literals.
 
+    A question costs some twenty array operations at least; for patterns that few topics match, ask a `TopicIndex`.
+
     Nothing changes after construction, so any number of threads can ask. Keep additions in a `TopicIndex` beside it,
     and build anew when they have become many.
 
@@ -122,7 +124,7 @@ class FlatTopics:
         self._dialect = get_dialect(facts["dialect"])
         self._counts = arrays["counts"]
         self._firsts = arrays["firsts"]
-        self._sorted_places = len(arrays["places"]) - 1
+        self._places: list[int] = arrays["places"].tolist()
         self._texts = unpack(arrays["texts"], arrays["lengths"])
         reserved = self._dialect.reserved
         initials = self._texts.words & np.uint64(0xFF)
@@ -153,16 +155,16 @@ class FlatTopics:
                 literals.append((place, self._numbers.get(str(segment), -1)))
         if any(number < 0 for _, number in literals):
             return np.zeros(0, np.int32)
-        rows, chosen = self._rarest([literal for literal in literals if literal[0] < self._sorted_places])
+        rows, chosen = self._rarest([literal for literal in literals if literal[0] < len(self._places) - 1])
         least = len(segments) + (tail is Tail.SOME)
         if rows is None:
             rows = np.flatnonzero(self._counts == least if tail is Tail.END else self._counts >= max(1, least))
         else:
             counts = self._counts.take(rows)
-            rows = rows[counts == least if tail is Tail.END else counts >= least]
+            rows = rows.compress(counts == least if tail is Tail.END else counts >= least)
         for place, number in literals:
             if place != chosen:
-                rows = rows[self._segment(rows, place) == number]
+                rows = rows.compress(self._segment(rows, place) == number)
         return rows
 
     def _rarest(self, literals: list[tuple[int, int]]) -> tuple[Any, int]:
@@ -178,13 +180,14 @@ class FlatTopics:
 
     def _promising(self, literal: tuple[int, int]) -> int:
         """Order literals by how many distinct segments stand at their place: the more, the fewer topics have each."""
-        return int(self._arrays["places"][literal[0]] - self._arrays["places"][literal[0] + 1])
+        place, _ = literal
+        return self._places[place] - self._places[place + 1]
 
     def _posting(self, place: int, number: int) -> Any:
         """Return the topics with this segment at this place, ascending."""
-        start, end = self._arrays["places"][place : place + 2]
+        start, end = self._places[place : place + 2]
         kinds = self._arrays["kinds"][start:end]
-        spot = int(np.searchsorted(kinds, number))
+        spot = int(kinds.searchsorted(np.int32(number)))  # of the array's own type, else all of it is converted
         if spot == len(kinds) or kinds[spot] != number:
             return np.zeros(0, np.int32)
         begin, behind = self._arrays["bounds"][start + spot : start + spot + 2]
