@@ -22,7 +22,7 @@ class Case(NamedTuple):
     inner: bool = False
 
 
-_LITE: Final = ("a", "__", "*", "b", "__*__", "__**", "_", " ", "longer-than-a-word", "é", "\0", "\n")
+_LITE: Final = ("a", "__", "*", "b", "__*__", "__**", "**", "_", " ", "longer-than-a-word", "é", "\0", "\n")
 _MQTT: Final = ("a", "/", "+", "b", "/+/", "/#", "$", "#", "longer-than-a-word", "é", "\0", "$share/", "\ud800")
 _NATS: Final = ("a", ".", "*", "b", ".*.", ".>", ">", " ", "longer-than-a-word", "é", "\0", "\t")
 _WAMP: Final = ("a", ".", "*", "b", ".*.", ".*", "**", "..", "longer-than-a-word", "é", "#", "com.")
@@ -87,12 +87,12 @@ def _meet(draw: Draw) -> Meeting:
     case = draw.pick(CASES)
     asked, parsed = [], []
     for _ in range(1 + draw.number(8)):
-        text, policy = draw.text(case.tokens), draw.pick(case.policies)
+        text, policy = pattern_for(draw, case), draw.pick(case.policies)
         pattern = _read(case, text, policy)
         if pattern is not None:
             asked.append((text, policy))
             parsed.append(pattern)
-    topics = [draw.text(case.tokens) for _ in range(1 + draw.number(8))]
+    topics = [topic_for(draw, case, [text for text, _ in asked]) for _ in range(1 + draw.number(8))]
     expected = {
         (row, number)
         for row, topic in enumerate(topics)
@@ -100,6 +100,29 @@ def _meet(draw: Draw) -> Meeting:
         if case.holds(text, policy, topic)
     }
     return Meeting(case, asked, parsed, topics, expected)
+
+
+def pattern_for(draw: Draw, case: Case) -> str:
+    """Return any text, or one of a few whole segments, which is more likely a pattern."""
+    if draw.flag():
+        return draw.text(case.tokens)
+    separator = matcher.get_dialect(case.dialect).separator
+    segments = [token for token in case.tokens if separator not in token]
+    return separator.join(draw.pick(segments[: 2 + draw.number(8)]) for _ in range(1 + draw.number(4)))
+
+
+def topic_for(draw: Draw, case: Case, texts: Sequence[str]) -> str:
+    """Return any topic, or a pattern with other segments in place of its wildcards, which it may match."""
+    if not texts or draw.flag():
+        return draw.text(case.tokens)
+    separator = matcher.get_dialect(case.dialect).separator
+    segments: list[str] = []
+    for part in draw.pick(texts).split(separator):
+        if part in ("*", "**", "+", "#", ">", "") or not draw.number(8):
+            segments += draw.pick((["a"], ["b"], [], ["a", "b"], [""], [draw.text(case.tokens)], [part], ["é"]))
+        else:
+            segments.append(part)
+    return separator.join(segments) + (draw.text(case.tokens) if draw.number(4) == 3 else "")
 
 
 def _read(case: Case, text: str, policy: str | None) -> Pattern | None:
@@ -169,11 +192,18 @@ def _check_options(draw: Draw, case: Case) -> None:
             assert knows
 
 
-def _rank(pattern: Pattern) -> int:
-    """Return 0 for exact patterns, 1 for those of one-segment wildcards only, 2 for others."""
+def _rank(pattern: Pattern) -> tuple[int, ...]:
+    """Return what the best match has least of: first exact patterns, then one-segment wildcards, then the others.
+
+    Of these the longest is the best; those with an inner wildcard have no order.
+    """
     if pattern.literal is not None:
-        return 0
-    return 1 if pattern.tail is Tail.END and not pattern.has_many else 2
+        return (0,)
+    if pattern.has_many:
+        return (3,)
+    if pattern.tail is Tail.END:
+        return (1,)
+    return (2, -len(pattern.whole), -len(str(pattern.segments[-1])) if pattern.tail is Tail.STARTS else 0)
 
 
 def _check_pattern_index(meeting: Meeting, draw: Draw) -> None:

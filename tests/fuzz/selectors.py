@@ -71,6 +71,7 @@ def _tag(draw: Draw) -> None:
         assert str(error)
         return
     everything = text in ("", "*")
+    assert selector.tags == (None if everything else wanted)
     tags = [draw.text(_TAGS) for _ in range(draw.number(4))]
     for tag in tags:
         assert -(1 << 31) <= java_hash(tag) < 1 << 31

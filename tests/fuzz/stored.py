@@ -10,7 +10,7 @@ from matcher.batch import FlatPatterns, FlatTopics
 from matcher.dialects import get_dialect
 from matcher.errors import CorruptIndex, InvalidPattern, UnsupportedOption
 from tests.fuzz.draw import Draw
-from tests.fuzz.patterns import CASES, Case
+from tests.fuzz.patterns import CASES, Case, pattern_for, topic_for
 
 _SALT: Final = b"the same each time"
 _VALUES: Final[tuple[Any, ...]] = (
@@ -23,8 +23,8 @@ def stored(data: bytes) -> None:
     """Damage an index in one of many ways, mend its checksum, and ask what is left of it."""
     draw = Draw(data)
     case = draw.pick(CASES)
-    patterns = [text for text in (draw.text(case.tokens) for _ in range(draw.number(6))) if _valid(case, text)]
-    topics = [draw.text(case.tokens) for _ in range(draw.number(6))]
+    patterns = [text for text in (pattern_for(draw, case) for _ in range(draw.number(6))) if _valid(case, text)]
+    topics = [topic_for(draw, case, patterns) for _ in range(draw.number(6))]
     of_topics = draw.flag()
     if of_topics:
         raw = FlatTopics(topics, case.dialect, allow_inner_multi=case.inner).to_bytes()
@@ -84,18 +84,19 @@ def _edited(draw: Draw, raw: bytes) -> bytes:
 
 
 def _edited_numbers(draw: Draw, raw: bytes) -> bytes:
-    """Change a few words of the arrays."""
+    """Change a few numbers of the arrays."""
     data = bytearray(raw)
-    start = 12 + int.from_bytes(raw[8:12], "little")
-    words = (len(raw) - start) // 2
-    for _ in range(1 + draw.number(8)):
-        if words:
-            place = start + 2 * (draw.number(0x10000) % words)
-            data[place : place + 2] = draw.pick(_WORDS)
+    position = 12 + int.from_bytes(raw[8:12], "little")
+    spots = []
+    for _, kind, count in json.loads(raw[12:position])[1]:
+        size = int(kind[2:])
+        spots += [(position + size * at, size) for at in range(count)]
+        position += -(-size * count // 8) * 8
+    for _ in range(1 + draw.number(4)):
+        place, size = spots[draw.number(0x10000) % len(spots)]
+        number = draw.pick((-1, 0, 1, 2, 3, -1 << 8 * size - 1, (1 << 8 * size - 1) - 1, draw.number(256)))
+        data[place : place + size] = (number % (1 << 8 * size)).to_bytes(size, "little")
     return bytes(data)
-
-
-_WORDS: Final = (b"\0\0", b"\1\0", b"\2\0", b"\xff\xff", b"\xff\x7f", b"\0\x80", b"\x10\0", b"\x80\x80", b"\xed\xa0")
 
 
 def _edited_facts(draw: Draw, raw: bytes) -> bytes:
