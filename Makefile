@@ -63,6 +63,17 @@ bench: setup ## the job against a no-op of the same plan: latency and throughput
 bench-matcher: .venv/.locked ## the matcher against other libraries, in one run (Go adds nats-server)
 	$(PY) -m tests.bench.matcher.compare $(BENCH)
 
+# Installed beside the downloads, into an environment of its own: no other target needs it.
+FUZZ_VENV := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/reexpand/fuzz
+FUZZ_SECONDS := 60
+
+.PHONY: fuzz
+fuzz: .venv/.locked | $(filter .tools/bin/uv,$(UV)) ## coverage-guided fuzzing, FUZZ_SECONDS=60 a target (FUZZ=NAME: only one)
+	$(UV) venv --quiet --allow-existing --python $(PY) $(FUZZ_VENV)
+	$(UV) pip install --quiet --python $(FUZZ_VENV)/bin/python --require-hashes -r tests/fuzz/requirements.txt
+	PYTHONPATH=.:$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))') \
+	  $(FUZZ_VENV)/bin/python -m tests.fuzz.run --seconds $(FUZZ_SECONDS) $(FUZZ)
+
 .PHONY: lock
 lock: | $(filter .tools/bin/uv,$(UV)) ## write requirements.lock anew from pyproject.toml
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --group dev \

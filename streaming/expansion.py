@@ -68,12 +68,12 @@ def _born_and_gone(batch: Batch) -> Iterator[Update]:
     renewed = Interests(batch.shard.inner_multi)
     for key, change in batch.changed.items():
         renewed.add(key, change.after)
-    for topic in (*delta.removed, *(topic for topic in delta.added if topic not in delta.removed)):
+    topics = [*delta.removed, *(topic for topic in delta.added if topic not in delta.removed)]
+    for topic, found in zip(topics, state.interests.match_all(topics), strict=True):
         before: Found = {}
         if topic in delta.removed:
-            found = state.interests.match(topic)
             before = limited(found, topic, state.topics[topic], (state.interests,), state.limits)
-        after = _receivers_of_new(batch, topic, renewed) if topic in delta.added else {}
+        after = _receivers_of_new(batch, topic, found, renewed) if topic in delta.added else {}
         _, source, cause, _ = batch.topics[topic]
         for receiver, patterns in before.items():
             if receiver not in after:
@@ -83,14 +83,12 @@ def _born_and_gone(batch: Batch) -> Iterator[Update]:
                 yield batch.update(Op.ADD, receiver, topic, patterns, cause=cause, source=source)
 
 
-def _receivers_of_new(batch: Batch, topic: str, renewed: Interests) -> Found:
-    """Who receives a topic that this batch created."""
-    interests = batch.state.interests
-    found = interests.match(topic)
+def _receivers_of_new(batch: Batch, topic: str, found: Found, renewed: Interests) -> Found:
+    """Who receives a topic that this batch created; `found` are those who asked for it before."""
     if batch.changed:
         found = {receiver: patterns for receiver, patterns in found.items() if receiver.client not in batch.changed}
         found.update(renewed.match(topic))
-    return limited(found, topic, batch.topics[topic].facts, (interests, renewed), batch.limits)
+    return limited(found, topic, batch.topics[topic].facts, (batch.state.interests, renewed), batch.limits)
 
 
 def _resubscribed(batch: Batch) -> Iterator[Update]:

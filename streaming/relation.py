@@ -1,10 +1,12 @@
 """Who receives a topic: what clients ask for, indexed, and the terms of their groups that limit it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from matcher import PatternIndex
+from matcher.batch import FlatPatterns
+from matcher.dialects import get_dialect
 from matcher.dialects.mqtt import shared
 from matcher.selectors import BloomFilter, Selector
 from matcher.selectors import compile as compile_selector
@@ -63,6 +65,12 @@ class Terms(NamedTuple):
         return not self.exclusive and self.selection is None
 
 
+_BATCH = 256
+"""Topics from which on arrays are asked instead of a trie."""
+
+_BUILD_TOPICS = 2
+"""Topics a pattern that pay for building the arrays: 5 us a pattern, against 1 to 3 us saved a topic."""
+
 Found = dict[Receiver, list[str]]
 """The receivers of a topic, each with the entries that say so (none for receive-all)."""
 
@@ -78,9 +86,13 @@ class Interests:
         self._patterns: dict[str, PatternIndex[tuple[Receiver, int]]] = {}
         self._names: dict[str, Orders] = {}
         self._everyone: Orders = {}
+        self._wanted: dict[ClientKey, Interest] = {}
+        self._flat: dict[str, _Flat] | None = None
+        self._asked = 0
 
     def add(self, client: ClientKey, wanted: Interest) -> None:
         """Registers what a client asks for."""
+        self._change(client, wanted)
         plain = Receiver(*client)
         for block in wanted.blocks:
             if wanted.patterns:
@@ -95,6 +107,7 @@ class Interests:
 
     def remove(self, client: ClientKey, wanted: Interest) -> None:
         """Forgets what `add` registered."""
+        self._change(client, None)
         plain = Receiver(*client)
         for block in wanted.blocks:
             if wanted.patterns:
@@ -124,6 +137,30 @@ class Interests:
                     patterns.append(pattern)
         return found
 
+    def match_all(self, topics: Sequence[str]) -> list[Found]:
+        """`match` for each of many topics.
+
+        From some hundred topics on arrays find them faster than a trie: 1,500 topics and 100 patterns take 0.5 instead
+        of 1.8 us a topic, and more patterns make the difference larger. They are built for a set of patterns that has
+        been asked for as many topics as pay for it, and last until a pattern comes or goes.
+        """
+        if len(topics) < _BATCH:
+            return list(map(self.match, topics))
+        self._asked += len(topics)
+        if self._flat is None:
+            if self._asked < _BUILD_TOPICS * sum(map(len, self._patterns.values())):
+                return list(map(self.match, topics))
+            self._flat = self._flattened()
+        everyone = list(self._everyone)
+        found: list[Found] = [{receiver: [] for receiver in everyone} for _ in topics]
+        if self._names:
+            for topic, receivers in zip(topics, found, strict=True):
+                for receiver in self._names.get(topic, ()):
+                    receivers.setdefault(receiver, []).append(topic)
+        for flat in self._flat.values():
+            flat.match(topics, found)
+        return found
+
     def orders(self, topic: str) -> Orders:
         """How new the wish is, of all who ask for a topic."""
         orders = dict(self._everyone)
@@ -135,12 +172,56 @@ class Interests:
                 orders[receiver] = order
         return orders
 
+    def _change(self, client: ClientKey, wanted: Interest | None) -> None:
+        self._flat, self._asked = None, 0
+        if wanted is None:
+            del self._wanted[client]
+        else:
+            self._wanted[client] = wanted
+
+    def _flattened(self) -> dict[str, "_Flat"]:
+        holders: dict[str, dict[tuple[str, str | None], list[Receiver]]] = {}
+        for client, wanted in self._wanted.items():
+            for block in wanted.blocks if wanted.patterns else ():
+                dialect, policy, _ = block.notation
+                for receiver, pattern in _parts(Receiver(*client), block):
+                    holders.setdefault(dialect, {}).setdefault((pattern, policy), []).append(receiver)
+        return {
+            dialect: _Flat(dialect, patterns, inner_multi=self._inner_multi and dialect == "lite")
+            for dialect, patterns in holders.items()
+        }
+
     def _index(self, dialect: str) -> PatternIndex[tuple[Receiver, int]]:
         index = self._patterns.get(dialect)
         if index is None:
             inner_multi = self._inner_multi and dialect == "lite"
             index = self._patterns[dialect] = PatternIndex(dialect, allow_inner_multi=inner_multi)
         return index
+
+
+class _Flat:
+    """The patterns of one dialect as arrays, with their receivers."""
+
+    def __init__(
+        self, dialect: str, patterns: Mapping[tuple[str, str | None], list[Receiver]], *, inner_multi: bool
+    ) -> None:
+        parse = get_dialect(dialect).parse
+        parsed = [parse(text, policy=policy, allow_inner_multi=inner_multi) for text, policy in patterns]
+        self._index = FlatPatterns(parsed, dialect, allow_inner_multi=inner_multi)
+        self._texts = [text for text, _ in patterns]
+        self._receivers = list(patterns.values())
+
+    def match(self, topics: Sequence[str], found: list[Found]) -> None:
+        """Adds who receives each topic."""
+        rows, patterns = self._index.match_batch(topics)
+        for row, number in zip(rows.tolist(), patterns.tolist(), strict=True):
+            text, receivers = self._texts[number], found[row]
+            for receiver in self._receivers[number]:
+                texts = receivers.get(receiver)
+                if texts is None:
+                    receivers[receiver] = [text]
+                else:
+                    texts.append(text)
 
 
 def pattern_of(entry: str, notation: Notation) -> str:

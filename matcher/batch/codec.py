@@ -30,22 +30,47 @@ def dump(facts: Mapping[str, Any], arrays: Arrays) -> bytes:
     return _MAGIC + zlib.crc32(body).to_bytes(4, "little") + body
 
 
-def load(data: bytes, kind: str) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+def load(data: bytes, kind: str, types: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     """Read what `dump` wrote; the arrays are read-only views of the data.
 
+    The checksum finds damage, not deceit: what the facts and the arrays say is for the caller to check.
+
+    Args:
+        data: the bytes.
+        kind: what the facts must say that they are of.
+        types: the arrays that there must be, in this order, and the types of their numbers.
+
     Raises:
-        CorruptIndex: the data is not what `dump` wrote, or facts of another kind.
+        CorruptIndex: the data is not what `dump` wrote, or it holds something else.
     """
     if data[: len(_MAGIC)] != _MAGIC:
         raise CorruptIndex("the data does not begin like an index")
     if zlib.crc32(memoryview(data)[8:]) != int.from_bytes(data[4:8], "little"):
         raise CorruptIndex("the checksum of the index is wrong")
     position = _HEAD + int.from_bytes(data[8:_HEAD], "little")
-    facts, layout = json.loads(data[_HEAD:position])
+    facts, layout = _read(data[_HEAD:position])
     if facts["kind"] != kind:
         raise CorruptIndex(f"the data holds {facts['kind']}, not {kind}")
+    if len(layout) != len(types):
+        raise CorruptIndex(f"the data holds {len(layout)} arrays, not {len(types)}")
     arrays = {}
-    for name, kind_of_number, count in layout:
-        arrays[name] = np.frombuffer(data, kind_of_number, count, position)
+    for (name, number), entry in zip(types.items(), layout, strict=True):
+        room = (len(data) - position) // np.dtype(number).itemsize
+        match entry:
+            case [str(), str(), int(count)] if entry[:2] == [name, number] and 0 <= count <= room:
+                arrays[name] = np.frombuffer(data, number, count, position)
+            case _:
+                raise CorruptIndex(f"the data does not hold the whole array {name!r}")
         position += arrays[name].nbytes + -arrays[name].nbytes % _ALIGNED
     return facts, arrays
+
+
+def _read(text: bytes) -> tuple[dict[str, Any], list[Any]]:
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError):
+        raise CorruptIndex("the facts of the index are no JSON") from None
+    match content:
+        case [{"kind": str()} as facts, [*layout]]:
+            return facts, layout
+    raise CorruptIndex("the data does not say what it holds")

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from matcher.batch.arrays import firsts_of, ranges
+from matcher.batch.arrays import cuts, firsts_of, ranges, within
 from matcher.batch.codec import dump, load
 from matcher.batch.keys import Keys, usable
 from matcher.batch.rules import hidden, matchable
-from matcher.batch.segments import MAX_POSITIONS, Salt, at_positions, cut, hashes, pack, same_text, unpack
-from matcher.batch.shapes import Shape, from_json, sort_out, to_json
-from matcher.dialects import get_dialect
+from matcher.batch.segments import MAX_POSITIONS, Salt, at_positions, cut, fits, hashes, pack, same_text, unpack
+from matcher.batch.shapes import from_json, shape_from_json, sort_out, to_json
+from matcher.dialects import DIALECTS, get_dialect
+from matcher.errors import CorruptIndex
 from matcher.index import PatternIndex
 from matcher.pattern import Pattern, Tail
 
@@ -23,9 +25,21 @@ if TYPE_CHECKING:
 
     from matcher.batch.codec import Arrays
     from matcher.batch.segments import U64, Ints, Segments
+    from matcher.batch.shapes import Shape
 
 _CHUNK: Final = 16384  # topics whose arrays stay in the cache of a core
 _SALT_BYTES: Final = 16
+_HEX: Final = re.compile(r"(?:[0-9a-f]{2})+")
+_TYPES: Final = {
+    "keys": "<u8",
+    "shapes": "<i2",
+    "first_literals": "<i4",
+    "literals": "<i4",
+    "first_numbers": "<i4",
+    "numbers": "<i4",
+    "texts": "|u1",
+    "lengths": "<i4",
+}
 
 
 class FlatPatterns:
@@ -78,7 +92,7 @@ class FlatPatterns:
             "dialect": dialect,
             "size": len(parsed),
             "salt": salt.hex(),
-            "shapes": [(shape.tail.name, shape.size, shape.wildcards) for shape in shapes],
+            "shapes": [[shape.tail.name, shape.size, list(shape.wildcards)] for shape in shapes],
             "others": [(number, to_json(pattern)) for number, pattern in others],
         }
         self._open(facts, arrays)
@@ -90,8 +104,11 @@ class FlatPatterns:
         Raises:
             CorruptIndex: the data is not what `to_bytes` gave.
         """
+        facts, arrays = load(data, "patterns", _TYPES)
+        if not _agree(facts, arrays):
+            raise CorruptIndex("the parts of the index contradict one another")
         index = cls.__new__(cls)
-        index._open(*load(data, "patterns"))  # noqa: SLF001 - of its own class
+        index._open(facts, arrays)  # noqa: SLF001 - of its own class
         return index
 
     def to_bytes(self) -> bytes:
@@ -125,7 +142,7 @@ class FlatPatterns:
         self._facts, self._arrays = facts, arrays
         self._dialect = get_dialect(facts["dialect"])
         self._salt = Salt(bytes.fromhex(facts["salt"]))
-        self._shapes = [Shape(Tail[tail], count, tuple(wildcards)) for tail, count, wildcards in facts["shapes"]]
+        self._shapes = list(map(shape_from_json, facts["shapes"]))
         self._wild_start = np.array([shape.starts_with_wildcard for shape in self._shapes], np.bool_)
         self._literal_counts = np.array([len(shape.literals) for shape in self._shapes], np.int64)
         self._literal_places = np.zeros((MAX_POSITIONS, len(self._shapes)), np.int64)
@@ -181,6 +198,38 @@ class FlatPatterns:
         found = [(row, number) for row, topic in enumerate(topics) for number in self._others.match(topic)]
         pairs = np.array(found, np.int64).reshape(-1, 2)
         return pairs[:, 0], pairs[:, 1]
+
+
+def _agree(facts: dict[str, Any], arrays: Arrays) -> bool:
+    """Whether facts and arrays that were read can be those of one index: no look-up in it can fail."""
+    match facts:
+        case {"dialect": str(dialect), "size": int(size), "salt": str(salt), "shapes": [*stored], "others": [*others]}:
+            pass
+        case _:
+            return False
+    keys, shapes, literals, numbers = (arrays[name] for name in ("keys", "shapes", "literals", "numbers"))
+    counts = np.array([len(shape_from_json(shape).literals) for shape in stored], np.int64)
+    return (
+        dialect in DIALECTS
+        and _HEX.fullmatch(salt) is not None
+        and all(isinstance(other, list) and len(other) == 2 and _is_number(other[0], size) for other in others)  # noqa: PLR2004
+        and bool((keys[1:] > keys[:-1]).all())
+        and usable(keys)
+        and len(numbers) + len(others) == size
+        and len(shapes) == len(keys)
+        and within(shapes, len(counts))
+        and cuts(arrays["first_literals"], len(keys), len(literals))
+        and bool((np.diff(arrays["first_literals"]) == counts[shapes]).all())
+        and within(literals, len(arrays["lengths"]))
+        and cuts(arrays["first_numbers"], len(keys), len(numbers))
+        and bool((np.diff(arrays["first_numbers"]) > 0).all())
+        and within(numbers, size)
+        and fits(arrays["texts"], arrays["lengths"])
+    )
+
+
+def _is_number(value: Any, size: int) -> bool:
+    return type(value) is int and 0 <= value < size
 
 
 def _probes(segments: Segments, counts: Ints, shapes: Sequence[Shape], salt: Salt, keys: Keys) -> Any:

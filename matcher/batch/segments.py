@@ -24,6 +24,8 @@ MAX_POSITIONS: Final = 16  # segments from the left that take part in keys
 _WORD: Final = 8
 _LOOPED: Final = 64  # bytes of a segment that are hashed in arrays; longer ones are rare, and go one by one
 _MASKS: Final = np.array([(1 << 8 * size) - 1 for size in range(_WORD + 1)], np.uint64)
+_CONTINUED: Final = 0xC0  # of a byte of UTF-8: whether it belongs to the character that began before it ...
+_CONTINUES: Final = 0x80  # ... which these bits say
 _M1: Final = np.uint64(0xFF51AFD7ED558CCD)
 _M2: Final = np.uint64(0xC4CEB9FE1A85EC53)
 _SHIFT: Final = np.uint64(32)
@@ -32,10 +34,10 @@ _SHIFT: Final = np.uint64(32)
 class Salt:
     """The secret numbers of an index, drawn from a few bytes, so that nobody can choose names whose hashes collide."""
 
-    __slots__ = ("bytes", "ends", "length", "positions", "rests", "seed")
+    __slots__ = ("ends", "key", "length", "positions", "rests", "seed")
 
     def __init__(self, salt: bytes) -> None:
-        self.bytes = salt
+        self.key = salt if len(salt) <= hashlib.blake2b.MAX_KEY_SIZE else hashlib.blake2b(salt).digest()
         numbers = np.frombuffer(hashlib.shake_128(salt).digest(8 * (3 * MAX_POSITIONS + 4)), "<u8")
         self.seed, self.length = numbers[0], numbers[1] | np.uint64(1)
         self.positions = numbers[2 : 2 + MAX_POSITIONS]
@@ -108,6 +110,21 @@ def unpack(data: U8, sizes: npt.NDArray[np.int32]) -> Segments:
     return _segments(data, np.arange(len(lengths) + 1), ends - lengths, lengths)
 
 
+def fits(data: U8, sizes: npt.NDArray[np.int32]) -> bool:
+    """Whether these can be the data and the lengths of what `pack` gave."""
+    return bool((sizes >= 0).all()) and int(sizes.sum(dtype=np.int64)) + len(sizes) + _WORD == len(data)
+
+
+def are_texts(segments: Segments) -> bool:
+    """Whether each segment is UTF-8 by itself, surrogates included."""
+    try:
+        segments.data.tobytes().decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return False
+    borders = np.concatenate((segments.starts, segments.starts + segments.lengths))
+    return bool((segments.data[borders] & _CONTINUED != _CONTINUES).all())
+
+
 def hashes(segments: Segments, salt: Salt) -> U64:
     """Hash each segment to 64 bits; segments of at most eight bytes and one length never collide."""
     mixed: U64 = _mix(segments.words ^ salt.seed) + segments.lengths.astype(np.uint64) * salt.length
@@ -121,7 +138,7 @@ def hashes(segments: Segments, salt: Salt) -> U64:
         word &= _MASKS[np.minimum(segments.lengths[longer] - offset, _WORD)]
         mixed[longer] = _mix(mixed[longer] ^ word) + salt.length
     for number in longer[segments.lengths[longer] > _LOOPED].tolist():
-        digest = hashlib.blake2b(segments.text(number), digest_size=_WORD, key=salt.bytes).digest()
+        digest = hashlib.blake2b(segments.text(number), digest_size=_WORD, key=salt.key).digest()
         mixed[number] = int.from_bytes(digest, "little")
     return mixed
 

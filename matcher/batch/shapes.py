@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from matcher.batch.segments import MAX_POSITIONS
-from matcher.pattern import MANY, ONE, Pattern, Segment, Tail
+from matcher.errors import CorruptIndex
+from matcher.pattern import MANY, ONE, Pattern, Tail, Wildcard
 
 MAX_SHAPES: Final = 96  # each costs a few operations a topic
 
@@ -70,8 +71,29 @@ def to_json(pattern: Pattern) -> list[Any]:
     return [pattern.text, segments, pattern.tail.name, pattern.literal, pattern.policy]
 
 
-def from_json(value: list[Any]) -> Pattern:
-    """Return the pattern that `to_json` took."""
-    text, parts, tail, literal, policy = value
-    segments: list[Segment] = [ONE if part is None else MANY if part == 0 else part for part in parts]
-    return Pattern(text, tuple(segments), Tail[tail], literal, policy, MANY in segments)
+def from_json(value: Any) -> Pattern:
+    """Return the pattern that `to_json` took.
+
+    Raises:
+        CorruptIndex: it cannot have given this.
+    """
+    match value:
+        case [str(text), [*parts], str(tail), str() | None as literal, str() | None as policy]:
+            segments = tuple(ONE if part is None else MANY if part == 0 else part for part in parts)
+            fine = all(isinstance(segment, str | Wildcard) for segment in segments) and tail in Tail.__members__
+            if fine and (tail != Tail.STARTS.name or isinstance((None, *segments)[-1], str)):
+                return Pattern(text, segments, Tail[tail], literal, policy, MANY in segments)
+    raise CorruptIndex(f"the index holds {str(value)[:40]!r}, which is no pattern")
+
+
+def shape_from_json(value: Any) -> Shape:
+    """Return the shape that JSON made a list of.
+
+    Raises:
+        CorruptIndex: it cannot have been a shape.
+    """
+    match value:
+        case ["END" | "SOME" | "ANY" as tail, int(size), [*wildcards]] if 0 <= size <= MAX_POSITIONS:
+            if [place for place in range(size) if place in wildcards] == wildcards:
+                return Shape(Tail[tail], size, tuple(wildcards))
+    raise CorruptIndex(f"the index holds {str(value)[:40]!r}, which is no shape of patterns")

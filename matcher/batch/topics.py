@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from matcher.batch.arrays import ranges
+from matcher.batch.arrays import cuts, ranges, within
 from matcher.batch.codec import dump, load
 from matcher.batch.rules import matchable
-from matcher.batch.segments import MAX_POSITIONS, Salt, cut, hashes, same_text, unpack
-from matcher.dialects import get_dialect
-from matcher.errors import InvalidPattern
+from matcher.batch.segments import MAX_POSITIONS, Salt, are_texts, cut, fits, hashes, same_text, unpack
+from matcher.dialects import DIALECTS, get_dialect
+from matcher.errors import CorruptIndex, InvalidPattern
 from matcher.pattern import MANY, ONE, Pattern, Segment, Tail
 
 if TYPE_CHECKING:
@@ -23,6 +23,17 @@ if TYPE_CHECKING:
     from matcher.batch.segments import Ints, Segments
 
 _SALT_BYTES: Final = 16
+_TYPES: Final = {
+    "counts": "<i4",
+    "firsts": "<i4",
+    "segments": "<i4",
+    "texts": "|u1",
+    "lengths": "<i4",
+    "postings": "<i4",
+    "kinds": "<i4",
+    "bounds": "<i4",
+    "places": "<i4",
+}
 _FEW: Final = 256  # topics that are not worth the search for a rarer literal
 
 
@@ -31,6 +42,8 @@ class FlatTopics:
 
     Every distinct segment has a number. For each of the first `MAX_POSITIONS` positions the topics are sorted by the
     segment there, so a literal names a range of them; the shortest range is filtered by the other literals.
+
+    A question costs some twenty array operations at least; for patterns that few topics match, ask a `TopicIndex`.
 
     Nothing changes after construction, so any number of threads can ask. Keep additions in a `TopicIndex` beside it,
     and build anew when they have become many.
@@ -54,8 +67,11 @@ class FlatTopics:
         Raises:
             CorruptIndex: the data is not what `to_bytes` gave.
         """
+        facts, arrays = load(data, "topics", _TYPES)
+        if not _agree(facts, arrays):
+            raise CorruptIndex("the parts of the index contradict one another")
         index = cls.__new__(cls)
-        index._open(*load(data, "topics"))  # noqa: SLF001 - of its own class
+        index._open(facts, arrays)  # noqa: SLF001 - of its own class
         return index
 
     def to_bytes(self) -> bytes:
@@ -108,7 +124,7 @@ class FlatTopics:
         self._dialect = get_dialect(facts["dialect"])
         self._counts = arrays["counts"]
         self._firsts = arrays["firsts"]
-        self._sorted_places = len(arrays["places"]) - 1
+        self._places: list[int] = arrays["places"].tolist()
         self._texts = unpack(arrays["texts"], arrays["lengths"])
         reserved = self._dialect.reserved
         initials = self._texts.words & np.uint64(0xFF)
@@ -139,16 +155,16 @@ class FlatTopics:
                 literals.append((place, self._numbers.get(str(segment), -1)))
         if any(number < 0 for _, number in literals):
             return np.zeros(0, np.int32)
-        rows, chosen = self._rarest([literal for literal in literals if literal[0] < self._sorted_places])
+        rows, chosen = self._rarest([literal for literal in literals if literal[0] < len(self._places) - 1])
         least = len(segments) + (tail is Tail.SOME)
         if rows is None:
             rows = np.flatnonzero(self._counts == least if tail is Tail.END else self._counts >= max(1, least))
         else:
             counts = self._counts.take(rows)
-            rows = rows[counts == least if tail is Tail.END else counts >= least]
+            rows = rows.compress(counts == least if tail is Tail.END else counts >= least)
         for place, number in literals:
             if place != chosen:
-                rows = rows[self._segment(rows, place) == number]
+                rows = rows.compress(self._segment(rows, place) == number)
         return rows
 
     def _rarest(self, literals: list[tuple[int, int]]) -> tuple[Any, int]:
@@ -164,13 +180,14 @@ class FlatTopics:
 
     def _promising(self, literal: tuple[int, int]) -> int:
         """Order literals by how many distinct segments stand at their place: the more, the fewer topics have each."""
-        return int(self._arrays["places"][literal[0]] - self._arrays["places"][literal[0] + 1])
+        place, _ = literal
+        return self._places[place] - self._places[place + 1]
 
     def _posting(self, place: int, number: int) -> Any:
         """Return the topics with this segment at this place, ascending."""
-        start, end = self._arrays["places"][place : place + 2]
+        start, end = self._places[place : place + 2]
         kinds = self._arrays["kinds"][start:end]
-        spot = int(np.searchsorted(kinds, number))
+        spot = int(kinds.searchsorted(np.int32(number)))  # of the array's own type, else all of it is converted
         if spot == len(kinds) or kinds[spot] != number:
             return np.zeros(0, np.int32)
         begin, behind = self._arrays["bounds"][start + spot : start + spot + 2]
@@ -181,6 +198,24 @@ class FlatTopics:
         numbers = self._segment(rows, place)
         wanted = [number for number in np.unique(numbers).tolist() if self._names[number].startswith(start)]
         return rows[np.isin(numbers, wanted)]
+
+
+def _agree(facts: dict[str, Any], arrays: Arrays) -> bool:
+    """Whether facts and arrays that were read can be those of one index: no look-up in it can fail."""
+    counts, firsts, places = arrays["counts"], arrays["firsts"], arrays["places"]
+    return (
+        facts.get("dialect") in list(DIALECTS)  # a list, because what was read may be nothing to look up
+        and isinstance(facts.get("allow_inner_multi"), bool)
+        and cuts(firsts, len(counts), len(arrays["segments"]))
+        and bool((counts >= 0).all() and (counts <= np.diff(firsts)).all())
+        and within(arrays["segments"], len(arrays["lengths"]))
+        and fits(arrays["texts"], arrays["lengths"])
+        and are_texts(unpack(arrays["texts"], arrays["lengths"]))
+        and len(places) <= MAX_POSITIONS + 1
+        and cuts(places, len(places) - 1, len(arrays["kinds"]))
+        and cuts(arrays["bounds"], len(arrays["kinds"]), len(arrays["postings"]))
+        and within(arrays["postings"], len(counts))
+    )
 
 
 def _build(segments: Segments, counts: Ints) -> Arrays:

@@ -45,7 +45,7 @@ class BloomFilter:
 
     def positions(self, text: str) -> list[int]:
         """Return the `k` bits that a text sets, in the order in which RocketMQ computes them; some may coincide."""
-        first = _murmur3_128(text.encode())
+        first = _murmur3_128(text.encode(errors="replace"))  # like Java, which makes "?" of a lone surrogate
         low, high = first & 0xFFFFFFFF, first >> 32
         found = []
         for number in range(1, self.k + 1):

@@ -33,7 +33,8 @@ def test_every_command_has_help_with_an_example(command: str, option: str) -> No
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_says_what_it_does(command: str) -> None:
-    options = [option for option in main.commands[command].params if isinstance(option, click.Option)]
+    parameters = main.commands[command].get_params(click.Context(main.commands[command], **main.context_settings))
+    options = [option for option in parameters if isinstance(option, click.Option)]
     assert [option.name for option in options if not option.help] == []
 
 

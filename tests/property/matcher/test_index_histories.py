@@ -1,7 +1,5 @@
 """Both indexes equal brute force, in both directions, after any history of additions and removals, in each dialect."""
 
-from collections.abc import Callable
-from functools import cache
 from typing import NamedTuple
 
 import pytest
@@ -11,6 +9,7 @@ from hypothesis import strategies as st
 import matcher
 from matcher import PatternIndex, TopicIndex
 from matcher.batch import FlatPatterns, FlatTopics
+from tests.support.definitions import Definition, lite, mqtt, nats, wamp
 
 Strategy = st.SearchStrategy
 
@@ -21,7 +20,7 @@ class Case(NamedTuple):
     dialect: str
     names: list[str]
     wildcards: list[str]
-    holds: Callable[[str, str | None, str], bool]
+    holds: Definition
     policies: tuple[str | None, ...] = (None,)
     inner: bool = False
 
@@ -47,58 +46,8 @@ class Case(NamedTuple):
         return True
 
     def oracle(self, pattern: tuple[str, str | None], topic: str) -> bool:
-        """The definition, which tries every way there is."""
+        """What the definition says."""
         return self.holds(*pattern, topic)
-
-
-def tries_every_way(wanted: list[str], have: list[str], one: str, some: str = "\0", rest: str = "\0") -> bool:
-    """Match segment by segment: `one` is one segment, `some` one or more, `rest` zero or more."""
-
-    @cache
-    def holds(i: int, j: int) -> bool:
-        if i == len(wanted):
-            return j == len(have)
-        if wanted[i] == rest and holds(i + 1, j):
-            return True
-        if j == len(have):
-            return False
-        if wanted[i] in (some, rest):
-            return holds(i + 1, j + 1) or holds(i, j + 1)
-        return wanted[i] in (one, have[j]) and holds(i + 1, j + 1)
-
-    return holds(0, 0)
-
-
-def lite(text: str, _: str | None, topic: str) -> bool:
-    return topic != "" and tries_every_way(text.split("__"), topic.split("__"), one="*", some="**")
-
-
-def mqtt(text: str, _: str | None, topic: str) -> bool:
-    if not topic or "+" in topic or "#" in topic or (topic[0] == "$" and text[0] in "+#"):
-        return False
-    return tries_every_way(text.split("/"), topic.split("/"), one="+", rest="#")
-
-
-def nats(text: str, _: str | None, topic: str) -> bool:
-    have = topic.split(".")
-    if {"", "*", ">"} & set(have):
-        return False
-    return tries_every_way(text.split("."), have, one="*", some=">")
-
-
-def wamp(text: str, policy: str | None, topic: str) -> bool:
-    if policy == "prefix":
-        return topic.startswith(text)
-    if policy is None and text.endswith("**"):
-        text = text[:-1]
-    elif policy is None and text.endswith("*"):
-        wanted, have = text[:-1].split("."), topic.split(".")
-        start = have[len(wanted) - 1 : len(wanted)]
-        return (
-            bool(start) and start[0].startswith(wanted.pop()) and tries_every_way(wanted, have[: len(wanted)], one="*")
-        )
-    one = {None: "*", "wildcard": ""}.get(policy, "\0")
-    return tries_every_way(text.split("."), topic.split("."), one=one)
 
 
 CASES = [

@@ -1,10 +1,14 @@
 """Batches: what the comparison with brute force does not reach."""
 
+import zlib
+from typing import Any
+
 import numpy as np
 import pytest
 
 from matcher import InvalidPattern, MatcherError, PatternIndex
 from matcher.batch import FlatPatterns, FlatTopics
+from matcher.batch.codec import dump
 from matcher.batch.keys import usable as usable_keys
 from matcher.batch.segments import MAX_POSITIONS, Salt, cut, hashes
 from matcher.batch.shapes import MAX_SHAPES
@@ -141,6 +145,118 @@ def test_damaged_bytes_are_refused(damage: object) -> None:
         FlatTopics.from_bytes(FlatPatterns(["a"]).to_bytes())
 
 
+def forged(index: FlatPatterns | FlatTopics, part: str, name: str, value: Any) -> bytes:
+    """The bytes of an index with another fact or another array, and the right checksum."""
+    facts, arrays = dict(index._facts), dict(index._arrays)
+    if part == "fact":
+        facts[name] = value
+    else:
+        arrays[name] = np.array(value, arrays[name].dtype)
+    return dump(facts, arrays)
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "value"),
+    [
+        ("fact", "dialect", "stomp"),
+        ("fact", "dialect", ["nats"]),
+        ("fact", "size", 4),
+        ("fact", "size", 1 << 70),
+        ("fact", "size", "3"),
+        ("fact", "salt", "no salt"),
+        ("fact", "shapes", [["END", 2, [1]]]),
+        ("fact", "shapes", [["END", 2, [1]], ["STARTS", 2, []]]),
+        ("fact", "shapes", [["END", 2, [1]], ["SOME", 17, list(range(17))]]),
+        ("fact", "shapes", [["END", 2, [0, 1]], ["SOME", 1, []]]),
+        ("fact", "shapes", {}),
+        ("fact", "others", [[3, ["**__b", [0, "b"], "END", None, None]]]),
+        ("fact", "others", [[1.0, ["**__b", [0, "b"], "END", None, None]]]),
+        ("fact", "others", [[2, ["**__b", [7, "b"], "END", None, None]]]),
+        ("fact", "others", [[2, ["**__b", [0], "STARTS", None, None]]]),
+        ("fact", "others", [[2, ["**__b", [0, "b"], "LAST", None, None]]]),
+        ("fact", "others", [[2, "**__b"]]),
+        ("fact", "others", []),
+        ("array", "keys", [5, 4]),
+        ("array", "keys", [0, 4]),
+        ("array", "shapes", []),
+        ("array", "shapes", [0, 2]),
+        ("array", "literals", [0, 9]),
+        ("array", "first_literals", [0, 2, 2]),
+        ("array", "first_literals", [0, -1, 2]),
+        ("array", "numbers", [0, 9]),
+        ("array", "first_numbers", [0, 2, 2]),
+        ("array", "texts", []),
+        ("array", "lengths", [1, -1]),
+    ],
+)
+def test_forged_patterns_are_refused(part: str, name: str, value: Any) -> None:
+    """Parts that contradict one another are found when the bytes are opened, whatever the checksum says."""
+    index = FlatPatterns(["a__*", "b__**", "**__b"], allow_inner_multi=True, salt=b"salt")
+    with pytest.raises(CorruptIndex):
+        FlatPatterns.from_bytes(forged(index, part, name, value))
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "value"),
+    [
+        ("fact", "dialect", None),
+        ("fact", "dialect", {}),
+        ("fact", "allow_inner_multi", "yes"),
+        ("array", "counts", [2, 3]),
+        ("array", "counts", [2, -1]),
+        ("array", "firsts", [0, 3, 2]),
+        ("array", "firsts", []),
+        ("array", "segments", [0, 1, 9]),
+        ("array", "texts", [0xFF] * 15),
+        ("array", "lengths", [0] * 3),
+        ("array", "postings", [0, 2, 0]),
+        ("array", "postings", [0, -1, 0]),
+        ("array", "kinds", []),
+        ("array", "bounds", [0, 9, 2, 3]),
+        ("array", "places", []),
+    ],
+)
+def test_forged_topics_are_refused(part: str, name: str, value: Any) -> None:
+    """The same for topics."""
+    index = FlatTopics(["a__é", "b"])
+    with pytest.raises(CorruptIndex):
+        FlatTopics.from_bytes(forged(index, part, name, value))
+
+
+def test_half_a_character_is_refused() -> None:
+    """Each segment is a text by itself, not only all of them together."""
+    with pytest.raises(CorruptIndex):
+        FlatTopics.from_bytes(forged(FlatTopics(["é__"]), "array", "lengths", [1, 1]))
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"",
+        b"{}",
+        b"[{}, []]",
+        b"[[], []]",
+        b'[{"kind": "patterns"}, []]',
+        b"[" * 100_000,
+        b"[1]",
+        b"\xff",
+        b'[{"kind": "x"}]',
+    ],
+)
+def test_a_forged_header_is_refused(header: bytes) -> None:
+    """What does not say what it holds holds nothing."""
+    body = len(header).to_bytes(4, "little") + header
+    with pytest.raises(CorruptIndex):
+        FlatPatterns.from_bytes(b"rxf1" + zlib.crc32(body).to_bytes(4, "little") + body)
+
+
+def test_arrays_that_are_cut_off_are_refused() -> None:
+    """The layout names more than the data holds."""
+    body = FlatTopics(["a__b"]).to_bytes()[8:-8]
+    with pytest.raises(CorruptIndex, match="whole array"):
+        FlatTopics.from_bytes(b"rxf1" + zlib.crc32(body).to_bytes(4, "little") + body)
+
+
 def test_hits_are_verified_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a hash that knows only lengths, everything collides and the answers stay right."""
     monkeypatch.setattr("matcher.batch.patterns.hashes", lambda segments, _: segments.lengths.astype("u8"))
@@ -172,3 +288,8 @@ def test_salts_change_hashes() -> None:
     one, other = hashes(segments, Salt(b"one")), hashes(segments, Salt(b"other"))
     assert not (one == other).any()
     assert (one == hashes(segments, Salt(b"one"))).all()
+
+
+def test_a_salt_may_be_long() -> None:
+    """Longer than what a keyed hash takes."""
+    assert of_patterns(FlatPatterns([f"*__{LONG}"], salt=b"salt" * 100), [f"a__{LONG}", "a"]) == {(0, 0)}

@@ -1,12 +1,19 @@
-"""Depth and cost: nothing recurses, nothing is exponential."""
+"""Depth and cost: nothing recurses, nothing is exponential. Costs are counted, not timed."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
 
 import pytest
 
-import matcher
+import matcher.index.topics
 from matcher import PatternIndex, TopicIndex
+from matcher.batch import FlatPatterns, FlatTopics
+from matcher.batch.keys import Keys
+from matcher.batch.segments import MAX_POSITIONS
+from matcher.batch.shapes import MAX_SHAPES
 from matcher.index.node import Node
+from matcher.pattern import Pattern
 
 DEEP = 100_000
 
@@ -39,6 +46,29 @@ def test_a_hundred_thousand_segments(pattern: str, matching: str, other: str) ->
     assert topics.remove(matching)
     assert topics.remove(other)
     assert len(patterns) == len(topics) == 0
+
+
+@pytest.mark.parametrize(
+    ("dialect", "one", "rest"), [("lite", "*", "**"), ("mqtt", "+", "#"), ("nats", "*", ">"), ("wamp", "*", "*")]
+)
+def test_thousands_of_segments_in_every_dialect(dialect: str, one: str, rest: str) -> None:
+    """All ways to ask take patterns and topics of far more segments than arrays have positions."""
+    separator = matcher.get_dialect(dialect).separator
+    count = 30_000  # MQTT allows 65,535 bytes
+    topics = [separator.join(["a"] * size) for size in (count, count + 1)]
+    patterns = [separator.join([one] * (count - 1) + [last]) for last in ("a", "b", rest)]
+    expected = [(0, 0), (0, 2), (1, 2)]  # (topic, pattern)
+    for row, topic in enumerate(topics):
+        for number, pattern in enumerate(patterns):
+            assert matcher.matches(pattern, topic, dialect) is ((row, number) in expected)
+            assert matcher.explain(pattern, topic, dialect).matched is ((row, number) in expected)
+    index: PatternIndex[int] = PatternIndex(dialect)
+    for number, pattern in enumerate(patterns):
+        index.add(pattern, number)
+    assert [(row, number) for row, topic in enumerate(topics) for number in sorted(index.match(topic))] == expected
+    assert sorted(zip(*map(list, FlatPatterns(patterns, dialect).match_batch(topics)), strict=True)) == expected
+    asked, found = FlatTopics(topics, dialect).expand_batch(patterns)
+    assert sorted(zip(found, asked, strict=True)) == expected
 
 
 class CountingNode(Node[int]):
@@ -79,17 +109,96 @@ def test_without_inner_wildcards_each_node_is_visited_once(monkeypatch: pytest.M
     assert CountingNode.visits <= 2**10
 
 
-def test_one_run_of_an_inner_pattern_is_active_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def counted(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, cost: Callable[..., int]) -> list[int]:
+    """Note the cost of each call of a function of a module or class, from now on."""
+    original = getattr(owner, name)
+    costs: list[int] = []
+
+    def counting(*arguments: Any) -> Any:
+        costs.append(cost(*arguments))
+        return original(*arguments)
+
+    monkeypatch.setattr(owner, name, counting)
+    return costs
+
+
+HARD_PATTERN = (["**"] + ["a"] * 5) * 50 + ["b"]  # the last segment fails it, wherever the runs are laid
+HARD_TOPIC = ["a"] * 3_000
+RUN = 5
+
+
+def active(_: Sequence[Any], positions: Sequence[int], __: str) -> int:
+    """Return how many positions one step of the automaton looks at."""
+    return len(positions)
+
+
+def test_one_check_costs_a_run_a_segment(monkeypatch: pytest.MonkeyPatch) -> None:
     """The automaton holds at most one run of positions between two `**`, so its work is segments times that run."""
-    longest = 0
-    advance = matcher.pattern.advance
+    costs = counted(monkeypatch, matcher.pattern, "advance", active)
+    assert not matcher.matches("__".join(HARD_PATTERN), "__".join(HARD_TOPIC), allow_inner_multi=True)
+    assert 0 < len(costs) <= len(HARD_TOPIC)
+    assert max(costs) <= RUN + 2
 
-    def spy(segments: Sequence[matcher.pattern.Segment], active: Sequence[int], segment: str) -> list[int]:
-        nonlocal longest
-        longest = max(longest, len(active))
-        return advance(segments, active, segment)
 
-    monkeypatch.setattr("matcher.pattern.advance", spy)
-    pattern = "__".join((["**"] + ["a"] * 5) * 50 + ["b"])
-    assert not matcher.matches(pattern, "__".join(["a"] * 1000), allow_inner_multi=True)
-    assert 0 < longest <= 7
+def test_an_expansion_costs_a_run_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inner `**` over nested topics and over many siblings: each node is visited once, by one run of positions."""
+    index = TopicIndex(allow_inner_multi=True)
+    for size in range(1, 500):
+        index.add("__".join(["a"] * size))
+        index.add(f"a__a__{size}")
+    nodes = 500 + 500
+    costs = counted(monkeypatch, matcher.index.topics, "advance", active)
+    assert index.expand("__".join(HARD_PATTERN)) == []
+    assert 0 < len(costs) <= nodes
+    assert max(costs) <= RUN + 2
+
+
+def test_an_expansion_without_inner_wildcards_looks_at_each_node_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten `*` over all topics of two names: as many look-ups and children as there are nodes, not as ways to them."""
+    index = TopicIndex()
+    for number in range(2**10):
+        index.add("__".join("ab"[number >> bit & 1] for bit in range(10)))
+    costs = counted(monkeypatch, matcher.index.topics, "_topics", len)
+    assert len(index.expand("__".join(["*"] * 10))) == 2**10
+    assert len(index.expand("**")) == 2**10
+    assert sum(costs) <= 2**10 + 2**11  # the level that `*` ends at, and all levels below the root
+
+
+def test_an_explanation_costs_a_run_a_segment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each run is tried at most once at each segment."""
+    costs = counted(monkeypatch, import_module("matcher.explain"), "_fitting", lambda run, *_: len(run))
+    assert not matcher.explain("__".join(HARD_PATTERN), "__".join(HARD_TOPIC), allow_inner_multi=True).matched
+    runs = HARD_PATTERN.count("**") + 1
+    assert 0 < len(costs) <= len(HARD_TOPIC) + runs
+    assert max(costs) <= RUN + 1
+
+
+def test_a_batch_probes_a_shape_once_a_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many shapes there are: those beyond the limit cost one look-up a topic in an index."""
+    patterns = [".".join("a*"[number >> bit & 1] for bit in range(10)) for number in range(2**10)]
+    topics = [".".join(["a"] * size) for size in (10, 10, 3, 2_000)]
+    index = FlatPatterns([*patterns, ".".join(["*"] * (MAX_POSITIONS + 1))], "nats")
+    probed = counted(monkeypatch, Keys, "maybe", lambda _, keys: len(keys))
+    looked_up = counted(monkeypatch, PatternIndex, "match", lambda *_: 1)
+    rows, _ = index.match_batch(topics)
+    assert len(rows) == 2 * 2**10
+    assert 0 < sum(probed) <= MAX_SHAPES * len(topics)
+    assert sum(looked_up) == len(topics)
+
+
+def test_flat_topics_check_only_what_the_first_segments_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an inner `**`, topics that differ before it are not looked at one by one."""
+    topics = [f"x{number}__a__b" for number in range(1_000)] + ["y__a__b", "y__a__c", "y"]
+    index = FlatTopics(topics, allow_inner_multi=True)
+    checks = counted(monkeypatch, Pattern, "accepts", lambda *_: 1)
+    assert index.expand("y__**__b").tolist() == [1_000]
+    assert sum(checks) == 2
+
+
+def test_names_that_share_all_but_their_end_do_not_collide() -> None:
+    """Nobody who does not know the salt can make a batch walk through keys: few keys lie at the place of another."""
+    keys = FlatPatterns([f"{'x' * 40}{number}.*" for number in range(20_000)], "nats")._keys
+    places = (keys._table != 0).nonzero()[0]
+    walked = places - (keys._table[places] >> keys._near).astype(int)
+    assert walked.mean() < 1
+    assert walked.max() < 100

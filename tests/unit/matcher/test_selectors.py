@@ -168,6 +168,12 @@ def test_a_bitmap_holds_what_was_added() -> None:
     assert sum(f"other_{number}#topic" in copy for number in range(1_000)) < 400
 
 
+def test_a_bitmap_takes_any_text() -> None:
+    """A lone surrogate, which UTF-8 cannot hold, counts as the question mark that Java makes of it."""
+    shape = BloomFilter()
+    assert shape.positions("GID#\ud800") == shape.positions("GID#?")
+
+
 def test_wrong_shapes_are_refused() -> None:
     """A filter without bits or a bitmap of another length is an error."""
     with pytest.raises(ValueError, match="1 to 99"):

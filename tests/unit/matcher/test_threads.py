@@ -51,18 +51,33 @@ def run(write: Callable[[int], None], read: Callable[[], None]) -> None:
         raise failures[0]
 
 
+PREFIXED = "a.bcdefghijklmno"
+ASKED = [
+    # a dialect, a topic, patterns that match it and stay, patterns that come and go
+    (
+        "wamp",
+        PREFIXED,
+        [(PREFIXED, "exact"), ("a.", "wildcard"), ("a", "prefix"), (".bcdefghijklmno", "wildcard"), ("", "prefix")],
+        [*((PREFIXED[:size], "prefix") for size in range(2, len(PREFIXED))), (".", "wildcard"), ("b.c.", "wildcard")],
+    ),
+    (
+        "lite",
+        "a__b__c__b__c",
+        [("**__c", None), ("a__**", None), ("a__**__b__*", None), ("a__*__c__*__c", None), ("**__b__**__c", None)],
+        [("**", None), ("a__**__c", None), ("**__**__c", None), ("**__b__**", None), ("a__*__*__**__c", None)],
+    ),
+]
+
+
 @pytest.mark.usefixtures("_frequent_switches")
-def test_readers_of_a_pattern_index() -> None:
+@pytest.mark.parametrize(("dialect", "topic", "staying", "passing"), ASKED, ids=["prefixes", "inner"])
+def test_readers_of_a_pattern_index(
+    dialect: str, topic: str, staying: list[tuple[str, str | None]], passing: list[tuple[str, str | None]]
+) -> None:
     """Patterns of all kinds come and go around some that stay."""
-    index: PatternIndex[str] = PatternIndex("wamp")
-    topic = "a.bcdefghijklmno"
-    staying = [(topic, "exact"), ("a.", "wildcard"), ("a", "prefix"), (".bcdefghijklmno", "wildcard"), ("", "prefix")]
-    passing = [(topic[:length], "prefix") for length in range(2, len(topic))] + [
-        (".", "wildcard"),
-        ("b.c.", "wildcard"),
-    ]
+    index: PatternIndex[str] = PatternIndex(dialect, allow_inner_multi=dialect == "lite")
     for pattern, policy in staying:
-        index.add(pattern, "stays", policy=policy)
+        assert index.add(pattern, "stays", policy=policy)
 
     def write(_: int) -> None:
         for pattern, policy in passing + staying:

@@ -1,0 +1,265 @@
+"""Dialects, indexes and batches: all ways to ask give one answer, and nothing fails but as announced."""
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+import matcher
+from matcher import PatternIndex, TopicIndex
+from matcher.batch import FlatPatterns, FlatTopics
+from matcher.dialects import mqtt, nats, wamp
+from matcher.pattern import Pattern, Tail
+from tests.fuzz.draw import Draw
+from tests.support import definitions
+
+
+class Case(NamedTuple):
+    """A dialect, the tokens that its texts are made of, its definition and its options."""
+
+    dialect: str
+    tokens: Sequence[str]
+    holds: definitions.Definition
+    policies: Sequence[str | None] = (None,)
+    inner: bool = False
+
+
+_LITE: Final = ("a", "__", "*", "b", "__*__", "__**", "**", "_", " ", "longer-than-a-word", "é", "\0", "\n")
+_MQTT: Final = ("a", "/", "+", "b", "/+/", "/#", "$", "#", "longer-than-a-word", "é", "\0", "$share/", "\ud800")
+_NATS: Final = ("a", ".", "*", "b", ".*.", ".>", ">", " ", "longer-than-a-word", "é", "\0", "\t")
+_WAMP: Final = ("a", ".", "*", "b", ".*.", ".*", "**", "..", "longer-than-a-word", "é", "#", "com.")
+CASES: Final = (
+    Case("lite", _LITE, definitions.lite),
+    Case("lite", _LITE, definitions.lite, inner=True),
+    Case("mqtt", _MQTT, definitions.mqtt),
+    Case("nats", _NATS, definitions.nats),
+    Case("wamp", _WAMP, definitions.wamp, (None, *wamp.POLICIES)),
+)
+
+Asked = tuple[str, str | None]  # the text of a pattern, and its policy
+
+
+class Meeting(NamedTuple):
+    """Valid patterns and any topics of one dialect, and which of them match by the definition."""
+
+    case: Case
+    asked: list[Asked]
+    parsed: list[Pattern]
+    topics: list[str]
+    expected: set[tuple[int, int]]  # (topic, pattern)
+
+
+def patterns(data: bytes) -> None:
+    """Check reading, single checks and both indexes."""
+    draw = Draw(data)
+    meeting = _meet(draw)
+    case = meeting.case
+    for topic in meeting.topics:
+        _check_topic(case, topic)
+    for number, (text, policy) in enumerate(meeting.asked):
+        for row, topic in enumerate(meeting.topics):
+            expected = (row, number) in meeting.expected
+            assert matcher.matches(text, topic, case.dialect, policy=policy, allow_inner_multi=case.inner) is expected
+            why = matcher.explain(text, topic, case.dialect, policy=policy, allow_inner_multi=case.inner)
+            assert why.matched is expected
+            assert str(why)
+    _check_pattern_index(meeting, draw)
+    _check_topic_index(meeting, draw)
+    _check_options(draw, case)
+
+
+def batches(data: bytes) -> None:
+    """Check the flat arrays, as built and as read from their bytes."""
+    meeting = _meet(Draw(data))
+    dialect = meeting.case.dialect
+    built = FlatPatterns(meeting.parsed, dialect)
+    for patterns in (built, FlatPatterns.from_bytes(built.to_bytes())):
+        rows, numbers = patterns.match_batch(meeting.topics)
+        found = list(zip(rows.tolist(), numbers.tolist(), strict=True))
+        assert set(found) == meeting.expected
+        assert len(found) == len(meeting.expected)
+    made = FlatTopics(meeting.topics, dialect)
+    for topics in (made, FlatTopics.from_bytes(made.to_bytes())):
+        numbers, rows = topics.expand_batch(meeting.parsed)
+        found = list(zip(rows.tolist(), numbers.tolist(), strict=True))
+        assert found == sorted(meeting.expected, key=lambda pair: (pair[1], pair[0]))
+
+
+def _meet(draw: Draw) -> Meeting:
+    case = draw.pick(CASES)
+    asked, parsed = [], []
+    for _ in range(1 + draw.number(8)):
+        text, policy = pattern_for(draw, case), draw.pick(case.policies)
+        pattern = _read(case, text, policy)
+        if pattern is not None:
+            asked.append((text, policy))
+            parsed.append(pattern)
+    topics = [topic_for(draw, case, [text for text, _ in asked]) for _ in range(1 + draw.number(8))]
+    expected = {
+        (row, number)
+        for row, topic in enumerate(topics)
+        for number, (text, policy) in enumerate(asked)
+        if case.holds(text, policy, topic)
+    }
+    return Meeting(case, asked, parsed, topics, expected)
+
+
+def pattern_for(draw: Draw, case: Case) -> str:
+    """Return any text, or one of a few whole segments, which is more likely a pattern."""
+    if draw.flag():
+        return draw.text(case.tokens)
+    separator = matcher.get_dialect(case.dialect).separator
+    segments = [token for token in case.tokens if separator not in token]
+    return separator.join(draw.pick(segments[: 2 + draw.number(8)]) for _ in range(1 + draw.number(4)))
+
+
+def topic_for(draw: Draw, case: Case, texts: Sequence[str]) -> str:
+    """Return any topic, or a pattern with other segments in place of its wildcards, which it may match."""
+    if not texts or draw.flag():
+        return draw.text(case.tokens)
+    separator = matcher.get_dialect(case.dialect).separator
+    segments: list[str] = []
+    for part in draw.pick(texts).split(separator):
+        if part in ("*", "**", "+", "#", ">", "") or not draw.number(8):
+            segments += draw.pick((["a"], ["b"], [], ["a", "b"], [""], [draw.text(case.tokens)], [part], ["é"]))
+        else:
+            segments.append(part)
+    return separator.join(segments) + (draw.text(case.tokens) if draw.number(4) == 3 else "")
+
+
+def _read(case: Case, text: str, policy: str | None) -> Pattern | None:
+    """Parse and validate a text, which may be refused with a place in it."""
+    dialect = matcher.get_dialect(case.dialect)
+    valid = matcher.is_valid(text, case.dialect, policy=policy, allow_inner_multi=case.inner)
+    pattern = None
+    try:
+        pattern = dialect.parse(text, policy=policy, allow_inner_multi=case.inner)
+        dialect.validate(text, policy=policy, allow_inner_multi=case.inner)
+    except matcher.InvalidPattern as error:
+        _check_place(error, text, dialect.separator)
+        assert not valid
+    else:
+        assert valid
+    if pattern is None:
+        assert not matcher.matches(text, text, case.dialect, policy=policy, allow_inner_multi=case.inner)
+    else:
+        assert pattern.text == text
+        assert pattern.has_many == (matcher.pattern.MANY in pattern.segments)
+    return pattern
+
+
+def _check_place(error: matcher.errors.Malformed, text: str, separator: str) -> None:
+    assert error.text == text
+    assert 0 <= error.position <= len(text)
+    assert 1 <= error.segment <= len(text.split(separator))
+    assert error.reason
+    assert error.hint
+    assert len(str(error)) < 1_000  # it repeats a part of the text, at most six characters for one
+
+
+def _check_topic(case: Case, topic: str) -> None:
+    dialect = matcher.get_dialect(case.dialect)
+    segments = dialect.split(topic)
+    assert segments is None or dialect.separator.join(segments) == topic
+    try:
+        dialect.validate_topic(topic)
+    except matcher.InvalidTopic as error:
+        _check_place(error, topic, dialect.separator)
+        assert segments is None or case.dialect == "wamp"  # there, matching validates nothing
+    else:
+        assert segments is not None
+    mqtt.shared(topic)
+    wamp.flaw_of_uri(topic, strict=True)
+    nats.Nats().is_literal(topic)
+
+
+def _check_options(draw: Draw, case: Case) -> None:
+    """Options that a dialect does not know give the announced error, in every function."""
+    policy, inner = draw.pick((None, "prefix", "", "é")), draw.flag()
+    text, topic = draw.text(case.tokens), draw.text(case.tokens)
+    knows = policy in (None, *(case.policies if case.dialect == "wamp" else ())) and not (
+        inner and case.dialect != "lite"
+    )
+    calls: tuple[Callable[[], object], ...] = (
+        lambda: matcher.matches(text, topic, case.dialect, policy=policy, allow_inner_multi=inner),
+        lambda: matcher.is_valid(text, case.dialect, policy=policy, allow_inner_multi=inner),
+        lambda: matcher.expand([text], [topic], case.dialect, policy=policy, allow_inner_multi=inner),
+    )
+    for call in calls:
+        try:
+            call()
+        except matcher.UnsupportedOption:
+            assert not knows
+        else:
+            assert knows
+
+
+def _rank(pattern: Pattern) -> tuple[int, ...]:
+    """Return what the best match has least of: first exact patterns, then one-segment wildcards, then the others.
+
+    Of these the longest is the best; those with an inner wildcard have no order.
+    """
+    if pattern.literal is not None:
+        return (0,)
+    if pattern.has_many:
+        return (3,)
+    if pattern.tail is Tail.END:
+        return (1,)
+    return (2, -len(pattern.whole), -len(str(pattern.segments[-1])) if pattern.tail is Tail.STARTS else 0)
+
+
+def _check_pattern_index(meeting: Meeting, draw: Draw) -> None:
+    """Add all, ask, remove some, ask, remove the others."""
+    case = meeting.case
+    index: PatternIndex[int] = PatternIndex(case.dialect, allow_inner_multi=case.inner)
+    kept = set(range(len(meeting.asked)))
+    for number, (text, policy) in enumerate(meeting.asked):
+        assert index.add(text, number, policy=policy)
+        assert not index.add(meeting.parsed[number], number)
+    for _ in range(2):
+        assert len(index) == len(kept)
+        for row, topic in enumerate(meeting.topics):
+            found = index.match(topic)
+            assert sorted(found) == [number for number in sorted(kept) if (row, number) in meeting.expected]
+            assert index.match_patterns(topic) == [(meeting.asked[number][0], number) for number in found]
+            ranks = [_rank(meeting.parsed[number]) for number in found]
+            assert ranks == sorted(ranks)
+        for number in sorted(kept):
+            if draw.flag():
+                text, policy = meeting.asked[number]
+                assert index.remove(text, number, policy=policy)
+                assert not index.remove(text, number, policy=policy)
+                kept.remove(number)
+    for number in kept:
+        assert index.remove(meeting.parsed[number], number)
+    assert len(index) == 0
+    assert not index._exact
+    assert index._trie.is_empty
+    assert index._general.is_empty
+
+
+def _check_topic_index(meeting: Meeting, draw: Draw) -> None:
+    """Add all, ask, remove some, ask, remove the others."""
+    index = TopicIndex(meeting.case.dialect, allow_inner_multi=meeting.case.inner)
+    kept = dict.fromkeys(meeting.topics)
+    for topic in kept:
+        assert index.add(topic)
+        assert not index.add(topic)
+    for _ in range(2):
+        assert len(index) == len(kept)
+        for number, (text, policy) in enumerate(meeting.asked):
+            expected = {
+                topic for row, topic in enumerate(meeting.topics) if topic in kept and (row, number) in meeting.expected
+            }
+            assert sorted(index.expand(text, policy=policy)) == sorted(expected)
+            assert sorted(matcher.expand([meeting.parsed[number]], kept, meeting.case.dialect)) == sorted(expected)
+        for topic in list(kept):
+            assert topic in index
+            if draw.flag():
+                assert index.remove(topic)
+                assert not index.remove(topic)
+                assert topic not in index
+                del kept[topic]
+    for topic in kept:
+        assert index.remove(topic)
+    assert len(index) == 0
+    assert not index._root.children
+    assert not index._unmatchable
