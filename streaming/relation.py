@@ -175,7 +175,7 @@ class Interests:
     def _change(self, client: ClientKey, wanted: Interest | None) -> None:
         self._flat, self._asked = None, 0
         if wanted is None:
-            del self._wanted[client]
+            self._wanted.pop(client, None)  # one that asked for nothing was never added
         else:
             self._wanted[client] = wanted
 

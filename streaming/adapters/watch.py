@@ -210,7 +210,10 @@ class Selection:
 
 
 def _index(patterns: Collection[str], dialect: str) -> matcher.PatternIndex[None]:
-    index: matcher.PatternIndex[None] = matcher.PatternIndex(dialect)
+    try:
+        index: matcher.PatternIndex[None] = matcher.PatternIndex(dialect)
+    except matcher.UnknownDialect as error:
+        raise ConfigError(f"--dialect: {error}") from None
     try:
         for pattern in patterns:
             index.add(pattern, None)
