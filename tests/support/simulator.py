@@ -100,6 +100,12 @@ def _request_routes(entry: Any, position: int, payload: bytes | None, routing: R
     return [(home.HOME, bucket, 2 * position, payload), *((parent, shard, 2 * position, payload) for shard in shards)]
 
 
+def element(update: dict[str, Any]) -> Effective:
+    """The row of the relation that an update speaks of, by its fields."""
+    part = f"share:{update['share']}" if "share" in update else update.get("subscription", "")
+    return Effective(update["parentTopic"], update["group"], update["clientId"], update["liteTopic"], part)
+
+
 def rows_of(output: Output) -> list[tuple[Any, ...]]:
     """Output rows without their order, which only counts between a removal and its tombstone."""
     return sorted(zip(output.kinds, output.keys, output.payloads, output.counts, strict=True), key=repr)
@@ -121,16 +127,22 @@ class Simulation:
     offset: int = 1_000_000
     now: int = 0
 
-    def run(self, records: Iterable[Record], *, crash: bool = False) -> None:
+    def run(self, records: Iterable[Record], *, crash: bool = False) -> int:
         """One micro-batch, then further ones for what the job wrote back to itself.
 
         With `crash` the batch is computed once more from the same state, as after a failed commit, and must repeat
         its records to the byte.
+
+        Returns:
+            How many micro-batches it took.
         """
         batch: Sequence[Record] = list(records)
+        count = 0
         while batch:
             self._run_batch(batch, crash=crash)
             batch, self.echoes = self.echoes, []
+            count += 1
+        return count
 
     def _run_batch(self, records: Sequence[Record], *, crash: bool) -> None:
         rows: dict[tuple[str, int], list[Row]] = defaultdict(list)
@@ -168,15 +180,13 @@ class Simulation:
             else:
                 self._update(Effective(*json.loads(key or b"")), json.loads(value or b""))
 
-    def _update(self, element: Effective, update: dict[str, Any]) -> None:
+    def _update(self, row: Effective, update: dict[str, Any]) -> None:
         """Every update is a change: nothing is added twice, nothing removed that is not there."""
-        part = f"share:{update['share']}" if "share" in update else update.get("subscription", "")
-        named = Effective(update["parentTopic"], update["group"], update["clientId"], update["liteTopic"], part)
-        assert named == element
+        assert element(update) == row
         self.updates.append(update)
         if update["op"] == "ADD":
-            assert element not in self.relation, f"added twice: {element}"
-            self.relation.add(element)
+            assert row not in self.relation, f"added twice: {row}"
+            self.relation.add(row)
         else:
-            assert element in self.relation, f"removed but not there: {element}"
-            self.relation.remove(element)
+            assert row in self.relation, f"removed but not there: {row}"
+            self.relation.remove(row)

@@ -2,6 +2,7 @@
 
 import os
 from random import Random
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -12,7 +13,7 @@ from streaming import relation, worker
 from streaming.oracle import Oracle
 from streaming.routing import Routing
 from tests.support.histories import CLIENT_TIMEOUT_MS, PROFILES, batches, feed, history
-from tests.support.simulator import Simulation
+from tests.support.simulator import Simulation, element
 
 EXAMPLES = int(os.environ.get("REEXPAND_EXAMPLES", "60"))
 """Histories of each profile; `make test-histories` tries many more."""
@@ -43,9 +44,22 @@ def test_any_split_and_any_shard_count_leave_the_oracles_relation(
         if random.random() < 0.3:
             worker.forget()
         # Arrays answer for large batches; here they must for small ones as well.
+        before = len(job.updates)
         with patch.multiple(relation, _BATCH=random.choice([1, 256]), _BUILD_TOPICS=0):
-            job.run(batch, crash=random.random() < 0.3)
+            rounds = job.run(batch, crash=random.random() < 0.3)
         feed(oracle, batch)
         wanted = oracle.relation()
         assert job.relation - wanted == set(), "surplus"
         assert wanted - job.relation == set(), "missing"
+        if rounds == 1:  # else what an update says may be out of date when all is said
+            for update in job.updates[before:]:
+                says_what_holds(update, oracle)
+
+
+def says_what_holds(update: dict[str, Any], oracle: Oracle) -> None:
+    """An ADD names the entries that match, and the groups whose selectors agree."""
+    if update["op"] == "ADD":
+        row = element(update)
+        assert tuple(update["patterns"]) == oracle.patterns(row)
+        bitmap = oracle.bitmap(row.parent, row.lite_topic)
+        assert update.get("bitmap") == (bitmap and bitmap.hex())
