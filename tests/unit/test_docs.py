@@ -1,16 +1,30 @@
-"""Help, configuration and README agree."""
+"""Help, configuration, code, tests and the pages that speak of them agree."""
 
+import ast
 import re
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from itertools import takewhile
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 import pytest
 from click.testing import CliRunner
 
+from streaming import events
 from streaming.cli import main
 from streaming.config import Settings
+from streaming.update import Cause
+from tests.support.histories import PROFILES
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+PAGES = [README, *(page for part in ("deploy", "matcher", "streaming") for page in sorted((ROOT / part).rglob("*.md")))]
+STREAMS = [str(field.default) for field in Settings.model_fields.values() if str(field.default).startswith("lite-")]
+ATTRIBUTES = [value for value in vars(events).values() if isinstance(value, str) and value.startswith("lite.")]
+WORDS = [*STREAMS, *events.Action, *ATTRIBUTES, *Cause, *events.Reason]
 COMMANDS = sorted(main.commands)
 JOB_OPTIONS = {name: f"--{name.replace('_', '-')}" for name in Settings.model_fields}
 
@@ -68,3 +82,94 @@ def test_every_setting_is_in_the_readmes_table(name: str, readme: str) -> None:
     """By its name or its option, in the first column of a row."""
     first_cells = [line.split("|")[1] for line in readme.splitlines() if line.startswith("|")]
     assert any(re.search(rf"(?<![\w-])({name}|{JOB_OPTIONS[name]})(?![\w-])", cell) for cell in first_cells)
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_every_word_of_the_records_is_in_the_readme(word: str, readme: str) -> None:
+    """Kafka topics, actions, attributes of groups, causes, and reasons of dead letters; as code."""
+    assert f"`{word}`" in readme
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8"))
+    inside = [link for link in links if not re.match(r"[a-z]+:", link)]
+    assert [link for link in inside if not (page.parent / link).exists()] == []
+
+
+# The page on how the job decides.
+
+
+class Rule(NamedTuple):
+    """A row of its tables: what is named in its cells."""
+
+    text: str
+    code: list[str]
+    tests: list[str]
+    profiles: list[str]
+
+
+def rules() -> Iterator[Rule]:
+    lines = (ROOT / "streaming" / "README.md").read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines):
+        if line.startswith("| rule |"):
+            for row in takewhile(lambda row: row.startswith("|"), lines[number + 2 :]):
+                _, text, *cells, _ = re.split(r"(?<!\\)\|", row)
+                code, tests, profiles = (re.findall(r"`([^`]+)`", cell) for cell in cells)
+                yield Rule(text.strip(), code, tests, profiles)
+
+
+RULES = list(rules())
+
+
+def _defined(tree: ast.AST, path: str = "") -> Iterator[str]:
+    """The functions and classes of a module, and those inside its classes."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield path + node.name
+            if isinstance(node, ast.ClassDef):
+                yield from _defined(node, f"{path}{node.name}.")
+
+
+@cache
+def _code() -> set[str]:
+    """All functions and classes by their full names."""
+    found = set()
+    for package in ("matcher", "streaming"):
+        for file in (ROOT / package).rglob("*.py"):
+            *folders, name = file.relative_to(ROOT).with_suffix("").parts
+            module = ".".join(folders if name == "__init__" else [*folders, name])
+            found |= {f"{module}.{what}" for what in _defined(ast.parse(file.read_text(encoding="utf-8")))}
+    return found
+
+
+@cache
+def _tests() -> dict[str, list[set[str]]]:
+    """Of each test, by the name of its file and its own: the texts of that file, once for each file of that name."""
+    found: dict[str, list[set[str]]] = defaultdict(list)
+    for file in (ROOT / "tests").rglob("test_*.py"):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        texts = {
+            node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        }
+        for name in _defined(tree):
+            found[f"{file.name}::{name}"].append(texts)
+    return found
+
+
+def test_every_rule_is_said_once_and_has_its_place_and_its_test() -> None:
+    assert RULES
+    assert len({rule.text for rule in RULES}) == len(RULES)
+    assert [rule.text for rule in RULES if not (rule.text and rule.code and rule.tests)] == []
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.text)
+def test_what_a_rule_names_exists(rule: Rule) -> None:
+    """Functions and classes, tests (one of that name, with the case that is named), and profiles of histories."""
+    full_names = [name if name.startswith("matcher.") else f"streaming.{name}" for name in rule.code]
+    assert [name for name in full_names if name not in _code()] == []
+    for named in rule.tests:
+        name, _, case = named.removesuffix("]").partition("[")
+        (texts,) = _tests()[name]
+        assert not case or case in texts
+    assert set(rule.profiles) <= PROFILES.keys()
