@@ -155,12 +155,12 @@ class _Batch:
         member = self._member(key)
         place = _place(source)
         if request.as_of is not None:
-            self._ended(key, member, request.parent, request.as_of)
-        elif request.parent == HOME:
-            if member is None or not member.parents:
+            return  # the echo of what this function wrote
+        if request.parent == HOME:
+            if member is None:
                 self.done.ignored[Ignored.NO_SUBSCRIPTION] += 1
-            for parent in member.parents if member is not None else ():
-                self._end(key, parent, place, version=request.version)
+            else:
+                self._end(key, member, place, version=request.version)
         else:
             self._asked(key, member, request, place)
             if request.action is not Action.COMPLETE_REMOVE:
@@ -179,8 +179,7 @@ class _Batch:
         for key in {**self._home.members, **delta.members}:
             member = self._member(key)
             if member is not None and member.place.timestamp < delta.clock - self._timeout:
-                for parent in member.parents:
-                    self._end(key, parent, member.place, expired=True)
+                self._end(key, member, member.place, expired=True)
 
     def alarm(self, event: Alarm) -> None:
         delta = self.done.delta
@@ -216,15 +215,6 @@ class _Batch:
         if renewed != member:
             self.done.delta.members[key] = renewed
 
-    def _ended(self, key: ClientKey, member: Member | None, parent: str, as_of: Place) -> None:
-        """The end that a home wrote has reached the parent."""
-        if member is None or parent not in member.parents:
-            return
-        if self._timeout and member.place.partition == as_of.partition and member.place.position > as_of.position:
-            return  # it has asked again
-        left = tuple(other for other in member.parents if other != parent)
-        self.done.delta.members[key] = Member(left, member.place) if left else None
-
     def _check_bound(self, source: Source, request: SubscriptionRequest) -> None:
         bound = self._bound(request.group)
         if bound is None or bound.parent == request.parent:
@@ -245,20 +235,23 @@ class _Batch:
         self._write(Stream.GROUPS, group, event)
 
     def _end(
-        self, key: ClientKey, parent: str, as_of: Place, *, version: int | None = None, expired: bool = False
+        self, key: ClientKey, member: Member, as_of: Place, *, version: int | None = None, expired: bool = False
     ) -> None:
-        entry: dict[str, Any] = {
-            "action": Action.COMPLETE_REMOVE,
-            "clientId": key.client_id,
-            "group": key.group,
-            "topic": parent,
-            "asOf": list(as_of),
-        }
-        if version is not None:
-            entry["version"] = version
-        if expired:
-            entry["expired"] = True
-        self._write(Stream.SUBSCRIPTIONS, key.group, entry)
+        """Ends a client on all of its parents; where it asks again from now on, it is known again."""
+        self.done.delta.members[key] = None
+        for parent in member.parents:
+            entry: dict[str, Any] = {
+                "action": Action.COMPLETE_REMOVE,
+                "clientId": key.client_id,
+                "group": key.group,
+                "topic": parent,
+                "asOf": list(as_of),
+            }
+            if version is not None:
+                entry["version"] = version
+            if expired:
+                entry["expired"] = True
+            self._write(Stream.SUBSCRIPTIONS, key.group, entry)
 
     def _wake(self, parent: str, shard: int) -> None:
         self._write(Stream.CLOCK, parent, {"wake": self.done.delta.clock, "parentTopic": parent, "shard": shard})
