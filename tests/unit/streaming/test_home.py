@@ -251,14 +251,18 @@ def test_a_parent_that_was_left_is_not_ended_again() -> None:
     assert room.then(leaves("")) == [ended("p", 3), ended("q", 3)]
 
 
-def test_a_client_whose_end_has_reached_all_parents_is_forgotten() -> None:
+def test_a_client_that_leaves_everywhere_is_forgotten_at_once() -> None:
+    """What it asks for from then on is not forgotten when its end arrives at the parents, and here."""
     room = Room(asks("p"), asks("q"))
     room.then(leaves(""))
-    room.then(leaves("p", as_of=place(2)))
-    assert room.home.members == {KEY: Member(("q",), place(1))}
-    room.then(leaves("q", as_of=place(2)), leaves("q", as_of=place(2)))
     assert not room.home
-    assert room.done.records == []
+    room = Room(asks("p"), asks("q"))
+    room.then(leaves(""), asks("p"))
+    assert room.then(leaves("p", as_of=place(2)), leaves("q", as_of=place(2))) == []
+    assert not room.done.changed
+    assert room.then(leaves("")) == [ended("p", 6)]
+    assert room.then(leaves("")) == []
+    assert room.done.ignored == {Ignored.NO_SUBSCRIPTION: 1}
 
 
 def test_a_client_that_only_leaves_leaves_nothing() -> None:
@@ -295,11 +299,9 @@ def test_any_request_on_any_parent_renews_the_lease() -> None:
         assert room.then(Tick(1_001 + HOUR)) == [], request
 
 
-def test_an_end_that_has_not_arrived_is_repeated() -> None:
-    """It may be lost no more than any other record, so this is only in case."""
+def test_a_client_is_ended_once() -> None:
     room = Room(asks("p"), timeout=HOUR)
-    assert room.then(Tick(2_000 + HOUR)) == room.then(Tick(2_001 + HOUR)) == [ended("p", 0, expired=True)]
-    room.then(leaves("p", as_of=place(0)))
+    assert room.then(Tick(2_000 + HOUR), Tick(2_001 + HOUR)) == [ended("p", 0, expired=True)]
     assert room.then(Tick(3_000 + HOUR)) == []
     assert room.home == Home(clock=3_000 + HOUR)
 
@@ -309,7 +311,7 @@ def test_a_client_that_asked_again_is_not_forgotten_when_its_end_arrives() -> No
     room.then(Tick(2_000 + HOUR))
     room.then(asks("p"))
     room.then(leaves("p", as_of=place(1)), leaves("q", as_of=place(1)))
-    assert room.home.members == {KEY: Member(("p", "q"), place(3))}
+    assert room.home.members == {KEY: Member(("p",), place(3))}
 
 
 def test_without_a_timeout_nobody_is_ended() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from matcher.selectors import BloomFilter
 from streaming.batch import Event
-from streaming.events import GroupEvent, Place, Reason, Selection, Source, SubscriptionRequest
+from streaming.events import GroupEvent, Place, Selection, Source, SubscriptionRequest
 from streaming.relation import agrees
 from streaming.shard import Shard
 from streaming.state import Selected
@@ -301,8 +301,3 @@ def test_a_group_bound_elsewhere_is_in_no_bitmap() -> None:
     story.offset = 2_000
     story.then(WILD, created("b", size="3"))
     assert bitmaps(story) == {"a": bits("g"), "b": bits("g")}
-
-
-def test_a_bad_selector_never_comes_so_far() -> None:
-    """Parsing refuses the request whole; see test_events."""
-    assert Reason.INVALID_SELECTOR.value == "invalid-selector"
