@@ -458,6 +458,13 @@ def test_topics_count_not_rows() -> None:
     assert (story.held(), len(story.rows)) == (["b", "c"], 5)
 
 
+def test_rows_do_not_count_in_what_is_kept_from_batch_to_batch() -> None:
+    story = Story(bound(quota=3), bound("h", quota=0), replace("*", "a*", notation=WAMP))
+    for topic in ("a", "x", "y", "z"):
+        story.then(created(topic))
+    assert story.held() == ["a", "x", "y"]
+
+
 def test_a_second_row_of_a_topic_needs_no_room() -> None:
     story = Story(bound(quota=1), replace("a", "b", notation=WAMP), *map(created, "ab"))
     assert story.then(add("a*", notation=WAMP)) == {
