@@ -271,8 +271,11 @@ class Batch:
         after = end(former, request, as_of, self._seen_of(key))
         mode = self.group_of(key.group).mode
         if after == former:
+            view = former.view(mode)
+            stale = request.version is not None and view.version is not None and request.version < view.version
             if self.shard.number == 0:
-                self.ignored[Ignored.ASKED_AGAIN if former.view(mode).live else Ignored.NO_SUBSCRIPTION] += 1
+                ignored = Ignored.STALE_VERSION if stale else Ignored.ASKED_AGAIN
+                self.ignored[ignored if view.live else Ignored.NO_SUBSCRIPTION] += 1
             return
         self._store(key, source, request, after.literal, after.wildcard)
 

@@ -237,8 +237,11 @@ class _Batch:
     def _end(
         self, key: ClientKey, member: Member, as_of: Place, *, version: int | None = None, expired: bool = False
     ) -> None:
-        """Ends a client on all of its parents; where it asks again from now on, it is known again."""
-        self.done.delta.members[key] = None
+        """Ends a client on all of its parents; where it asks again from now on, it is known again.
+
+        With a version a parent may find the end stale, and goes on.
+        """
+        self.done.delta.members[key] = None if version is None else Member(member.parents, as_of)
         for parent in member.parents:
             entry: dict[str, Any] = {
                 "action": Action.COMPLETE_REMOVE,

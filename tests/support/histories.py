@@ -64,6 +64,7 @@ PROFILES = {
     "quota": Profile(quotas=True),
     "bound": Profile(bound=True),
     "life": Profile(life=True),
+    "versioned ends": Profile(life=True, versioned_ends=True),
     "all": ALL,
 }
 """By name; a history of `all` has either quotas or the life of clients, and not always all of the rest."""

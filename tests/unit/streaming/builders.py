@@ -175,6 +175,7 @@ class Story:
         self.shard = shard or Shard("p")
         self.state = ShardState(self.shard.inner_multi)
         self.offset = 0
+        self.partition = 0
         self.rows: dict[tuple[Receiver, str], None] = {}
         self.expansion: Expansion
         self.then(*first)
@@ -241,7 +242,7 @@ class Story:
 
     def _source(self, event: Event) -> Source:
         self.offset += 1
-        return Source(STREAM_NAMES[type(event)], 0, self.offset, 0, 1_000 + self.offset)
+        return Source(STREAM_NAMES[type(event)], self.partition, self.offset, 0, 1_000 + self.offset)
 
 
 def _json(base: dict[str, Any], changes: dict[str, Any]) -> bytes:

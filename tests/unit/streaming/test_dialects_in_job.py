@@ -5,6 +5,7 @@ import pytest
 from streaming.batch import Event
 from streaming.events import LITE, Notation, Reason
 from streaming.relation import pattern_of
+from streaming.routing import Routing
 from streaming.shard import Shard
 from streaming.update import Cause
 from tests.unit.streaming.builders import (
@@ -248,6 +249,17 @@ def test_a_shared_filter_is_judged_as_a_filter() -> None:
     story.then(replace("$share/s/a/#/b", "$share/s/#", notation=MQTT))
     assert [problem.reason for problem in story.problems] == [Reason.INVALID_PATTERN]
     assert story.then(created("$s/a"), created("a")) == {added("a", "#", part="share:s")}
+
+
+def test_a_shared_literal_lives_on_the_shard_of_its_filter() -> None:
+    """Patterns live on all of them."""
+    routing = Routing({"p": 5})
+    kept: dict[str, list[int]] = {"$share/s/a": [], "$share/s/a/+": []}
+    for number in range(5):
+        story = Story(WILD, replace(*kept, notation=MQTT), shard=Shard("p", number, routing))
+        for _, entry in story.interest().entries:
+            kept[entry].append(number)
+    assert kept == {"$share/s/a": [routing.shard_of("p", "a")], "$share/s/a/+": [0, 1, 2, 3, 4]}
 
 
 @pytest.mark.parametrize("notation", [LITE, NATS, EXACT])

@@ -143,8 +143,9 @@ def test_who_left_and_returns_is_new() -> None:
 
 
 def test_who_left_and_returned_within_one_batch_is_new_as_well() -> None:
-    story = Story(EXCLUSIVE, replace("t"), replace("t", client="d"), created("t"))
-    assert story.then(leave(), replace("t")) == {evicted("t", "t", client="d"), subscribed("t", "t")}
+    for request in (replace("t"), replace()):
+        story = Story(EXCLUSIVE, request, replace("t", client="d"), created("t"))
+        assert story.then(leave(), request) == {evicted("t", "t", client="d"), subscribed("t", *request.entries)}
 
 
 def test_a_refused_request_makes_nobody_newer() -> None:

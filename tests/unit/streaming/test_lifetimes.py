@@ -3,6 +3,7 @@
 import pytest
 
 from streaming.events import BIND_TOPIC, DEADLINE_STEP_MS, GroupEvent, Place, Source, Stream, TopicEvent
+from streaming.relation import ClientKey
 from streaming.routing import Routing
 from streaming.shard import Shard
 from streaming.state import Group
@@ -234,6 +235,33 @@ def test_a_refused_set_replaces_nothing() -> None:
         story.then(replace("t", version=1))
         story.offset = 10
         assert story.then(request, ended(9)) == {unsubscribed("t", "t")}, request
+
+
+def test_an_end_that_arrives_twice_does_no_harm() -> None:
+    """What was asked for since is still known to be newer."""
+    story = Story(WILD, replace("a"), *map(created, "ab"))
+    story.offset = 10
+    story.then(add("b"))
+    assert story.then(ended(9)) == {unsubscribed("a", "a")}
+    assert story.then(ended(9)) == story.then(ended(9, expired=True)) == set()
+    assert story.held() == ["b"]
+
+
+def test_a_set_of_another_partition_is_not_newer() -> None:
+    """Only an addition is, in the partition of the end; what came from elsewhere cannot be compared."""
+    story = Story(WILD, *map(created, "ab"))
+    story.partition, story.offset = 1, 50
+    story.then(replace("a"))
+    story.partition = 0
+    story.then(add("b"))
+    assert story.then(ended(40)) == {unsubscribed("a", "a")}
+
+
+def test_of_clients_that_are_not_known_nothing_is_kept() -> None:
+    """However often they leave."""
+    story = Story(WILD, leave(), drop("t", client="d"), replace("t", client="e"), leave(client="e"))
+    assert story.expansion.delta.seen == {ClientKey("g", "e"): None}
+    assert (story.state.clients, story.state.seen) == ({}, {})
 
 
 def test_a_client_that_is_gone_is_counted_by_the_first_shard() -> None:

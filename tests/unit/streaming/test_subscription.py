@@ -221,6 +221,8 @@ ENDS: list[tuple[str, View, SubscriptionRequest, Seen | None, View]] = [
     ("also of a client of which nobody knows when it asked", HELD, ended(60), None, View(version=7)),
     ("its version counts", HELD, ended(60, version=9), seen(50, 30), View(version=9)),
     ("one that is stale does nothing", HELD, ended(60, version=6), seen(50, 30), HELD),
+    ("one that was not when it was said is not when it arrives", HELD, ended(40, version=6), seen(50, 30),
+        live(old("b", order=5), version=7)),
     ("an equal one is not stale", HELD, ended(60, version=7), seen(50, 30), View(version=7)),
     ("what was added since stays", HELD, ended(40), seen(50, 30), live(old("b", order=5), version=7)),
     ("a client that only asked since is still in session", live("a"), ended(40), seen(50, 30), live()),

@@ -8,7 +8,7 @@ import pytest
 
 from streaming import codec, home, state, worker
 from streaming.errors import StateCorrupted
-from streaming.events import BIND_TOPIC, PLAIN, WILDCARD, Reason
+from streaming.events import BIND_TOPIC, PLAIN, QUOTA, WILDCARD, Reason
 from streaming.home import HOME, Home
 from streaming.routing import Routing
 from streaming.state import Delta, ShardState
@@ -389,6 +389,27 @@ def test_another_worker_gives_the_same(data: bytes) -> None:
         assert rows_of(one[1]) == rows_of(other[1])
         assert one[0] is not None
         kept = decoded = one[0]
+
+
+def test_workers_by_turns_give_what_one_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A state that is brought up to what another worker did keeps no counts from before."""
+    turns = [StateCache(worker.CACHE_BYTES, state.catch_up) for _ in range(2)]
+    group = group_json(attributes={BIND_TOPIC: "p", WILDCARD: "", QUOTA: 2})
+    low = group_json(group="h", attributes={BIND_TOPIC: "p", QUOTA: 0})
+    batches = [[row(GROUPS, group, 0), row(GROUPS, low, 1), row(SUBSCRIPTIONS, request_json(liteTopicSet=["*"]))]]
+    events = [(name, "CREATED") for name in "abcd"] + [(name, "DELETED") for name in "acb"]
+    events += [(name, "CREATED") for name in "efgh"]
+    for offset, (name, event) in enumerate(events):
+        batches.append([row(TOPICS, topic_json(liteTopic=name, event=event), offset)])
+    data: bytes | None = None
+    for number, rows in enumerate(batches):
+        monkeypatch.setattr(worker, "_SHARDS", StateCache(0, state.catch_up))
+        alone = work("p", 0, rows, data, SETTINGS)
+        monkeypatch.setattr(worker, "_SHARDS", turns[number // 2 % 2])
+        renewed = work("p", 0, rows, data, SETTINGS)
+        assert rows_of(renewed[1]) == rows_of(alone[1])
+        assert renewed[0] == alone[0]
+        data = renewed[0]
 
 
 def test_the_state_that_was_encoded_is_used_by_the_next_batch(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
