@@ -40,6 +40,10 @@ test: setup ## all tests, on a real broker and a real Spark
 test-fast: .venv/.locked ## the tests that need neither a broker nor Spark
 	.venv/bin/pytest -m 'not integration and not containers'
 
+.PHONY: test-histories
+test-histories: .venv/.locked ## 20,000 random histories against the oracle (a quarter of an hour)
+	REEXPAND_EXAMPLES=2500 .venv/bin/pytest tests/property/streaming/test_histories.py
+
 .PHONY: test-containers
 test-containers: .venv/.locked ## docker-compose.yml for real: build, start, send events, restart (needs a container engine)
 	.venv/bin/pytest -m containers tests/containers

@@ -40,9 +40,8 @@ class Profile:
             to one parent, and nothing happens that the job must first tell a shard.
         bound: groups that move between two parents, on which their clients ask for something.
         life: clients that end on all of their parents or fall silent, and topics with a TTL. Excludes `quotas`. There
-            is no PARTIAL_ADD of an empty set: whether the client is still in session then depends on how soon its
-            end reaches the parent.
-        versioned_ends: an end on all parents may carry a version.
+            is no PARTIAL_ADD of an empty set, and no version on an end on all parents: what these mean to a later
+            request depends on how soon the end reaches the parent.
     """
 
     dialects: bool = False
@@ -51,7 +50,6 @@ class Profile:
     quotas: bool = False
     bound: bool = False
     life: bool = False
-    versioned_ends: bool = False
 
 
 PLAIN = Profile()
@@ -64,7 +62,6 @@ PROFILES = {
     "quota": Profile(quotas=True),
     "bound": Profile(bound=True),
     "life": Profile(life=True),
-    "versioned ends": Profile(life=True, versioned_ends=True),
     "all": ALL,
 }
 """By name; a history of `all` has either quotas or the life of clients, and not always all of the rest."""
@@ -303,8 +300,7 @@ class _Writer:
             body["selector"] = self.random.choice([*SELECTORS, *SELECTORS, self.random.choice(BAD_SELECTORS), None])
         if self.profile.life and action == "COMPLETE_REMOVE" and self._maybe(0.7):
             body["topic"] = self.random.choice(["", " ", None])
-            if not self.profile.versioned_ends:
-                body.pop("version", None)
+            body.pop("version", None)
         return body
 
     def _subscription(self) -> dict[str, Any]:

@@ -265,6 +265,13 @@ def test_a_client_that_leaves_everywhere_is_forgotten_at_once() -> None:
     assert room.done.ignored == {Ignored.NO_SUBSCRIPTION: 1}
 
 
+def test_a_client_whose_end_has_a_version_is_remembered() -> None:
+    """A parent may find the end stale; then the client is there for a later one."""
+    room = Room(asks("p"))
+    assert [record["version"] for record in room.then(leaves("", version=4))] == [4]
+    assert [record["topic"] for record in room.then(leaves(""))] == ["p"]
+
+
 def test_a_client_that_only_leaves_leaves_nothing() -> None:
     room = Room(leaves("p"))
     assert not room.home
