@@ -63,6 +63,10 @@ format: .venv/.locked ## format and mend what ruff can mend
 bench: setup ## the job against a no-op of the same plan: latency and throughput as ratios (6 minutes)
 	$(PY) -m tests.bench.streaming.run $(BENCH)
 
+.PHONY: bench-resync
+bench-resync: .venv/.locked ## what it costs that 10,000 clients repeat their sets
+	$(PY) -m tests.bench.streaming.resync $(BENCH)
+
 .PHONY: bench-matcher
 bench-matcher: .venv/.locked ## the matcher against other libraries, in one run (Go adds nats-server)
 	$(PY) -m tests.bench.matcher.compare $(BENCH)

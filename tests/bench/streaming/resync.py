@@ -1,0 +1,98 @@
+"""What it costs that 10,000 clients repeat their sets: the work of the Python side, and the state that is written.
+
+    python -m tests.bench.streaming.resync
+
+The reference is the first subscription of the same clients, in the same run.
+"""
+
+import argparse
+import json
+import statistics
+import time
+
+from rich.console import Console
+from rich.table import Table
+
+from streaming import home, worker
+from streaming.events import BIND_TOPIC, WILDCARD
+from streaming.worker import Kind, Row, Settings, work
+
+PARENT = "orders"
+GROUPS = 100
+PATTERNS = 10
+SETTINGS = Settings(("groups", "subscriptions", "topics", "clock"), client_timeout_ms=120_000)
+Key = tuple[str, int]
+
+
+class Clients:
+    """So many clients of 100 groups with 10 patterns each, and the keys that see them."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._offset = 0
+        self.states: dict[Key, bytes | None] = {}
+        self._run({(PARENT, 0): [self._row(0, self._group(number)) for number in range(GROUPS)]})
+
+    def ask(self) -> tuple[float, int, int]:
+        """All ask; seconds, bytes of state that is new at the end of the values, and updates."""
+        rows: dict[Key, list[Row]] = {}
+        for number in range(self._count):
+            group = f"group{number % GROUPS:03}"
+            request = {
+                "action": "COMPLETE_ADD",
+                "clientId": f"10.0.{number // 256}.{number % 256}@1",
+                "group": group,
+                "topic": PARENT,
+                "liteTopicSet": [f"region{number % 50}__*__kind{kind}" for kind in range(PATTERNS)],
+                "version": 1,
+            }
+            payload = json.dumps(request).encode()
+            for key in ((PARENT, 0), (home.HOME, home.bucket_of(group))):
+                rows.setdefault(key, []).append(self._row(1, payload))
+        return self._run(rows)
+
+    def _group(self, number: int) -> bytes:
+        return json.dumps({"group": f"group{number:03}", "attributes": {BIND_TOPIC: PARENT, WILDCARD: "true"}}).encode()
+
+    def _row(self, stream: int, payload: bytes) -> Row:
+        self._offset += 1
+        return Row(stream, 0, self._offset, 0, self._offset, payload)
+
+    def _run(self, rows: dict[Key, list[Row]]) -> tuple[float, int, int]:
+        written = updates = 0
+        start = time.perf_counter()
+        for key, batch in rows.items():
+            former = self.states.get(key)
+            with worker.without_collection():
+                self.states[key], output = work(*key, batch, former, SETTINGS)
+            updates += sum(kind in (Kind.ADD, Kind.REMOVE) for kind in output.kinds)
+            now = self.states[key] or b""
+            written += len(now) - len(former) if former and now.startswith(former) else len(now)
+        return time.perf_counter() - start, written, updates
+
+
+def main() -> None:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--clients", type=int, default=10_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    clients = Clients(options.clients)
+    first, first_bytes, _ = clients.ask()
+    again = [clients.ask() for _ in range(options.rounds)]
+    per = 1e6 / options.clients
+    spent = [seconds * per for seconds, _, _ in again]
+    table = Table("", "us a client", "state bytes written a client", "updates", title=f"{options.clients:,} clients")
+    table.add_row("subscribe", f"{first * per:.1f}", f"{first_bytes / options.clients:.0f}", "0 (no topics)")
+    table.add_row(
+        "ask again",
+        f"{statistics.median(spent):.1f} ({min(spent):.1f} to {max(spent):.1f})",
+        f"{statistics.median(written for _, written, _ in again) / options.clients:.0f}",
+        str(sum(updates for _, _, updates in again)),
+    )
+    table.add_row("ratio", f"{statistics.median(spent) / (first * per):.2f}", "", "")
+    Console(width=100).print(table)
+
+
+if __name__ == "__main__":
+    main()
