@@ -174,7 +174,10 @@ class Batch:
             changes = {reading: Change(former.view(reading), refused=True) for reading in Mode}
         elif self.shard.number == 0:  # every shard of the parent sees the request; one of them speaks of it
             self._report(source, change, former.view(mode) == change.view)
-        self._remember(key, request.action, place, applied=changes[mode].applied)
+        begins = request.action is Action.COMPLETE_ADD or (
+            request.action is Action.PARTIAL_ADD and not former.view(mode).live
+        )
+        self._remember(key, place, whole=begins and changes[mode].applied)
         self._select(source, request, changes)
         self._store(key, source, request, changes[Mode.LITERAL].view, changes[Mode.WILDCARD].view)
 
@@ -287,10 +290,10 @@ class Batch:
             terms = terms._replace(selection=request.selection)
         return None if terms.elsewhere else quota.excess(self, key, wanted, terms)
 
-    def _remember(self, key: ClientKey, action: Action, place: Place, *, applied: bool) -> None:
+    def _remember(self, key: ClientKey, place: Place, *, whole: bool) -> None:
         former = self._seen_of(key)
         complete = former.complete if former is not None and former.partition == place.partition else -1
-        if action is Action.COMPLETE_ADD and applied:
+        if whole:
             complete = place.position
         self._seen[key] = Seen(place.partition, place.position, complete)
 

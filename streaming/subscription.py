@@ -74,7 +74,7 @@ class Seen(NamedTuple):
 
     Attributes:
         position: of the last request of any kind.
-        complete: of the last COMPLETE_ADD; -1 for none in this partition.
+        complete: of the last that began or replaced a session; -1 for none in this partition.
     """
 
     partition: int
@@ -205,8 +205,8 @@ def end(client: Client, request: SubscriptionRequest, as_of: Place, seen: Seen |
     """The client without what it had asked for up to a place; what it asked for since stays.
 
     The removal of a client on all of its parents, and of one that did not ask for too long, is decided elsewhere and
-    arrives here later; meanwhile the client may have come again. A COMPLETE_ADD since then replaced everything; else
-    what it added since stays.
+    arrives here later; meanwhile the client may have come again. A session that began since then, or a COMPLETE_ADD,
+    has nothing of what was before; else what it added since stays.
     """
     here = seen is not None and seen.partition == as_of.partition
     asked_again = seen is not None and here and seen.position > as_of.position
