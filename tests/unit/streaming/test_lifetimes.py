@@ -278,6 +278,14 @@ def test_who_leaves_by_itself_and_returns_is_a_new_session() -> None:
     assert story.then(leave(), add("b"), ended(9)) == {unsubscribed("a", "a"), added("b", "b", cause=Cause.SUBSCRIBED)}
 
 
+def test_who_returns_to_receive_everything_does() -> None:
+    """By an empty addition, which begins a session; its end arrives after that."""
+    story = Story(WILD, replace("a"), *map(created, "ab"))
+    story.offset = 10
+    assert story.then(leave(), add(), ended(9)) == {added("b", cause=Cause.SUBSCRIBED)}
+    assert story.held() == ["a", "b"]
+
+
 def test_versions_of_the_end_count_like_those_of_others() -> None:
     story = Story(WILD, replace("*", version=5), created("t"))
     story.offset = 10
