@@ -295,6 +295,17 @@ def test_versions_of_the_end_count_like_those_of_others() -> None:
     assert story.then(replace("*", version=5)) == set()
 
 
+def test_each_reading_ends_by_what_was_asked_for_in_it() -> None:
+    """A set that was refused as patterns has replaced the names only; and what replaced both is kept in both."""
+    story = Story(LITERAL, replace("t"), created("t"), created("a*"))
+    story.offset = 10
+    assert story.then(replace("a*"), ended(9)) == {unsubscribed("t", "t"), added("a*", "a*", cause=Cause.SUBSCRIBED)}
+    assert story.then(WILD) == {removed("a*", "a*", cause=Cause.GROUP_CHANGED)}
+    story.then(replace("t"), ended(9))
+    assert story.held() == ["t"]
+    assert story.then(LITERAL) == set()
+
+
 def test_both_readings_end() -> None:
     story = Story(WILD, replace("t", "a*"), created("t"))
     story.offset = 10
