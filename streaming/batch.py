@@ -174,7 +174,7 @@ class Batch:
             changes = {reading: Change(former.view(reading), refused=True) for reading in Mode}
         elif self.shard.number == 0:  # every shard of the parent sees the request; one of them speaks of it
             self._report(source, change, former.view(mode) == change.view)
-        self._remember(key, request.action, place, applied=changes[mode].applied)
+        self._remember(key, request.action, place, changes)
         self._select(source, request, changes)
         self._store(key, source, request, changes[Mode.LITERAL].view, changes[Mode.WILDCARD].view)
 
@@ -290,12 +290,17 @@ class Batch:
             terms = terms._replace(selection=request.selection)
         return None if terms.elsewhere else quota.excess(self, key, wanted, terms)
 
-    def _remember(self, key: ClientKey, action: Action, place: Place, *, applied: bool) -> None:
-        former = self._seen_of(key)
-        complete = former.complete if former is not None and former.partition == place.partition else -1
-        if action is Action.COMPLETE_ADD and applied:
-            complete = place.position
-        self._seen[key] = Seen(place.partition, place.position, complete)
+    def _remember(self, key: ClientKey, action: Action, place: Place, changes: dict[Mode, Change]) -> None:
+        former, seen = self.client(key), self._seen_of(key)
+        began = seen[2:] if seen is not None and seen.partition == place.partition else (-1, -1)
+        literal, wildcard = (
+            place.position
+            if changes[mode].applied
+            and (action is Action.COMPLETE_ADD or (action is Action.PARTIAL_ADD and not former.view(mode).live))
+            else began[number]
+            for number, mode in enumerate(Mode)
+        )
+        self._seen[key] = Seen(place.partition, place.position, literal, wildcard)
 
     def _seen_of(self, key: ClientKey) -> Seen | None:
         return self._seen.get(key) or self.state.seen.get(key)

@@ -74,12 +74,13 @@ class Seen(NamedTuple):
 
     Attributes:
         position: of the last request of any kind.
-        complete: of the last COMPLETE_ADD; -1 for none in this partition.
+        literal, wildcard: of the last that began or replaced the session in that reading; -1: none in this partition.
     """
 
     partition: int
     position: int
-    complete: int
+    literal: int
+    wildcard: int
 
 
 class Client(NamedTuple):
@@ -205,22 +206,25 @@ def end(client: Client, request: SubscriptionRequest, as_of: Place, seen: Seen |
     """The client without what it had asked for up to a place; what it asked for since stays.
 
     The removal of a client on all of its parents, and of one that did not ask for too long, is decided elsewhere and
-    arrives here later; meanwhile the client may have come again. A COMPLETE_ADD since then replaced everything; else
-    what it added since stays.
+    arrives here later; meanwhile the client may have come again. A session that began since then, or a COMPLETE_ADD,
+    has nothing of what was before; else what it added since stays.
     """
     here = seen is not None and seen.partition == as_of.partition
     asked_again = seen is not None and here and seen.position > as_of.position
-    if asked_again and (request.expired or (seen is not None and seen.complete > as_of.position)):
+    if asked_again and request.expired:
         return client
 
-    def ended(view: View) -> View:
+    def ended(view: View, began: int) -> View:
+        if asked_again and began > as_of.position:
+            return view
         version = request.version
         if version is not None and view.version is not None and version < view.version and not asked_again:
             return view
         later = tuple(b for b in view.blocks if b.partition == as_of.partition and b.position > as_of.position)
         return View(view.live and asked_again, view.version if version is None or asked_again else version, later)
 
-    literal, wildcard = ended(client.literal), ended(client.wildcard)
+    literal = ended(client.literal, -1 if seen is None else seen.literal)
+    wildcard = ended(client.wildcard, -1 if seen is None else seen.wildcard)
     return Client(literal, literal if wildcard == literal else wildcard)
 
 

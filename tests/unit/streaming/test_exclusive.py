@@ -165,6 +165,15 @@ def test_a_topic_that_its_client_gives_up_is_released_to_the_next(last: object) 
     assert {update.source.offset for update in story.expansion.updates} == {6}
 
 
+def test_the_source_is_the_request_that_gave_the_topic_up() -> None:
+    """Or that took it: not any other of the group in the same batch."""
+    story = Story(EXCLUSIVE, replace("*"), replace("*", client="d"), created("t"))
+    story.then(replace("z", client="e"), leave(client="d"), replace("y", client="f"))
+    assert {update.source.offset for update in story.expansion.updates} == {6}
+    story.then(add("x", client="e"), replace("t", client="d"), replace("x", client="f"))
+    assert {update.source.offset for update in story.expansion.updates} == {9}
+
+
 def test_also_by_a_lease_that_ends() -> None:
     story = Story(EXCLUSIVE, replace("*"), replace("*", client="d"), created("t"))
     assert story.then(ended(3, client="d", expired=True)) == {

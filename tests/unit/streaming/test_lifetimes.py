@@ -278,6 +278,14 @@ def test_who_leaves_by_itself_and_returns_is_a_new_session() -> None:
     assert story.then(leave(), add("b"), ended(9)) == {unsubscribed("a", "a"), added("b", "b", cause=Cause.SUBSCRIBED)}
 
 
+def test_who_returns_to_receive_everything_does() -> None:
+    """By an empty addition, which begins a session; its end arrives after that."""
+    story = Story(WILD, replace("a"), *map(created, "ab"))
+    story.offset = 10
+    assert story.then(leave(), add(), ended(9)) == {added("b", cause=Cause.SUBSCRIBED)}
+    assert story.held() == ["a", "b"]
+
+
 def test_versions_of_the_end_count_like_those_of_others() -> None:
     story = Story(WILD, replace("*", version=5), created("t"))
     story.offset = 10
@@ -285,6 +293,17 @@ def test_versions_of_the_end_count_like_those_of_others() -> None:
     assert story.then(ended(9, version=6)) == {unsubscribed("t", "*")}
     assert story.only_update.version == 6
     assert story.then(replace("*", version=5)) == set()
+
+
+def test_each_reading_ends_by_what_was_asked_for_in_it() -> None:
+    """A set that was refused as patterns has replaced the names only; and what replaced both is kept in both."""
+    story = Story(LITERAL, replace("t"), created("t"), created("a*"))
+    story.offset = 10
+    assert story.then(replace("a*"), ended(9)) == {unsubscribed("t", "t"), added("a*", "a*", cause=Cause.SUBSCRIBED)}
+    assert story.then(WILD) == {removed("a*", "a*", cause=Cause.GROUP_CHANGED)}
+    story.then(replace("t"), ended(9))
+    assert story.held() == ["t"]
+    assert story.then(LITERAL) == set()
 
 
 def test_both_readings_end() -> None:

@@ -240,6 +240,13 @@ def test_a_topic_that_is_capped_is_reported_once() -> None:
     assert story.problems == []
 
 
+def test_who_is_far_beyond_its_quota_gets_nothing_of_several_new_topics() -> None:
+    """And each of them is reported."""
+    story = Story(bound(quota=1), replace("*"), *map(created, "abcd"))
+    assert story.then(*map(created, "efhi")) == set()
+    assert reported(story) == [(Reason.QUOTA_EXCEEDED, offset) for offset in (7, 8, 9, 10)]
+
+
 def test_order_of_creation_is_that_of_the_stream() -> None:
     """A second creation of what exists does not count; one after a deletion does."""
     story = Story(bound(quota=1), replace("*"))
@@ -540,9 +547,9 @@ def test_counts_go_up_and_down_with_what_comes_and_goes() -> None:
 def test_of_several_events_that_free_room_the_first_is_the_source() -> None:
     """Whatever the order in which an index yields the topics."""
     story = Story(bound(exclusive=True, quota=2), replace("*"), *map(created, "abxy"))
-    story.then(replace("a", client="d"), replace("b", client="e"))
+    story.then(replace("a", "b", client="d"), replace("a", client="e"))
     sources = {update.lite_topic: update.source.offset for update in story.expansion.updates if update.op == "ADD"}
-    assert sources == {"a": 7, "b": 8, "x": 7, "y": 7}
+    assert sources == {"a": 8, "b": 7, "x": 7, "y": 7}
 
 
 steps = st.one_of(

@@ -28,6 +28,7 @@ from tests.unit.streaming.builders import MQTT, NATS, WAMP
 INT64 = 2**63
 names = st.text(max_size=20)
 offsets = st.integers(0, INT64 - 1)
+begins = st.integers(-1, INT64 - 1)
 partitions = st.integers(0, 1 << 31)
 notations = st.sampled_from([LITE, MQTT, NATS, WAMP, WAMP._replace(policy="prefix"), Notation("lite", None, True)])
 blocks = st.builds(Block, offsets, partitions, offsets, notations, st.lists(names, max_size=4, unique=True).map(tuple))
@@ -55,7 +56,7 @@ def states(draw: st.DrawFn) -> ShardState:
     made.groups = draw(st.dictionaries(names, groups, max_size=3))
     keys = st.builds(ClientKey, names, names)
     made.clients = draw(st.dictionaries(keys, shared | st.builds(Client, views, views), max_size=4))
-    made.seen = draw(st.dictionaries(keys, st.builds(Seen, partitions, offsets, st.integers(-1, INT64 - 1))))
+    made.seen = draw(st.dictionaries(keys, st.builds(Seen, partitions, offsets, begins, begins)))
     made.selected = draw(st.dictionaries(names, st.builds(Selected, selections, selections), max_size=2))
     made.alarms = draw(st.dictionaries(st.integers(0, INT64 - 1), st.just(True), max_size=2))
     return made
@@ -68,7 +69,7 @@ def filled() -> ShardState:
     made.groups = {"g": Group({BIND_TOPIC: "p", WILDCARD: ""}, 2, 17), "h": Group({}, 0, 3, "q")}
     view = View(True, -5, (Block(4, 0, 40, LITE, ("a__*", "b")), Block(6, 1, 60, WAMP, ("c..",))), 2)
     made.clients = {ClientKey("g", "shared"): Client(view, view), ClientKey("g", "apart"): Client(view, ABSENT)}
-    made.seen = {ClientKey("g", "shared"): Seen(1, 70, 40), ClientKey("g", "left"): Seen(0, 5, -1)}
+    made.seen = {ClientKey("g", "shared"): Seen(1, 70, 40, 30), ClientKey("g", "left"): Seen(0, 5, -1, -1)}
     made.selected = {"g": Selected(Selection("TAG", "x"), None)}
     made.alarms = {7_000: True}
     return made
@@ -192,11 +193,11 @@ def test_a_pattern_takes_at_most_150_bytes(clients: int) -> None:
     made = ShardState()
     patterns = [f"orders__*__tenant{number}__**" for number in range(10_000)]
     for number in range(clients):
-        block = Block(10_000 + number, 3, 1_000_000_000 + number, LITE, tuple(patterns[number::clients]))
+        block = Block(10_000 + number, 3, (1_000_000_000 + number) << 10, LITE, tuple(patterns[number::clients]))
         view = View(True, 1_700_000_000_000, (block,))
         key = ClientKey("group-of-the-shop", f"10.0.0.1@{number}")
         made.clients[key] = Client(view, view)
-        made.seen[key] = Seen(3, 1_000_000_000 + number, 1_000_000_000 + number)
+        made.seen[key] = Seen(3, *[(1_000_000_000 + number) << 10] * 3)
     assert len(encode(made)) / 10_000 <= 150
 
 
@@ -338,10 +339,10 @@ def test_the_format_is_known() -> None:
             ("a__b", ("é", "x", {"k": "v"}, 7_000), "😀"),
             (("g", ({BIND_TOPIC: "p", WILDCARD: ""}, 2, 17, None)), ("h", ({}, 0, 3, "q"))),
             (
-                (("g", "shared"), (view, None), (1, 70, 40)),
+                (("g", "shared"), (view, None), (1, 70, 40, 30)),
                 (("g", "apart"), (view, (False, None, (), None)), None),
             ),
-            ((("g", "left"), (0, 5, -1)),),
+            ((("g", "left"), (0, 5, -1, -1)),),
             (("g", (("TAG", "x"), None)),),
             ((7_000, True),),
         )

@@ -46,8 +46,9 @@ def at(offset: int, entry: int = 0) -> int:
 
 
 def seen(offset: int, complete: int = -1) -> Seen:
-    """A client asked last there, and replaced its set there."""
-    return Seen(0, at(offset), at(complete) if complete >= 0 else -1)
+    """A client asked last there, and replaced its set there, in both readings."""
+    began = at(complete) if complete >= 0 else -1
+    return Seen(0, at(offset), began, began)
 
 
 def old(*entries: str, notation: Notation = LITE, order: int = OLD) -> Block:
@@ -238,7 +239,7 @@ ENDS: list[tuple[str, View, SubscriptionRequest, Seen | None, View]] = [
         View(True, None, (old("a"), Block(5, 1, at(50), LITE, ("b",)))), ended(40), seen(60), live()),
     ("entries of the same record stand before or after",
         live(Block(5, 0, at(40, 1), LITE, ("a",)), Block(6, 0, at(40, 3), LITE, ("b",))),
-        ended(40, entry=2), Seen(0, at(40, 3), -1), live(Block(6, 0, at(40, 3), LITE, ("b",)))),
+        ended(40, entry=2), Seen(0, at(40, 3), -1, -1), live(Block(6, 0, at(40, 3), LITE, ("b",)))),
     ("a client that is gone stays gone", View(version=7), ended(40), seen(30), View(version=7)),
     ("also one that left since", View(version=7), ended(40), seen(60), View(version=7)),
 ]  # fmt: skip
