@@ -80,6 +80,7 @@ class Batch:
         self._order = state.latest_order
         self._now: int | None = None
         self._bitmaps: dict[str, bytes | None] = {}
+        self._receivers: dict[Receiver, tuple[int | None, Group]] = {}
 
     def group_of(self, name: str) -> Group:
         """A group's attributes after the events so far."""
@@ -219,14 +220,16 @@ class Batch:
         option: Any = None,
     ) -> Update:
         """An update of this batch."""
-        key = receiver.client
-        group = self.group_of(key.group)
+        known = self._receivers.get(receiver)
+        if known is None:
+            known = self._receivers[receiver] = self.version(receiver.client), self.group_of(receiver.group)
+        version, group = known
         reset = op is Op.REMOVE and (
             (cause is Cause.EVICTED and group.resets_when_evicted)
             or (cause in (Cause.UNSUBSCRIBED, Cause.LEASE_EXPIRED) and group.resets_when_unsubscribed)
         )
         shown = tuple(sorted(set(patterns))) if len(patterns) > 1 else tuple(patterns)
-        return Update(op, receiver, topic, shown, cause, self.version(key), source, option, reset)
+        return Update(op, receiver, topic, shown, cause, version, source, option, reset)
 
     @property
     def has_bitmaps(self) -> bool:
