@@ -56,19 +56,24 @@ def cap(batch: "Batch", updates: list[Update]) -> list[Update]:
     state, delta = batch.state, batch.delta
     most = max(len(state.topics), len(state.topics) - len(delta.removed) + len(delta.added))
     if most <= _lowest_share(batch):
-        state.held.clear()  # counts that are not kept up are not kept
+        state.forget_held()
         return updates
     capped: dict[Source, list[ClientKey]] = defaultdict(list)
-    kept: list[Update] = []
+    others: dict[ClientKey, list[Update]] = {}
     for key, own in _by_client(batch, updates).items():
-        kept += _capped(batch, key, own, capped)
+        left = _capped(batch, key, own, capped)
+        if left is not own:
+            others[key] = left
     for source, clients in capped.items():
         keys = sorted(clients)  # a repeated batch says the same
         names = ", ".join(repr(f"{key.group}/{key.client_id}") for key in keys[:5])
         more = f" and {len(keys) - 5} more" if len(keys) > 5 else ""  # noqa: PLR2004
         message = f"clients at their quota do not receive it: {names}{more}; it is picked up when room frees"
         batch.problems.append(Problem(source, Reason.QUOTA_EXCEEDED, message))
-    return kept
+    if not others:
+        return updates
+    kept = [update for update in updates if update.receiver.client not in others]
+    return kept + [update for own in others.values() for update in own]
 
 
 def _lowest_share(batch: "Batch") -> int:
@@ -97,12 +102,9 @@ def _capped(batch: "Batch", key: ClientKey, own: list[Update], capped: dict[Sour
     before = _share(batch, state.interest(key), state.terms(key.group))
     after = _share(batch, batch.interest(key), batch.terms(key.group))
     if before is None and after is None:
-        state.held.pop(key, None)
         return own
     if before is not None and before == after and key not in batch.changed and not _moved(batch):
-        held = state.held.get(key)
-        if held is None:
-            held = state.held[key] = len(state.eligible(key))
+        held = state.held(key)
         gained = {update.lite_topic: update for update in own if update.op is Op.ADD}
         if len({update.lite_topic for update in own}) == len(own):  # a row each: topics can be counted by updates
             now = delta.held[key] = held + 2 * len(gained) - len(own)

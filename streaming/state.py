@@ -26,6 +26,10 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
+_CHUNK = 16_384
+"""Topics that are counted at once."""
+
+
 class Group(NamedTuple):
     """Attributes in force, and where the event stands that set them.
 
@@ -124,7 +128,7 @@ class ShardState:
         self.alarms: dict[int, bool] = {}
         self.inner_multi = inner_multi
         self.latest_order = 0
-        self.held: dict[ClientKey, int] = {}
+        self._held: dict[ClientKey, int] | None = None
         self._interests: Interests | None = None
         self._topic_indexes: dict[str, TopicIndex] = {}
         self._limits: dict[str, Terms] | None = None
@@ -200,6 +204,24 @@ class ShardState:
             found = {topic: None for topic in found if self._receives(key, topic)}
         return found
 
+    def held(self, key: ClientKey) -> int:
+        """How many stored topics a client may hold by all but its quota."""
+        if self._held is None:
+            # All clients at once, since a batch of new topics concerns many of them.
+            self._held = {}
+            names = list(self.topics)
+            for start in range(0, len(names), _CHUNK):
+                chunk = names[start : start + _CHUNK]
+                for topic, found in zip(chunk, self.interests.match_all(chunk), strict=True):
+                    rows = limited(found, topic, self.topics[topic], (self.interests,), self.limits)
+                    for client in {receiver.client for receiver in rows}:
+                        self._held[client] = self._held.get(client, 0) + 1
+        return self._held.get(key, 0)
+
+    def forget_held(self) -> None:
+        """Drops the counts, which are not kept up any more."""
+        self._held = None
+
     @property
     def quotas(self) -> frozenset[int]:
         """The quotas in force."""
@@ -257,7 +279,8 @@ class ShardState:
         _overlay(self.alarms, delta.alarms)
         if delta.groups or delta.selected:
             self._limits = self._quotas = None
-        self.held.update(delta.held)
+        if self._held is not None:
+            self._held.update(delta.held)
         for client in delta.clients.values():
             self.latest_order = max(self.latest_order, _latest_order(client))
         for key, before in affected.items():
@@ -326,7 +349,7 @@ def catch_up(state: ShardState, data: bytes, after: codec.Position | None) -> No
         StateFormatUnknown: another release wrote them.
     """
     for removed, added, groups, clients, seen, selected, alarms in codec.read(data, after):
-        state.held.clear()  # what was counted is not written, so it does not follow
+        state.forget_held()  # what was counted is not written, so it does not follow
         state.apply(
             Delta(
                 dict.fromkeys(removed),
