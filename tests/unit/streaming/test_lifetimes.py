@@ -196,6 +196,15 @@ def test_who_asked_again_before_the_end_arrived_keeps_what_it_asked_for() -> Non
     assert story.held() == ["b", "c"]
 
 
+def test_a_set_that_replaced_all_stands_although_more_was_added_since() -> None:
+    """What it kept from before was asked for again."""
+    story = Story(WILD, replace("a", "b"), *map(created, "abc"))
+    story.offset = 10
+    story.then(replace("b"))
+    assert story.then(add("c"), ended(9)) == {added("c", "c", cause=Cause.SUBSCRIBED)}
+    assert story.held() == ["b", "c"]
+
+
 def test_who_only_took_something_back_since_has_nothing() -> None:
     """But is still in session, so an empty addition is no receive-all."""
     story = Story(WILD, replace("a", "b"), *map(created, "ab"))
