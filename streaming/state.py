@@ -191,8 +191,8 @@ class ShardState:
 
     def topics_of(self, wanted: Interest) -> Iterable[str]:
         """The stored topics that an interest is about, each once."""
-        if wanted.everything is not None:
-            return self.topics
+        if wanted.everything is not None or not self.topics:
+            return self.topics  # without topics no index is worth keeping up
         if not wanted.patterns:
             return dict.fromkeys(name for block in wanted.blocks for name in block.entries if name in self.topics)
         return dict.fromkeys(self._expanded(wanted))
