@@ -1,5 +1,6 @@
 """Input records: whatever bytes come, an event that holds what it promises, or a rejection that can be written."""
 
+import json
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -8,12 +9,19 @@ import orjson
 from streaming.errors import Rejected
 from streaming.events import (
     BIND_TOPIC,
+    MODEL,
+    QUOTA,
+    WILDCARD,
+    Alarm,
     GroupEvent,
     Reason,
     Source,
     SubscriptionRequest,
+    Tick,
     TopicEvent,
+    Wake,
     check_name,
+    parse_clock,
     parse_group_event,
     parse_subscription,
     parse_topic_event,
@@ -21,20 +29,40 @@ from streaming.events import (
 from streaming.records import dead_letter
 from tests.fuzz.draw import Draw
 
-_PARSERS: Final[tuple[Callable[[bytes | None], TopicEvent | SubscriptionRequest | GroupEvent], ...]] = (
+Event = TopicEvent | SubscriptionRequest | GroupEvent | Tick | Alarm | Wake
+
+_PARSERS: Final[tuple[Callable[[bytes | None], Event], ...]] = (
     parse_topic_event,
     parse_subscription,
     parse_group_event,
+    parse_clock,
 )
 _FIELDS: Final = (
     ("event", "parentTopic", "liteTopic", "lmqName", "timestamp", "ttlMs", "tags", "properties"),
-    ("action", "clientId", "group", "topic", "liteTopicSet", "version", "offsetOption", "dialect", "selector",
-     "subscriptionSet"),
-    ("group", "attributes", "parentTopic", "supersededBy"),
+    ("action", "clientId", "group", "topic", "liteTopicSet", "version", "offsetOption", "dialect", "policy", "delivery",
+     "selector", "asOf", "expired", "subscriptionSet"),
+    ("group", "attributes", "parentTopic", "boundTo", "supersededBy"),
+    ("tick", "alarm", "wake", "parentTopic", "shard"),
 )  # fmt: skip
 _WORDS: Final = (
-    *("a", "CREATED", "DELETED", "COMPLETE_ADD", "PARTIAL_ADD", "PARTIAL_REMOVE", "COMPLETE_REMOVE", "lite", "%LMQ%$"),
-    *("$", " ", "b", "POLICY", "OFFSET", "TAIL_N", "type", "value", BIND_TOPIC, "lite.sub.wildcard", "é", "\0", "\\"),
+    *("a", "CREATED", "DELETED", "COMPLETE_ADD", "PARTIAL_ADD", "PARTIAL_REMOVE", "COMPLETE_REMOVE", "wamp", "%LMQ%$"),
+    *(
+        "$",
+        " ",
+        "b",
+        "POLICY",
+        "OFFSET",
+        "TAIL_N",
+        "type",
+        "value",
+        BIND_TOPIC,
+        WILDCARD,
+        MODEL,
+        QUOTA,
+        "é",
+        "\0",
+        "\\",
+    ),
 )
 _NUMBERS: Final = (b"0", b"-1", b"9223372036854775807", b"9223372036854775808", b"1e400", b"1.5", b"-0.0", b"1e5")
 _JSON: Final = (
@@ -47,7 +75,7 @@ _MAX_RECORD: Final = 1_000_000  # what Kafka takes unless told otherwise
 def events(data: bytes) -> None:
     """Check one parser on one payload."""
     draw = Draw(data)
-    kind = draw.number(3)
+    kind = draw.number(4)
     payload = (_record, _record, _text, _bytes)[draw.number(4)](draw, kind)
     try:
         event = _PARSERS[kind](payload)
@@ -62,21 +90,26 @@ def events(data: bytes) -> None:
         _check(event)
 
 
-def _check(event: TopicEvent | SubscriptionRequest | GroupEvent) -> None:
+def _check(event: Event) -> None:
+    names: list[str | None] = []
     if isinstance(event, TopicEvent):
         names = [event.parent, event.lite_topic]
+        event.facts(0)
     elif isinstance(event, GroupEvent):
-        names = [event.group, *([] if event.parent is None else [event.parent])]
+        names = [event.group, event.parent, event.bound_to]
         assert not event.attributes or event.parent == event.attributes[BIND_TOPIC]
         assert all(isinstance(value, str) for value in event.attributes.values())
         assert event.superseded_by is None or not event.attributes
-    else:
-        names = [event.parent, event.group, event.client_id]
+    elif isinstance(event, SubscriptionRequest):
+        names = [event.parent or None, event.group, event.client_id]
+        assert event.parent or event.action == "COMPLETE_REMOVE"
         assert all(isinstance(entry, str) for entry in event.entries)
         assert len(set(event.entries)) == len(event.entries)
         assert event.version is None or -(1 << 63) <= event.version < 1 << 63
-    assert [check_name("a name", name) for name in names] == [None] * len(names)
-    orjson.dumps(event._asdict())
+    elif not isinstance(event, Tick):
+        names = [event.parent]
+    assert not any(check_name("a name", name) for name in names if name is not None)
+    json.dumps(event._asdict(), ensure_ascii=False).encode()
 
 
 def _record(draw: Draw, kind: int) -> bytes:
@@ -114,17 +147,40 @@ def _fitting(draw: Draw, field: str) -> bytes:
         "event": ("CREATED", "DELETED"),
         "action": ("PARTIAL_ADD", "PARTIAL_REMOVE", "COMPLETE_ADD", "COMPLETE_REMOVE"),
         "liteTopicSet": (["a", "a__*"], [], ["a", "a"]),
-        "attributes": ({BIND_TOPIC: "p"}, {}, {BIND_TOPIC: "p", "lite.sub.wildcard": True, "x": 1.5}),
-        "supersededBy": ([0, 1, 2], [0, 1]),
+        "attributes": (
+            *(
+                {BIND_TOPIC: "p"},
+                {},
+                {BIND_TOPIC: "p", WILDCARD: True, "x": 1.5},
+                {BIND_TOPIC: "p", MODEL: "exclusive"},
+            ),
+            *({BIND_TOPIC: "p", QUOTA: quota} for quota in (5, -1, -2, "٤", "1" * 19)),
+        ),
+        "supersededBy": ([0, 1, 2], [0, 1], [0, 1, 2, 3]),
+        "asOf": ([0, 1, 2, 3], None),
+        "expired": (True, False),
         "offsetOption": ({"type": "TAIL_N", "value": 3}, {"type": "POLICY"}),
+        "selector": (
+            {
+                "type": draw.pick(("TAG", "SQL92", draw.text(_WORDS))),
+                "expression": draw.text(("a", "||", "=", "1", "(")),
+            },
+            {"type": "TAG", "expression": "*"},
+        ),
         "properties": ({"a": "b"}, {}),
-        "dialect": ("lite",),
+        "dialect": ("lite", "wamp"),
+        "policy": (None, "prefix"),
+        "delivery": ("per-client", "per-subscription"),
         "lmqName": ("%LMQ%$p$t", "%LMQ%$p$", "%LMQ%$$"),
         "timestamp": (0, 1 << 62),
         "ttlMs": (1, 0),
         "version": (0, -(1 << 63)),
+        "tick": (0, None),
+        "alarm": (0, None),
+        "wake": (0, None),
+        "shard": (0, None),
     }
-    return orjson.dumps(draw.pick(choices.get(field, ("a", "p"))))
+    return json.dumps(draw.pick(choices.get(field, ("a", "p")))).encode()
 
 
 def _string(draw: Draw) -> bytes:

@@ -195,7 +195,7 @@ def _check_options(draw: Draw, case: Case) -> None:
 def _rank(pattern: Pattern) -> tuple[int, ...]:
     """Return what the best match has least of: first exact patterns, then one-segment wildcards, then the others.
 
-    Of these the longest is the best; those with an inner wildcard have no order.
+    Of these the one of most segments is the best; those with an inner wildcard have no order.
     """
     if pattern.literal is not None:
         return (0,)
@@ -203,7 +203,7 @@ def _rank(pattern: Pattern) -> tuple[int, ...]:
         return (3,)
     if pattern.tail is Tail.END:
         return (1,)
-    return (2, -len(pattern.whole), -len(str(pattern.segments[-1])) if pattern.tail is Tail.STARTS else 0)
+    return (2, -len(pattern.whole))
 
 
 def _check_pattern_index(meeting: Meeting, draw: Draw) -> None:

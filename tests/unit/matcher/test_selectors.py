@@ -221,4 +221,6 @@ def test_an_unknown_kind_is_refused_with_the_known_ones() -> None:
     """The error lists the built-in kinds and those offered."""
     with pytest.raises(UnknownSelector, match="use one of TAG, SQL92, MIN_LENGTH"):
         selectors.compile("XPATH", "//a")
+    with pytest.raises(UnknownSelector, match=r"named 'X{80}\.\.\.'; use"):
+        selectors.compile("X" * 1_000_000, "//a")
     assert isinstance(selectors.compile("TAG", "a"), TagSelector)
