@@ -50,11 +50,12 @@ class Settings(BaseSettings):
     )
     client_timeout_ms: int = Field(0, ge=0, description="a client that has not asked for so long is ended; 0: never")
     master: str | None = Field(None, description="Spark master; default: all processors here")
+    groups: Path | None = Field(None, description="TOML file of group attributes, written to the group events at start")
     kafka_options: Path | None = Field(
         None, description="file of Kafka client options, one key=value a line; the place for credentials"
     )
 
-    @field_validator("kafka_options")
+    @field_validator("kafka_options", "groups")
     @classmethod
     def _readable(cls, path: Path | None) -> Path | None:
         if path is not None and not os.access(path, os.R_OK):

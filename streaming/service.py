@@ -16,7 +16,7 @@ from pyspark.sql.streaming.listener import (
 )
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming import checkpoint, job, provision, session
+from streaming import checkpoint, groups, job, provision, session
 from streaming.clock import Clock
 from streaming.config import Settings
 from streaming.errors import ReexpandError
@@ -40,8 +40,11 @@ def run(settings: Settings) -> None:
     Raises:
         CheckpointMismatch: the checkpoint was made with other settings.
         KafkaUnavailable: no broker answers.
+        ConfigError: the file of group attributes is not valid.
+        NotWritten: Kafka did not take them.
         JobFailed: the query failed.
     """
+    known = groups.read(settings.groups)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -49,6 +52,7 @@ def run(settings: Settings) -> None:
     try:
         spark.conf.set("spark.sql.shuffle.partitions", checkpoint.agree(spark, settings))
         provision.provide(spark, settings)
+        groups.publish(spark, settings, known)
         spark.streams.addListener(_Report())
         query = job.start(spark, settings)
         log.info(READY, ", ".join(settings.inputs), settings.bootstrap_servers)

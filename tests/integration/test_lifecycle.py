@@ -69,9 +69,10 @@ def rows(parent: str, group: str, client: str, *topics: str, part: str = "") -> 
 
 
 def test_every_dialect_and_selector_end_to_end(streams: Streams, tmp_path: Path) -> None:
-    """One client of each dialect on one parent, with topics before and after its request."""
+    """One client of each dialect on one parent, with topics before and after its request; its group is in a file."""
     scene = Scene(streams)
-    scene.group("g", "p")
+    file = tmp_path / "groups.toml"
+    file.write_text(f'["g"]\n"{BIND_TOPIC}" = "p"\n"{WILDCARD}" = true\n')
     scene.born("p", "orders__1__created", "sensors/a/temp", "fleet.eu.1", "com.app.x", "com.app2")
     scene.asks("lite", "g", "p", "orders__*__created")
     scene.asks("mqtt", "g", "p", "sensors/+/temp", "$share/workers/sensors/#", dialect="mqtt")
@@ -87,7 +88,7 @@ def test_every_dialect_and_selector_end_to_end(streams: Streams, tmp_path: Path)
         | rows("p", "g", "wamp", "com.app.x", "com.app2", part=prefix)
         | rows("p", "g", "wamp", "com.app.x", part=wildcard)
     )
-    with running(streams, tmp_path / "job.log") as job:
+    with running(streams, tmp_path / "job.log", "--groups", str(file)) as job:
         scene.leads_to(first, {"p"})
         scene.born("p", "sensors", "sensors/b/temp", "fleet.us", "com.b.x", "orders__2__created")
         second = (

@@ -82,6 +82,7 @@ def test_the_defaults(run: Run, started: list[Settings]) -> None:
         "tick_interval_ms": 10_000,
         "client_timeout_ms": 0,
         "master": None,
+        "groups": None,
         "kafka_options": None,
     }
 
