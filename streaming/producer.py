@@ -10,6 +10,10 @@ from streaming.config import Settings
 from streaming.errors import ReexpandError
 
 
+_PATIENCE = {"max.block.ms": 10, "request.timeout.ms": 5, "delivery.timeout.ms": 10}
+"""Seconds to wait for a broker; Kafka's defaults would hold up a job that is to stop for two minutes."""
+
+
 class NotWritten(ReexpandError):
     """Kafka did not take a record; the message is what it says."""
 
@@ -20,6 +24,8 @@ class Producer:
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
         jvm: Any = spark._jvm  # noqa: SLF001 - the one way to the Kafka client that Spark uses
         properties = jvm.java.util.Properties()
+        for key, seconds in _PATIENCE.items():
+            properties.put(key, str(seconds * 1_000))
         for key, value in sinks.connection(settings).items():
             properties.put(key.removeprefix("kafka."), value)
         serializer = jvm.org.apache.kafka.common.serialization.StringSerializer
