@@ -9,7 +9,6 @@ from streaming import sinks
 from streaming.config import Settings
 from streaming.errors import ReexpandError
 
-
 _PATIENCE = {"max.block.ms": 10, "request.timeout.ms": 5, "delivery.timeout.ms": 10}
 """Seconds to wait for a broker; Kafka's defaults would hold up a job that is to stop for two minutes."""
 
