@@ -63,6 +63,10 @@ format: .venv/.locked ## format and mend what ruff can mend
 bench: setup ## the job against a no-op of the same plan: latency and throughput as ratios (6 minutes)
 	$(PY) -m tests.bench.streaming.run $(BENCH)
 
+.PHONY: bench-low-rate
+bench-low-rate: setup ## cores in use at 20 events a second, by trigger interval
+	$(PY) -m tests.bench.streaming.low_rate $(BENCH)
+
 .PHONY: bench-resync
 bench-resync: .venv/.locked ## what it costs that 10,000 clients repeat their sets
 	$(PY) -m tests.bench.streaming.resync $(BENCH)

@@ -70,6 +70,11 @@ class Driver:
         self._workload = Workload()
         self._counted = dict.fromkeys(PARENTS, 0)
 
+    @property
+    def pid(self) -> int:
+        """The process's number."""
+        return self._process.pid
+
     def prepare(self) -> None:
         """Waits for the query, fills it with the subscriptions, and lets it warm up."""
         deadline = time.monotonic() + READY_SECONDS
