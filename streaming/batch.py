@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, NamedTuple
 
 from streaming import quota
@@ -21,10 +22,9 @@ from streaming.events import (
 )
 from streaming.relation import ClientKey, Receiver, Terms, bitmap, has_bitmap
 from streaming.shard import Shard
-from streaming.state import UNKNOWN_GROUP, Delta, Group, Selected, ShardState, terms_of
+from streaming.state import UNKNOWN_GROUP, Delta, Group, Selected, ShardState, interest_in, terms_of
 from streaming.subscription import (
     ABSENT,
-    NOTHING,
     Change,
     Client,
     Ignored,
@@ -71,6 +71,7 @@ class Batch:
         self.topics: dict[str, Topic] = {}
         self.changed: dict[ClientKey, Changed] = {}
         self.delta = Delta()
+        self.moved: list[str] = []  # deleted and created again: they now come last in order of creation
         self.limits: dict[str, Terms] = {}
         self._groups: dict[str, tuple[Group | None, Source]] = {}
         self._selected: dict[str, tuple[Selected, Source]] = {}
@@ -98,8 +99,7 @@ class Batch:
 
     def interest(self, key: ClientKey) -> Interest:
         """What a client asks for after the events so far."""
-        group = self.group_of(key.group)
-        return NOTHING if group.bound_to is not None else interest(self.client(key), group.mode)
+        return interest_in(self.group_of(key.group), self.client(key))
 
     def version(self, key: ClientKey) -> int | None:
         """The version of a client's last applied request."""
@@ -107,7 +107,9 @@ class Batch:
 
     def members(self, group: str) -> Iterator[ClientKey]:
         """All clients of a group, those that came in this batch included."""
-        return (key for key in {**self.state.clients, **self._clients} if key.group == group)
+        known = self.state.clients
+        came = (key for key in self._clients if key not in known)
+        return (key for key in chain(known, came) if key.group == group)
 
     def topic(self, source: Source, event: TopicEvent) -> None:
         """A topic was created or deleted."""
@@ -136,11 +138,11 @@ class Batch:
     def group(self, source: Source, event: GroupEvent) -> None:
         """A group has other attributes, or is bound to another parent."""
         current = self._groups[event.group][0] if event.group in self._groups else self.state.groups.get(event.group)
-        place, cause = Place(source.partition, source.offset, source.timestamp), event.superseded_by
+        cause = event.superseded_by
         ignored: Ignored | None = None
         if cause is not None:
             # What happened is the event that bound the group elsewhere, not this echo of it.
-            place, source = cause, Source(source.topic, cause.partition, cause.offset, 0, cause.timestamp)
+            source = source.at(cause)
             newer = current is not None and current.partition == cause.partition and current.offset >= cause.offset
             gone = current is None and event.bound_to is None
             ignored = Ignored.GROUP_SUPERSEDED if newer or gone else None
@@ -149,7 +151,7 @@ class Batch:
         if ignored is None:
             # Equal attributes are stored as well: what a later event supersedes depends on where they stand.
             known = event.attributes or event.bound_to is not None
-            group = Group(dict(event.attributes), place.partition, place.offset, event.bound_to) if known else None
+            group = Group(dict(event.attributes), source.partition, source.offset, event.bound_to) if known else None
             self._groups[event.group] = (group, source)
         elif self.shard.number == 0:
             self.ignored[ignored] += 1
@@ -161,11 +163,10 @@ class Batch:
             self._end(key, source, request, request.as_of)
             return
         self._order += 1
-        place = Place(source.partition, source.offset, source.timestamp, source.entry)
         former = self.client(key)
         mode = self.group_of(key.group).mode
         changes = {
-            reading: advance(former.view(reading), request, self.shard.rules(reading), self._order, place)
+            reading: advance(former.view(reading), request, self.shard.rules(reading), self._order, source.place)
             for reading in Mode
         }
         change = changes[mode]
@@ -175,7 +176,7 @@ class Batch:
             changes = {reading: Change(former.view(reading), refused=True) for reading in Mode}
         elif self.shard.number == 0:  # every shard of the parent sees the request; one of them speaks of it
             self._report(source, change, former.view(mode) == change.view)
-        self._remember(key, request.action, place, changes)
+        self._remember(key, request.action, source.place, changes)
         self._select(source, request, changes)
         self._store(key, source, request, changes[Mode.LITERAL].view, changes[Mode.WILDCARD].view)
 
@@ -198,6 +199,7 @@ class Batch:
             {name: selected for name, (selected, _) in self._selected.items()},
             alarms,
         )
+        self.moved = [name for name in self.delta.removed if name in self.delta.added]
         self.limits = dict(self.state.limits)
         for name in {**self._groups, **self._selected}:
             self.limits[name] = self.terms(name)
@@ -269,15 +271,14 @@ class Batch:
     def _end(self, key: ClientKey, source: Source, request: SubscriptionRequest, as_of: Place) -> None:
         """The home of the client ended it, or what it had asked for up to a place."""
         if not request.expired:
-            source = Source(source.topic, as_of.partition, as_of.offset, as_of.entry, as_of.timestamp)
+            source = source.at(as_of)
         former = self.client(key)
         after = end(former, request, as_of, self._seen_of(key))
         mode = self.group_of(key.group).mode
         if after == former:
             view = former.view(mode)
-            stale = request.version is not None and view.version is not None and request.version < view.version
             if self.shard.number == 0:
-                ignored = Ignored.STALE_VERSION if stale else Ignored.ASKED_AGAIN
+                ignored = Ignored.STALE_VERSION if view.outdates(request.version) else Ignored.ASKED_AGAIN
                 self.ignored[ignored if view.live else Ignored.NO_SUBSCRIPTION] += 1
             return
         self._store(key, source, request, after.literal, after.wildcard)

@@ -8,13 +8,16 @@ The digest of a segment covers its body and the digest before it. So the last di
 the identity of what the log amounts to: a worker that has read the log up to a digest reads on from there.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgpack
 
 from streaming.errors import StateCorrupted, StateFormatUnknown
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 FORMAT = 2
 _HEADER = b"rx" + bytes([FORMAT])
@@ -40,6 +43,30 @@ def begin(change: Any) -> bytes:
 def append(log: bytes, change: Any) -> bytes:
     """The log with one more change at its end."""
     return log + _segment(change, log[-_DIGEST_BYTES:])
+
+
+def grow(log: bytes | None, change: Any, whole: Callable[[], Any]) -> bytes:
+    """The log with one more change at its end, or a fresh one of the whole where that is better.
+
+    Args:
+        log: what there is; None for nothing.
+        change: made of plain values.
+        whole: gives the one change that amounts to all of it.
+    """
+    if log is not None:
+        grown = append(log, change)
+        if not is_long(grown):
+            return grown
+    return begin(whole())
+
+
+def overlay(target: dict[K, V], changes: Mapping[K, V | None]) -> None:
+    """Makes changes by key; None forgets one."""
+    for key, value in changes.items():
+        if value is None:
+            target.pop(key, None)
+        else:
+            target[key] = value
 
 
 def position(log: bytes) -> Position:

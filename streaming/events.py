@@ -86,16 +86,6 @@ class Action(StrEnum):
     COMPLETE_REMOVE = "COMPLETE_REMOVE"
 
 
-class Source(NamedTuple):
-    """Where an entry came from: coordinates in Kafka, and its record's timestamp in milliseconds."""
-
-    topic: str
-    partition: int
-    offset: int
-    entry: int
-    timestamp: int
-
-
 class Place(NamedTuple):
     """Where an entry stands in its stream, and its record's timestamp in milliseconds."""
 
@@ -112,6 +102,25 @@ class Place(NamedTuple):
 
 _ENTRY_BITS = 10
 """Entries beyond the 1,024th of one record count as one; that matters only between those of one client."""
+
+
+class Source(NamedTuple):
+    """Where an entry came from: coordinates in Kafka, and its record's timestamp in milliseconds."""
+
+    topic: str
+    partition: int
+    offset: int
+    entry: int
+    timestamp: int
+
+    @property
+    def place(self) -> Place:
+        """Where that is in its stream."""
+        return Place(self.partition, self.offset, self.timestamp, self.entry)
+
+    def at(self, place: Place) -> "Source":
+        """Another place of the same stream."""
+        return Source(self.topic, place.partition, place.offset, place.entry, place.timestamp)
 
 
 class Facts(NamedTuple):

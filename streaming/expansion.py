@@ -70,9 +70,7 @@ def _born_and_gone(batch: Batch) -> Iterator[Update]:
         renewed.add(key, change.after)
     topics = [*delta.removed, *(topic for topic in delta.added if topic not in delta.removed)]
     for topic, found in zip(topics, state.interests.match_all(topics), strict=True):
-        before: Found = {}
-        if topic in delta.removed:
-            before = limited(found, topic, state.topics[topic], (state.interests,), state.limits)
+        before = state.receivers(topic, found) if topic in delta.removed else {}
         after = _receivers_of_new(batch, topic, found, renewed) if topic in delta.added else {}
         _, source, cause, _ = batch.topics[topic]
         for receiver, patterns in before.items():

@@ -65,12 +65,9 @@ class Home:
 
     def apply(self, delta: "Delta") -> None:
         """Makes a micro-batch's changes."""
-        for name, bound in delta.groups.items():
-            _put(self.groups, name, bound)
-        for key, member in delta.members.items():
-            _put(self.members, key, member)
-        for time, shards in delta.alarms.items():
-            _put(self.alarms, time, shards)
+        codec.overlay(self.groups, delta.groups)
+        codec.overlay(self.members, delta.members)
+        codec.overlay(self.alarms, delta.alarms)
         self.clock = delta.clock
 
 
@@ -134,7 +131,7 @@ class _Batch:
         if event.superseded_by is not None:
             return  # the echo of what this function wrote
         former = self._bound(event.group)
-        place = _place(source)
+        place = source.place
         if event.attributes and event.parent is not None:
             others = self._parents_of(event.group) | (set() if former is None else {former.parent, *former.told})
             others.discard(event.parent)
@@ -153,7 +150,7 @@ class _Batch:
     def request(self, source: Source, request: SubscriptionRequest) -> None:
         key = ClientKey(request.group, request.client_id)
         member = self._member(key)
-        place = _place(source)
+        place = source.place
         if request.as_of is not None:
             return  # the echo of what this function wrote
         if request.parent == HOME:
@@ -275,17 +272,12 @@ def bucket_of(name: str) -> int:
 
 def encode(home: Home) -> bytes:
     """The home as a log of one change: from nothing to all of it."""
-    return codec.begin(_plain(Delta(home.clock, dict(home.groups), dict(home.members), dict(home.alarms))))
+    return codec.begin(_whole(home))
 
 
 def renew(data: bytes | None, home: Home, delta: Delta) -> bytes | None:
     """The bytes of a home to which the delta was applied, from those before it; None for a home of nothing."""
-    if not home:
-        return None
-    if data is None:
-        return encode(home)
-    renewed = codec.append(data, _plain(delta))
-    return encode(home) if codec.is_long(renewed) else renewed
+    return codec.grow(data, _plain(delta), lambda: _whole(home)) if home else None
 
 
 def catch_up(home: Home, data: bytes, after: codec.Position | None) -> None:
@@ -311,6 +303,10 @@ def catch_up(home: Home, data: bytes, after: codec.Position | None) -> None:
         )
 
 
+def _whole(home: Home) -> list[Any]:
+    return _plain(Delta(home.clock, dict(home.groups), dict(home.members), dict(home.alarms)))
+
+
 def _plain(delta: Delta) -> list[Any]:
     return [
         delta.clock,
@@ -318,14 +314,3 @@ def _plain(delta: Delta) -> list[Any]:
         list(delta.members.items()),
         [(time, shards if shards is None else sorted(shards)) for time, shards in delta.alarms.items()],
     ]
-
-
-def _place(source: Source) -> Place:
-    return Place(source.partition, source.offset, source.timestamp, source.entry)
-
-
-def _put(target: dict[Any, Any], key: Any, value: Any) -> None:
-    if value is None:
-        target.pop(key, None)
-    else:
-        target[key] = value

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from streaming.events import Reason, Source
-from streaming.relation import ClientKey, Interests, Receiver, Terms, agrees, limited
+from streaming.relation import ClientKey, Interests, Receiver, Terms, agrees
 from streaming.subscription import Interest
 from streaming.update import Cause, Op, Problem, Update
 
@@ -86,7 +86,7 @@ def _by_client(batch: "Batch", updates: Iterable[Update]) -> dict[ClientKey, lis
     found: dict[ClientKey, list[Update]] = defaultdict(list)
     for update in updates:
         found[update.receiver.client].append(update)
-    others = [receiver.client for topic in _moved(batch) for receiver in batch.state.interests.match(topic)]
+    others = [receiver.client for topic in batch.moved for receiver in batch.state.interests.match(topic)]
     others += batch.changed
     for group, _ in batch.regrouped():
         if batch.terms(group).quota != batch.state.terms(group).quota:
@@ -103,7 +103,7 @@ def _capped(batch: "Batch", key: ClientKey, own: list[Update], capped: dict[Sour
     after = _share(batch, batch.interest(key), batch.terms(key.group))
     if before is None and after is None:
         return own
-    if before is not None and before == after and key not in batch.changed and not _moved(batch):
+    if before is not None and before == after and key not in batch.changed and not batch.moved:
         held = state.held(key)
         gained = {update.lite_topic: update for update in own if update.op is Op.ADD}
         if len({update.lite_topic for update in own}) == len(own):  # a row each: topics can be counted by updates
@@ -125,11 +125,6 @@ def _share(batch: "Batch", interest: Interest, terms: Terms) -> int | None:
     return None if interest.everything is not None else batch.shard.share(terms.quota)
 
 
-def _moved(batch: "Batch") -> list[str]:
-    """The topics that were deleted and created again: they now come last in order of creation."""
-    return [topic for topic in batch.delta.removed if topic in batch.delta.added]
-
-
 class _Recount:
     """One client whose held topics must be counted out.
 
@@ -142,8 +137,7 @@ class _Recount:
         self._batch = batch
         self._key = key
         self._own = {(update.op, update.receiver, update.lite_topic): update for update in own}
-        may = batch.state.eligible(key)
-        self.before = {topic: self._rows(topic) for topic in batch.state.topics if topic in may}
+        self.before = batch.state.rows(key)
         rows = {topic: dict(found) for topic, found in self.before.items()}
         for update in own:
             if update.op is Op.ADD:
@@ -171,11 +165,6 @@ class _Recount:
             found += [self._said(Op.ADD, row, topic, texts[row]) for row in fresh]
         return found
 
-    def _rows(self, topic: str) -> dict[Receiver, list[str]]:
-        state = self._batch.state
-        found = limited(state.interests.match(topic), topic, state.topics[topic], (state.interests,), state.limits)
-        return {receiver: patterns for receiver, patterns in found.items() if receiver.client == self._key}
-
     def _said(self, op: Op, row: Receiver, topic: str, patterns: list[str]) -> Update:
         """What the other rules say of a row already, or that the quota makes the difference."""
         said = self._own.get((op, row, topic))
@@ -194,4 +183,4 @@ class _Recount:
         regrouped = dict(batch.regrouped())
         if self._key.group in regrouped:
             return regrouped[self._key.group]
-        return batch.topics[_moved(batch)[0]].source
+        return batch.topics[batch.moved[0]].source

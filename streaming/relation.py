@@ -1,17 +1,17 @@
 """Who receives a topic: what clients ask for, indexed, and the terms of their groups that limit it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from matcher import PatternIndex
 from matcher.batch import FlatPatterns
 from matcher.dialects import get_dialect
-from matcher.dialects.mqtt import shared
+from matcher.dialects.mqtt import SharedSubscription, shared
 from matcher.selectors import BloomFilter, Selector
 from matcher.selectors import compile as compile_selector
-from streaming.events import Facts, Notation, Selection
-from streaming.subscription import Block, Interest, Mode
+from streaming.events import LITE, Facts, Notation, Selection
+from streaming.subscription import Interest, Mode
 
 SHARE = "share:"
 """How the part of an MQTT shared subscription begins."""
@@ -92,42 +92,34 @@ class Interests:
 
     def add(self, client: ClientKey, wanted: Interest) -> None:
         """Registers what a client asks for."""
-        self._change(client, wanted)
+        self._flat, self._asked = None, 0
+        self._wanted[client] = wanted
+        for dialect, pattern, policy, holder in _patterns_of(client, wanted):
+            self._index(dialect).add(pattern, holder, policy=policy)
         plain = Receiver(*client)
-        for block in wanted.blocks:
-            if wanted.patterns:
-                index = self._index(block.notation.dialect)
-                for receiver, pattern in _parts(plain, block):
-                    index.add(pattern, (receiver, block.order), policy=block.notation.policy)
-            else:
-                for entry in block.entries:
-                    self._names.setdefault(entry, {})[plain] = block.order
+        for name, order in _names_of(wanted):
+            self._names.setdefault(name, {})[plain] = order
         if wanted.everything is not None:
             self._everyone[plain] = wanted.everything
 
     def remove(self, client: ClientKey, wanted: Interest) -> None:
         """Forgets what `add` registered."""
-        self._change(client, None)
+        self._flat, self._asked = None, 0
+        self._wanted.pop(client, None)  # one that asked for nothing was never added
+        for dialect, pattern, policy, holder in _patterns_of(client, wanted):
+            self._index(dialect).remove(pattern, holder, policy=policy)
         plain = Receiver(*client)
-        for block in wanted.blocks:
-            if wanted.patterns:
-                index = self._index(block.notation.dialect)
-                for receiver, pattern in _parts(plain, block):
-                    index.remove(pattern, (receiver, block.order), policy=block.notation.policy)
-            else:
-                for entry in block.entries:
-                    named = self._names[entry]
-                    del named[plain]
-                    if not named:
-                        del self._names[entry]
+        for name, _ in _names_of(wanted):
+            named = self._names[name]
+            del named[plain]
+            if not named:
+                del self._names[name]
         if wanted.everything is not None:
             del self._everyone[plain]
 
     def match(self, topic: str) -> Found:
         """All who ask for a topic, whatever the terms of their groups."""
-        found: Found = {receiver: [] for receiver in self._everyone}
-        for receiver in self._names.get(topic, ()):
-            found.setdefault(receiver, []).append(topic)
+        found = self._match_names(topic)
         for index in self._patterns.values():
             for pattern, (receiver, _) in index.match_patterns(topic):
                 patterns = found.get(receiver)
@@ -151,12 +143,7 @@ class Interests:
             if self._asked < _BUILD_TOPICS * sum(map(len, self._patterns.values())):
                 return list(map(self.match, topics))
             self._flat = self._flattened()
-        everyone = list(self._everyone)
-        found: list[Found] = [{receiver: [] for receiver in everyone} for _ in topics]
-        if self._names:
-            for topic, receivers in zip(topics, found, strict=True):
-                for receiver in self._names.get(topic, ()):
-                    receivers.setdefault(receiver, []).append(topic)
+        found = list(map(self._match_names, topics))
         for flat in self._flat.values():
             flat.match(topics, found)
         return found
@@ -172,20 +159,18 @@ class Interests:
                 orders[receiver] = order
         return orders
 
-    def _change(self, client: ClientKey, wanted: Interest | None) -> None:
-        self._flat, self._asked = None, 0
-        if wanted is None:
-            self._wanted.pop(client, None)  # one that asked for nothing was never added
-        else:
-            self._wanted[client] = wanted
+    def _match_names(self, topic: str) -> Found:
+        """Those who ask for a topic without a pattern."""
+        found: Found = {receiver: [] for receiver in self._everyone}
+        for receiver in self._names.get(topic, ()):
+            found.setdefault(receiver, []).append(topic)
+        return found
 
     def _flattened(self) -> dict[str, "_Flat"]:
         holders: dict[str, dict[tuple[str, str | None], list[Receiver]]] = {}
         for client, wanted in self._wanted.items():
-            for block in wanted.blocks if wanted.patterns else ():
-                dialect, policy, _ = block.notation
-                for receiver, pattern in _parts(Receiver(*client), block):
-                    holders.setdefault(dialect, {}).setdefault((pattern, policy), []).append(receiver)
+            for dialect, pattern, policy, (receiver, _) in _patterns_of(client, wanted):
+                holders.setdefault(dialect, {}).setdefault((pattern, policy), []).append(receiver)
         return {
             dialect: _Flat(dialect, patterns, inner_multi=self._inner_multi and dialect == "lite")
             for dialect, patterns in holders.items()
@@ -226,26 +211,37 @@ class _Flat:
 
 def pattern_of(entry: str, notation: Notation) -> str:
     """What an entry matches with: the filter of an MQTT shared subscription, else the entry itself."""
-    if notation.dialect == "mqtt" and entry.startswith("$share/"):
-        split = shared(entry)
-        return entry if split is None else split.filter
-    return entry
+    share = _share_of(entry, notation)
+    return entry if share is None else share.filter
 
 
-def _parts(plain: Receiver, block: Block) -> Iterable[tuple[Receiver, str]]:
-    """The receiver of each pattern of a block."""
-    notation = block.notation
-    if notation.dialect != "mqtt" and not notation.per_subscription:
-        return [(plain, entry) for entry in block.entries]  # nearly always
-    return [(plain._replace(part=_part(entry, notation)), pattern_of(entry, notation)) for entry in block.entries]
+def _share_of(entry: str, notation: Notation) -> SharedSubscription | None:
+    return shared(entry) if notation.dialect == "mqtt" and entry.startswith("$share/") else None
 
 
-def _part(entry: str, notation: Notation) -> str:
-    if notation.dialect == "mqtt" and entry.startswith("$share/"):
-        split = shared(entry)
-        if split is not None:
-            return SHARE + split.group
+def _patterns_of(client: ClientKey, wanted: Interest) -> Iterator[tuple[str, str, str | None, tuple[Receiver, int]]]:
+    """The patterns of an interest: dialect, pattern and policy, with who receives by it and its order."""
+    if not wanted.patterns:
+        return
+    plain = Receiver(*client)
+    for block in wanted.blocks:
+        dialect, policy, _ = block.notation
+        for entry in block.entries:
+            share = _share_of(entry, block.notation)
+            receiver = plain._replace(part=_part(entry, block.notation, share)) if block.notation is not LITE else plain
+            yield dialect, entry if share is None else share.filter, policy, (receiver, block.order)
+
+
+def _part(entry: str, notation: Notation, share: SharedSubscription | None) -> str:
+    if share is not None:
+        return SHARE + share.group
     return f"{notation.dialect}:{notation.policy or ''}:{entry}" if notation.per_subscription else ""
+
+
+def _names_of(wanted: Interest) -> Iterator[tuple[str, int]]:
+    """The names of an interest, each with its order."""
+    if not wanted.patterns:
+        yield from ((name, block.order) for block in wanted.blocks for name in block.entries)
 
 
 def limited(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from matcher import TopicIndex
 from streaming import codec
@@ -19,12 +19,8 @@ from streaming.events import (
     Notation,
     Selection,
 )
-from streaming.relation import ClientKey, Interests, Terms, limited, pattern_of
+from streaming.relation import ClientKey, Found, Interests, Terms, limited, pattern_of
 from streaming.subscription import NOTHING, Block, Client, Interest, Mode, Seen, View, interest
-
-K = TypeVar("K")
-V = TypeVar("V")
-
 
 _CHUNK = 16_384
 """Topics that are counted at once."""
@@ -81,6 +77,11 @@ class Selected(NamedTuple):
     def view(self, mode: Mode) -> Selection | None:
         """The one that counts in a group of that mode."""
         return self.wildcard if mode is Mode.WILDCARD else self.literal
+
+
+def interest_in(group: Group, client: Client) -> Interest:
+    """What a client of a group asks for on this parent."""
+    return NOTHING if group.bound_to is not None else interest(client, group.mode)
 
 
 def terms_of(group: Group, selected: Selected) -> Terms:
@@ -168,10 +169,7 @@ class ShardState:
     def interest(self, key: ClientKey) -> Interest:
         """What a client asks for now."""
         client = self.clients.get(key)
-        if client is None:
-            return NOTHING
-        group = self.group(key.group)
-        return NOTHING if group.bound_to is not None else interest(client, group.mode)
+        return NOTHING if client is None else interest_in(self.group(key.group), client)
 
     @property
     def interests(self) -> Interests:
@@ -197,12 +195,26 @@ class ShardState:
             return dict.fromkeys(name for block in wanted.blocks for name in block.entries if name in self.topics)
         return dict.fromkeys(self._expanded(wanted))
 
-    def eligible(self, key: ClientKey) -> dict[str, None]:
-        """The stored topics that a client may hold by all but its quota."""
-        found = dict.fromkeys(self.topics_of(self.interest(key)))
-        if key.group in self.limits:
-            found = {topic: None for topic in found if self._receives(key, topic)}
-        return found
+    def receivers(self, topic: str, found: Found | None = None) -> Found:
+        """Who receives a stored topic by all rules but the quotas.
+
+        Args:
+            topic: its name.
+            found: all who ask for it, where that is known already.
+        """
+        asking = self.interests.match(topic) if found is None else found
+        return limited(asking, topic, self.topics[topic], (self.interests,), self.limits)
+
+    def rows(self, key: ClientKey) -> dict[str, Found]:
+        """A client's part in `receivers` of all topics that it receives, in order of their creation."""
+        asked = dict.fromkeys(self.topics_of(self.interest(key)))
+        rows: dict[str, Found] = {}
+        for topic in self.topics:
+            if topic in asked:
+                own = {row: patterns for row, patterns in self.receivers(topic).items() if row.client == key}
+                if own:
+                    rows[topic] = own
+        return rows
 
     def held(self, key: ClientKey) -> int:
         """How many stored topics a client may hold by all but its quota."""
@@ -213,8 +225,7 @@ class ShardState:
             for start in range(0, len(names), _CHUNK):
                 chunk = names[start : start + _CHUNK]
                 for topic, found in zip(chunk, self.interests.match_all(chunk), strict=True):
-                    rows = limited(found, topic, self.topics[topic], (self.interests,), self.limits)
-                    for client in {receiver.client for receiver in rows}:
+                    for client in {receiver.client for receiver in self.receivers(topic, found)}:
                         self._held[client] = self._held.get(client, 0) + 1
         return self._held.get(key, 0)
 
@@ -228,10 +239,6 @@ class ShardState:
         if self._quotas is None:
             self._quotas = frozenset({DEFAULT_QUOTA, *(group.quota for group in self.groups.values())})
         return self._quotas
-
-    def _receives(self, key: ClientKey, topic: str) -> bool:
-        rows = limited(self.interests.match(topic), topic, self.topics[topic], (self.interests,), self.limits)
-        return any(receiver.client == key for receiver in rows)
 
     def _expanded(self, wanted: Interest) -> Iterator[str]:
         for block in wanted.blocks:
@@ -272,11 +279,11 @@ class ShardState:
             for topic in delta.added:
                 index.add(topic)
         affected = self._affected(delta) if self._interests is not None else {}
-        _overlay(self.groups, delta.groups)
-        _overlay(self.clients, delta.clients)
-        _overlay(self.seen, delta.seen)
-        _overlay(self.selected, delta.selected)
-        _overlay(self.alarms, delta.alarms)
+        codec.overlay(self.groups, delta.groups)
+        codec.overlay(self.clients, delta.clients)
+        codec.overlay(self.seen, delta.seen)
+        codec.overlay(self.selected, delta.selected)
+        codec.overlay(self.alarms, delta.alarms)
         if delta.groups or delta.selected:
             self._limits = self._quotas = None
         if self._held is not None:
@@ -307,26 +314,12 @@ def _latest_order(client: Client | None) -> int:
 
 def encode(state: ShardState) -> bytes:
     """The state as a log of one change: from nothing to all of it."""
-    whole = Delta(
-        {},
-        state.topics,
-        dict(state.groups),
-        dict(state.clients),
-        dict(state.seen),
-        dict(state.selected),
-        dict(state.alarms),
-    )
-    return codec.begin(_plain(whole))
+    return codec.begin(_whole(state))
 
 
 def renew(data: bytes | None, state: ShardState, delta: Delta) -> bytes | None:
     """The bytes of a state to which the delta was applied, from those before it; None for a state of nothing."""
-    if not state:
-        return None
-    if data is None:
-        return encode(state)
-    renewed = codec.append(data, _plain(delta))
-    return encode(state) if codec.is_long(renewed) else renewed
+    return codec.grow(data, _plain(delta), lambda: _whole(state)) if state else None
 
 
 def decode(data: bytes, *, inner_multi: bool = False) -> ShardState:
@@ -364,6 +357,20 @@ def catch_up(state: ShardState, data: bytes, after: codec.Position | None) -> No
                 dict(alarms),
             )
         )
+
+
+def _whole(state: ShardState) -> list[Any]:
+    return _plain(
+        Delta(
+            {},
+            state.topics,
+            dict(state.groups),
+            dict(state.clients),
+            dict(state.seen),
+            dict(state.selected),
+            dict(state.alarms),
+        )
+    )
 
 
 def _plain(delta: Delta) -> list[Any]:
@@ -408,11 +415,3 @@ def _view(live: bool, version: int | None, blocks: Iterable[tuple[Any, ...]], ev
 def _block(fields: tuple[Any, ...]) -> Block:
     order, partition, offset, notation, entries = fields
     return Block(order, partition, offset, LITE if notation is None else Notation(*notation), entries)
-
-
-def _overlay(target: dict[K, V], changes: Mapping[K, V | None]) -> None:
-    for key, value in changes.items():
-        if value is None:
-            target.pop(key, None)
-        else:
-            target[key] = value

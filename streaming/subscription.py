@@ -65,6 +65,10 @@ class View(NamedTuple):
     blocks: tuple[Block, ...] = ()
     everything: int | None = None
 
+    def outdates(self, version: int | None) -> bool:
+        """Whether a request of that version is older than what was applied; without versions none is."""
+        return version is not None and self.version is not None and version < self.version
+
 
 ABSENT = View()
 
@@ -170,7 +174,7 @@ def advance(view: View, request: SubscriptionRequest, rules: Rules, order: int, 
     Returns:
         The new view. A set that is not empty but has no valid entry is refused: it must never widen to everything.
     """
-    if request.version is not None and view.version is not None and request.version < view.version:
+    if view.outdates(request.version):
         return Change(view, ignored=Ignored.STALE_VERSION)
     version = view.version if request.version is None else request.version
     if request.action is Action.COMPLETE_REMOVE:
@@ -217,11 +221,11 @@ def end(client: Client, request: SubscriptionRequest, as_of: Place, seen: Seen |
     def ended(view: View, began: int) -> View:
         if asked_again and began > as_of.position:
             return view
-        version = request.version
-        if version is not None and view.version is not None and version < view.version and not asked_again:
+        if view.outdates(request.version) and not asked_again:
             return view
+        version = view.version if request.version is None or asked_again else request.version
         later = tuple(b for b in view.blocks if b.partition == as_of.partition and b.position > as_of.position)
-        return View(view.live and asked_again, view.version if version is None or asked_again else version, later)
+        return View(view.live and asked_again, version, later)
 
     literal = ended(client.literal, -1 if seen is None else seen.literal)
     wildcard = ended(client.wildcard, -1 if seen is None else seen.wildcard)

@@ -204,11 +204,17 @@ def _events(
             continue
         if _is_routed_right(event, parent, number, entry):
             yield source, event
-        # A request stands on the shards of its parent and at home; the shards decide what it means.
-        elif (at_home and (stream != _SUBSCRIPTIONS or entry % 2)) or (
-            not at_home and (stream != _SUBSCRIPTIONS or number == 0) and stream != _GROUPS
-        ):
+        elif _reports(stream, number, entry, at_home=at_home):
             output.add(Kind.DEAD_LETTER, dead_letter(source, Reason.NOT_ROUTABLE, _NOT_ROUTABLE, payload))
+
+
+def _reports(stream: int, number: int, entry: int, *, at_home: bool) -> bool:
+    """Whether this key is the one of those that see an entry that says that it was routed wrongly."""
+    if stream == _GROUPS:
+        return at_home
+    if stream == _SUBSCRIPTIONS:  # the shards decide what a request means, where there is one
+        return bool(entry % 2) if at_home else number == 0
+    return True
 
 
 _NOT_ROUTABLE = (
