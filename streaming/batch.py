@@ -37,6 +37,9 @@ from streaming.subscription import (
 )
 from streaming.update import Cause, Op, Problem, Update
 
+_new = tuple.__new__
+"""Makes a named tuple in half the time, where there are many."""
+
 Event = TopicEvent | SubscriptionRequest | GroupEvent | Tick | Alarm | Wake
 
 
@@ -231,7 +234,7 @@ class Batch:
             or (cause in (Cause.UNSUBSCRIBED, Cause.LEASE_EXPIRED) and group.resets_when_unsubscribed)
         )
         shown = tuple(sorted(set(patterns))) if len(patterns) > 1 else tuple(patterns)
-        return Update(op, receiver, topic, shown, cause, version, source, option, reset)
+        return _new(Update, (op, receiver, topic, shown, cause, version, source, option, reset, None))
 
     @property
     def has_bitmaps(self) -> bool:

@@ -1,9 +1,12 @@
 """The query: Kafka source, route, expand on each shard, Kafka sink."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import orjson
 import pandas as pd
 from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -17,16 +20,15 @@ from streaming.config import Settings
 from streaming.events import BIND_TOPIC
 from streaming.journal import Archive
 from streaming.routing import SEPARATOR, Routing
-from streaming.subscription import Ignored
-from streaming.worker import Kind, Output, Row, without_collection, work
+from streaming.worker import Entry, Kind, Output, Row, without_collection, work
 from streaming.worker import Settings as WorkerSettings
 
 log = logging.getLogger("reexpand")
 
 STATE_SCHEMA = "value BINARY"
-OUTPUT_SCHEMA = "kind STRING, key BINARY, value BINARY, count INT"
-METRICS = "reexpand"
-"""Name under which a micro-batch's counts stand in Spark's progress."""
+OUTPUT_SCHEMA = "kind STRING, key BINARY, value BINARY"
+METRICS, COUNTS = "reexpand", "counts"
+"""Names under which a micro-batch's counts stand in Spark's progress."""
 
 _BATCH = "streaming.sql.batchId"
 """The local property under which Spark's MicroBatchExecution tells tasks their micro-batch."""
@@ -39,7 +41,7 @@ _LMQ_NAME = r"(?s)^%LMQ%\$([^$]*)\$(.*)$"
 def start(spark: SparkSession, settings: Settings) -> StreamingQuery:
     """Starts the job on a session that `streaming.session` made."""
     routed = route(read(spark, settings), settings)
-    expanded = expand(routed, settings).observe(METRICS, *counts())
+    expanded = expand(routed, settings).observe(METRICS, counts())
     return sinks.start(sinks.address(expanded, settings), settings)
 
 
@@ -105,6 +107,7 @@ def expand(routed: DataFrame, settings: Settings) -> DataFrame:
             state.remove()
         elif renewed is not None and renewed is not former:
             state.update((renewed,))
+        output.add_counts()
         if output.kinds:
             yield _frame(output)
 
@@ -135,21 +138,38 @@ def _batch() -> int:
     return 0 if task is None else int(task.getLocalProperty(_BATCH) or 0)
 
 
-def counts() -> list[Column]:
-    """What a micro-batch did, as columns to observe: output rows by kind, ignored entries by reason."""
-    kinds = (Kind.ADD, Kind.REMOVE, Kind.DEAD_LETTER, *(Kind.IGNORED + reason for reason in Ignored))
-    return [F.sum(F.when(F.col("kind") == kind, F.col("count"))).alias(kind) for kind in kinds]
+def counts() -> Column:
+    """What the keys of a micro-batch did, as one column to observe: each one is planned anew in each micro-batch."""
+    return F.collect_list(F.when(F.col("kind") == Kind.COUNTS, F.col("value").cast("string"))).alias(COUNTS)
 
 
-def _rows(frame: pd.DataFrame) -> Iterator[Row]:
+def total(observed: Mapping[str, Any]) -> Counter[str]:
+    """Output rows by kind and ignored entries by reason, from what was observed."""
+    found: Counter[str] = Counter()
+    for counts_of_key in observed.get(COUNTS) or ():
+        found.update(orjson.loads(counts_of_key))
+    return found
+
+
+def _rows(frame: pd.DataFrame) -> Iterator[Entry]:
     columns: list[list[Any]] = [frame[name].tolist() for name in Row._fields]
-    return map(Row._make, zip(*columns, strict=True))
+    return zip(*columns, strict=True)
 
 
 def _frame(output: Output) -> pd.DataFrame:
-    return pd.DataFrame(
-        {"kind": output.kinds, "key": output.keys, "value": output.payloads, "count": output.counts}, copy=False
-    )
+    columns: dict[str, Sequence[Any]] = {
+        "kind": output.kinds,
+        "key": output.keys,
+        "value": output.payloads,
+    }
+    return pd.DataFrame({name: _column(values) for name, values in columns.items()}, copy=False)
+
+
+def _column(values: Sequence[Any]) -> "np.ndarray[Any, Any]":
+    """The values as they are: pandas would look at each to find a type for all, which takes thrice as long."""
+    column = np.empty(len(values), dtype=object)
+    column[:] = values
+    return column
 
 
 def _topic_route(text: Column, settings: Settings) -> Column:

@@ -83,9 +83,13 @@ def _lowest_share(batch: "Batch") -> int:
 
 def _by_client(batch: "Batch", updates: Iterable[Update]) -> dict[ClientKey, list[Update]]:
     """The updates of each client, and the clients that may hold others without any."""
-    found: dict[ClientKey, list[Update]] = defaultdict(list)
+    rows: dict[Receiver, list[Update]] = defaultdict(list)
     for update in updates:
-        found[update.receiver.client].append(update)
+        rows[update.receiver].append(update)
+    found: dict[ClientKey, list[Update]] = {}
+    for receiver, own in rows.items():
+        key = receiver.client
+        found[key] = [*found[key], *own] if key in found else own
     others = [receiver.client for topic in batch.moved for receiver in batch.state.interests.match(topic)]
     others += batch.changed
     for group, _ in batch.regrouped():
@@ -105,11 +109,12 @@ def _capped(batch: "Batch", key: ClientKey, own: list[Update], capped: dict[Sour
         return own
     if before is not None and before == after and key not in batch.changed and not batch.moved:
         held = state.held(key)
-        gained = {update.lite_topic: update for update in own if update.op is Op.ADD}
         if len({update.lite_topic for update in own}) == len(own):  # a row each: topics can be counted by updates
-            now = delta.held[key] = held + 2 * len(gained) - len(own)
+            adds = [update for update in own if update.op is Op.ADD]
+            now = delta.held[key] = held + 2 * len(adds) - len(own)
             if held <= before and now <= before:
                 return own
+            gained = {update.lite_topic: update for update in adds}
             if len(gained) == len(own) and gained.keys() <= delta.added.keys():  # which come last in order of creation
                 ordered = [gained[topic] for topic in delta.added if topic in gained]
                 room = max(0, before - held)

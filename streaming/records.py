@@ -70,8 +70,8 @@ class UpdateWriter:
         self._event = _Event(b"", b"", b"", b"", b"")
         self._last: Update | None = None
 
-    def records(self, update: Update) -> list[Record]:
-        """One ADD, or a REMOVE and the tombstone with which compaction forgets both.
+    def record(self, update: Update) -> Record:
+        """The record of an update.
 
         The `eventId` depends on what happened and where it stands in Kafka only, so a repeated batch repeats it.
         """
@@ -104,8 +104,7 @@ class UpdateWriter:
         if bitmap is not None:
             parts.append(b',"bitmap":"%b"' % bitmap.hex().encode())
         parts.append(b"}")
-        record = Record(receiver.key + event.key + receiver.key_end, b"".join(parts))
-        return [record] if op is Op.ADD else [record, Record(record.key, None)]
+        return Record(receiver.key + event.key + receiver.key_end, b"".join(parts))
 
     def _receiver(self, row: Receiver, version: int | None) -> _Receiver:
         group, client_id, part = row

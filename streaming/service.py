@@ -7,13 +7,6 @@ from typing import Any
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-)
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming import checkpoint, groups, job, provision, session
@@ -21,6 +14,7 @@ from streaming.clock import Clock
 from streaming.config import Settings
 from streaming.errors import ReexpandError
 from streaming.local import jars
+from streaming.report import Report
 
 log = logging.getLogger("reexpand")
 
@@ -53,25 +47,26 @@ def run(settings: Settings) -> None:
         spark.conf.set("spark.sql.shuffle.partitions", checkpoint.agree(spark, settings))
         provision.provide(spark, settings)
         groups.publish(spark, settings, known)
-        spark.streams.addListener(_Report())
         query = job.start(spark, settings)
         log.info(READY, ", ".join(settings.inputs), settings.bootstrap_servers)
         with Clock(spark, settings, query):
-            _wait(query, stop)
+            _wait(query, stop, Report(query))
     finally:
         spark.stop()
     log.info("stopped")
 
 
-def _wait(query: StreamingQuery, stop: threading.Event) -> None:
+def _wait(query: StreamingQuery, stop: threading.Event, report: Report) -> None:
     try:
         while not stop.wait(_POLL_SECONDS):
+            report.write()
             if not query.isActive:
                 query.awaitTermination()  # raises what ended it
                 raise JobFailed("the query ended without being asked to")
         log.info("stopping after the running micro-batch")
         end_after_batch(query)
         query.awaitTermination()
+        report.write()
     except StreamingQueryException as error:
         raise JobFailed(_reason(error)) from error
 
@@ -99,29 +94,3 @@ def _reason(error: StreamingQueryException, limit: int = 4_000) -> str:
     """What Spark says went wrong, without the query's plan."""
     text = str(error).partition("=== Streaming Query ===")[0].strip()
     return text if len(text) <= limit else f"{text[:limit]}..."
-
-
-class _Report(StreamingQueryListener):
-    """One line for each micro-batch that did something."""
-
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        pass
-
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        progress = event.progress
-        row = progress.observedMetrics.get(job.METRICS)
-        done = {name: count for name, count in row.asDict().items() if count} if row is not None else {}
-        if progress.numInputRows:
-            log.info(
-                "batch %d: %d records in %d ms: %s",
-                progress.batchId,
-                progress.numInputRows,
-                progress.durationMs.get("triggerExecution", 0),
-                ", ".join(f"{count} {name}" for name, count in done.items()) or "no change",
-            )
-
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
-        pass
-
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        pass

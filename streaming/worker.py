@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
+import orjson
+
 from streaming import home, state
 from streaming.batch import Event
 from streaming.errors import Rejected
@@ -19,6 +21,7 @@ from streaming.events import (
     Stream,
     SubscriptionRequest,
     Tick,
+    TopicEvent,
     Wake,
     parse_clock,
     parse_group_event,
@@ -33,7 +36,7 @@ from streaming.routing import Routing
 from streaming.shard import Shard
 from streaming.state import ShardState
 from streaming.subscription import Ignored
-from streaming.update import Op, Problem
+from streaming.update import Op, Problem, Update
 
 STREAMS = tuple(Stream)
 """The input streams by their number in a row; also the order in which a micro-batch is read."""
@@ -51,14 +54,22 @@ CACHE_BYTES = 256 * 1024 * 1024
 
 
 class Kind:
-    """What an output row is."""
+    """What an output row is; IGNORED only stands in counts."""
 
     ADD = "add"
     REMOVE = "remove"
     TOMBSTONE = "tombstone"
     DEAD_LETTER = "dead-letter"
     INPUT = "input:"
+    COUNTS = "counts"
     IGNORED = "ignored:"
+
+
+_COUNTED = (Kind.ADD, Kind.REMOVE, Kind.DEAD_LETTER)
+
+
+Entry = tuple[int, int, int, int, int, bytes | None]
+"""A `Row` as Spark gives it: naming the fields of each costs as much as matching a topic."""
 
 
 class Row(NamedTuple):
@@ -97,23 +108,43 @@ class Settings:
 
 @dataclass(slots=True)
 class Output:
-    """Output rows, by column: kind, key, payload, and for ignored entries how many."""
+    """Output rows, by column, and how many entries were ignored for which reason."""
 
     kinds: list[str] = field(default_factory=list)
     keys: list[bytes | None] = field(default_factory=list)
     payloads: list[bytes | None] = field(default_factory=list)
-    counts: list[int] = field(default_factory=list)
+    ignored: Counter[Ignored] = field(default_factory=Counter)
 
-    def add(self, kind: str, record: Record | None, count: int = 1) -> None:
+    def add(self, kind: str, record: Record) -> None:
         """Appends a row."""
         self.kinds.append(kind)
-        self.keys.append(record and record.key)
-        self.payloads.append(record and record.value)
-        self.counts.append(count)
+        self.keys.append(record.key)
+        self.payloads.append(record.value)
+
+    def say(self, updates: Iterable[Update], parent: str) -> None:
+        """Appends what updates say; a REMOVE is followed by the tombstone with which compaction forgets its key."""
+        record = UpdateWriter(parent).record
+        for update in updates:
+            key, value = record(update)
+            self.keys.append(key)
+            self.payloads.append(value)
+            if update.op is Op.ADD:
+                self.kinds.append(Kind.ADD)
+            else:
+                self.kinds += (Kind.REMOVE, Kind.TOMBSTONE)
+                self.keys.append(key)
+                self.payloads.append(None)
+
+    def add_counts(self) -> None:
+        """Appends a row that says what was done, as JSON; none where nothing was."""
+        counts = {kind: count for kind in _COUNTED if (count := self.kinds.count(kind))}
+        counts |= {Kind.IGNORED + reason: count for reason, count in self.ignored.items()}
+        if counts:
+            self.add(Kind.COUNTS, Record(b"", orjson.dumps(counts)))
 
 
 def work(
-    parent: str, number: int, rows: Iterable[Row], data: bytes | None, settings: Settings, *, batch: int = 0
+    parent: str, number: int, rows: Iterable[Entry], data: bytes | None, settings: Settings, *, batch: int = 0
 ) -> tuple[bytes | None, Output]:
     """Applies a micro-batch's rows of one key.
 
@@ -138,11 +169,11 @@ def work(
         shard = Shard(parent, number, settings.routing, settings.inner_multi)
         done = _work_on_shard(shard, events, journal, output)
     if done.problems:
-        originals = {(settings.topics[row.stream], *row[1:3], _position(row.entry)): row.payload for row in ordered}
+        named = map(Row._make, ordered)
+        originals = {(settings.topics[row.stream], *row[1:3], _position(row.entry)): row.payload for row in named}
         for source, reason, message in done.problems:
             output.add(Kind.DEAD_LETTER, dead_letter(source, reason, message, originals[source[:4]]))
-    for ignored, count in done.ignored.items():
-        output.add(Kind.IGNORED + ignored, None, count)
+    output.ignored = done.ignored
     return data if done.journal is journal else done.journal.stored, output
 
 
@@ -158,12 +189,7 @@ def _work_on_shard(shard: Shard, events: Iterable[tuple[Source, Event]], journal
     key = (shard.parent, shard.number)
     former = _SHARDS.take(key, journal, ShardState(shard.inner_multi))
     expansion = expand(former, events, shard)
-    writer = UpdateWriter(shard.parent)
-    for update in expansion.updates:
-        records = writer.records(update)
-        output.add(Kind.ADD if update.op is Op.ADD else Kind.REMOVE, records[0])
-        for tombstone in records[1:]:
-            output.add(Kind.TOMBSTONE, tombstone)
+    output.say(expansion.updates, shard.parent)
     for time, wanted in expansion.delta.alarms.items():
         if wanted:
             output.add(Kind.INPUT + Stream.CLOCK, home.alarm(*key, time))
@@ -198,7 +224,7 @@ def _position(entry: int) -> int:
 
 
 def _events(
-    parent: str, number: int, rows: Iterable[Row], settings: Settings, output: Output
+    parent: str, number: int, rows: Iterable[Entry], settings: Settings, output: Output
 ) -> Iterator[tuple[Source, Event]]:
     """The valid events of a key; what is not valid is reported by exactly one of the keys that see it."""
     at_home = parent == HOME
@@ -232,10 +258,10 @@ _NOT_ROUTABLE = (
 
 def _is_routed_right(event: Event, parent: str, number: int, entry: int) -> bool:
     """Whether the JVM has read what Python reads."""
-    if isinstance(event, Wake):
-        return (event.parent, event.shard) == (parent, number)
+    if isinstance(event, TopicEvent) or (parent != HOME and isinstance(event, SubscriptionRequest | GroupEvent)):
+        return event.parent == parent
     if parent != HOME:
-        return not isinstance(event, Tick | Alarm) and event.parent == parent
+        return isinstance(event, Wake) and (event.parent, event.shard) == (parent, number)
     if isinstance(event, GroupEvent):
         return number == home.bucket_of(event.group)
     if isinstance(event, SubscriptionRequest):

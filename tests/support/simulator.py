@@ -109,7 +109,10 @@ def element(update: dict[str, Any]) -> Effective:
 
 def rows_of(output: Output) -> list[tuple[Any, ...]]:
     """Output rows without their order, which only counts between a removal and its tombstone."""
-    return sorted(zip(output.kinds, output.keys, output.payloads, output.counts, strict=True), key=repr)
+    return sorted(
+        [*zip(output.kinds, output.keys, output.payloads, strict=True), *output.ignored.items()],
+        key=repr,
+    )
 
 
 @dataclass
@@ -172,10 +175,10 @@ class Simulation:
         return self.archives[parent, number]
 
     def _fold(self, output: Output) -> None:
-        for kind, key, value, count in zip(output.kinds, output.keys, output.payloads, output.counts, strict=True):
-            if kind.startswith(Kind.IGNORED):
-                self.ignored[kind.removeprefix(Kind.IGNORED)] += count
-            elif kind == Kind.DEAD_LETTER:
+        for reason, count in output.ignored.items():
+            self.ignored[reason] += count
+        for kind, key, value in zip(output.kinds, output.keys, output.payloads, strict=True):
+            if kind == Kind.DEAD_LETTER:
                 self.dead_letters.append(json.loads(value or b""))
             elif kind.startswith(Kind.INPUT):
                 self.offset += 1

@@ -27,7 +27,7 @@ def count(key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupStat
         total = (int.from_bytes(state.get[0]) if state.exists else 0) + sum(map(len, frames))
         state.update((total.to_bytes(8),))
     value = json.dumps({"parentTopic": key[0], "count": total}).encode()
-    yield pd.DataFrame({"kind": [Kind.ADD], "key": [key[0].encode()], "value": [value], "count": [1]})
+    yield pd.DataFrame({"kind": [Kind.ADD], "key": [key[0].encode()], "value": [value]})
 
 
 def main() -> None:
@@ -42,7 +42,7 @@ def main() -> None:
     counted = routed.groupBy("parent", "shard").applyInPandasWithState(
         count, job.OUTPUT_SCHEMA, job.STATE_SCHEMA, "update", GroupStateTimeout.NoTimeout
     )
-    query = sinks.start(sinks.address(counted.observe(job.METRICS, *job.counts()), settings), settings)
+    query = sinks.start(sinks.address(counted.observe(job.METRICS, job.counts()), settings), settings)
     sys.stderr.write("ready: reading\n")
     stop.wait()
     service.end_after_batch(query)

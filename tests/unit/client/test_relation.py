@@ -172,15 +172,13 @@ def test_what_the_job_writes_is_understood() -> None:
         update = Update(
             JobOp.ADD, Receiver(name, name), name, (name,), Cause.SUBSCRIBED, 7, Source("s", 2, 40, 1, 1_700), option
         )
-        for record in UpdateWriter(name).records(update):
-            change = relation.apply(*record)
+        change = relation.apply(*UpdateWriter(name).record(update))
         (row,) = relation.subscribers(name, name)
         assert row == Row(Subscriber(name, name, name), name, (name,), "SUBSCRIBED", 7, row.event_id, row.further_json)
         assert row.further == {"offsetOption": option}
         assert change is not None
         assert change.source == {"topic": "s", "partition": 2, "offset": 40, "entry": 1, "timestamp": 1_700}
-        for record in UpdateWriter(name).records(update._replace(op=JobOp.REMOVE)):
-            relation.apply(*record)
+        relation.apply(*UpdateWriter(name).record(update._replace(op=JobOp.REMOVE)))
         assert len(relation) == 0
 
 

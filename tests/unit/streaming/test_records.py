@@ -17,6 +17,7 @@ from streaming.records import (
 )
 from streaming.relation import Receiver
 from streaming.update import Cause, Op, Update
+from streaming.worker import Kind, Output
 
 KAFKA_LIMIT = 1_000_000
 SOURCE = Source("topics", 2, 40, 1, 1_700)
@@ -24,8 +25,8 @@ BASE = Update(Op.ADD, Receiver("g", "c"), "a__b", ("*__b", "a__b"), Cause.TOPIC_
 AWKWARD = ["a", "b", "a,b", 'a","b', "é", "😀", "a\\", "\n", "\x01", "%LMQ%$a$b", "%s", "%b", "{}"]
 
 
-def records_of(update: Update, parent: str = "p") -> list[Record]:
-    return UpdateWriter(parent).records(update)
+def record_of(update: Update, parent: str = "p") -> Record:
+    return UpdateWriter(parent).record(update)
 
 
 def value_of(record: Record) -> dict[str, Any]:
@@ -34,12 +35,12 @@ def value_of(record: Record) -> dict[str, Any]:
 
 
 def event_id(parent: str = "p", **changes: Any) -> str:
-    identifier: str = value_of(records_of(BASE._replace(**changes), parent)[0])["eventId"]
+    identifier: str = value_of(record_of(BASE._replace(**changes), parent))["eventId"]
     return identifier
 
 
 def test_an_add_is_one_record() -> None:
-    (record,) = records_of(BASE)
+    record = record_of(BASE)
     assert json.loads(record.key) == ["p", "g", "c", "a__b"]
     assert value_of(record) == {
         "op": "ADD",
@@ -67,51 +68,53 @@ def test_an_add_is_one_record() -> None:
     ],
 )
 def test_a_row_of_its_own_has_its_part_in_key_and_value(part: str, field: dict[str, str]) -> None:
-    """In the tombstone's as well; all else is as without it."""
+    """All else is as without it."""
     update = BASE._replace(op=Op.REMOVE, receiver=Receiver("g", "c", part))
-    record, tombstone = records_of(update)
+    record = record_of(update)
     assert json.loads(record.key) == ["p", "g", "c", "a__b", part]
-    assert record.key == tombstone.key == update_key("p", "g", "c", "a__b", part)
-    plain = value_of(records_of(BASE._replace(op=Op.REMOVE))[0])
+    assert record.key == update_key("p", "g", "c", "a__b", part)
+    plain = value_of(record_of(BASE._replace(op=Op.REMOVE)))
     assert value_of(record) == {**plain, **field, "eventId": value_of(record)["eventId"]}
     assert value_of(record)["eventId"] != plain["eventId"]
 
 
 def test_a_reset_is_said_when_there_is_one() -> None:
     update = BASE._replace(op=Op.REMOVE, cause=Cause.EVICTED, reset=True)
-    plain = value_of(records_of(update._replace(reset=False))[0])
-    assert value_of(records_of(update)[0]) == {**plain, "resetOffset": True}
+    plain = value_of(record_of(update._replace(reset=False)))
+    assert value_of(record_of(update)) == {**plain, "resetOffset": True}
     assert "resetOffset" not in plain
 
 
 @pytest.mark.parametrize(("bits", "text"), [(bytes(14), "00" * 14), (b"\x0a\xff" * 7, "0aff" * 7)])
 def test_a_bitmap_is_hexadecimal(bits: bytes, text: str) -> None:
     """Also where no bit is set: no group's selector agrees, which is not the same as no bitmap."""
-    assert value_of(records_of(BASE._replace(bitmap=bits))[0]) == {**value_of(records_of(BASE)[0]), "bitmap": text}
-    assert "bitmap" not in value_of(records_of(BASE)[0])
+    assert value_of(record_of(BASE._replace(bitmap=bits))) == {**value_of(record_of(BASE)), "bitmap": text}
+    assert "bitmap" not in value_of(record_of(BASE))
 
 
 def test_a_remove_is_followed_by_the_tombstone_of_its_key() -> None:
-    record, tombstone = records_of(BASE._replace(op=Op.REMOVE, cause=Cause.TOPIC_DELETED))
-    assert value_of(record)["op"] == "REMOVE"
-    assert tombstone == Record(record.key, None)
-    assert record.key == records_of(BASE)[0].key
+    output = Output()
+    output.say([BASE._replace(op=Op.REMOVE, cause=Cause.TOPIC_DELETED), BASE], "p")
+    assert output.kinds == [Kind.REMOVE, Kind.TOMBSTONE, Kind.ADD]
+    assert value_of(Record(output.keys[0] or b"", output.payloads[0]))["op"] == "REMOVE"
+    assert output.keys == [record_of(BASE).key] * 3
+    assert output.payloads[1:] == [None, record_of(BASE).value]
 
 
 def test_an_unversioned_update_has_a_version_of_null() -> None:
-    assert value_of(records_of(BASE._replace(version=None))[0])["version"] is None
+    assert value_of(record_of(BASE._replace(version=None)))["version"] is None
 
 
 def test_an_offset_option_is_carried_when_there_is_one() -> None:
     option = {"type": "OFFSET", "value": 3}
-    assert value_of(records_of(BASE._replace(offset_option=option))[0])["offsetOption"] == option
+    assert value_of(record_of(BASE._replace(offset_option=option)))["offsetOption"] == option
 
 
 @pytest.mark.parametrize("name", AWKWARD)
 def test_names_come_back_as_they_were(name: str) -> None:
     """Whatever characters stand in them; a key is the one that `update_key` gives."""
     update = BASE._replace(receiver=Receiver(name, name), lite_topic=name, patterns=(name,))
-    (record,) = records_of(update, name)
+    record = record_of(update, name)
     value = value_of(record)
     assert {value[field] for field in ("parentTopic", "group", "clientId", "liteTopic")} == {name}
     assert value["patterns"] == [name]
@@ -153,7 +156,7 @@ def test_one_writer_writes_what_many_would() -> None:
     ]
     writer = UpdateWriter("p")
     for update in [*updates, *reversed(updates)]:
-        assert writer.records(update) == records_of(update)
+        assert writer.record(update) == record_of(update)
 
 
 def test_the_event_id_is_made_of_what_happened_and_where_it_stands() -> None:
@@ -229,7 +232,7 @@ def test_a_dead_letter_cut_inside_a_character_still_has_its_bytes(before: int) -
 
 
 def patterns_of(*patterns: str) -> list[str]:
-    shown: list[str] = value_of(records_of(BASE._replace(patterns=patterns))[0])["patterns"]
+    shown: list[str] = value_of(record_of(BASE._replace(patterns=patterns)))["patterns"]
     return shown
 
 
@@ -254,8 +257,8 @@ def test_the_largest_update_stays_below_kafkas_limit(letter: str, op: Op) -> Non
     receiver = Receiver(name, name, f"lite::{name}")
     update = BASE._replace(op=op, receiver=receiver, lite_topic=name, patterns=(name[:-1],) * 100)
     update = update._replace(reset=True, bitmap=bytes(14), offset_option={"type": "TIMESTAMP", "value": 1 << 60})
-    for record in records_of(update, name):
-        assert len(record.key) + len(record.value or b"") < KAFKA_LIMIT
+    record = record_of(update, name)
+    assert len(record.key) + len(record.value or b"") < KAFKA_LIMIT
 
 
 @pytest.mark.parametrize("letter", [b"x", "é".encode(), b'"', b"\x01", b"\xff"])

@@ -326,5 +326,6 @@ def test_the_format_is_known() -> None:
             ((("g", "left"), (0, 5, -1, -1)),),
             (("g", (("TAG", "x"), None)),),
             ((7_000, True),),
+            (),
         )
     ]

@@ -11,8 +11,10 @@ from streaming.errors import StateCorrupted
 from streaming.events import BIND_TOPIC, PLAIN, QUOTA, WILDCARD, Reason
 from streaming.home import HOME, UNREADABLE, bucket_of
 from streaming.journal import Journal, Position
+from streaming.records import Record
 from streaming.routing import Routing
 from streaming.state import Delta, ShardState
+from streaming.subscription import Ignored
 from streaming.worker import Kind, Output, Row, Settings, StateCache, work
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.simulator import rows_of
@@ -208,7 +210,7 @@ def test_nothing_changed_gives_the_very_same_bytes() -> None:
     data, _ = work("p", 0, [*SUBSCRIBED, row(TOPICS, topic_json())], None, SETTINGS)
     again, output = work("p", 0, [row(TOPICS, topic_json(), 1)], data, SETTINGS)
     assert again is data
-    assert (output.kinds, output.counts) == (["ignored:topic-exists"], [1])
+    assert (output.kinds, output.ignored) == ([], {Ignored.TOPIC_EXISTS: 1})
 
 
 def test_nothing_left_gives_no_bytes() -> None:
@@ -337,6 +339,18 @@ BATCHES = [
     [row(SUBSCRIPTIONS, request_json(action="COMPLETE_REMOVE"), 1)],
     [row(SUBSCRIPTIONS, request_json(liteTopicSet=["a*"]), 1), row(TOPICS, b"?", 1)],
 ]
+
+
+def test_what_was_done_is_counted() -> None:
+    """Tombstones and the job's own events belong to what is counted."""
+    _, output = work("p", 0, [*SUBSCRIBED, row(TOPICS, topic_json()), row(TOPICS, topic_json(), 1)], None, SETTINGS)
+    output.add(Kind.TOMBSTONE, Record(b"k", None))
+    output.add_counts()
+    assert output.kinds == [Kind.ADD, Kind.TOMBSTONE, Kind.COUNTS]
+    assert json.loads(output.payloads[-1] or b"") == {Kind.ADD: 1, "ignored:topic-exists": 1}
+    nothing = Output()
+    nothing.add_counts()
+    assert nothing.kinds == []
 
 
 # A batch whose result was not stored is computed again from the old bytes.
@@ -472,7 +486,7 @@ def test_the_last_group_leaves_no_bytes(placed: bytes) -> None:
 def test_an_unknown_group_that_is_deleted_is_counted() -> None:
     renewed, output = work(HOME, BUCKET, [row(GROUPS, group_json(attributes={}))], None, SETTINGS)
     assert renewed is None
-    assert output.kinds == ["ignored:group-unknown"]
+    assert (output.kinds, output.ignored) == ([], {Ignored.GROUP_UNKNOWN: 1})
 
 
 def test_a_request_elsewhere_is_reported_by_home_with_its_own_entry(placed: bytes) -> None:
