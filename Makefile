@@ -75,8 +75,17 @@ bench-resync: .venv/.locked ## what it costs that 10,000 clients repeat their se
 bench-matcher: .venv/.locked ## the matcher against other libraries, in one run (Go adds nats-server)
 	$(PY) -m tests.bench.matcher.compare $(BENCH)
 
-# Installed beside the downloads, into an environment of its own: no other target needs it.
-FUZZ_VENV := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/reexpand/fuzz
+# Installed beside the downloads, into environments of their own: no other target needs them.
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/reexpand
+QUIX_VENV := $(CACHE)/quix
+
+.PHONY: bench-peers
+bench-peers: setup ## the job against the same operator in Kafka Streams (needs a JDK) and Quix Streams (BENCH=--help)
+	$(UV) venv --quiet --allow-existing --python $(PY) $(QUIX_VENV)
+	$(UV) pip sync --quiet --python $(QUIX_VENV)/bin/python --require-hashes tests/bench/peers/requirements.txt
+	$(PY) -m tests.bench.peers.run $(BENCH)
+
+FUZZ_VENV := $(CACHE)/fuzz
 FUZZ_SECONDS := 60
 
 .PHONY: fuzz
@@ -92,6 +101,9 @@ lock: | $(filter .tools/bin/uv,$(UV)) ## write requirements.lock anew from pypro
 	  --no-annotate --custom-compile-command 'make lock' -o requirements.lock pyproject.toml
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --constraints requirements.lock \
 	  --no-annotate --custom-compile-command 'make lock' -o deploy/requirements.lock pyproject.toml
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	  --no-annotate --custom-compile-command 'make lock' -o tests/bench/peers/requirements.txt \
+	  tests/bench/peers/requirements.in
 
 .PHONY: clean
 clean: ## remove what the other targets made, downloads excepted

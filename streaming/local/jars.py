@@ -11,7 +11,7 @@ import re
 import shutil
 import tempfile
 from collections import deque
-from functools import cache
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -29,102 +29,165 @@ if TYPE_CHECKING:
     """Called with the steps done, all steps, and what the last one was about."""
 
 _HERE = Path(__file__).parent
-_IVY_FILE = _HERE / "ivy.xml"
-_CHECKSUMS = _HERE / "jars.sha256"
-_SETS = ("spark", "kafka")
 _LOG_LINES_SHOWN = 15
+
+
+@dataclass(frozen=True)
+class JarSets:
+    """Sets of jars as an Ivy file names them, kept in the cache.
+
+    Attributes:
+        ivy_file: names the versions, with a configuration of Ivy for each set.
+        checksums: what must come of it: a line a jar, its SHA-256 and `SET/FILE`.
+        names: the sets.
+    """
+
+    ivy_file: Path
+    checksums: Path
+    names: tuple[str, ...]
+
+    def jars(self, name: str) -> list[Path]:
+        """The jars of one set, fetched when they are not there yet.
+
+        Raises:
+            JarsError: as for `fetch`.
+        """
+        self.fetch([name])
+        return [self.folder / name / jar for jar in self._expected(name)]
+
+    def fetch(self, names: Sequence[str] = (), progress: Progress | None = None) -> None:
+        """Fetch the sets (all, when none is named) that are not in the cache; what is there costs nothing.
+
+        A set appears whole or not at all, whatever interrupts this and however many processes do it at once.
+
+        Raises:
+            JarsError: they cannot be downloaded or stored, or are not what the checksums say.
+        """
+        wanted = names or self.names
+        if all(self._is_complete(name) for name in wanted):
+            return
+        root = cache_folder() / "jars"
+        try:
+            with locked(root / "lock") as lock:
+                for leftover in root.glob(".partial-*"):  # of a process that was killed
+                    shutil.rmtree(leftover)
+                missing = [name for name in wanted if not self._is_complete(name)]
+                if missing:
+                    self._fetch(missing, root, lock, progress)
+        except OSError as error:
+            raise JarsError(
+                f"The jars cannot be stored in {root}: {error.strerror}. "
+                "Make room there, or set XDG_CACHE_HOME to a folder that can be written."
+            ) from error
+
+    def write_checksums(self) -> None:
+        """Write the checksums anew, after a change of the Ivy file; look at the differences before keeping them."""
+        with locked(cache_folder() / "jars" / "lock") as lock, tempfile.TemporaryDirectory() as folder:
+            self._run_ivy(self.names, Path(folder), lock, None)
+            lines = [
+                f"{_sha256(jar)}  {name}/{jar.name}"
+                for name in self.names
+                for jar in sorted((Path(folder, name)).iterdir())
+            ]
+        self.checksums.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    @property
+    def folder(self) -> Path:
+        """Where the sets are: another folder for other versions."""
+        digest = hashlib.sha256(self.ivy_file.read_bytes() + self.checksums.read_bytes()).hexdigest()
+        return cache_folder() / "jars" / digest[:16]
+
+    def _expected(self, name: str) -> dict[str, str]:
+        """The file names of one set, each with its checksum."""
+        entries = (line.split("  ", 1) for line in self.checksums.read_text(encoding="utf-8").splitlines())
+        return {path.removeprefix(f"{name}/"): digest for digest, path in entries if path.startswith(f"{name}/")}
+
+    def _is_complete(self, name: str) -> bool:
+        folder = self.folder / name
+        return all((folder / jar).exists() for jar in self._expected(name))
+
+    def _fetch(self, missing: Sequence[str], root: Path, lock: IO[str], progress: Progress | None) -> None:
+        with tempfile.TemporaryDirectory(dir=root, prefix=".partial-") as partial:
+            self._run_ivy(missing, Path(partial), lock, progress)
+            for name in missing:
+                self._check(name, Path(partial, name))
+                target = self.folder / name
+                shutil.rmtree(target, ignore_errors=True)  # someone removed a part of it
+                target.parent.mkdir(exist_ok=True)
+                Path(partial, name).rename(target)
+
+    def _check(self, name: str, folder: Path) -> None:
+        found = {jar.name: _sha256(jar) for jar in folder.iterdir()}
+        wrong = sorted({jar for jar, _ in found.items() ^ self._expected(name).items()})
+        if wrong:
+            raise JarsError(
+                f"What was downloaded for {name} is not what reexpand was tested with: {', '.join(wrong)}. "
+                f"Remove {_ivy_cache()} and try again; if that does not help, the repository serves other files."
+            )
+
+    def _run_ivy(self, names: Sequence[str], target: Path, lock: IO[str], progress: Progress | None) -> None:
+        """Let Ivy put the jars of each set into its folder under `target`."""
+        java = find_java()
+        ivy = _ivy_jar()
+        command = [
+            str(java.executable),
+            *network_options(java),
+            "-XX:TieredStopAtLevel=1",  # it waits for the network, so the better compiler only costs
+            # It would ask for sources and documentation of everything, three requests a module that nobody needs.
+            "-Divy.maven.lookup.sources=false",
+            "-Divy.maven.lookup.javadoc=false",
+            f"-Dreexpand.ivy.cache={_ivy_cache()}",
+            *("-jar", str(ivy)),
+            *("-settings", str(_HERE / "ivysettings.xml"), "-ivy", str(self.ivy_file)),
+            *("-confs", *names, "-types", "jar", "bundle"),
+            *("-retrieve", f"{target}/[conf]/[artifact]-[revision](-[classifier]).[ext]"),
+        ]
+        log: deque[str] = deque(maxlen=_LOG_LINES_SHOWN)
+        steps = 2 * sum(len(self._expected(name)) for name in names)  # each jar is looked up, then downloaded
+        done = 0
+
+        def on_line(line: str) -> None:
+            nonlocal done
+            if line.strip(" .\t\n"):
+                log.append(line.rstrip())
+            step = re.search(r"(?:found |\[SUCCESSFUL \] )[^#]+#([^;]+);([^ !]+)", line)
+            if step and progress:
+                done = min(done + 1, steps)
+                progress(done, steps, f"{step[1]} {step[2]}")
+
+        if run(command, lock, on_line):
+            raise JarsError(
+                f"The jars of {' and '.join(names)} cannot be downloaded; the network is needed once. "
+                "The end of what Ivy says:\n" + "\n".join(f"    {line}" for line in log)
+            )
+
+
+LOCAL = JarSets(_HERE / "ivy.xml", _HERE / "jars.sha256", ("spark", "kafka"))
+"""What the service and its own broker need."""
 
 
 def spark() -> list[Path]:
     """The jars of Spark's Kafka connector, fetched when they are not there yet."""
-    return _jars("spark")
+    return LOCAL.jars("spark")
 
 
 def kafka() -> list[Path]:
     """The jars of the broker, fetched when they are not there yet."""
-    return _jars("kafka")
+    return LOCAL.jars("kafka")
 
 
-def fetch(sets: Sequence[str] = _SETS, progress: Progress | None = None) -> None:
-    """Fetch the sets of jars that are not in the cache; what is there is left alone and costs nothing.
-
-    A set appears whole or not at all, whatever interrupts this and however many processes do it at once.
+def fetch(progress: Progress | None = None) -> None:
+    """Fetch both; what is in the cache is left alone and costs nothing.
 
     Raises:
         JarsError: they cannot be downloaded or stored, or are not what `jars.sha256` says.
     """
-    if all(_is_complete(name) for name in sets):
-        return
-    root = cache_folder() / "jars"
-    try:
-        with locked(root / "lock") as lock:
-            for leftover in root.glob(".partial-*"):  # of a process that was killed
-                shutil.rmtree(leftover)
-            missing = [name for name in sets if not _is_complete(name)]
-            if missing:
-                _fetch(missing, root, lock, progress)
-    except OSError as error:
-        raise JarsError(
-            f"The jars cannot be stored in {root}: {error.strerror}. "
-            "Make room there, or set XDG_CACHE_HOME to a folder that can be written."
-        ) from error
+    LOCAL.fetch(progress=progress)
 
 
 def write_checksums() -> None:
-    """Write `jars.sha256` anew, after a change of `ivy.xml`; the differences deserve a look before they are kept."""
-    with locked(cache_folder() / "jars" / "lock") as lock, tempfile.TemporaryDirectory() as folder:
-        _run_ivy(_SETS, Path(folder), lock, None)
-        lines = [
-            f"{_sha256(jar)}  {name}/{jar.name}" for name in _SETS for jar in sorted((Path(folder, name)).iterdir())
-        ]
-    _CHECKSUMS.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-def _jars(name: str) -> list[Path]:
-    fetch([name])
-    return [_folder() / name / jar for jar in _expected(name)]
-
-
-@cache
-def _folder_name() -> str:
-    return hashlib.sha256(_IVY_FILE.read_bytes() + _CHECKSUMS.read_bytes()).hexdigest()[:16]
-
-
-def _folder() -> Path:
-    return cache_folder() / "jars" / _folder_name()
-
-
-@cache
-def _expected(name: str) -> dict[str, str]:
-    """The file names of one set, each with its checksum."""
-    entries = (line.split("  ", 1) for line in _CHECKSUMS.read_text(encoding="utf-8").splitlines())
-    return {path.removeprefix(f"{name}/"): digest for digest, path in entries if path.startswith(f"{name}/")}
-
-
-def _is_complete(name: str) -> bool:
-    folder = _folder() / name
-    return all((folder / jar).exists() for jar in _expected(name))
-
-
-def _fetch(missing: Sequence[str], root: Path, lock: IO[str], progress: Progress | None) -> None:
-    with tempfile.TemporaryDirectory(dir=root, prefix=".partial-") as partial:
-        _run_ivy(missing, Path(partial), lock, progress)
-        for name in missing:
-            _check(name, Path(partial, name))
-            target = _folder() / name
-            shutil.rmtree(target, ignore_errors=True)  # someone removed a part of it
-            target.parent.mkdir(exist_ok=True)
-            Path(partial, name).rename(target)
-
-
-def _check(name: str, folder: Path) -> None:
-    found = {jar.name: _sha256(jar) for jar in folder.iterdir()}
-    wrong = sorted({jar for jar, _ in found.items() ^ _expected(name).items()})
-    if wrong:
-        raise JarsError(
-            f"What was downloaded for {name} is not what reexpand was tested with: {', '.join(wrong)}. "
-            f"Remove {_ivy_cache()} and try again; if that does not help, the repository serves other files."
-        )
+    """Write `jars.sha256` anew."""
+    LOCAL.write_checksums()
 
 
 def _sha256(path: Path) -> str:
@@ -142,40 +205,3 @@ def _ivy_jar() -> Path:
     for jar in Path((folders or ["."])[0], "jars").glob("ivy-*.jar"):
         return jar
     raise JarsError("PySpark is not installed, or has no Ivy in its jars folder. Run `make setup` again.")
-
-
-def _run_ivy(sets: Sequence[str], target: Path, lock: IO[str], progress: Progress | None) -> None:
-    """Let Ivy put the jars of each set into its folder under `target`."""
-    java = find_java()
-    ivy = _ivy_jar()
-    command = [
-        str(java.executable),
-        *network_options(java),
-        "-XX:TieredStopAtLevel=1",  # it waits for the network, so the better compiler only costs
-        # It would ask for sources and documentation of everything, three requests a module that nobody needs.
-        "-Divy.maven.lookup.sources=false",
-        "-Divy.maven.lookup.javadoc=false",
-        f"-Dreexpand.ivy.cache={_ivy_cache()}",
-        *("-jar", str(ivy)),
-        *("-settings", str(_HERE / "ivysettings.xml"), "-ivy", str(_IVY_FILE)),
-        *("-confs", *sets, "-types", "jar", "bundle"),
-        *("-retrieve", f"{target}/[conf]/[artifact]-[revision](-[classifier]).[ext]"),
-    ]
-    log: deque[str] = deque(maxlen=_LOG_LINES_SHOWN)
-    steps = 2 * sum(len(_expected(name)) for name in sets)  # each jar is looked up, then downloaded
-    done = 0
-
-    def on_line(line: str) -> None:
-        nonlocal done
-        if line.strip(" .\t\n"):
-            log.append(line.rstrip())
-        step = re.search(r"(?:found |\[SUCCESSFUL \] )[^#]+#([^;]+);([^ !]+)", line)
-        if step and progress:
-            done = min(done + 1, steps)
-            progress(done, steps, f"{step[1]} {step[2]}")
-
-    if run(command, lock, on_line):
-        raise JarsError(
-            f"The jars of {' and '.join(sets)} cannot be downloaded; the network is needed once. "
-            "The end of what Ivy says:\n" + "\n".join(f"    {line}" for line in log)
-        )

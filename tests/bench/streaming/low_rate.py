@@ -8,32 +8,14 @@ import os
 import statistics
 import tempfile
 import time
-from collections import defaultdict
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 from streaming.local.broker import Broker
-from tests.bench.streaming.run import Driver
-
-
-def cpu_seconds(pid: int) -> float:
-    """CPU that a process and all that it started have used so far."""
-    children: dict[int, list[int]] = defaultdict(list)
-    used: dict[int, int] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            number, _, rest = stat.read_text().partition(" (")
-        except OSError:  # it has ended meanwhile
-            continue
-        fields = rest.rpartition(") ")[2].split()
-        children[int(fields[1])].append(int(number))
-        used[int(number)] = int(fields[11]) + int(fields[12])
-    family = [pid]
-    for member in family:
-        family += children[member]
-    return sum(used.get(member, 0) for member in family) / os.sysconf("SC_CLK_TCK")
+from tests.bench.streaming.cpu import cpu_seconds
+from tests.bench.streaming.run import JOB, Driver
 
 
 def main() -> None:
@@ -47,7 +29,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
         for interval in options.intervals:
             os.environ["REEXPAND_TRIGGER_INTERVAL_MS"] = str(interval)
-            driver = Driver("job", broker, Path(folder), options.events)
+            driver = Driver(JOB, broker, Path(folder))
             try:
                 driver.prepare()
                 driver.latencies(options.events // 2, options.rate)

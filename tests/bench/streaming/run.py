@@ -4,7 +4,8 @@
 
 Latency is what a consumer of the updates topic sees: from handing a topic event to the producer until its first
 update is read, at a steady rate of events. A burst is produced as fast as the broker takes it, into an idle job; its
-time ends when the last update is read. The first burst of each process is not counted.
+time ends when the last update is read. The first burst of each process is not counted. CPU is that of a system's own
+processes, in bursts and at the steady rate; neither the broker's nor the producer's and consumer's.
 """
 
 import argparse
@@ -15,12 +16,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
 from rich.console import Console
 from rich.table import Table
 
@@ -28,46 +30,64 @@ from streaming.config import Settings, load
 from streaming.local.broker import Broker
 from streaming.local.topics import create_topics
 from streaming.topics import specs
+from tests.bench.streaming.check import Wrong, check
+from tests.bench.streaming.cpu import cpu_seconds
 from tests.bench.streaming.workload import PARENTS, Workload
 
 PARTITIONS = 2
 READY_SECONDS = 180
-COMMANDS = {
-    "job": [str(Path(sys.executable).with_name("reexpand")), "run"],
-    "no-op": [sys.executable, "-m", "tests.bench.streaming.noop"],
-}
+BURST_SECONDS = 300
+LOG_SHOWN = 4_000
+FRACTIONS = ("CPU s per 100,000", "cores")
 
 
-@dataclass
-class Measured:
-    """What one process reached."""
+@dataclass(frozen=True)
+class System:
+    """Something that reads the job's inputs and writes its updates.
 
-    latencies: list[float] = field(default_factory=list)
-    bursts: list[float] = field(default_factory=list)
+    Attributes:
+        name: the beginning of its topics' names as well.
+        command: starts it, with the job's settings in the environment; it says `ready: reading` on standard error.
+        environment: what it is told besides.
+        counts: it writes no updates, but how many rows of a parent it has seen, as the no-op does.
+    """
+
+    name: str
+    command: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    counts: bool = False
+
+
+JOB = System("job", [str(Path(sys.executable).with_name("reexpand")), "run"])
+NO_OP = System("no-op", [sys.executable, "-m", "tests.bench.streaming.noop"], counts=True)
 
 
 class Driver:
     """One process of one system, its topics, a producer and a consumer."""
 
-    def __init__(self, system: str, broker: Broker, folder: Path, events: int) -> None:
+    def __init__(self, system: System, broker: Broker, folder: Path) -> None:
         self._system = system
-        self._events = events
-        prefix = f"{system}-{uuid4().hex[:6]}"
+        prefix = f"{system.name}-{uuid4().hex[:6]}"
         names = ("topic_events", "subscription_events", "group_events", "clock", "updates", "dead_letters")
         given = {name: f"{prefix}-{name}" for name in names}
         given |= {"bootstrap_servers": broker.bootstrap_servers, "checkpoint": str(folder / prefix)}
-        self._settings: Settings = load(given)
-        create_topics(broker.bootstrap_servers, specs(self._settings, PARTITIONS))
+        self.settings: Settings = load(given)
+        create_topics(broker.bootstrap_servers, specs(self.settings, PARTITIONS))
         environment = {f"REEXPAND_{name.upper()}": value for name, value in given.items()}
         self._log = folder / f"{prefix}.log"
         self._process = subprocess.Popen(
-            COMMANDS[system], env={**os.environ, **environment}, stderr=self._log.open("wb"), stdout=subprocess.DEVNULL
+            system.command,
+            env={**os.environ, **environment, **system.environment},
+            stderr=self._log.open("wb"),
+            stdout=subprocess.DEVNULL,
         )
         client = {"bootstrap.servers": broker.bootstrap_servers}
-        self._producer = Producer({**client, "linger.ms": 0, "queue.buffering.max.messages": 1_000_000})
+        # Keys go where Java's own clients put them, so that systems can rely on it that a parent is in one partition.
+        producer = {"linger.ms": 0, "queue.buffering.max.messages": 1_000_000, "partitioner": "murmur2_random"}
+        self._producer = Producer({**client, **producer})
         self._consumer = Consumer({**client, "group.id": prefix, "fetch.wait.max.ms": 5})
-        self._consumer.assign([TopicPartition(self._settings.updates, number, 0) for number in range(PARTITIONS)])
-        self._workload = Workload()
+        self._consumer.assign([TopicPartition(self.settings.updates, number, 0) for number in range(PARTITIONS)])
+        self.workload = Workload()
         self._counted = dict.fromkeys(PARENTS, 0)
 
     @property
@@ -79,13 +99,12 @@ class Driver:
         """Waits for the query, fills it with the subscriptions, and lets it warm up."""
         deadline = time.monotonic() + READY_SECONDS
         while b"ready: reading" not in self._log.read_bytes():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                raise SystemExit(f"{self._system} does not start:\n{self._log.read_text()}")
+            self._check_time(deadline - time.monotonic(), "it is not ready")
             time.sleep(0.1)
-        for key, value in self._workload.group_events():
-            self._send(self._settings.group_events, key, value)
-        for key, value in self._workload.requests():
-            self._send(self._settings.subscription_events, key, value)
+        for key, value in self.workload.group_events():
+            self.send(self.settings.group_events, key, value)
+        for key, value in self.workload.requests():
+            self.send(self.settings.subscription_events, key, value)
         self._producer.flush()
         self.burst(2_000)
         self.latencies(40, 10)
@@ -97,7 +116,7 @@ class Driver:
         found: list[float] = []
         start = time.perf_counter()
         topics = [
-            (parent, topic) for parent, topic in self._workload.topics(count) if self._workload.receivers(parent, topic)
+            (parent, topic) for parent, topic in self.workload.topics(count) if self.workload.receivers(parent, topic)
         ]
         sent = 0
         while len(found) < len(topics):
@@ -113,34 +132,43 @@ class Driver:
                 value = json.loads(message.value() or b"{}")
                 answered = self._answered(value, order)
                 found += [now - waiting.pop(topic) for topic in answered if topic in waiting]
-            if time.perf_counter() - start > count / rate + 60:
-                raise SystemExit(f"{self._system}: {len(topics) - len(found)} events have no update")
+            left = start + count / rate + 60 - time.perf_counter()
+            self._check_time(left, f"{len(topics) - len(found)} events have no update")
         return found
 
     def burst(self, count: int) -> float:
         """Seconds until the last update of so many topic events is read."""
-        topics = self._workload.topics(count)
+        topics = self.workload.topics(count)
         payloads = [
             (parent, json.dumps({"event": "CREATED", "parentTopic": parent, "liteTopic": topic, "timestamp": 0}))
             for parent, topic in topics
         ]
-        wanted = count if self._system == "no-op" else sum(self._workload.receivers(*topic) for topic in topics)
+        wanted = count if self._system.counts else sum(len(self.workload.receivers(*topic)) for topic in topics)
         start = time.perf_counter()
         for number, (parent, payload) in enumerate(payloads):
-            self._producer.produce(self._settings.topic_events, payload, parent)
+            self._producer.produce(self.settings.topic_events, payload, parent)
             if number % 1_000 == 0:
                 self._producer.poll(0)
         seen = 0
         while seen < wanted:
             messages = self._consumer.consume(20_000, 0.05)
             self._producer.poll(0)
-            if self._system == "no-op":
+            if self._system.counts:
                 seen += sum(self._progress(json.loads(message.value() or b"{}")) for message in messages)
             else:
                 seen += len(messages)
-            if time.perf_counter() - start > 300:
-                raise SystemExit(f"{self._system}: {wanted - seen} updates are missing")
+            self._check_time(start + BURST_SECONDS - time.perf_counter(), f"{wanted - seen} updates are missing")
         return time.perf_counter() - start
+
+    def send(self, topic: str, key: str, value: dict[str, Any]) -> None:
+        """Writes an event to one of the input topics."""
+        self._producer.produce(topic, json.dumps(value), key)
+
+    def skip(self) -> None:
+        """Waits until what was sent is written, and leaves out the updates that were written until now."""
+        self._producer.flush()
+        for number in range(PARTITIONS):
+            self._consumer.seek(TopicPartition(self.settings.updates, number, OFFSET_END))
 
     def close(self) -> None:
         """Ends the process."""
@@ -148,6 +176,10 @@ class Driver:
         self._consumer.close()
         self._process.terminate()
         self._process.wait(60)
+
+    def _check_time(self, left: float, problem: str) -> None:
+        if left < 0 or self._process.poll() is not None:
+            raise Wrong(f"{problem}; the end of its log:\n{self._log.read_text()[-LOG_SHOWN:]}")
 
     def _progress(self, value: dict[str, Any]) -> int:
         """New topic events that a count of the no-op speaks of; the subscriptions it counts as well are not."""
@@ -161,10 +193,10 @@ class Driver:
     @property
     def _offset(self) -> int:
         """Rows of a parent that are not topic events: its group event and its requests."""
-        return 1 + sum(1 for _ in self._workload.requests()) // len(PARENTS)
+        return 1 + sum(1 for _ in self.workload.requests()) // len(PARENTS)
 
     def _answered(self, value: dict[str, Any], order: dict[str, list[str]]) -> list[str]:
-        if self._system == "job":
+        if not self._system.counts:
             return [value["liteTopic"]]
         fresh = self._progress(value)
         parent = value["parentTopic"]
@@ -174,81 +206,129 @@ class Driver:
     def _create(self, parent: str, topic: str) -> None:
         now = int(time.time() * 1000)
         event = {"event": "CREATED", "parentTopic": parent, "liteTopic": topic, "timestamp": now}
-        self._send(self._settings.topic_events, parent, event)
-
-    def _send(self, topic: str, key: str, value: dict[str, Any]) -> None:
-        self._producer.produce(topic, json.dumps(value), key)
+        self.send(self.settings.topic_events, parent, event)
 
 
-def measure(system: str, broker: Broker, folder: Path, options: argparse.Namespace) -> Measured:
-    """One process from start to end."""
-    driver = Driver(system, broker, folder, options.events)
+def measure(system: System, broker: Broker, folder: Path, options: argparse.Namespace) -> dict[str, float]:
+    """The figures of one process from start to end.
+
+    Raises:
+        Wrong: its updates are not what the workload wants.
+    """
+    driver = Driver(system, broker, folder)
     try:
         driver.prepare()
+        if not system.counts:
+            check(driver, broker.bootstrap_servers)
         driver.burst(options.events)
+        before = cpu_seconds(driver.pid)
         bursts = [driver.burst(options.events) for _ in range(options.bursts)]
-        return Measured(driver.latencies(options.singles, options.rate), bursts)
+        burst_cpu = cpu_seconds(driver.pid) - before
+        driver.latencies(options.singles // 3, options.rate)  # what the bursts have left to do is done meanwhile
+        before, start = cpu_seconds(driver.pid), time.monotonic()
+        latencies = driver.latencies(options.singles, options.rate)
+        cores = (cpu_seconds(driver.pid) - before) / (time.monotonic() - start)
     finally:
         driver.close()
+    quantiles = statistics.quantiles(latencies, n=20)
+    return {
+        "p50 ms": 1000 * quantiles[9],
+        "p95 ms": 1000 * quantiles[18],
+        "events/s": options.events / statistics.median(bursts),
+        "CPU s per 100,000": 100_000 * burst_cpu / (options.events * options.bursts),
+        "cores": cores,
+    }
 
 
-def summary(found: dict[str, list[Measured]], options: argparse.Namespace) -> dict[str, Any]:
-    """Medians over rounds with their range, and the ratios of job to no-op round by round."""
+Figures = dict[str, dict[str, dict[str, float]]]
+"""By system or pair of systems, and figure: median, min and max over rounds."""
 
-    def figures(measured: Measured) -> dict[str, float]:
-        quantiles = statistics.quantiles(measured.latencies, n=20)
+
+def summary(found: Mapping[str, list[dict[str, float]]]) -> Figures:
+    """Medians over rounds with their range, and the ratios of the job to each other system round by round."""
+
+    def spread(rounds: list[dict[str, float]]) -> dict[str, dict[str, float]]:
+        columns = {name: [figures[name] for figures in rounds] for name in rounds[0]}
         return {
-            "p50 ms": 1000 * quantiles[9],
-            "p95 ms": 1000 * quantiles[18],
-            "events/s": options.events / statistics.median(measured.bursts),
+            name: {"median": statistics.median(values), "min": min(values), "max": max(values)}
+            for name, values in columns.items()
         }
 
-    by_round = {system: [figures(measured) for measured in rounds] for system, rounds in found.items()}
-    names = ("p50 ms", "p95 ms", "events/s")
-
-    def spread(values: list[float]) -> dict[str, float]:
-        return {"median": statistics.median(values), "min": min(values), "max": max(values)}
-
-    table: dict[str, Any] = {
-        system: {name: spread([figure[name] for figure in rounds]) for name in names}
-        for system, rounds in by_round.items()
-    }
-    table["job / no-op"] = {
-        name: spread([job[name] / noop[name] for job, noop in zip(by_round["job"], by_round["no-op"], strict=True)])
-        for name in names
-    }
-    return table
+    figures = {system: spread(rounds) for system, rounds in found.items()}
+    jobs = found.get(JOB.name)
+    for system, rounds in found.items():
+        if jobs and system != JOB.name:
+            pairs = zip(jobs, rounds, strict=True)
+            figures[f"job / {system}"] = spread(
+                [{name: job[name] / other[name] for name in job} for job, other in pairs]
+            )
+    return figures
 
 
-def main() -> None:
-    """Runs the rounds and prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def compare(systems: Sequence[System], options: argparse.Namespace) -> tuple[Figures, dict[str, str]]:
+    """Measures the systems in turn, on one broker; returns the figures, and what is wrong with those that have none."""
+    console = Console(stderr=True)
+    found: dict[str, list[dict[str, float]]] = {system.name: [] for system in systems}
+    wrong: dict[str, str] = {}
+    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
+        for number in range(options.rounds):
+            for system in systems:
+                if system.name in wrong:
+                    continue
+                console.print(f"round {number + 1} of {options.rounds}: {system.name}")
+                try:
+                    found[system.name].append(measure(system, broker, Path(folder), options))
+                except Wrong as error:
+                    wrong[system.name] = str(error)
+                    del found[system.name]
+    return summary(found), wrong
+
+
+def table(figures: Figures) -> Table:
+    """The figures for people."""
+    names = list(next(iter(figures.values())))
+    found = Table("", *names, title="median (min to max) over rounds")
+    for system, row in figures.items():
+        cells = []
+        for name, value in row.items():
+            digits = 2 if "/ " in system or name in FRACTIONS else 0
+            cells.append(f"{value['median']:,.{digits}f} ({value['min']:,.{digits}f} to {value['max']:,.{digits}f})")
+        found.add_row(system, *cells)
+    return found
+
+
+def report(figures: Figures, wrong: Mapping[str, str], options: argparse.Namespace, note: str = "") -> None:
+    """Prints the table and a note below, or JSON.
+
+    Raises:
+        SystemExit: the updates of a system are wrong, so it has no figures.
+    """
+    if options.json:
+        print(json.dumps(figures, indent=2))  # noqa: T201 - the command's output
+    elif figures:
+        Console(width=150).print(table(figures))
+    if note:
+        Console(stderr=options.json).print(note)
+    if wrong:
+        raise SystemExit("\n".join(f"{system} has no figures: {reason}" for system, reason in wrong.items()))
+
+
+def arguments(description: str | None) -> argparse.ArgumentParser:
+    """The options of a run."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3, help="processes of each system, in turn")
     parser.add_argument("--events", type=int, default=100_000, help="topic events of a burst")
     parser.add_argument("--bursts", type=int, default=2, help="bursts counted in each process")
     parser.add_argument("--singles", type=int, default=300, help="events whose latency is measured in each process")
     parser.add_argument("--rate", type=float, default=20, help="events a second while latency is measured")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
-    options = parser.parse_args()
-    console = Console(stderr=True)
-    found: dict[str, list[Measured]] = {system: [] for system in COMMANDS}
-    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
-        for number in range(options.rounds):
-            for system in COMMANDS:
-                console.print(f"round {number + 1} of {options.rounds}: {system}")
-                found[system].append(measure(system, broker, Path(folder), options))
-    figures = summary(found, options)
-    if options.json:
-        print(json.dumps(figures, indent=2))  # noqa: T201 - the command's output
-        return
-    table = Table("", "p50 ms", "p95 ms", "events/s", title="median (min to max) over rounds")
-    for system, row in figures.items():
-        digits = 2 if "/" in system else 0
-        table.add_row(
-            system,
-            *(f"{v['median']:,.{digits}f} ({v['min']:,.{digits}f} to {v['max']:,.{digits}f})" for v in row.values()),
-        )
-    Console(width=120).print(table)
+    return parser
+
+
+def main() -> None:
+    """Runs the rounds and prints the table."""
+    options = arguments(__doc__).parse_args()
+    report(*compare((JOB, NO_OP), options), options)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from streaming.events import BIND_TOPIC, WILDCARD
 
 PARENTS = [f"parent{number:02}" for number in range(64)]
 GROUP = "group-{parent}"
+CLIENT = "client{number:02}"
 CLIENTS = 20
 PATTERNS = 100
 REGIONS, TENANTS = 20, 40
@@ -19,7 +20,7 @@ class Workload:
 
     def __init__(self, seed: int = 1) -> None:
         self._random = Random(seed)
-        self._made = 0
+        self.made: list[tuple[str, str]] = []
         self.patterns = {parent: self._patterns() for parent in PARENTS}
         self._indexes = {parent: self._index(patterns) for parent, patterns in self.patterns.items()}
 
@@ -38,7 +39,7 @@ class Workload:
                     group,
                     {
                         "action": "COMPLETE_ADD",
-                        "clientId": f"client{client:02}",
+                        "clientId": CLIENT.format(number=client),
                         "group": group,
                         "topic": parent,
                         "liteTopicSet": patterns[client::CLIENTS],
@@ -48,17 +49,19 @@ class Workload:
 
     def topics(self, count: int) -> list[tuple[str, str]]:
         """New topics, over the parents in turn."""
-        found = []
-        for _ in range(count):
-            parent = PARENTS[self._made % len(PARENTS)]
-            self._made += 1
+        start = len(self.made)
+        for number in range(start, start + count):
             region, tenant = self._random.randrange(REGIONS), self._random.randrange(TENANTS)
-            found.append((parent, f"region{region:02}__tenant{tenant:02}__session{self._made:08}"))
-        return found
+            topic = f"region{region:02}__tenant{tenant:02}__session{number + 1:08}"
+            self.made.append((PARENTS[number % len(PARENTS)], topic))
+        return self.made[start:]
 
-    def receivers(self, parent: str, topic: str) -> int:
-        """How many clients receive a topic."""
-        return len(set(self._indexes[parent].match(topic)))
+    def receivers(self, parent: str, topic: str) -> dict[str, list[str]]:
+        """The clients that receive a topic, each with those of its patterns that match."""
+        found: dict[str, list[str]] = {}
+        for pattern, client in self._indexes[parent].match_patterns(topic):
+            found.setdefault(client, []).append(pattern)
+        return found
 
     def _patterns(self) -> list[str]:
         random = self._random
@@ -70,8 +73,8 @@ class Workload:
         return sorted(found)
 
     @staticmethod
-    def _index(patterns: list[str]) -> PatternIndex[int]:
-        index: PatternIndex[int] = PatternIndex()
+    def _index(patterns: list[str]) -> PatternIndex[str]:
+        index: PatternIndex[str] = PatternIndex()
         for number, pattern in enumerate(patterns):
-            index.add(pattern, number % CLIENTS)
+            index.add(pattern, CLIENT.format(number=number % CLIENTS))
         return index

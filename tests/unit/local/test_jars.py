@@ -29,7 +29,7 @@ class FakeIvy:
         self.before_the_last_file: Callable[[Path], object] = lambda _: None
 
     def __call__(self, sets: Sequence[str], target: Path, *_: object) -> None:
-        """Stand for `jars._run_ivy`."""
+        """Stand for `JarSets._run_ivy`."""
         self.runs.append(list(sets))
         for name in sets:
             (target / name).mkdir()
@@ -48,13 +48,9 @@ def ivy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeIvy:
     lines = [f"{hashlib.sha256(file.encode()).hexdigest()}  {name}/{file}\n" for name, file in paths]
     checksums.write_text("".join(lines))
     fake = FakeIvy()
-    monkeypatch.setattr(jars, "_CHECKSUMS", checksums)
-    monkeypatch.setattr(jars, "_run_ivy", fake)
+    monkeypatch.setattr(jars, "LOCAL", jars.JarSets(jars.LOCAL.ivy_file, checksums, tuple(FILES)))
+    monkeypatch.setattr(jars.JarSets, "_run_ivy", fake)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    for cached in (jars._expected, jars._folder_name):
-        cached.cache_clear()
-        # Undone with the rest, so that the next test sees the real files.
-        monkeypatch.setattr(jars, cached.__name__, cached.__wrapped__)
     return fake
 
 
@@ -104,7 +100,7 @@ def test_leftovers_of_a_killed_download_are_removed(ivy: FakeIvy, tmp_path: Path
 def test_nothing_is_seen_of_a_download_that_goes_on(ivy: FakeIvy) -> None:
     """A set appears when it is whole."""
     seen: list[bool] = []
-    ivy.before_the_last_file = lambda _: seen.append((jars._folder() / "spark").exists())
+    ivy.before_the_last_file = lambda _: seen.append((jars.LOCAL.folder / "spark").exists())
     jars.spark()
     assert seen == [False]
 
@@ -169,8 +165,8 @@ def test_without_a_network_the_end_of_the_log_says_why(monkeypatch: pytest.Monke
 
 def test_the_checksums_belong_to_the_versions() -> None:
     """`jars.sha256` was written after the last change of `ivy.xml`, and the connector belongs to the PySpark here."""
-    listed = [Path(line.split()[1]).name for line in jars._CHECKSUMS.read_text().splitlines()]
-    wanted = re.findall(r'name="([^"]+)" rev="([^"]+)"', jars._IVY_FILE.read_text())
+    listed = [Path(line.split()[1]).name for line in jars.LOCAL.checksums.read_text().splitlines()]
+    wanted = re.findall(r'name="([^"]+)" rev="([^"]+)"', jars.LOCAL.ivy_file.read_text())
     assert len(wanted) >= 5
     assert [f"{name}-{rev}.jar" for name, rev in wanted if f"{name}-{rev}.jar" not in listed] == []
     assert ("spark-sql-kafka-0-10_2.13", version("pyspark")) in wanted

@@ -1,0 +1,56 @@
+"""The job against the same operator in other stream processors, in turn, on one broker.
+
+    python -m tests.bench.peers.run --rounds 3 --only job kafka-streams
+
+What is measured is what `tests.bench.streaming.run` measures, of each system in the same way. A system whose updates
+are wrong gets no figures.
+"""
+
+import tempfile
+from pathlib import Path
+
+from streaming.local.cache import cache_folder
+from tests.bench.peers import kafka_streams
+from tests.bench.streaming.run import JOB, NO_OP, System, arguments, compare, report
+
+ROOT = Path(__file__).parents[3]
+QUIX_PYTHON = cache_folder() / "quix" / "bin" / "python"
+PROCESSES = 2
+KAFKA_STREAMS = tuple(kafka_streams.GUARANTEES)
+QUIX_STREAMS = ("quix-streams",)
+NAMES = (JOB.name, NO_OP.name, *KAFKA_STREAMS, *QUIX_STREAMS)
+
+
+def quix_streams(_: Path) -> list[System]:
+    """The operator in Quix Streams.
+
+    Raises:
+        LookupError: its Python is not there.
+    """
+    if not QUIX_PYTHON.exists():
+        raise LookupError("not installed; `make bench-peers` does that")
+    environment = {"PYTHONPATH": str(ROOT), "REEXPAND_PROCESSES": str(PROCESSES)}
+    command = [str(QUIX_PYTHON), "-m", "tests.bench.peers.quix_streams"]
+    return [System(name, command, environment) for name in QUIX_STREAMS]
+
+
+def main() -> None:
+    """Runs the rounds and prints the table."""
+    parser = arguments(__doc__)
+    parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES, metavar="SYSTEM", help=", ".join(NAMES))
+    options = parser.parse_args()
+    left_out = []
+    with tempfile.TemporaryDirectory() as folder:
+        systems = [JOB, NO_OP]
+        for names, build in ((KAFKA_STREAMS, kafka_streams.systems), (QUIX_STREAMS, quix_streams)):
+            if set(names) & set(options.only):
+                try:
+                    systems += build(Path(folder))
+                except LookupError as error:
+                    left_out.append(f"{' and '.join(names)} left out: {error}")
+        figures, wrong = compare([system for system in systems if system.name in options.only], options)
+    report(figures, wrong, options, "\n".join(left_out))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""Whether the updates of a system are right: folded, they must be the rows that the workload wants, each said once."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from confluent_kafka import Consumer, TopicPartition
+
+from matcher import matches
+from tests.bench.streaming.workload import GROUP, PARENTS
+
+if TYPE_CHECKING:
+    from tests.bench.streaming.run import Driver
+
+TOPICS = 640
+QUIET_SECONDS = 1.0
+WAIT_SECONDS = 60
+LATE, LATE_PATTERNS = "late", ["*__tenant00__*", "region00__**"]
+FIELDS = {
+    *("op", "parentTopic", "group", "clientId", "liteTopic", "lmqName"),
+    *("patterns", "cause", "version", "eventId", "source"),
+}
+Row = tuple[str, str, str, str]
+"""Parent, group, client and topic."""
+Rows = dict[Row, tuple[str, ...]]
+"""The patterns of each row."""
+
+
+class Wrong(Exception):
+    """The updates of a system are not what the workload wants."""
+
+
+class Reader:
+    """Folds an updates topic from its beginning."""
+
+    def __init__(self, bootstrap_servers: str, topic: str) -> None:
+        self.rows: Rows = {}
+        self._consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": f"check-{uuid4().hex}"})
+        partitions = self._consumer.list_topics(topic).topics[topic].partitions
+        self._consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
+
+    def expect(self, wanted: Rows, what: str) -> None:
+        """Reads until the rows are the wanted ones and nothing else comes.
+
+        Raises:
+            Wrong: they are others after a while, or a record says what is so already.
+        """
+        deadline = time.monotonic() + WAIT_SECONDS
+        quiet_since = time.monotonic()
+        while self.rows != wanted or time.monotonic() - quiet_since < QUIET_SECONDS:
+            messages = self._consumer.consume(10_000, 0.1)
+            if messages:
+                quiet_since = time.monotonic()
+            for message in messages:
+                parent, group, client, lite_topic = json.loads(message.key() or b"")
+                self._fold((parent, group, client, lite_topic), message.value())
+            if time.monotonic() > deadline:
+                missing, others = wanted.items() - self.rows.items(), self.rows.items() - wanted.items()
+                raise Wrong(f"{what}: {len(missing)} rows are missing and {len(others)} are too many")
+
+    def close(self) -> None:
+        """Ends reading."""
+        self._consumer.close()
+
+    def _fold(self, row: Row, value: bytes | None) -> None:
+        if value is None:
+            if row in self.rows:
+                raise Wrong(f"{row} is forgotten before it is removed")
+            return
+        update: dict[str, Any] = json.loads(value)
+        named = (update["parentTopic"], update["group"], update["clientId"], update["liteTopic"])
+        if update.keys() != FIELDS or named != row:
+            raise Wrong(f"the key is {row}, but the value is {update}")
+        if (update["op"] == "REMOVE") is not (row in self.rows):
+            raise Wrong(f"{row} is said twice, or removed although it was not there: {update}")
+        if update["op"] == "ADD":
+            self.rows[row] = tuple(update["patterns"])
+        else:
+            del self.rows[row]
+
+
+def check(driver: Driver, bootstrap_servers: str) -> None:
+    """Topics that come, come twice and go, and a client that comes late and goes; the driver's state is as before.
+
+    Raises:
+        Wrong: the updates are not those that all this must cause.
+    """
+    topics = driver.workload.topics(TOPICS)
+    ended = set(topics[::4])
+    reader = Reader(bootstrap_servers, driver.settings.updates)
+    try:
+        for event, named in (("CREATED", topics), ("CREATED", topics), ("DELETED", topics[::4])):
+            for parent, topic in named:
+                value = {"event": event, "parentTopic": parent, "liteTopic": topic, "timestamp": 0}
+                driver.send(driver.settings.topic_events, parent, value)
+        there = [topic for topic in driver.workload.made if topic not in ended]
+        wanted = {
+            (parent, GROUP.format(parent=parent), client, topic): tuple(sorted(patterns))
+            for parent, topic in there
+            for client, patterns in driver.workload.receivers(parent, topic).items()
+        }
+        reader.expect(wanted, "topics that come and go")
+        _ask(driver, "COMPLETE_ADD", 1)
+        reader.expect(wanted | _late(there), "a client that comes late")
+        _ask(driver, "COMPLETE_REMOVE", 2)
+        reader.expect(wanted, "a client that leaves")
+    finally:
+        reader.close()
+    driver.skip()
+
+
+def _ask(driver: Driver, action: str, version: int) -> None:
+    parent = PARENTS[0]
+    group = GROUP.format(parent=parent)
+    request = {"action": action, "clientId": LATE, "group": group, "topic": parent, "version": version}
+    driver.send(driver.settings.subscription_events, group, {**request, "liteTopicSet": LATE_PATTERNS})
+
+
+def _late(topics: list[tuple[str, str]]) -> Rows:
+    """The rows of the client that comes late."""
+    found: Rows = {}
+    for parent, topic in topics:
+        patterns = [pattern for pattern in LATE_PATTERNS if matches(pattern, topic)]
+        if parent == PARENTS[0] and patterns:
+            found[parent, GROUP.format(parent=parent), LATE, topic] = tuple(patterns)
+    return found
