@@ -187,7 +187,10 @@ class Operator:
         writer = self._writers[event.parent]
         for (group, client, version), patterns in receivers.items():
             shown = tuple(sorted(patterns))
-            yield from writer.records(Update(op, Receiver(group, client), topic, shown, cause, version, event.source))
+            record = writer.record(Update(op, Receiver(group, client), topic, shown, cause, version, event.source))
+            yield record
+            if op is Op.REMOVE:
+                yield Record(record.key, None)
 
 
 def source_of(entry: int, timestamp: int) -> Source:
