@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from streaming.config import Settings
 
 _TIMEOUT_SECONDS = 15.0
-_LAZY = frozenset({Cause.TOPIC_CREATED, Cause.TOPIC_DELETED})
+_LAZY = frozenset({Cause.TOPIC_CREATED, Cause.TOPIC_DELETED, Cause.TOPIC_EXPIRED, Cause.QUOTA_FREED})
 
 
 class Coordinates(NamedTuple):
@@ -49,9 +49,9 @@ class Update:
     written_ms: int
 
     @property
-    def lazy(self) -> bool:
-        """Whether a topic event met stored patterns, rather than a subscription stored topics."""
-        return self.cause in _LAZY
+    def path(self) -> str:
+        """`lazy`: a topic came or went, and met stored patterns; `eager`: a subscription changed, and met topics."""
+        return "lazy" if self.cause in _LAZY else "eager"
 
     @property
     def latency_ms(self) -> int:
