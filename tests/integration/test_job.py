@@ -197,23 +197,41 @@ def test_a_poison_record_becomes_one_dead_letter_and_harms_nothing_else(streams:
 
 
 def test_both_kafka_libraries_read_what_the_job_writes(streams: Streams, tmp_path: Path) -> None:
-    """kafka-python sees the same keys and values as confluent-kafka."""
+    """kafka-python sees the same keys and values as confluent-kafka, also of what the job writes back to its inputs."""
+    settings = streams.settings
     feed = streams.producer()
     feed.send(Stream.SUBSCRIPTIONS, request(liteTopicSet=["t"]), "literal")
+    feed.send(Stream.SUBSCRIPTIONS, request(clientId="gone", liteTopicSet=["t"]), "literal")
+    feed.send(Stream.SUBSCRIPTIONS, request(clientId="gone", topic="", action="COMPLETE_REMOVE"), "literal")
     feed.send(Stream.TOPICS, created("t"), "p")
+    feed.send(Stream.TOPICS, created("short", ttlMs=1), "p")
     feed.send(Stream.TOPICS, b"bad", "p")
     feed.flush()
-    with running(streams, tmp_path / "job.log"):
+
+    def written_back() -> set[str]:
+        """The fields by which what the job writes to its inputs is known."""
+        values = [message.value() for name in (settings.clock, settings.subscription_events)
+                  for message in streams.read(name)]  # fmt: skip
+        return {
+            field
+            for value in values
+            for field in ("tick", "alarm", "wake", "asOf")
+            if field in json.loads(value or b"")
+        }
+
+    with running(streams, tmp_path / "job.log", "--tick-interval-ms", "1000"):
         assert eventually(
             lambda: len(streams.relation()) == 1 and len(streams.dead_letters()) == 1, SETTLE_SECONDS, POLL_SECONDS
         )
-    for topic in (streams.settings.updates, streams.settings.dead_letters):
-        mine = [(message.key(), message.value()) for message in streams.read(topic)]
+        assert eventually(lambda: len(written_back()) == 4, SETTLE_SECONDS, POLL_SECONDS), written_back()
+    for topic in (settings.updates, settings.dead_letters, settings.clock, settings.subscription_events):
+        mine = sorted((message.partition(), message.offset(), message.key(), message.value())
+                      for message in streams.read(topic))  # fmt: skip
         other = KafkaConsumer(
             topic, bootstrap_servers=streams.bootstrap_servers, auto_offset_reset="earliest", consumer_timeout_ms=5_000
         )
         try:
-            assert [(record.key, record.value) for record in other] == mine
+            assert sorted((record.partition, record.offset, record.key, record.value) for record in other) == mine
         finally:
             other.close()
 
