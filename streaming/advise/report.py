@@ -48,8 +48,10 @@ def show(advice: Advice, warnings: list[str], console: Console | None = None) ->
     for option, why in _reasons(advice):
         _say(console, f"{option}\n    {why}")
     _say(console, f"\n{FIXED}")
-    for warning in warnings:
+    for warning in warnings[:_SHOWN]:
         _say(console, f"\nNote: {warning}.")
+    if len(warnings) > _SHOWN:
+        _say(console, f"\nand {len(warnings) - _SHOWN:,} more notes (--json has all)")
     _say(console, f"\nreexpand topics --partitions {advice.cores} ...")
     _say(console, f"reexpand run {shlex.join(flags(advice))} ...")
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from streaming.advise import rule
 from streaming.cli import main
 from streaming.routing import Routing
 from tests.unit.streaming.builders import request_json, topic_json
@@ -95,6 +96,21 @@ def test_only_the_largest_parents_are_shown() -> None:
     assert [line.split()[0] for line in output if line.startswith("p")][1:] == [f"p{n}" for n in range(29, 9, -1)]
     assert "and 9 more" in output
     assert "    the default; no parent has more than 10,000 topics, so each has one shard" in output
+
+
+def test_only_the_first_of_many_reasons_and_notes_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is to be copied is whole."""
+    monkeypatch.setattr(rule, "TOPICS_PER_SHARD", 1)
+    events = [topic_json(parentTopic=f"p{parent}", liteTopic=f"{n}") for parent in range(30) for n in range(2)]
+    asks = [request_json(topic=f"p{parent}", clientId=f"c{parent}") for parent in range(30)]
+    file = tmp_path / "patterns"
+    file.write_bytes(lines(*asks))
+    result = advise("--topics", "-", "--patterns", str(file), stdin=lines(*events))
+    output = result.stdout.splitlines()
+    assert sum(line.startswith("--shards ") for line in output) == 20
+    assert sum(line.startswith("Note: ") for line in output) == 20
+    assert {"and 10 more", "and 10 more notes (--json has all)"} <= set(output)
+    assert output[-1].count("--shards p") == 30
 
 
 def test_inner_wildcards_are_patterns_where_the_job_takes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
