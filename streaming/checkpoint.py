@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 from pyspark.sql import SparkSession
 
-from streaming import codec, home
+from streaming import home, journal
 from streaming.config import Settings
 from streaming.errors import CheckpointMismatch
 
@@ -54,7 +54,7 @@ def default_partitions() -> int:
 def values(settings: Settings, shuffle_partitions: int) -> dict[str, Any]:
     """What must stay as it is as long as a checkpoint lives."""
     return {
-        "format": codec.FORMAT,
+        "format": journal.FORMAT,
         "shuffle_partitions": shuffle_partitions,
         "topic_events": settings.topic_events,
         "subscription_events": settings.subscription_events,

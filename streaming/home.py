@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from streaming import codec
 from streaming.batch import Event
 from streaming.events import Action, Alarm, GroupEvent, Place, Reason, Source, Stream, SubscriptionRequest, Tick
+from streaming.journal import Journal, overlay
 from streaming.records import Record
 from streaming.relation import ClientKey
 from streaming.subscription import Ignored
@@ -65,9 +65,9 @@ class Home:
 
     def apply(self, delta: "Delta") -> None:
         """Makes a micro-batch's changes."""
-        codec.overlay(self.groups, delta.groups)
-        codec.overlay(self.members, delta.members)
-        codec.overlay(self.alarms, delta.alarms)
+        overlay(self.groups, delta.groups)
+        overlay(self.members, delta.members)
+        overlay(self.alarms, delta.alarms)
         self.clock = delta.clock
 
 
@@ -270,23 +270,14 @@ def bucket_of(name: str) -> int:
     return zlib.crc32(name.encode()) % BUCKETS
 
 
-def encode(home: Home) -> bytes:
-    """The home as a log of one change: from nothing to all of it."""
-    return codec.begin(_whole(home))
+def renew(journal: Journal, home: Home, delta: Delta) -> Journal:
+    """The journal of a home to which the delta was applied, from the one before it."""
+    return journal.grown(_plain(delta), lambda: _whole(home)) if home else journal.emptied()
 
 
-def renew(data: bytes | None, home: Home, delta: Delta) -> bytes | None:
-    """The bytes of a home to which the delta was applied, from those before it; None for a home of nothing."""
-    return codec.grow(data, _plain(delta), lambda: _whole(home)) if home else None
-
-
-def catch_up(home: Home, data: bytes, after: codec.Position | None) -> None:
-    """Brings a home that was decoded up to a position to the end of the bytes.
-
-    Raises:
-        StateError: the bytes cannot be read.
-    """
-    for clock, groups, members, alarms in codec.read(data, after):
+def catch_up(home: Home, changes: Iterable[Any]) -> None:
+    """Makes the changes of a journal, from nothing or from where the home was."""
+    for clock, groups, members, alarms in changes:
         home.apply(
             Delta(
                 clock,

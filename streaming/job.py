@@ -1,26 +1,35 @@
 """The query: Kafka source, route, expand on each shard, Kafka sink."""
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pandas as pd
+from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from streaming import home, sinks
+from streaming.archive import Folder
 from streaming.config import Settings
 from streaming.events import BIND_TOPIC
+from streaming.journal import Archive
 from streaming.routing import SEPARATOR, Routing
 from streaming.subscription import Ignored
 from streaming.worker import Kind, Output, Row, without_collection, work
 from streaming.worker import Settings as WorkerSettings
 
+log = logging.getLogger("reexpand")
+
 STATE_SCHEMA = "value BINARY"
 OUTPUT_SCHEMA = "kind STRING, key BINARY, value BINARY, count INT"
 METRICS = "reexpand"
 """Name under which a micro-batch's counts stand in Spark's progress."""
+
+_BATCH = "streaming.sql.batchId"
+"""The local property under which Spark's MicroBatchExecution tells tasks their micro-batch."""
 
 _ROUTES = "array<struct<parent: string, shard: int, entry: int, payload: binary>>"
 _STRICT = {"allowSingleQuotes": "false"}
@@ -82,13 +91,16 @@ def expand(routed: DataFrame, settings: Settings) -> DataFrame:
         Routing(settings.shards, settings.route_depth),
         settings.allow_inner_multi,
         settings.client_timeout_ms,
+        _archive(settings),
     )
 
     def on_shard(key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
         rows = [row for frame in frames for row in _rows(frame)]
         former = bytes(state.get[0]) if state.exists else None
         with without_collection():
-            renewed, output = work(key[0], int(key[1]), rows, former, worker_settings)  # a numpy integer
+            renewed, output = work(
+                key[0], int(key[1]), rows, former, worker_settings, batch=_batch()
+            )  # a numpy integer
         if renewed is None and former is not None:
             state.remove()
         elif renewed is not None and renewed is not former:
@@ -100,6 +112,27 @@ def expand(routed: DataFrame, settings: Settings) -> DataFrame:
     return routed.groupBy("parent", "shard").applyInPandasWithState(
         on_shard, OUTPUT_SCHEMA, STATE_SCHEMA, "update", GroupStateTimeout.NoTimeout
     )
+
+
+def _archive(settings: Settings) -> Callable[[str, int], Archive] | None:
+    """Where large states are; None where Python does not reach what Spark does."""
+    folder = Folder(settings.checkpoint)
+    problem = folder.problem()
+    if problem is None:
+        return folder.of
+    log.warning(
+        "Python cannot write beside the checkpoint %s (%s): states stay in Spark's state store as a whole, "
+        "so a micro-batch costs as much as the states that it touches are large",
+        settings.checkpoint,
+        problem,
+    )
+    return None
+
+
+def _batch() -> int:
+    """The number of the micro-batch of which this task is part."""
+    task = TaskContext.get()
+    return 0 if task is None else int(task.getLocalProperty(_BATCH) or 0)
 
 
 def counts() -> list[Column]:

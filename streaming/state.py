@@ -1,11 +1,10 @@
 """What one shard remembers between micro-batches, and how that is written."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from matcher import TopicIndex
-from streaming import codec
 from streaming.events import (
     DEFAULT_QUOTA,
     LITE,
@@ -19,11 +18,16 @@ from streaming.events import (
     Notation,
     Selection,
 )
-from streaming.relation import ClientKey, Found, Interests, Terms, limited, pattern_of
+from streaming.journal import Journal, overlay
+from streaming.relation import ClientKey, Found, Interests, Receiver, Terms, limited, pattern_of
 from streaming.subscription import NOTHING, Block, Client, Interest, Mode, Seen, View, interest
 
 _CHUNK = 16_384
 """Topics that are counted at once."""
+
+
+Held = dict[ClientKey, int | None]
+"""How many topics clients may hold; None for one that is to be counted."""
 
 
 class Group(NamedTuple):
@@ -129,7 +133,7 @@ class ShardState:
         self.alarms: dict[int, bool] = {}
         self.inner_multi = inner_multi
         self.latest_order = 0
-        self._held: dict[ClientKey, int] | None = None
+        self._held: Held | None = None
         self._interests: Interests | None = None
         self._topic_indexes: dict[str, TopicIndex] = {}
         self._limits: dict[str, Terms] | None = None
@@ -223,11 +227,20 @@ class ShardState:
             self._held = {}
             names = list(self.topics)
             for start in range(0, len(names), _CHUNK):
-                chunk = names[start : start + _CHUNK]
-                for topic, found in zip(chunk, self.interests.match_all(chunk), strict=True):
-                    for client in {receiver.client for receiver in self.receivers(topic, found)}:
-                        self._held[client] = self._held.get(client, 0) + 1
-        return self._held.get(key, 0)
+                self._count(self._held, names[start : start + _CHUNK], 1)
+        found = self._held.get(key, 0)
+        if found is None:
+            topics = self.topics_of(self.interest(key))
+            found = self._held[key] = sum(key in _clients(self.receivers(topic)) for topic in topics)
+        return found
+
+    def _count(self, held: Held, topics: Sequence[str], step: int) -> None:
+        """Counts topics in, or out, for all who may hold them."""
+        for topic, found in zip(topics, self.interests.match_all(topics), strict=True):
+            for client in _clients(self.receivers(topic, found)):
+                known = held.get(client, 0)
+                if known is not None:
+                    held[client] = known + step
 
     def forget_held(self) -> None:
         """Drops the counts, which are not kept up any more."""
@@ -279,11 +292,11 @@ class ShardState:
             for topic in delta.added:
                 index.add(topic)
         affected = self._affected(delta) if self._interests is not None else {}
-        codec.overlay(self.groups, delta.groups)
-        codec.overlay(self.clients, delta.clients)
-        codec.overlay(self.seen, delta.seen)
-        codec.overlay(self.selected, delta.selected)
-        codec.overlay(self.alarms, delta.alarms)
+        overlay(self.groups, delta.groups)
+        overlay(self.clients, delta.clients)
+        overlay(self.seen, delta.seen)
+        overlay(self.selected, delta.selected)
+        overlay(self.alarms, delta.alarms)
         if delta.groups or delta.selected:
             self._limits = self._quotas = None
         if self._held is not None:
@@ -296,12 +309,30 @@ class ShardState:
                 self.interests.remove(key, before)
                 self.interests.add(key, after)
 
+    def follow(self, delta: Delta) -> None:
+        """`apply` for what another worker did, which does not say what clients may hold now."""
+        held = self._held
+        if held is None:
+            self.apply(delta)
+            return
+        self._count(held, list(delta.removed), -1)
+        self.apply(delta)
+        if delta.groups or delta.selected or any(self.terms(key.group).exclusive for key in delta.clients):
+            self.forget_held()
+            return
+        held.update(dict.fromkeys(delta.clients))
+        self._count(held, list(delta.added), 1)
+
     def _affected(self, delta: Delta) -> dict[ClientKey, Interest]:
         """The clients whose interest may change, each with what it is now."""
         keys = dict.fromkeys(delta.clients)
         if delta.groups:
             keys.update(dict.fromkeys(key for key in self.clients if key.group in delta.groups))
         return {key: self.interest(key) for key in keys}
+
+
+def _clients(receivers: Iterable[Receiver]) -> set[ClientKey]:
+    return {receiver.client for receiver in receivers}
 
 
 def _latest_order(client: Client | None) -> int:
@@ -312,38 +343,15 @@ def _latest_order(client: Client | None) -> int:
     return max(orders)
 
 
-def encode(state: ShardState) -> bytes:
-    """The state as a log of one change: from nothing to all of it."""
-    return codec.begin(_whole(state))
+def renew(journal: Journal, state: ShardState, delta: Delta) -> Journal:
+    """The journal of a state to which the delta was applied, from the one before it."""
+    return journal.grown(_plain(delta), lambda: _whole(state)) if state else journal.emptied()
 
 
-def renew(data: bytes | None, state: ShardState, delta: Delta) -> bytes | None:
-    """The bytes of a state to which the delta was applied, from those before it; None for a state of nothing."""
-    return codec.grow(data, _plain(delta), lambda: _whole(state)) if state else None
-
-
-def decode(data: bytes, *, inner_multi: bool = False) -> ShardState:
-    """The state from bytes.
-
-    Raises:
-        StateCorrupted: the bytes are not those that were written.
-        StateFormatUnknown: another release wrote them.
-    """
-    state = ShardState(inner_multi)
-    catch_up(state, data, None)
-    return state
-
-
-def catch_up(state: ShardState, data: bytes, after: codec.Position | None) -> None:
-    """Brings a state that was decoded up to a position to the end of the bytes.
-
-    Raises:
-        StateCorrupted: the bytes are not those that were written.
-        StateFormatUnknown: another release wrote them.
-    """
-    for removed, added, groups, clients, seen, selected, alarms in codec.read(data, after):
-        state.forget_held()  # what was counted is not written, so it does not follow
-        state.apply(
+def catch_up(state: ShardState, changes: Iterable[Any]) -> None:
+    """Makes the changes of a journal, from nothing or from where the state was."""
+    for removed, added, groups, clients, seen, selected, alarms in changes:
+        state.follow(
             Delta(
                 dict.fromkeys(removed),
                 dict(map(_topic, added)),

@@ -6,9 +6,9 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from streaming import codec, home, state
+from streaming import home, state
 from streaming.batch import Event
 from streaming.errors import Rejected
 from streaming.events import (
@@ -27,6 +27,7 @@ from streaming.events import (
 )
 from streaming.expansion import expand
 from streaming.home import HOME, Home
+from streaming.journal import Archive, Journal, Position
 from streaming.records import Record, UpdateWriter, dead_letter
 from streaming.routing import Routing
 from streaming.shard import Shard
@@ -46,7 +47,7 @@ _PARSERS: tuple[Callable[[bytes | None], Event], ...] = (
 _GROUPS, _SUBSCRIPTIONS, _TOPICS, _CLOCK = range(4)
 
 CACHE_BYTES = 256 * 1024 * 1024
-"""How many bytes of encoded state a worker process keeps decoded."""
+"""How many bytes of journals a worker process keeps decoded."""
 
 
 class Kind:
@@ -84,12 +85,14 @@ class Settings:
         routing: how topics are spread over shards.
         inner_multi: `**` may stand inside a pattern.
         client_timeout_ms: a client that has not asked for so long is ended; 0: never.
+        archive: where the parts of a key's state are, which is named by parent and shard; None: all is in its value.
     """
 
     topics: tuple[str, str, str, str]
     routing: Routing = field(default_factory=Routing)
     inner_multi: bool = False
     client_timeout_ms: int = 0
+    archive: Callable[[str, int], Archive] | None = None
 
 
 @dataclass(slots=True)
@@ -110,7 +113,7 @@ class Output:
 
 
 def work(
-    parent: str, number: int, rows: Iterable[Row], data: bytes | None, settings: Settings
+    parent: str, number: int, rows: Iterable[Row], data: bytes | None, settings: Settings, *, batch: int = 0
 ) -> tuple[bytes | None, Output]:
     """Applies a micro-batch's rows of one key.
 
@@ -120,6 +123,7 @@ def work(
         rows: in any order.
         data: the key's state, None for none.
         settings: of the job.
+        batch: the number of the micro-batch.
 
     Returns:
         The key's new state (None for none, `data` itself when nothing changed), and the output rows.
@@ -127,30 +131,32 @@ def work(
     output = Output()
     ordered = sorted(rows)
     events = _events(parent, number, ordered, settings, output)
+    journal = Journal.open(data, settings.archive and settings.archive(parent, number), batch)
     if parent == HOME:
-        done = _work_at_home(number, events, data, settings.client_timeout_ms, output)
+        done = _work_at_home(number, events, journal, settings.client_timeout_ms, output)
     else:
-        done = _work_on_shard(Shard(parent, number, settings.routing, settings.inner_multi), events, data, output)
+        shard = Shard(parent, number, settings.routing, settings.inner_multi)
+        done = _work_on_shard(shard, events, journal, output)
     if done.problems:
         originals = {(settings.topics[row.stream], *row[1:3], _position(row.entry)): row.payload for row in ordered}
         for source, reason, message in done.problems:
             output.add(Kind.DEAD_LETTER, dead_letter(source, reason, message, originals[source[:4]]))
     for ignored, count in done.ignored.items():
         output.add(Kind.IGNORED + ignored, None, count)
-    return done.data, output
+    return data if done.journal is journal else done.journal.stored, output
 
 
 class _Done(NamedTuple):
     """The new state of a key, and what could not be applied."""
 
-    data: bytes | None
+    journal: Journal
     problems: list[Problem]
     ignored: Counter[Ignored]
 
 
-def _work_on_shard(shard: Shard, events: Iterable[tuple[Source, Event]], data: bytes | None, output: Output) -> _Done:
+def _work_on_shard(shard: Shard, events: Iterable[tuple[Source, Event]], journal: Journal, output: Output) -> _Done:
     key = (shard.parent, shard.number)
-    former = _SHARDS.take(key, data, ShardState(shard.inner_multi))
+    former = _SHARDS.take(key, journal, ShardState(shard.inner_multi))
     expansion = expand(former, events, shard)
     writer = UpdateWriter(shard.parent)
     for update in expansion.updates:
@@ -161,28 +167,30 @@ def _work_on_shard(shard: Shard, events: Iterable[tuple[Source, Event]], data: b
     for time, wanted in expansion.delta.alarms.items():
         if wanted:
             output.add(Kind.INPUT + Stream.CLOCK, home.alarm(*key, time))
-    renewed = data
     if expansion.delta:
         former.apply(expansion.delta)
-        renewed = state.renew(data, former, expansion.delta)
-    _SHARDS.put(key, renewed, former)
-    return _Done(renewed, expansion.problems, expansion.ignored)
+        journal = state.renew(journal, former, expansion.delta)
+    _SHARDS.put(key, journal, former)
+    return _Done(journal, expansion.problems, expansion.ignored)
 
 
 def _work_at_home(
-    number: int, events: Iterable[tuple[Source, Event]], data: bytes | None, client_timeout_ms: int, output: Output
+    number: int,
+    events: Iterable[tuple[Source, Event]],
+    journal: Journal,
+    client_timeout_ms: int,
+    output: Output,
 ) -> _Done:
     key = (HOME, number)
-    former = _HOMES.take(key, data, Home())
+    former = _HOMES.take(key, journal, Home())
     done = home.follow(former, events, client_timeout_ms)
     for stream, record in done.records:
         output.add(Kind.INPUT + stream, record)
-    renewed = data
     if done.changed:
         former.apply(done.delta)
-        renewed = home.renew(data, former, done.delta)
-    _HOMES.put(key, renewed, former)
-    return _Done(renewed, done.problems, done.ignored)
+        journal = home.renew(journal, former, done.delta)
+    _HOMES.put(key, journal, former)
+    return _Done(journal, done.problems, done.ignored)
 
 
 def _position(entry: int) -> int:
@@ -243,45 +251,43 @@ S = TypeVar("S", ShardState, Home)
 class StateCache(Generic[S]):
     """Decoded states by key, the least recently used dropped first.
 
-    A state is used only for bytes that begin with those that it stands for. A task that fails after it changed a state
-    leaves an entry for bytes that were never stored, which therefore is never used.
+    A state is used only for a journal that continues what it stands for. A task that fails after it changed a state
+    leaves an entry for a journal that was never stored, which therefore is never used.
 
     Args:
-        max_bytes: of encoded state to keep decoded.
-        catch_up: brings a state that was decoded up to a position to the end of the bytes.
+        max_bytes: of journals to keep decoded.
+        catch_up: makes changes in a state.
     """
 
-    def __init__(self, max_bytes: int, catch_up: Callable[[S, bytes, codec.Position | None], None]) -> None:
+    def __init__(self, max_bytes: int, catch_up: Callable[[S, Iterable[Any]], None]) -> None:
         self._max_bytes = max_bytes
-        self._catch_up: Callable[[S, bytes, codec.Position | None], None] = catch_up
+        self._catch_up: Callable[[S, Iterable[Any]], None] = catch_up
         self._bytes = 0
-        self._entries: OrderedDict[tuple[str, int], tuple[codec.Position, S]] = OrderedDict()
+        self._entries: OrderedDict[tuple[str, int], tuple[Position, S]] = OrderedDict()
 
-    def take(self, key: tuple[str, int], data: bytes | None, fresh: S) -> S:
-        """Removes the state of a key and returns what `data` says.
+    def take(self, key: tuple[str, int], journal: Journal, fresh: S) -> S:
+        """Removes the state of a key and returns what its journal says.
 
         A kept state only reads on from where it was; else all is read into `fresh`, a state of nothing.
         """
         entry = self._entries.pop(key, None)
         if entry is not None:
-            self._bytes -= entry[0].end
-        if data is None:
-            return fresh
-        if entry is None or not codec.continues(data, entry[0]):
-            self._catch_up(fresh, data, None)
-            return fresh
-        position, decoded = entry
-        self._catch_up(decoded, data, position)
-        return decoded
+            position, decoded = entry
+            self._bytes -= position.end
+            if journal.continues(position):
+                self._catch_up(decoded, journal.changes(position))
+                return decoded
+        self._catch_up(fresh, journal.changes())
+        return fresh
 
-    def put(self, key: tuple[str, int], data: bytes | None, decoded: S) -> None:
-        """Keeps the state that `data` encodes; None keeps nothing."""
-        if data is None:
-            return
-        former, _ = self._entries.pop(key, (codec.Position(0, b""), decoded))
-        position = codec.position(data)
-        self._entries[key] = (position, decoded)
-        self._bytes += position.end - former.end
+    def put(self, key: tuple[str, int], journal: Journal, decoded: S) -> None:
+        """Keeps the state that a journal amounts to; an empty one is not worth it."""
+        position = journal.position
+        former = self._entries.pop(key, None)
+        self._bytes -= former[0].end if former else 0
+        if position.end:
+            self._entries[key] = (position, decoded)
+            self._bytes += position.end
         while self._bytes > self._max_bytes:
             _, (dropped, _) = self._entries.popitem(last=False)
             self._bytes -= dropped.end

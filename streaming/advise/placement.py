@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming.advise.inventory import Holding
+from streaming.journal import Journal
 from streaming.routing import Routing
-from streaming.state import ShardState, encode
+from streaming.state import Delta, ShardState, renew
 from streaming.subscription import Client, View
 
 K = TypeVar("K")
@@ -124,12 +125,17 @@ def sizes(holding: Holding) -> Sizes:
     bare.clients = {key: Client(*map(_without_entries, client)) for key, client in clients.clients.items()}
     clients.seen = bare.seen = {key: asked.seen[key] for key in clients.clients if key in asked.seen}
     entries = sum(1 for _ in Holding({}, clients).entries())
-    fixed = len(encode(common))
+    fixed = _bytes(common)
     return Sizes(
-        (len(encode(topics)) - len(encode(ShardState()))) / max(1, len(topics.topics)),
-        (len(encode(clients)) - len(encode(bare))) / max(1, entries),
-        fixed + (len(encode(bare)) - fixed) * len(asked.clients) / max(1, len(clients.clients)),
+        _bytes(topics) / max(1, len(topics.topics)),
+        (_bytes(clients) - _bytes(bare)) / max(1, entries),
+        fixed + (_bytes(bare) - fixed) * len(asked.clients) / max(1, len(clients.clients)),
     )
+
+
+def _bytes(state: ShardState) -> int:
+    """How many bytes of journal a state is as one change from nothing."""
+    return len(renew(Journal(), state, Delta()).tail)
 
 
 def _without_entries(view: View) -> View:

@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from kafka import KafkaConsumer
@@ -15,9 +15,7 @@ from streaming.oracle import Effective
 from tests.support.histories import Profile, expected, history
 from tests.support.processes import eventually
 from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Job, Streams, running
-
-if TYPE_CHECKING:
-    from tests.support.simulator import Record
+from tests.support.simulator import Record
 
 
 @pytest.fixture
@@ -25,7 +23,7 @@ def streams(broker: Any, tmp_path: Path) -> Streams:
     return Streams(broker.bootstrap_servers, tmp_path / "checkpoint").create()
 
 
-def key_of(record: "Record") -> str:
+def key_of(record: Record) -> str:
     """The Kafka key that the record's producer would use: the parent of a topic event, else the group."""
     value = json.loads(record.value or b"")
     value = value.get("subscriptionSet", [value])[0]
@@ -34,18 +32,29 @@ def key_of(record: "Record") -> str:
     return str(value["group"])
 
 
+def many_topics(count: int) -> list[Record]:
+    """New topics of the parent `p`."""
+    return [
+        Record(Stream.TOPICS, json.dumps(created(f"stored__{number:05}__{'x' * 20}")).encode(), 0, number)
+        for number in range(count)
+    ]
+
+
 @pytest.mark.parametrize("options", [(), ("--shards", "p=3", "--route-depth", "2")], ids=["one shard", "three shards"])
 def test_a_history_with_crashes_leaves_the_oracles_relation(
     streams: Streams, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
-    """2,000 events; the job is killed twice, once with a batch to repeat, its Python workers once."""
+    """2,000 events; the job is killed twice, once with a batch to repeat, its Python workers once.
+
+    Enough topics stand before them for a part of the state to lie in files.
+    """
     profile = Profile(dialects=True, selectors=True, exclusive=True, bound=True)
-    records = history(Random(20), 2_000, profile)
+    stored, records = many_topics(2_500), history(Random(20), 2_000, profile)
     quarter = len(records) // 4
     feed = streams.producer()
     log = tmp_path / "job.log"
 
-    def send(part: list["Record"]) -> None:
+    def send(part: list[Record]) -> None:
         for number, record in enumerate(part):
             feed.send(record.stream, record.value, key_of(record))
             if number % 50 == 0:
@@ -53,6 +62,8 @@ def test_a_history_with_crashes_leaves_the_oracles_relation(
                 time.sleep(0.1)  # several micro-batches
         feed.flush()
 
+    for record in stored:
+        feed.send(record.stream, record.value, "p")
     with running(streams, log, *options) as job:
         send(records[:quarter])
         assert eventually(lambda: bool(streams.updates()), SETTLE_SECONDS, POLL_SECONDS)
@@ -65,13 +76,15 @@ def test_a_history_with_crashes_leaves_the_oracles_relation(
         send(records[2 * quarter : 3 * quarter])
         job.kill_workers()
         send(records[3 * quarter :])
-        wanted = expected([records]).relation()
+        wanted = expected([[*stored, *records]]).relation()
         eventually(lambda: streams.relation() == wanted, SETTLE_SECONDS, POLL_SECONDS)
         time.sleep(2)
         found = streams.relation()
         assert found - wanted == set(), "surplus"
         assert wanted - found == set(), "missing"
         assert job.stop() == 0
+    parts = [path for path in (tmp_path / "checkpoint" / "parts").rglob("*") if path.is_file()]
+    assert parts or options, "the state is not large enough for this test"
     by_id: dict[str, set[str]] = {}
     for update in streams.updates():
         by_id.setdefault(update["eventId"], set()).add(json.dumps(update, sort_keys=True))

@@ -11,6 +11,7 @@ from streaming.events import BIND_TOPIC, Stream
 from streaming.oracle import Effective
 from streaming.routing import Routing
 from streaming.worker import Kind, Output, Row, Settings
+from tests.support.states import Memory
 
 TOPICS = ("lite-group-events", "lite-subscription-events", "lite-topic-events", "lite-clock")
 NUMBER = {stream: number for number, stream in enumerate(worker.STREAMS)}
@@ -126,6 +127,8 @@ class Simulation:
     echoes: list[Record] = field(default_factory=list)
     offset: int = 1_000_000
     now: int = 0
+    archives: dict[tuple[str, int], Memory] = field(default_factory=lambda: defaultdict(Memory))
+    batch: int = 0
 
     def run(self, records: Iterable[Record], *, crash: bool = False) -> int:
         """One micro-batch, then further ones for what the job wrote back to itself.
@@ -150,12 +153,13 @@ class Simulation:
             for parent, shard, entry, payload in routes(record, self.routing):
                 row = Row(NUMBER[record.stream], record.partition, record.offset, entry, record.timestamp, payload)
                 rows[parent, shard].append(row)
-        settings = Settings(TOPICS, self.routing, self.inner_multi, self.client_timeout_ms)
+        settings = Settings(TOPICS, self.routing, self.inner_multi, self.client_timeout_ms, self._archive)
+        self.batch += 1
         for key, batch in rows.items():
             former = self.states.get(key)
-            state, output = worker.work(*key, batch, former, settings)
+            state, output = worker.work(*key, batch, former, settings, batch=self.batch)
             if crash:
-                again, repeated = worker.work(*key, list(reversed(batch)), former, settings)
+                again, repeated = worker.work(*key, list(reversed(batch)), former, settings, batch=self.batch)
                 assert again == state
                 assert rows_of(repeated) == rows_of(output)
             if state is None:
@@ -163,6 +167,9 @@ class Simulation:
             else:
                 self.states[key] = state
             self._fold(output)
+
+    def _archive(self, parent: str, number: int) -> Memory:
+        return self.archives[parent, number]
 
     def _fold(self, output: Output) -> None:
         for kind, key, value, count in zip(output.kinds, output.keys, output.payloads, output.counts, strict=True):

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming import relation, worker
+from streaming import home, journal, relation, state, worker
 from streaming.oracle import Oracle
 from streaming.routing import Routing
+from streaming.worker import StateCache
 from tests.support.histories import CLIENT_TIMEOUT_MS, PROFILES, batches, feed, history
 from tests.support.simulator import Simulation, element
 
@@ -33,19 +34,25 @@ def test_any_split_and_any_shard_count_leave_the_oracles_relation(
 ) -> None:
     """Each stream keeps its order; how streams interleave, batches are cut, and shards are counted does not matter.
 
-    Workers are replaced and batches repeated on the way, and every update must be a change of the relation. After each
-    micro-batch, and what the job told itself because of it, the relation is the oracle's.
+    Two workers do it by turns, are replaced and repeat batches on the way, states lie in parts, and every update must
+    be a change of the relation. After each micro-batch, and what the job told itself because of it, the relation is the
+    oracle's.
     """
     random = Random(seed)
     records = history(random, length, PROFILES[profile])
     job = Simulation(routing, client_timeout_ms=CLIENT_TIMEOUT_MS)
     oracle = Oracle(routing, client_timeout_ms=CLIENT_TIMEOUT_MS)
+    workers = [Worker(), Worker()]
     for batch in batches(random, records):
-        if random.random() < 0.3:
-            worker.forget()
+        if random.random() < 0.2:
+            workers[random.randrange(2)] = Worker()
         # Arrays answer for large batches; here they must for small ones as well.
         before = len(job.updates)
-        with patch.multiple(relation, _BATCH=random.choice([1, 256]), _BUILD_TOPICS=0):
+        with (
+            patch.multiple(relation, _BATCH=random.choice([1, 256]), _BUILD_TOPICS=0),
+            patch.multiple(journal, INLINE_BYTES=random.choice([0, 200]), RETAINED_BATCHES=2),
+            random.choice(workers),
+        ):
             rounds = job.run(batch, crash=random.random() < 0.3)
         feed(oracle, batch)
         wanted = oracle.relation()
@@ -54,6 +61,21 @@ def test_any_split_and_any_shard_count_leave_the_oracles_relation(
         if rounds == 1:  # else what an update says may be out of date when all is said
             for update in job.updates[before:]:
                 says_what_holds(update, oracle)
+
+
+class Worker:
+    """One of the processes that do a job's work by turns, and what it has decoded."""
+
+    def __init__(self) -> None:
+        shards = StateCache(worker.CACHE_BYTES, state.catch_up)
+        homes = StateCache(worker.CACHE_BYTES, home.catch_up)
+        self._patch = patch.multiple(worker, _SHARDS=shards, _HOMES=homes)
+
+    def __enter__(self) -> None:
+        self._patch.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._patch.stop()
 
 
 def says_what_holds(update: dict[str, Any], oracle: Oracle) -> None:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from streaming import state
 from streaming.advise.inventory import Holding, Inventory
 from streaming.events import BIND_TOPIC, QUOTA, Place, Stream
 from streaming.routing import Routing
 from tests.support.histories import PROFILES, batches, history
 from tests.support.simulator import Record, Simulation
+from tests.support.states import decode
 from tests.unit.streaming.builders import group_json, request_json, topic_json
 
 ORDER = (Stream.GROUPS, Stream.SUBSCRIPTIONS, Stream.TOPICS)
@@ -75,7 +75,7 @@ def test_it_is_what_the_shards_of_a_job_hold(name: str, echoed: bool, seed: int)
             ],
         )
     holdings = inventory.holdings(0)
-    shards = {key: state.decode(data) for key, data in job.states.items() if key[0]}
+    shards = {key: decode(data) for key, data in job.states.items() if key[0]}
     assert {parent for parent, _ in shards if shards[parent, _].topics or shards[parent, _].clients} == set(holdings)
     for parent, holding in holdings.items():
         own = {number: shard for (of, number), shard in shards.items() if of == parent}

@@ -23,9 +23,10 @@ from streaming.events import (
 from streaming.expansion import Expansion, expand
 from streaming.relation import ClientKey, Receiver
 from streaming.shard import Shard
-from streaming.state import ShardState, decode, encode
+from streaming.state import ShardState
 from streaming.subscription import Ignored, Interest
 from streaming.update import Cause, Op, Problem, Update
+from tests.support.states import decode, encode
 
 STREAM_NAMES: dict[type[Event], str] = {
     GroupEvent: "groups",

@@ -3,8 +3,8 @@
 import pytest
 
 from streaming.events import GroupEvent, Place, Source
-from streaming.state import decode, encode
 from streaming.update import Cause, Op
+from tests.support.states import decode, encode
 from tests.unit.streaming.builders import (
     DELETED,
     EXCLUSIVE,

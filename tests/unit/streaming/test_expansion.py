@@ -8,9 +8,10 @@ from streaming.expansion import expand
 from streaming.relation import ClientKey, Receiver
 from streaming.routing import Routing
 from streaming.shard import Shard
-from streaming.state import Delta, ShardState, decode, encode
+from streaming.state import Delta, ShardState
 from streaming.subscription import Ignored, Seen
 from streaming.update import Cause, Op
+from tests.support.states import decode, encode
 from tests.unit.streaming.builders import (
     DELETED,
     LITERAL,

@@ -8,8 +8,8 @@ from streaming.batch import Event
 from streaming.events import DEFAULT_QUOTA, Action, GroupEvent, Place, Reason
 from streaming.routing import Routing
 from streaming.shard import Shard
-from streaming.state import decode, encode
 from streaming.update import Cause
+from tests.support.states import decode, encode
 from tests.unit.streaming.builders import (
     DELETED,
     LITERAL,

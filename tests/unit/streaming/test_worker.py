@@ -1,24 +1,26 @@
 """The work on one state key, and what a worker process keeps between micro-batches."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
 
-from streaming import codec, home, state, worker
+from streaming import state, worker
 from streaming.errors import StateCorrupted
 from streaming.events import BIND_TOPIC, PLAIN, QUOTA, WILDCARD, Reason
-from streaming.home import HOME, Home
+from streaming.home import HOME, UNREADABLE, bucket_of
+from streaming.journal import Journal, Position
 from streaming.routing import Routing
 from streaming.state import Delta, ShardState
 from streaming.worker import Kind, Output, Row, Settings, StateCache, work
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.simulator import rows_of
+from tests.support.states import decode, decode_home
 from tests.unit.streaming.builders import group_json, request_json, tick_json, topic_json
 
 GROUPS, SUBSCRIPTIONS, TOPICS, CLOCK = range(4)
-BUCKET = home.bucket_of("g")
+BUCKET = bucket_of("g")
 SETTINGS = Settings(NAMES, Routing({"big": 3}))
 
 
@@ -51,25 +53,25 @@ SUBSCRIBED = [row(GROUPS, group_json()), row(SUBSCRIPTIONS, request_json(liteTop
 # The cache serves a state for bytes that begin with those that it stands for.
 
 
-def unread(decoded: ShardState, data: bytes, after: codec.Position | None) -> None:
-    """Stands for reading: what is read does not matter."""
+def unread(decoded: ShardState, changes: Iterable[Any]) -> None:
+    """Stands for making the changes: what they are does not matter."""
 
 
 def cached(max_bytes: int = 1_000) -> StateCache[ShardState]:
     return StateCache(max_bytes, unread)
 
 
-def put(cache: StateCache[ShardState], name: str, size: int) -> tuple[bytes, ShardState]:
+def put(cache: StateCache[ShardState], name: str, size: int) -> tuple[Journal, ShardState]:
     """Keeps a state that stands for so many bytes."""
-    data, decoded = name[:1].encode() * size, ShardState()
-    cache.put((name, 0), data, decoded)
-    return data, decoded
+    journal, decoded = Journal(tail=name[:1].encode() * size), ShardState()
+    cache.put((name, 0), journal, decoded)
+    return journal, decoded
 
 
-def take(cache: StateCache[ShardState], name: str, data: bytes | None, shard: int = 0) -> ShardState | None:
-    """What the cache has for these bytes; None when it has to begin afresh."""
+def take(cache: StateCache[ShardState], name: str, journal: Journal, shard: int = 0) -> ShardState | None:
+    """What the cache has for this journal; None when it has to begin afresh."""
     fresh = ShardState()
-    taken = cache.take((name, shard), data, fresh)
+    taken = cache.take((name, shard), journal, fresh)
     return None if taken is fresh else taken
 
 
@@ -91,10 +93,10 @@ def test_keys_are_parent_and_shard() -> None:
 
 def test_a_state_of_other_bytes_is_never_used() -> None:
     """Nor is it kept: the bytes that it stands for are not the ones in the store."""
-    for other in (b"y" * 100, b"a" * 99, None):
+    for other in (b"y" * 100, b"a" * 99, b""):
         cache = cached()
         data, _ = put(cache, "a", 100)
-        assert take(cache, "a", other) is None
+        assert take(cache, "a", Journal(tail=other)) is None
         assert take(cache, "a", data) is None
 
 
@@ -102,35 +104,33 @@ def test_a_state_is_brought_up_to_what_another_worker_appended() -> None:
     cache: StateCache[ShardState] = StateCache(1_000, state.catch_up)
     decoded = ShardState()
     decoded.apply(Delta(added={"a": PLAIN}))
-    former = state.encode(decoded)
+    former = state.renew(Journal(), decoded, Delta())
     cache.put(("p", 0), former, decoded)
-    elsewhere = state.decode(former)
+    elsewhere = decode(former.stored)
     elsewhere.apply(Delta(added={"b": PLAIN}))
     renewed = state.renew(former, elsewhere, Delta(added={"b": PLAIN}))
-    assert renewed is not None
-    assert renewed.startswith(former)
+    assert renewed.continues(former.position)
     assert cache.take(("p", 0), renewed, ShardState()) is decoded
     assert list(decoded.topics) == ["a", "b"]
 
 
 def test_a_state_that_another_worker_wrote_anew_is_decoded_anew() -> None:
-    """Its bytes hold the same, but no longer begin with those that are known."""
+    """Its journal amounts to the same, but no longer continues the one that is known."""
     cache: StateCache[ShardState] = StateCache(1_000, state.catch_up)
     decoded = ShardState()
-    delta = Delta(added={"a": PLAIN, "b": PLAIN})
+    delta = Delta(added={"a": PLAIN})
     decoded.apply(delta)
-    appended = codec.append(state.encode(ShardState()), state._plain(delta))
-    cache.put(("p", 0), appended, decoded)
+    grown = state.renew(Journal(), decoded, Delta()).grown(state._plain(Delta()), list)
+    cache.put(("p", 0), grown, decoded)
     fresh = ShardState()
-    assert cache.take(("p", 0), state.encode(decoded), fresh) is fresh
+    assert cache.take(("p", 0), state.renew(Journal(), decoded, Delta()), fresh) is fresh
     assert fresh == decoded
 
 
-def test_nothing_is_kept_for_no_bytes() -> None:
+def test_nothing_is_kept_for_an_empty_journal() -> None:
     cache = cached()
-    cache.put(("a", 0), None, ShardState())
-    assert take(cache, "a", b"") is None
-    assert take(cache, "a", None) is None
+    cache.put(("a", 0), Journal(), ShardState())
+    assert take(cache, "a", Journal()) is None
 
 
 def test_the_least_recently_used_goes_first() -> None:
@@ -331,16 +331,16 @@ class Crash(Exception):
 class FailingRenew:
     """Fails once, after the state was changed."""
 
-    def __init__(self, renew: Callable[[bytes | None, ShardState, Delta], bytes | None]) -> None:
+    def __init__(self, renew: Callable[[Journal, ShardState, Delta], Journal]) -> None:
         self._renew = renew
         self.failed = False
 
-    def __call__(self, data: bytes | None, shard: ShardState, delta: Delta) -> bytes | None:
+    def __call__(self, journal: Journal, shard: ShardState, delta: Delta) -> Journal:
         """Stand for `state.renew`."""
         if not self.failed:
             self.failed = True
             raise Crash
-        return self._renew(data, shard, delta)
+        return self._renew(journal, shard, delta)
 
 
 BATCHES = [
@@ -428,11 +428,11 @@ def test_workers_by_turns_give_what_one_gives(monkeypatch: pytest.MonkeyPatch) -
 def test_the_state_that_was_encoded_is_used_by_the_next_batch(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is decoded as long as batches go on from what this process wrote."""
 
-    def no_decoding(log: bytes, after: codec.Position | None = None) -> Iterator[Any]:
-        assert after == codec.position(log), "decoded"
+    def no_decoding(journal: Journal, after: Position) -> Iterator[Any]:
+        assert after == journal.position, "decoded"
         return iter(())
 
-    monkeypatch.setattr(codec, "read", no_decoding)
+    monkeypatch.setattr(Journal, "changes", no_decoding)
     for number in range(3):
         renewed, _ = work("p", 0, [row(TOPICS, topic_json(liteTopic=str(number)), 10 + number)], data, SETTINGS)
         assert renewed is not None
@@ -453,9 +453,7 @@ def placed() -> bytes:
 
 def parents(data: bytes | None) -> dict[str, str]:
     """The parent of each group."""
-    found = Home()
-    home.catch_up(found, data or b"", None)
-    return {group: bound.parent for group, bound in found.groups.items()}
+    return {group: bound.parent for group, bound in decode_home(data).groups.items()}
 
 
 def test_a_group_that_moves_is_told_to_the_parent_that_it_leaves(placed: bytes) -> None:
@@ -522,15 +520,15 @@ def test_leases_are_as_long_as_the_settings_say() -> None:
 @pytest.mark.parametrize(
     ("stream", "payload", "reason", "bucket"),
     [
-        (GROUPS, b"?", Reason.NOT_JSON, home.UNREADABLE),
+        (GROUPS, b"?", Reason.NOT_JSON, UNREADABLE),
         (GROUPS, group_json(), Reason.NOT_ROUTABLE, BUCKET + 1),
-        (SUBSCRIPTIONS, None, Reason.NOT_JSON, home.UNREADABLE),
+        (SUBSCRIPTIONS, None, Reason.NOT_JSON, UNREADABLE),
         (SUBSCRIPTIONS, request_json(topic=...), Reason.MISSING_FIELD, BUCKET),
         (SUBSCRIPTIONS, request_json(), Reason.NOT_ROUTABLE, BUCKET),
         (SUBSCRIPTIONS, request_json(action="COMPLETE_REMOVE", topic=...), Reason.NOT_ROUTABLE, BUCKET + 1),
-        (TOPICS, topic_json(parentTopic=""), Reason.BLANK_NAME, home.UNREADABLE),
-        (TOPICS, topic_json(), Reason.NOT_ROUTABLE, home.UNREADABLE),
-        (CLOCK, b"{}", Reason.MISSING_FIELD, home.UNREADABLE),
+        (TOPICS, topic_json(parentTopic=""), Reason.BLANK_NAME, UNREADABLE),
+        (TOPICS, topic_json(), Reason.NOT_ROUTABLE, UNREADABLE),
+        (CLOCK, b"{}", Reason.MISSING_FIELD, UNREADABLE),
         (CLOCK, tick_json(tick=..., alarm=5, parentTopic="g", shard=0), Reason.NOT_ROUTABLE, BUCKET + 1),
         (CLOCK, tick_json(tick=..., wake=5, parentTopic="g", shard=0), Reason.NOT_ROUTABLE, BUCKET),
     ],

@@ -1,0 +1,203 @@
+"""Journals of changes: what was written is read, from any position, whatever part of it is in the archive."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming import journal
+from streaming.archive import Folder
+from streaming.errors import StateCorrupted, StateFormatUnknown
+from streaming.journal import START, Journal, Position
+from tests.support.states import Memory
+
+INLINE = 200
+RETAINED = 3
+
+
+@pytest.fixture(autouse=True)
+def _small() -> Iterator[None]:
+    """Parts come soon, and go soon."""
+    with patch.multiple(journal, INLINE_BYTES=INLINE, RETAINED_BATCHES=RETAINED, _SLACK_BYTES=300):
+        yield
+
+
+class Story:
+    """A value over many micro-batches: a list of words, to which words are added; blank forgets them all."""
+
+    def __init__(self) -> None:
+        self.archive = Memory()
+        self.words: list[str] = []
+        self.stored: bytes | None = None
+        self.batch = 0
+
+    @property
+    def journal(self) -> Journal:
+        """The journal as the next micro-batch finds it."""
+        return Journal.open(self.stored, self.archive, self.batch)
+
+    def then(self, word: str) -> None:
+        """One micro-batch."""
+        self.batch += 1
+        self.words = [*self.words, word] if word else []
+        renewed = self.journal.grown([word], lambda: self.words) if word else self.journal.emptied()
+        again = self.journal.grown([word], lambda: self.words) if word else self.journal.emptied()
+        self.stored = renewed.stored
+        assert again.stored == self.stored, "a repeated micro-batch writes the same"
+        assert renewed == self.journal, "what is stored is what there is"
+
+
+def read(found: Journal, after: Position = START) -> list[str]:
+    """The words of a journal behind a position."""
+    return [word for change in found.changes(after) for word in change]
+
+
+words = st.lists(st.one_of(st.text("ab", min_size=1, max_size=150), st.just("")), max_size=60)
+
+
+@given(words)
+def test_what_was_written_is_read(told: list[str]) -> None:
+    """Also by a worker that has read a part of it, and from each state to which Spark may go back."""
+    story = Story()
+    positions: list[tuple[Position, list[str]]] = []
+    former: list[tuple[bytes | None, list[str]]] = []
+    for word in told:
+        story.then(word)
+        assert read(story.journal) == story.words
+        positions.append((story.journal.position, story.words))
+        for position, known in positions:
+            if position.end and story.journal.continues(position):
+                assert known + read(story.journal, position) == story.words
+        former.append((story.stored, story.words))
+        for stored, known in former[-RETAINED:]:
+            assert read(Journal.open(stored, story.archive)) == known
+        assert len(story.stored or b"") < INLINE + 60 * (8 + RETAINED * 8)
+
+
+@given(words)
+def test_a_worker_that_was_there_last_reads_on(told: list[str]) -> None:
+    """Wherever the segments went in the meantime, unless all was written anew."""
+    story = Story()
+    for word in told:
+        before, begun = story.journal.position, story.journal.first
+        story.then(word)
+        if before.end and word and story.journal.first == begun:
+            assert story.journal.continues(before)
+            assert read(story.journal, before) == [word]
+
+
+@given(words)
+def test_what_is_not_needed_any_more_goes(told: list[str]) -> None:
+    """The archive holds the parts, and for some micro-batches those that were replaced."""
+    story = Story()
+    for word in told:
+        story.then(word)
+    for _ in range(RETAINED + 1):
+        story.then("")
+    assert (story.stored, story.archive) == (None, {})
+
+
+def test_there_are_few_parts_and_each_byte_is_written_a_few_times() -> None:
+    class Counting(Memory):
+        written = 0
+
+        def write(self, name: str, data: bytes) -> None:
+            Counting.written += len(data)
+            super().write(name, data)
+
+    story = Story()
+    story.archive = Counting()
+    for _ in range(2_000):
+        story.batch += 1
+        story.words.append("word" * 10)
+        story.stored = story.journal.grown([story.words[-1]], lambda: story.words).stored
+        assert len(story.journal.parts) <= 10
+    assert Counting.written < 12 * story.journal.position.end
+
+
+def test_without_an_archive_all_stays_in_the_value() -> None:
+    found = Journal()
+    said: list[str] = []
+    for _ in range(20):
+        said.append("a" * 100)
+        found = Journal.open(found.grown(said[-1:], lambda: list(said)).stored)
+        assert found.parts == ()
+    assert read(found) == said
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "said"),
+    [
+        (b"", StateCorrupted, "lacks its header; restore the checkpoint"),
+        (b"not a state value at all", StateCorrupted, "lacks its header; restore the checkpoint"),
+        (b"rx\x63" + bytes(16), StateFormatUnknown, "has format 99, this release reads 3; use the one that wrote it"),
+    ],
+)
+def test_the_message_says_what_to_do(data: bytes, error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
+        Journal.open(data)
+
+
+@pytest.fixture
+def large() -> Story:
+    """A value with parts and segments of its own."""
+    story = Story()
+    for _ in range(10):
+        story.then("word" * 15)
+    assert story.journal.parts
+    assert story.journal.tail
+    return story
+
+
+def test_any_changed_byte_is_found(large: Story) -> None:
+    """In the value, whatever it says, and in the parts."""
+    stored = large.stored or b""
+    for at in range(len(stored)):
+        broken = bytearray(stored)
+        broken[at] ^= 1
+        with pytest.raises((StateCorrupted, StateFormatUnknown)):
+            list(Journal.open(bytes(broken), large.archive).changes())
+    for name, data in large.archive.items():
+        if any(part.name == name for part in large.journal.parts):
+            for broken_part in (data[:-1], data + b"x", bytes([data[0] ^ 1]) + data[1:], data[:-1] + b"?"):
+                with pytest.raises(StateCorrupted):
+                    list(Journal.open(stored, Memory({**large.archive, name: broken_part})).changes())
+
+
+def test_a_part_that_is_missing_is_named(large: Story) -> None:
+    with pytest.raises(StateCorrupted, match=large.journal.parts[0].name):
+        list(Journal.open(large.stored, Memory()).changes())
+    with pytest.raises(StateCorrupted, match="which Python does not reach now"):
+        list(Journal.open(large.stored).changes())
+
+
+# Files.
+
+
+def test_parts_are_files_of_their_key(tmp_path: Path) -> None:
+    folder = Folder(str(tmp_path / "a checkpoint"))
+    assert folder.problem() is None
+    one, other = folder.of("p", 0), folder.of("p", 1)
+    for archive in (one, other):
+        archive.write("x", b"1")
+        archive.write("x", b"1")
+    one.remove("x")
+    one.remove("x")
+    assert other.read("x") == b"1"
+    with pytest.raises(StateCorrupted, match=r"is missing, .*/x; restore the checkpoint"):
+        one.read("x")
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["x"]
+
+
+@pytest.mark.parametrize("form", ["{}", "{}/", "file:{}", "file://{}"])
+def test_a_checkpoint_is_a_path_or_a_uri(tmp_path: Path, form: str) -> None:
+    Folder(form.format(tmp_path)).of("p", 0).write("x", b"1")
+    assert Folder(str(tmp_path)).of("p", 0).read("x") == b"1"
+
+
+@pytest.mark.parametrize("checkpoint", ["/proc/nowhere", "nosuch://host/path"])
+def test_a_folder_that_cannot_be_made_is_said(checkpoint: str) -> None:
+    assert Folder(checkpoint).problem()
