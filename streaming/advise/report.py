@@ -142,7 +142,7 @@ def _table(first: str, *others: str) -> Table:
 
 def _reasons(advice: Advice) -> Iterator[tuple[str, str]]:
     """Each option, and why."""
-    too_large = f"topics; a shard should hold at most {TOPICS_PER_SHARD:,}, since its state is read and written whole"
+    too_large = f"topics; a shard should hold at most {TOPICS_PER_SHARD:,}, since one core reads and indexes all of it"
     for parent in advice.sharded[:_SHOWN]:
         shards = shlex.quote(f"{parent.name}={parent.placement.shards}")
         yield f"--shards {shards}", f"it has {parent.topics:,} {too_large}"

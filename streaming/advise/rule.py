@@ -1,7 +1,8 @@
 """How many shards each parent gets, at which route depth, and over how many partitions.
 
-A shard's state is read and written whole when something of it changes, so its size is what a change costs. A request
-reaches every shard of its parent, so each shard more is work more. Hence:
+One core at a time works on a shard, and a worker process that meets one for the first time, after a start for instance,
+reads all of it and indexes it: 0.7 s for 10,000 topics with 4,000 patterns of 2,000 clients, 9 s for ten times as much.
+A request reaches every shard of its parent, so each shard more is work more. Hence:
 
 - a parent gets as few shards as leave the fullest one with at most `TOPICS_PER_SHARD` topics, a power of two, and
   `MOST_SHARDS` at most. Where even that many do not, because most topics share what decides their shard, it gets no
