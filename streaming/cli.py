@@ -12,7 +12,7 @@ import signal
 import sys
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 
@@ -250,6 +250,98 @@ def watch_kafka(
     # The file of the job's own Kafka options is for another client, which names them differently.
     options = watcher.Options(client=settings.client_options() if client_options else {}, **given)
     watcher.run(settings, options, lambda event: click.echo(event if as_json else watcher.in_words(event)))
+
+
+@main.command()
+@click.option("--bootstrap-servers", default=None, help="Kafka brokers, host:port[,host:port...].")
+@click.option("--client-options", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File of librdkafka options, one key=value a line; the place for credentials.",
+)  # fmt: skip
+@click.option("--topics", "topics_file", type=click.File("rb"), metavar="FILE",
+    help="Instead of Kafka: topic events, one a line; - is standard input.",
+)  # fmt: skip
+@click.option("--patterns", "patterns_file", type=click.File("rb"), metavar="FILE",
+    help="With --topics: subscription events, one a line; their entries are taken for patterns.",
+)  # fmt: skip
+@click.option("--parent", default=None, help="The files are plain: a topic, or a pattern of dialect lite, a line.")
+@click.option("--allow-inner-multi", is_flag=True, default=None, help="The job allows ** inside a pattern.")
+@click.option("--cores", type=click.IntRange(1), default=os.cpu_count() or 1, show_default="those of this machine",
+    help="How many the job will have, on all machines together.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def advise(
+    *,
+    bootstrap_servers: str | None,
+    client_options: Path | None,
+    topics_file: BinaryIO | None,
+    patterns_file: BinaryIO | None,
+    parent: str | None,
+    allow_inner_multi: bool | None,
+    cores: int,
+    as_json: bool,
+) -> None:
+    """Advise on shards, route depth and partitions, from the topics and patterns that there are.
+
+    Reads the job's input topics from beginning to end, or files, and writes nothing. Topic names are taken from the
+    environment (REEXPAND_TOPIC_EVENTS, ...) as `reexpand run` takes them. Exit code 1 when there are no topics or Kafka
+    cannot be read, 2 when an option is wrong.
+
+    \b
+    Example:
+      reexpand advise --bootstrap-servers broker:9092 --cores 8
+      reexpand advise --parent orders --topics topics.txt --patterns patterns.txt
+      jq -c . topic-events.json | reexpand advise --topics - --json
+    """
+    import time
+
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from streaming import config
+    from streaming.advise import report, rule, sources
+    from streaming.advise.inventory import Inventory
+
+    if topics_file is None and (patterns_file is not None or parent is not None):
+        raise click.UsageError("--patterns and --parent go with --topics")
+    if topics_file is not None and (bootstrap_servers is not None or client_options is not None):
+        raise click.UsageError("give either --topics, or Kafka by --bootstrap-servers")
+    if topics_file is not None and topics_file is patterns_file:
+        raise click.UsageError("only one of --topics and --patterns can be standard input")
+    settings = config.load(
+        {
+            "bootstrap_servers": bootstrap_servers if topics_file is None else "unused",
+            "checkpoint": "unused",
+            "allow_inner_multi": allow_inner_multi,
+            "kafka_options": client_options,
+        }
+    )
+    inventory = Inventory(inner_multi=settings.allow_inner_multi)
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("reading", total=None)
+
+        def show(done: int, of: int | None, what: str) -> None:
+            progress.update(task, completed=done, total=of, description=f"reading {what}: {done:,}")
+
+        if topics_file is None:
+            # The file of the job's own Kafka options is for another client, which names them differently.
+            options = settings.client_options() if client_options else {}
+            sources.from_kafka(settings, options, inventory, show)
+        elif parent is None:
+            sources.from_files(topics_file, patterns_file, inventory, show)
+        else:
+            sources.from_plain_files(parent, topics_file, patterns_file, inventory, show)
+        progress.update(task, total=None, description="comparing")
+        holdings = inventory.holdings(time.time_ns() // 1_000_000)
+        refused = f"{inventory.refused:,} entries are not valid and left out ({inventory.first_refused})"
+        if not any(holding.topics for holding in holdings.values()):
+            raise ReexpandError("there are no topics to advise on" + (f"; {refused}" if inventory.refused else ""))
+        advice = rule.advise(holdings, cores)
+    warnings = [*([refused] if inventory.refused else []), *advice.warnings]
+    if as_json:
+        click.echo(json.dumps(report.as_json(advice, warnings)))
+    else:
+        report.show(advice, warnings)
 
 
 @main.command()

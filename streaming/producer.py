@@ -9,8 +9,8 @@ from streaming import sinks
 from streaming.config import Settings
 from streaming.errors import ReexpandError
 
-_PATIENCE = {"max.block.ms": 10, "request.timeout.ms": 5, "delivery.timeout.ms": 10}
-"""Seconds to wait for a broker; Kafka's defaults would hold up a job that is to stop for two minutes."""
+_PATIENCE = {"max.block.ms": 10_000, "request.timeout.ms": 5_000, "delivery.timeout.ms": 10_000}
+"""How long to wait for a broker; Kafka's defaults would hold up a job that is to stop for two minutes."""
 
 
 class NotWritten(ReexpandError):
@@ -22,11 +22,7 @@ class Producer:
 
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
         jvm: Any = spark._jvm  # noqa: SLF001 - the one way to the Kafka client that Spark uses
-        properties = jvm.java.util.Properties()
-        for key, seconds in _PATIENCE.items():
-            properties.put(key, str(seconds * 1_000))
-        for key, value in sinks.connection(settings).items():
-            properties.put(key.removeprefix("kafka."), value)
+        properties = sinks.client_properties(jvm, settings, _PATIENCE)
         serializer = jvm.org.apache.kafka.common.serialization.StringSerializer
         self._kafka = jvm.org.apache.kafka.clients.producer
         self._producer = self._kafka.KafkaProducer(properties, serializer(), serializer())

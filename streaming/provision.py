@@ -32,10 +32,7 @@ def provide(spark: SparkSession, settings: Settings) -> None:
         KafkaUnavailable: no broker answers, or a topic can neither be found nor created.
     """
     jvm: Any = spark._jvm  # noqa: SLF001 - the one way to the Kafka client that Spark uses
-    properties = jvm.java.util.Properties()
-    for key, value in sinks.connection(settings).items():
-        properties.put(key.removeprefix("kafka."), value)
-    properties.put("default.api.timeout.ms", str(BROKER_SECONDS * 1_000))
+    properties = sinks.client_properties(jvm, settings, {"default.api.timeout.ms": BROKER_SECONDS * 1_000})
     try:
         admin = jvm.org.apache.kafka.clients.admin.Admin.create(properties)
         try:

@@ -36,15 +36,26 @@ class Routing:
     def shard_of(self, parent: str, lite_topic: str) -> int:
         """The one shard in which a topic lives."""
         count = self.shard_count(parent)
-        if count == 1:
-            return 0
-        routed = SEPARATOR.join(self._routed_segments(lite_topic))
-        return zlib.crc32(routed.encode()) % count
+        return 0 if count == 1 else self.number_of(lite_topic) % count
+
+    def number_of(self, lite_topic: str) -> int:
+        """The number, from 0 to 2^32 - 1, whose remainder by the number of shards is a topic's shard."""
+        return zlib.crc32(self.prefix_of(lite_topic).encode())
+
+    def prefix_of(self, lite_topic: str) -> str:
+        """What of a topic's name decides its shard."""
+        return SEPARATOR.join(self._routed_segments(lite_topic))
 
     def may_touch(self, parent: str, entry: str, shard: int, notation: Notation = LITE) -> bool:
         """Whether an entry, read as a name or as a pattern, can concern a topic of that shard."""
-        if self.shard_count(parent) == 1 or self.shard_of(parent, entry) == shard:
-            return True
+        return (
+            self.shard_count(parent) == 1
+            or self.shard_of(parent, entry) == shard
+            or self.may_touch_all(entry, notation)
+        )
+
+    def may_touch_all(self, entry: str, notation: Notation = LITE) -> bool:
+        """Whether that holds for every shard, and not only for the one in which a topic of the same name lives."""
         if notation.dialect == LITE.dialect:
             return not _WILDCARDS.isdisjoint(self._routed_segments(entry))
         return not _is_literal(entry, notation.dialect, notation.policy)

@@ -1,6 +1,7 @@
 """Where output rows go: the Kafka sink, at least once, made effectively once by keys and event ids."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
@@ -16,8 +17,19 @@ if TYPE_CHECKING:
 
 def connection(settings: "Settings") -> dict[str, str]:
     """How Spark's Kafka source and sink reach the broker."""
-    options = {"bootstrap.servers": settings.bootstrap_servers, **settings.client_options()}
-    return {f"kafka.{key}": value for key, value in options.items()}
+    return {f"kafka.{key}": value for key, value in _client_options(settings).items()}
+
+
+def client_properties(jvm: Any, settings: "Settings", defaults: Mapping[str, int]) -> Any:
+    """The same for a Kafka client in Spark's JVM; `defaults` hold where the client options say nothing."""
+    properties = jvm.java.util.Properties()
+    for key, value in {**defaults, **_client_options(settings)}.items():
+        properties.put(key, str(value))
+    return properties
+
+
+def _client_options(settings: "Settings") -> dict[str, str]:
+    return {"bootstrap.servers": settings.bootstrap_servers, **settings.client_options()}
 
 
 def address(expanded: "DataFrame", settings: "Settings") -> "DataFrame":

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
+from streaming.client import Relation
 from streaming.errors import ReexpandError
 from streaming.oracle import Effective
 from streaming.update import Cause, Op
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from streaming.config import Settings
 
 _TIMEOUT_SECONDS = 15.0
-_LAZY = frozenset({Cause.TOPIC_CREATED, Cause.TOPIC_DELETED})
+_LAZY = frozenset({Cause.TOPIC_CREATED, Cause.TOPIC_DELETED, Cause.TOPIC_EXPIRED, Cause.QUOTA_FREED})
 
 
 class Coordinates(NamedTuple):
@@ -49,9 +50,9 @@ class Update:
     written_ms: int
 
     @property
-    def lazy(self) -> bool:
-        """Whether a topic event met stored patterns, rather than a subscription stored topics."""
-        return self.cause in _LAZY
+    def path(self) -> str:
+        """`lazy`: a topic came or went, and met stored patterns; `eager`: a subscription changed, and met topics."""
+        return "lazy" if self.cause in _LAZY else "eager"
 
     @property
     def latency_ms(self) -> int:
@@ -69,23 +70,9 @@ class DeadLetter:
     written_ms: int
 
 
-class Fold:
-    """The relation that the updates read so far add up to, the way any reader of the compacted topic sees it."""
-
-    def __init__(self) -> None:
-        self._held: dict[bytes, Effective] = {}
-
-    def apply(self, key: bytes, value: bytes | None) -> None:
-        """Takes one record in: ADD sets its key; REMOVE, or no value at all, removes it."""
-        if value is not None and orjson.loads(value)["op"] == Op.ADD:
-            self._held[key] = Effective(*orjson.loads(key))
-        else:
-            self._held.pop(key, None)
-
-    @property
-    def relation(self) -> set[Effective]:
-        """Who receives which topic."""
-        return set(self._held.values())
+def held(relation: Relation) -> set[Effective]:
+    """Who receives which topic, in the words of the oracle."""
+    return {Effective(row.parent, row.group, row.client_id, row.lite_topic, row.part or "") for row in relation.rows()}
 
 
 def parse_update(value: bytes, written_ms: int) -> Update:
@@ -114,7 +101,7 @@ class Follower:
 
     def __init__(self, settings: Settings) -> None:
         self._topics = settings.updates, settings.dead_letters
-        self._fold = Fold()
+        self._relation = Relation()
         self._consumer = Consumer(
             {
                 "bootstrap.servers": settings.bootstrap_servers,
@@ -140,7 +127,7 @@ class Follower:
     @property
     def relation(self) -> set[Effective]:
         """Who receives which topic, after the updates read so far."""
-        return self._fold.relation
+        return held(self._relation)
 
     def poll(self, seconds: float) -> Iterator[Update | DeadLetter]:
         """What arrives, for at most so many seconds until the first record."""
@@ -173,7 +160,7 @@ class Follower:
     def _read(self, message: Message) -> Iterator[Update | DeadLetter]:
         value, written_ms = message.value(), message.timestamp()[1]
         if message.topic() == self._topics[0]:
-            self._fold.apply(message.key() or b"", value)
+            self._relation.apply(message.key(), value)
             if value is not None:
                 yield parse_update(value, written_ms)
         elif value is not None:

@@ -34,18 +34,18 @@ _NOTES = (
     "The time at the end of a line is what passed between the event's record in Kafka and the update's.",
 )
 _CAUSES = {
-    Cause.TOPIC_CREATED: "lazy: topic created",
-    Cause.TOPIC_DELETED: "lazy: topic deleted",
-    Cause.TOPIC_EXPIRED: "lazy: topic expired",
-    Cause.SUBSCRIBED: "eager: subscribed",
-    Cause.UNSUBSCRIBED: "eager: unsubscribed",
-    Cause.LEASE_EXPIRED: "eager: client silent",
-    Cause.GROUP_CHANGED: "eager: group changed",
-    Cause.SELECTOR_CHANGED: "eager: selector",
-    Cause.EVICTED: "eager: evicted",
-    Cause.RELEASED: "eager: released",
-    Cause.QUOTA_EXCEEDED: "eager: over quota",
-    Cause.QUOTA_FREED: "lazy: quota has room",
+    Cause.TOPIC_CREATED: "topic created",
+    Cause.TOPIC_DELETED: "topic deleted",
+    Cause.TOPIC_EXPIRED: "topic expired",
+    Cause.SUBSCRIBED: "subscribed",
+    Cause.UNSUBSCRIBED: "unsubscribed",
+    Cause.LEASE_EXPIRED: "client silent",
+    Cause.GROUP_CHANGED: "group changed",
+    Cause.SELECTOR_CHANGED: "selector",
+    Cause.EVICTED: "evicted",
+    Cause.RELEASED: "released",
+    Cause.QUOTA_EXCEEDED: "over quota",
+    Cause.QUOTA_FREED: "quota has room",
 }
 _CLIENT_WIDTH = 15
 _TOPIC_WIDTH = 34
@@ -151,7 +151,7 @@ class TextScreen:
             Text.assemble(
                 "  ",
                 (f"{mark} {update.who.client_id:{_CLIENT_WIDTH}} {topic:{_TOPIC_WIDTH}}", style),
-                f" {_by(update):{_PATTERN_WIDTH}} {_CAUSES[update.cause]:{_CAUSE_WIDTH}} ",
+                f" {_by(update):{_PATTERN_WIDTH}} {f'{update.path}: {_CAUSES[update.cause]}':{_CAUSE_WIDTH}} ",
                 (f"{update.latency_ms / 1000:5.2f} s{' (cold)' if cold else ''}", "dim" if cold else "bold"),
             )
         )
@@ -259,7 +259,7 @@ class JsonScreen:
             liteTopic=update.who.lite_topic,
             patterns=update.patterns,
             cause=update.cause,
-            path="lazy" if update.lazy else "eager",
+            path=update.path,
             latencyMs=update.latency_ms,
             cold=cold,
         )

@@ -9,7 +9,6 @@ import os
 import secrets
 import shutil
 import subprocess
-import time
 import warnings
 from contextlib import closing, contextmanager
 from functools import cache
@@ -20,6 +19,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 
 from streaming.local.node import free_port
+from tests.support.processes import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -116,11 +116,8 @@ class Services:
         return found
 
     def _eventually(self, holds: Callable[[], bool], seconds: float) -> None:
-        deadline = time.monotonic() + seconds
-        while not holds():
-            if time.monotonic() > deadline:
-                pytest.fail(f"not within {seconds:.0f} s\n{self.compose('logs', '--no-color', '--tail=60')}")
-            time.sleep(0.5)
+        if not eventually(holds, seconds, 0.5):
+            pytest.fail(f"not within {seconds:.0f} s\n{self.compose('logs', '--no-color', '--tail=60')}")
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from streaming.oracle import Effective
 from streaming.topics import KEEP
 from tests.support.histories import expected, history
 from tests.support.processes import eventually
-from tests.support.running_job import Streams, running, wait_for
+from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Streams, running
 from tests.unit.client.builders import Record, add, gone, key, remove, value
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class Dispatching:
         command += ["--group-id", self._parent, "--option", "session.timeout.ms=6000"]
         with self._log.open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
             try:
-                wait_for(lambda: b"ready: " in self._log.read_bytes() or process.poll() is not None)
+                eventually(lambda: b"ready: " in self._log.read_bytes() or process.poll() is not None, SETTLE_SECONDS)
                 assert process.poll() is None, self._log.read_text()
                 yield process
             finally:
@@ -148,14 +148,14 @@ def test_the_dispatcher_delivers_to_whom_the_job_says(streams: Streams, tmp_path
         by_hand.write(add("asia__created", client=member, group="devices", parent=parent, part=part))
 
     with running(streams, tmp_path / "job.log"), by_hand.client() as client:
-        assert wait_for(lambda: len(client.relation) == 10)
+        assert eventually(lambda: len(client.relation) == 10, SETTLE_SECONDS)
         assert client.topics(parent, "billing", "b2") == {"eu__created", "us__created"}
         with dispatching.running() as process:
             dispatching.send("eu__created", *[b"e%d" % number for number in range(6)])
             dispatching.send("us__created", b"u")
             dispatching.send("asia__created", b"x1", b"x2")
             dispatching.send("nobody", b"lost")
-            wait_for(lambda: len(dispatching.delivered()) >= 22)
+            eventually(lambda: len(dispatching.delivered()) >= 22, SETTLE_SECONDS)
             delivered = dispatching.delivered()
             process.terminate()
             assert process.wait(30) == 0
@@ -177,7 +177,7 @@ def test_the_dispatcher_delivers_to_whom_the_job_says(streams: Streams, tmp_path
         with dispatching.running():
             feed.send(Stream.TOPICS, {"event": "CREATED", "parentTopic": parent, "liteTopic": "eu__shipped"}, parent)
             feed.flush()
-            assert wait_for(lambda: client.topics(parent, "warehouse", "w1") == {"eu__shipped"})
+            assert eventually(lambda: client.topics(parent, "warehouse", "w1") == {"eu__shipped"}, SETTLE_SECONDS)
 
             def arrives() -> bool:
                 """Sent again until the dispatcher, too, knows of the topic."""
@@ -185,7 +185,7 @@ def test_the_dispatcher_delivers_to_whom_the_job_says(streams: Streams, tmp_path
                 found = [each for each in dispatching.delivered() if each.value == b"born later"]
                 return {"w1", "a1"} < {each.client for each in found}
 
-            assert wait_for(arrives)
+            assert eventually(arrives, SETTLE_SECONDS, POLL_SECONDS)
         since = [each for each in dispatching.delivered() if each not in delivered]
         away = [each.client for each in since if each.value == b"while it was away"]
         assert sorted(away) == ["a1", "b2"]
@@ -201,7 +201,7 @@ def test_two_libraries_fold_to_the_relation_of_the_oracle(streams: Streams, tmp_
     feed.flush()
     wanted = expected([records]).relation()
     with running(streams, tmp_path / "job.log") as job:
-        assert wait_for(lambda: streams.relation() == wanted)
+        assert eventually(lambda: streams.relation() == wanted, SETTLE_SECONDS, POLL_SECONDS)
         assert job.stop() == 0
 
     other: dict[tuple[str, ...], dict[str, Any]] = {}

@@ -6,13 +6,13 @@ import os
 import re
 import subprocess
 import sys
-import time
 import uuid
 from pathlib import Path
 
 import pytest
 
 from streaming.demo.scenario import SCENES
+from tests.support.processes import eventually
 
 _PROGRAM = (
     "import sys, pathlib, streaming.demo as demo; sys.exit(demo.run_demo(pathlib.Path(sys.argv[1]), False, False))"
@@ -70,8 +70,5 @@ def test_the_demo_piped(tmp_path: Path) -> None:
     assert re.search(r"^  latency p50 / p95 +[\d.]+ s / [\d.]+ s ", output, re.MULTILINE)
     assert re.search(r"^  check +passed: ", output, re.MULTILINE)
 
-    deadline = time.monotonic() + 5
-    while (left := _descendants(mark)) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert left == []
+    assert eventually(lambda: not _descendants(mark), 5, 0.1), _descendants(mark)
     assert sorted(path.name for path in (tmp_path / "demo").iterdir()) == ["broker.log", "job.log"]

@@ -13,7 +13,8 @@ from kafka import KafkaConsumer
 from streaming.events import BIND_TOPIC, MAX_NAME_BYTES, MODEL, QUOTA, WILDCARD, Reason, Stream
 from streaming.oracle import Effective
 from tests.support.histories import Profile, expected, history
-from tests.support.running_job import Job, Streams, running, wait_for
+from tests.support.processes import eventually
+from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Job, Streams, running
 from tests.support.simulator import Record
 
 
@@ -65,7 +66,7 @@ def test_a_history_with_crashes_leaves_the_oracles_relation(
         feed.send(record.stream, record.value, "p")
     with running(streams, log, *options) as job:
         send(records[:quarter])
-        assert wait_for(lambda: bool(streams.updates()))
+        assert eventually(lambda: bool(streams.updates()), SETTLE_SECONDS, POLL_SECONDS)
         job.kill()
         job.forget_last_commit()
     with running(streams, log, *options) as job:
@@ -76,7 +77,7 @@ def test_a_history_with_crashes_leaves_the_oracles_relation(
         job.kill_workers()
         send(records[3 * quarter :])
         wanted = expected([[*stored, *records]]).relation()
-        wait_for(lambda: streams.relation() == wanted)
+        eventually(lambda: streams.relation() == wanted, SETTLE_SECONDS, POLL_SECONDS)
         time.sleep(2)
         found = streams.relation()
         assert found - wanted == set(), "surplus"
@@ -187,7 +188,11 @@ def test_a_poison_record_becomes_one_dead_letter_and_harms_nothing_else(streams:
     reasons = Counter(reason for _, _, reason in POISON)
     reasons.update([Reason.INVALID_PATTERN, Reason.BLANK_NAME, Reason.WRONG_TYPE])
     with running(streams, tmp_path / "job.log") as job:
-        wait_for(lambda: streams.relation() == wanted and len(streams.dead_letters()) >= sum(reasons.values()))
+        eventually(
+            lambda: streams.relation() == wanted and len(streams.dead_letters()) >= sum(reasons.values()),
+            SETTLE_SECONDS,
+            POLL_SECONDS,
+        )
         assert job.stop() == 0
     assert streams.relation() == wanted
     letters = streams.dead_letters()
@@ -205,21 +210,41 @@ def test_a_poison_record_becomes_one_dead_letter_and_harms_nothing_else(streams:
 
 
 def test_both_kafka_libraries_read_what_the_job_writes(streams: Streams, tmp_path: Path) -> None:
-    """kafka-python sees the same keys and values as confluent-kafka."""
+    """kafka-python sees the same keys and values as confluent-kafka, also of what the job writes back to its inputs."""
+    settings = streams.settings
     feed = streams.producer()
     feed.send(Stream.SUBSCRIPTIONS, request(liteTopicSet=["t"]), "literal")
+    feed.send(Stream.SUBSCRIPTIONS, request(clientId="gone", liteTopicSet=["t"]), "literal")
+    feed.send(Stream.SUBSCRIPTIONS, request(clientId="gone", topic="", action="COMPLETE_REMOVE"), "literal")
     feed.send(Stream.TOPICS, created("t"), "p")
+    feed.send(Stream.TOPICS, created("short", ttlMs=1), "p")
     feed.send(Stream.TOPICS, b"bad", "p")
     feed.flush()
-    with running(streams, tmp_path / "job.log"):
-        assert wait_for(lambda: len(streams.relation()) == 1 and len(streams.dead_letters()) == 1)
-    for topic in (streams.settings.updates, streams.settings.dead_letters):
-        mine = [(message.key(), message.value()) for message in streams.read(topic)]
+
+    def written_back() -> set[str]:
+        """The fields by which what the job writes to its inputs is known."""
+        values = [message.value() for name in (settings.clock, settings.subscription_events)
+                  for message in streams.read(name)]  # fmt: skip
+        return {
+            field
+            for value in values
+            for field in ("tick", "alarm", "wake", "asOf")
+            if field in json.loads(value or b"")
+        }
+
+    with running(streams, tmp_path / "job.log", "--tick-interval-ms", "1000"):
+        assert eventually(
+            lambda: len(streams.relation()) == 1 and len(streams.dead_letters()) == 1, SETTLE_SECONDS, POLL_SECONDS
+        )
+        assert eventually(lambda: len(written_back()) == 4, SETTLE_SECONDS, POLL_SECONDS), written_back()
+    for topic in (settings.updates, settings.dead_letters, settings.clock, settings.subscription_events):
+        mine = sorted((message.partition(), message.offset(), message.key(), message.value())
+                      for message in streams.read(topic))  # fmt: skip
         other = KafkaConsumer(
             topic, bootstrap_servers=streams.bootstrap_servers, auto_offset_reset="earliest", consumer_timeout_ms=5_000
         )
         try:
-            assert [(record.key, record.value) for record in other] == mine
+            assert sorted((record.partition, record.offset, record.key, record.value) for record in other) == mine
         finally:
             other.close()
 
@@ -232,14 +257,16 @@ def test_a_stopped_job_goes_on_where_it_stopped(streams: Streams, tmp_path: Path
     feed.send(Stream.TOPICS, created("t1"), "p")
     feed.flush()
     with running(streams, log) as job:
-        assert wait_for(lambda: len(streams.relation()) == 1)
+        assert eventually(lambda: len(streams.relation()) == 1, SETTLE_SECONDS, POLL_SECONDS)
         assert job.stop() == 0
     feed.send(Stream.SUBSCRIPTIONS, request(action="COMPLETE_REMOVE", version=3), "literal")  # stale
     feed.send(Stream.TOPICS, {"event": "CREATED", "lmqName": "%LMQ%$p$t2"}, "p")
     feed.send(Stream.TOPICS, {"event": "DELETED", "parentTopic": "p", "liteTopic": "t1"}, "p")
     feed.flush()
     with running(streams, log) as job:
-        assert wait_for(lambda: streams.relation() == {Effective("p", "literal", "c", "t2")})
+        assert eventually(
+            lambda: streams.relation() == {Effective("p", "literal", "c", "t2")}, SETTLE_SECONDS, POLL_SECONDS
+        )
         assert job.stop() == 0
     operations = Counter((update["op"], update["liteTopic"]) for update in streams.updates())
     assert operations == {("ADD", "t1"): 1, ("ADD", "t2"): 1, ("REMOVE", "t1"): 1}

@@ -11,7 +11,8 @@ from matcher.selectors import BloomFilter
 from streaming.events import BIND_TOPIC, MODEL, QUOTA, RESET_EXCLUSIVE, WILDCARD, Reason, Stream
 from streaming.oracle import Effective
 from streaming.update import Cause
-from tests.support.running_job import Feed, Streams, running, wait_for
+from tests.support.processes import eventually
+from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Feed, Streams, running
 
 TIMEOUT_MS = 30_000
 
@@ -60,7 +61,7 @@ class Scene:
         def found() -> set[Effective]:
             return {row for row in self._streams.relation() if row.parent in parents}
 
-        wait_for(lambda: found() == wanted)
+        eventually(lambda: found() == wanted, SETTLE_SECONDS, POLL_SECONDS)
         assert found() == wanted
 
 
@@ -147,7 +148,7 @@ def test_limits_and_time_end_to_end(streams: Streams, tmp_path: Path) -> None:
         scene.born("q", "9")  # capped
         wanted = rows("x", "only", "old", "b__1") | rows("x", "only", "new", "a__1", "a__2")
         scene.leads_to(wanted | held, {"x", "q"})
-        wait_for(lambda: len(streams.dead_letters()) == 2)
+        eventually(lambda: len(streams.dead_letters()) == 2, SETTLE_SECONDS, POLL_SECONDS)
         scene.gone("q", "1")
         scene.leads_to(rows("q", "few", "some", "2", "9") | three, {"q"})
         by_cause = {(update["cause"], update["liteTopic"]): update for update in streams.updates()}

@@ -22,7 +22,7 @@ from kafka import KafkaConsumer
 from streaming.events import BIND_TOPIC, WILDCARD, Stream
 from streaming.local.topics import TopicSpec, create_topics
 from tests.support.processes import eventually
-from tests.support.running_job import SETTLE_SECONDS, Streams, running, wait_for
+from tests.support.running_job import SETTLE_SECONDS, Streams, running
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -187,7 +187,7 @@ def test_a_wildcard_subscriber_hears_of_a_new_topic_long_before_a_consumer_of_a_
         Updates(streams) as updates,
     ):
         assert updates.wait_for("ADD", old, SETTLE_SECONDS)
-        assert wait_for(lambda: plain.received == [(old, b"first")], 30)
+        assert eventually(lambda: plain.received == [(old, b"first")], 30)
 
         seconds = []
         first_born = time.monotonic()
@@ -200,7 +200,7 @@ def test_a_wildcard_subscriber_hears_of_a_new_topic_long_before_a_consumer_of_a_
             topics.write(name, b"new")
         time.sleep(max(0, first_born + PLAIN_SECONDS - time.monotonic()))
         topics.write(old, b"last")
-        assert wait_for(lambda: (old, b"last") in plain.received, 10)
+        assert eventually(lambda: (old, b"last") in plain.received)
         assert {topic for topic, _ in plain.received} == {old}
 
         topics.delete(old)

@@ -14,13 +14,13 @@ def alive(pid: int) -> bool:
     return True
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 10) -> bool:
-    """Whether a condition comes to hold in time."""
+def eventually(condition: Callable[[], bool], seconds: float = 10, interval: float = 0.02) -> bool:
+    """Whether a condition comes to hold in time; `interval` is the seconds between two looks."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
             return False
-        time.sleep(0.02)
+        time.sleep(interval)
     return True
 
 

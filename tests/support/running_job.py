@@ -5,8 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,9 +19,12 @@ from streaming.events import Stream
 from streaming.local.topics import create_topics
 from streaming.oracle import Effective
 from streaming.topics import specs
+from tests.support.processes import eventually
 
 START_SECONDS = 120
 SETTLE_SECONDS = 120
+POLL_SECONDS = 0.2
+"""Between two looks at what takes a moment to see, such as a whole topic."""
 
 
 @dataclass
@@ -150,7 +152,9 @@ class Job:
 
     def wait_ready(self) -> Self:
         """Waits until the query runs."""
-        wait_for(lambda: "ready: reading" in self.said() or self.process.poll() is not None, START_SECONDS)
+        eventually(
+            lambda: "ready: reading" in self.said() or self.process.poll() is not None, START_SECONDS, POLL_SECONDS
+        )
         assert self.process.poll() is None, self.said()
         return self
 
@@ -170,7 +174,7 @@ class Job:
         """Kills the Python processes that do the work; Spark starts new ones."""
         # They are in a process group of their own, but in this session; the first batch starts them.
         command = ["pkill", "-KILL", "-s", str(self.process.pid), "-f", "pyspark.daemon"]
-        assert wait_for(lambda: subprocess.run(command, check=False).returncode == 0)
+        assert eventually(lambda: subprocess.run(command, check=False).returncode == 0, SETTLE_SECONDS, POLL_SECONDS)
 
     def stop(self, timeout: float = 60) -> int:
         """Asks it to end, and returns its exit code."""
@@ -192,13 +196,3 @@ def running(streams: Streams, log: Path, *options: str) -> Iterator[Job]:
         yield job.wait_ready()
     finally:
         job.close()
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = SETTLE_SECONDS) -> bool:
-    """Waits until a condition holds; whether it did in time."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.2)
-    return True

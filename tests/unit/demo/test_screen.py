@@ -122,6 +122,19 @@ def test_a_wrong_result_is_shown_with_its_differences() -> None:
     assert "and 6 more" in text
 
 
+@pytest.mark.parametrize("cause", Cause)
+def test_text_and_json_agree_on_the_path(cause: Cause, capsys: pytest.CaptureFixture[str]) -> None:
+    """A topic that comes or goes, by its TTL as well, is the lazy one; so is room for one."""
+    topics = {Cause.TOPIC_CREATED, Cause.TOPIC_DELETED, Cause.TOPIC_EXPIRED, Cause.QUOTA_FREED}
+    path = "lazy" if cause in topics else "eager"
+    update = replace(UPDATES[0], cause=cause)
+    file = io.StringIO()
+    TextScreen(Console(file=file)).update(update, cold=False)
+    JsonScreen().update(update, cold=False)
+    assert f" {path}: " in file.getvalue()
+    assert json.loads(capsys.readouterr().out)["path"] == path
+
+
 def test_json_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     show_everything(JsonScreen())
     records = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

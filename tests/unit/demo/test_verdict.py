@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from streaming.demo.follower import Coordinates, DeadLetter, Fold, Update
+from streaming.client import Relation
+from streaming.demo.follower import Coordinates, DeadLetter, Update, held
 from streaming.demo.scenario import ORDERS, Step, appears, relation, subscribes, wildcard_group
 from streaming.demo.verdict import Record, Verdict, judge
 from streaming.events import Reason, Stream
 from streaming.oracle import Effective
-from streaming.records import update_key
 from streaming.update import Cause, Op
+from tests.unit.client.builders import add, gone
 
 BAD = Step(Stream.TOPICS, ORDERS, b"{", "a bad record", Reason.NOT_JSON)
 STEPS = [wildcard_group("g", ORDERS), subscribes("c", "g", ORDERS, "eu__*"), appears(ORDERS, "eu__a"), BAD]
@@ -96,14 +97,9 @@ def test_nothing_that_was_sent_is_warm_before_the_first_answer() -> None:
     assert Record().is_cold(UPDATE)
 
 
-def test_the_fold_forgets_what_is_removed_or_a_tombstone() -> None:
-    fold = Fold()
-    first, second = (update_key(ORDERS, "g", "c", topic) for topic in ("eu__a", "eu__b"))
-    for key in (first, second, first):
-        fold.apply(key, b'{"op": "ADD"}')
-    assert len(fold.relation) == 2
-    fold.apply(first, b'{"op": "REMOVE"}')
-    assert fold.relation == {Effective(ORDERS, "g", "c", "eu__b")}
-    fold.apply(second, None)
-    fold.apply(second, None)
-    assert fold.relation == set()
+def test_what_is_held_has_the_names_of_the_oracles_rows() -> None:
+    """A subscription that counts by itself included."""
+    relation = Relation()
+    for record in (add("eu__a"), add("eu__b"), add("eu__c", part="share:s"), gone("eu__b")):
+        relation.apply(*record)
+    assert held(relation) == {Effective("p", "g", "c", "eu__a"), Effective("p", "g", "c", "eu__c", "share:s")}

@@ -7,13 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from typing import IO, TYPE_CHECKING
 
 import pytest
 
 from streaming.local.process import run
-from tests.support.processes import gone
+from tests.support.processes import eventually, gone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,8 +68,6 @@ def test_a_program_whose_owner_is_killed_ends_before_its_lock_is_free(tmp_path: 
         pid = int(owner.stdout.readline())
         assert is_locked(path)
         owner.send_signal(signal.SIGKILL)
-    deadline = time.monotonic() + 10
-    while is_locked(path) and time.monotonic() < deadline:
-        time.sleep(0.005)
+    assert eventually(lambda: not is_locked(path), interval=0.005)
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)

@@ -1,11 +1,24 @@
 """Selectors: what a group asks of a topic's tags and properties, and which bits that sets."""
 
+from collections.abc import Collection, Iterator, Mapping
+from importlib.metadata import EntryPoint, EntryPoints
+
 import pytest
 
+from matcher import selectors
 from matcher.selectors import BloomFilter
+from streaming import relation
 from streaming.batch import Event
-from streaming.events import GroupEvent, Place, Selection, Source, SubscriptionRequest
-from streaming.relation import agrees
+from streaming.errors import Rejected
+from streaming.events import (
+    GroupEvent,
+    Place,
+    Reason,
+    Selection,
+    Source,
+    SubscriptionRequest,
+    parse_subscription,
+)
 from streaming.shard import Shard
 from streaming.state import Selected
 from streaming.subscription import Ignored
@@ -26,6 +39,7 @@ from tests.unit.streaming.builders import (
     leave,
     removed,
     replace,
+    request_json,
 )
 
 TAG_X, TAG_Y = Selection("TAG", "x"), Selection("TAG", "y")
@@ -205,15 +219,46 @@ def test_a_selector_that_narrows_resets_no_offsets() -> None:
     assert not story.only_update.reset
 
 
-def test_a_selector_that_fails_wants_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Foreign code must not stop the shard."""
+class Shorter:
+    """A kind of one's own: the property `name` is shorter than this, and must not be missing."""
 
-    class Failing:
-        def agrees(self, tags: object, properties: object) -> bool:
-            raise RuntimeError(tags, properties)
+    def __init__(self, text: str) -> None:
+        self.limit = int(text)
 
-    monkeypatch.setattr("streaming.relation._compiled", lambda _: Failing())
-    assert not agrees(Selection("MINE", "x"), created("t", "x").facts(0))
+    def agrees(self, tags: Collection[str], properties: Mapping[str, str]) -> bool:  # noqa: ARG002 - the interface
+        """Whether it is; a topic without a name is an error."""
+        return len(properties["name"]) < self.limit
+
+
+@pytest.fixture
+def _installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A package that offers `SHORTER` is installed."""
+    offered = EntryPoints([EntryPoint("SHORTER", f"{__name__}:Shorter", selectors.GROUP)])
+    monkeypatch.setattr(EntryPoint, "load", lambda _: Shorter)
+    monkeypatch.setattr(selectors, "entry_points", lambda *, group: offered.select(group=group))
+    selectors._factory.cache_clear()
+    yield
+    selectors._factory.cache_clear()
+    relation._compiled.cache_clear()
+
+
+def shorter(than: str) -> SubscriptionRequest:
+    return parse_subscription(request_json(liteTopicSet=["*"], selector={"type": "SHORTER", "expression": than}))
+
+
+@pytest.mark.usefixtures("_installed")
+def test_a_kind_of_ones_own_decides_by_topic_and_by_request() -> None:
+    """Where it fails it wants nothing: foreign code must not stop the shard."""
+    story = Story(WILD, created("a", name="x"), created("b", name="xxx"), created("fails"))
+    assert story.then(shorter("3")) == {added("a", "*", cause=Cause.SUBSCRIBED)}
+    assert story.then(created("c", name="y"), created("d", name="yyy"), created("fails too")) == {added("c", "*")}
+
+
+@pytest.mark.usefixtures("_installed")
+def test_a_kind_of_ones_own_may_refuse_a_request() -> None:
+    with pytest.raises(Rejected, match=r"invalid literal for int.*'three'") as refused:
+        shorter("three")
+    assert refused.value.reason == Reason.INVALID_SELECTOR
 
 
 # Selectors and exclusive groups.

@@ -262,6 +262,19 @@ def test_a_dead_letter_shows_its_own_entry() -> None:
     assert {letter["reason"] for letter in letters(output)} == {Reason.INVALID_PATTERN}
 
 
+@pytest.mark.parametrize("entries", [[" "], [" ", "t"], ["", "\t"]])
+def test_a_blank_pattern_is_a_dead_letter(entries: list[str]) -> None:
+    """What stands beside it is applied; alone it never widens to everything."""
+    rows = [row(GROUPS, group_json()), row(SUBSCRIPTIONS, request_json(liteTopicSet=entries), 1)]
+    _, output = work(
+        "p", 0, [*rows, row(TOPICS, topic_json()), row(TOPICS, topic_json(liteTopic="u"), 1)], None, SETTINGS
+    )
+    (letter,) = letters(output)
+    assert (letter["reason"], letter["source"]["offset"]) == (Reason.INVALID_PATTERN, 1)
+    assert "a pattern is blank" in letter["message"]
+    assert updates(output) == ([(Kind.ADD, "t")] if "t" in entries else [])
+
+
 @pytest.mark.parametrize(
     ("stream", "payload"),
     [

@@ -1,0 +1,164 @@
+"""The advice in words and tables, and as JSON."""
+
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+from rich import filesize
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from streaming.advise.placement import Placement, Sizes
+from streaming.advise.rule import TOPICS_PER_SHARD, Advice, Parent
+
+_SHOWN = 20
+_WIDTH = 120
+"""Of what is no terminal."""
+
+LEGEND = (
+    "fullest shard: its topics; skew: how many times the mean that is; replicas: shards that keep a pattern, on "
+    "average; state: of the largest shard"
+)
+FIXED = (
+    "Shards, route depth and state partitions are part of a checkpoint's identity: to change them, start with an empty "
+    "checkpoint and an empty updates topic."
+)
+
+
+def flags(advice: Advice) -> list[str]:
+    """What to give to `reexpand run`."""
+    shards = [part for parent in advice.sharded for part in ("--shards", f"{parent.name}={parent.placement.shards}")]
+    return [*shards, "--route-depth", str(advice.depth), "--shuffle-partitions", str(advice.cores)]
+
+
+def show(advice: Advice, warnings: list[str], console: Console | None = None) -> None:
+    """Prints tables, the options with their reasons, and what to know besides."""
+    console = console or Console(highlight=False)
+    if not console.is_terminal:
+        console.width = _WIDTH
+    console.print(_parents(advice))
+    if len(advice.parents) > _SHOWN:
+        console.print(f"and {len(advice.parents) - _SHOWN:,} more")
+    _say(console, LEGEND)
+    if advice.depths:
+        console.print()
+        console.print(_depths(advice))
+    _say(console, "")
+    for option, why in _reasons(advice):
+        _say(console, f"{option}\n    {why}")
+    _say(console, f"\n{FIXED}")
+    for warning in warnings[:_SHOWN]:
+        _say(console, f"\nNote: {warning}.")
+    if len(warnings) > _SHOWN:
+        _say(console, f"\nand {len(warnings) - _SHOWN:,} more notes (--json has all)")
+    _say(console, f"\nreexpand topics --partitions {advice.cores} ...")
+    _say(console, f"reexpand run {shlex.join(flags(advice))} ...")
+
+
+def as_json(advice: Advice, warnings: list[str]) -> dict[str, Any]:
+    """The same for programs; of large parents also all placements that were compared."""
+    return {
+        "flags": flags(advice),
+        "shards": {parent.name: parent.placement.shards for parent in advice.sharded},
+        "routeDepth": advice.depth,
+        "shufflePartitions": advice.cores,
+        "kafkaPartitions": advice.cores,
+        "topicsPerShard": TOPICS_PER_SHARD,
+        "parents": [_parent(parent) for parent in advice.parents],
+        "depths": [
+            {
+                "depth": found.depth,
+                "skew": round(found.skew, 3),
+                "patternCopies": found.copies,
+                "largestBytes": found.largest_bytes,
+            }
+            for found in advice.depths
+        ],
+        "warnings": warnings,
+    }
+
+
+def _parent(parent: Parent) -> dict[str, Any]:
+    return {
+        "parent": parent.name,
+        "topics": parent.topics,
+        "clients": parent.clients,
+        "patterns": parent.placement.asked,
+        **_placement(parent.placement, parent.sizes),
+        "candidates": [_placement(placement, parent.sizes) for placement in parent.candidates],
+    }
+
+
+def _placement(placement: Placement, sizes: Sizes) -> dict[str, Any]:
+    return {
+        "routeDepth": placement.depth,
+        "shards": placement.shards,
+        "fullestShard": placement.fullest,
+        "skew": round(placement.skew, 3),
+        "replicas": round(placement.replicas, 3),
+        "largestBytes": placement.largest_bytes(sizes),
+    }
+
+
+def _parents(advice: Advice) -> Table:
+    table = _table("parent", "topics", "clients", "patterns", "shards", "fullest shard", "skew", "replicas", "state")
+    for parent in advice.parents[:_SHOWN]:
+        placement = parent.placement
+        table.add_row(
+            Text(parent.name, overflow="fold"),
+            f"{parent.topics:,}",
+            f"{parent.clients:,}",
+            f"{placement.asked:,}",
+            str(placement.shards),
+            f"{placement.fullest:,}",
+            f"{placement.skew:.2f}",
+            f"{placement.replicas:.2f}",
+            filesize.decimal(parent.largest_bytes),
+        )
+    return table
+
+
+def _depths(advice: Advice) -> Table:
+    table = _table("route depth", "worst skew", "copies of patterns", "largest shards together")
+    for found in sorted(advice.depths):
+        chosen = " *" if found.depth == advice.depth else ""
+        table.add_row(
+            f"{found.depth or '0 (whole name)'}{chosen}",
+            f"{found.skew:.2f}",
+            f"{found.copies:,}",
+            filesize.decimal(found.largest_bytes),
+        )
+    return table
+
+
+def _table(first: str, *others: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column(first)
+    for name in others:
+        table.add_column(name, justify="right")
+    return table
+
+
+def _reasons(advice: Advice) -> Iterator[tuple[str, str]]:
+    """Each option, and why."""
+    too_large = f"topics; a shard should hold at most {TOPICS_PER_SHARD:,}, since one core reads and indexes all of it"
+    for parent in advice.sharded[:_SHOWN]:
+        shards = shlex.quote(f"{parent.name}={parent.placement.shards}")
+        yield f"--shards {shards}", f"it has {parent.topics:,} {too_large}"
+    if len(advice.sharded) > _SHOWN:
+        yield f"and {len(advice.sharded) - _SHOWN:,} more", "for the same reason"
+    if advice.depths:
+        depth = "makes the largest shards small with few copies of patterns: see the table above"
+    else:
+        depth = f"the default; no parent has more than {TOPICS_PER_SHARD:,} topics, so each has one shard"
+    yield f"--route-depth {advice.depth}", depth
+    tasks = f"one for each of {advice.cores} cores (--cores)"
+    idle = "fewer leave cores idle, more cost time in every micro-batch"
+    yield f"--shuffle-partitions {advice.cores}", f"{tasks}: {idle}"
+    order = "choose before the first event: later a client's requests would stand in two, without order"
+    yield f"reexpand topics --partitions {advice.cores}", f"{tasks}, so that all of them read; {order}"
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(Text(text), soft_wrap=True)

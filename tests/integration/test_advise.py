@@ -1,0 +1,89 @@
+"""`reexpand advise` on a real broker: it reads what the job would, and writes nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from streaming.events import BIND_TOPIC, WILDCARD, Stream
+from tests.support.running_job import Streams
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TOPICS = 12_000
+
+
+def advise(bootstrap_servers: str, names: Mapping[str, str], *options: str) -> subprocess.CompletedProcess[str]:
+    """The command; `names` are those of the job's topics."""
+    command = [str(Path(sys.executable).with_name("reexpand")), "advise", "--bootstrap-servers", bootstrap_servers]
+    environment = {f"REEXPAND_{name.upper()}": value for name, value in names.items()}
+    return subprocess.run(
+        [*command, *options], env={**os.environ, **environment}, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_the_advice_is_of_what_the_inputs_amount_to(broker: Any, tmp_path: Path) -> None:
+    streams = Streams(broker.bootstrap_servers, tmp_path / "checkpoint").create()
+    settings = streams.settings
+    names = {name: getattr(settings, name) for name in ("topic_events", "subscription_events", "group_events")}
+    feed = streams.producer()
+
+    def topic(parent: str, name: str, event: str = "CREATED") -> None:
+        feed.send(Stream.TOPICS, {"event": event, "parentTopic": parent, "liteTopic": name}, parent)
+
+    def asks(client: str, *entries: str, action: str = "COMPLETE_ADD", parent: str = "orders") -> None:
+        body = {"action": action, "clientId": client, "group": "g", "topic": parent, "liteTopicSet": list(entries)}
+        feed.send(Stream.SUBSCRIPTIONS, {"subscriptionSet": [body]}, "g")
+
+    feed.send(Stream.GROUPS, {"group": "g", "attributes": {BIND_TOPIC: "orders", WILDCARD: "true"}}, "g")
+    asks("c1", "eu__tenant1__*", "*__created", "a*")
+    asks("c1", "*__created", action="PARTIAL_REMOVE")
+    asks("c2", "*__tenant2__**")
+    asks("gone", "eu__**")
+    asks("gone", action="COMPLETE_REMOVE", parent="")
+    for number in range(TOPICS):
+        topic("orders", f"eu__tenant{number}__created")
+    topic("orders", "eu__tenant0__created", "DELETED")
+    topic("orders", "eu__tenant1__created")
+    topic("sensors", "s1")
+    feed.send(Stream.TOPICS, b"{", "orders")
+    feed.flush()
+    ends = {name: len(streams.read(name)) for name in names.values()}
+
+    done = advise(broker.bootstrap_servers, names, "--json", "--cores", "4")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["flags"] == ["--shards", "orders=2", "--route-depth", "2", "--shuffle-partitions", "4"]
+    assert [(each["parent"], each["topics"], each["patterns"]) for each in found["parents"]] == [
+        ("orders", TOPICS - 1, 2),
+        ("sensors", 1, 0),
+    ]
+    assert found["parents"][0]["replicas"] == 1.5  # one of the two patterns goes to both shards
+    assert found["warnings"][0].startswith("2 entries are not valid and left out (subscriptions, ")
+
+    shown = advise(broker.bootstrap_servers, names)
+    assert shown.returncode == 0, shown.stderr
+    assert "--shards orders=2" in shown.stdout.splitlines()
+    assert {name: len(streams.read(name)) for name in names.values()} == ends
+
+    missing = advise(broker.bootstrap_servers, {**names, "group_events": f"{streams.prefix}-none"})
+    assert (missing.returncode, missing.stdout) == (1, "")
+    assert missing.stderr.startswith(f"Error: {broker.bootstrap_servers} has no topic {streams.prefix}-none; `reexpand")
+
+
+def test_what_is_wrong_with_kafka_is_a_sentence(tmp_path: Path) -> None:
+    away = advise("127.0.0.1:1", {})
+    assert (away.returncode, away.stdout) == (1, "")
+    assert away.stderr.startswith("Error: the topic lite-group-events of 127.0.0.1:1 cannot be read: ")
+    assert "Connection refused" in away.stderr
+    options = tmp_path / "client.properties"
+    options.write_text("no.such.option=1\n")
+    wrong = advise("127.0.0.1:1", {}, "--client-options", str(options))
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "no.such.option" in wrong.stderr
+    assert "Traceback" not in away.stderr + wrong.stderr

@@ -1,0 +1,169 @@
+"""`reexpand advise` with files, and what it says of what is wrong."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from streaming.advise import rule
+from streaming.cli import main
+from streaming.routing import Routing
+from tests.unit.streaming.builders import request_json, topic_json
+
+TOPICS = [f"eu__tenant{number}__created" for number in range(25_000)]
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No settings of the machine's."""
+    for name in os.environ:
+        if name.startswith("REEXPAND_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+def advise(*arguments: str, stdin: bytes = b"") -> Result:
+    return CliRunner().invoke(main, ["advise", *arguments], input=stdin)
+
+
+def told(*arguments: str, stdin: bytes = b"") -> dict[str, Any]:
+    """What `--json` says."""
+    result = advise("--json", *arguments, stdin=stdin)
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def lines(*values: bytes | str) -> bytes:
+    return b"".join((value.encode() if isinstance(value, str) else value) + b"\n" for value in values)
+
+
+@pytest.fixture
+def patterns(tmp_path: Path) -> str:
+    """A file of two patterns, and a line without one."""
+    file = tmp_path / "patterns"
+    file.write_bytes(lines("eu__tenant7__*", "", "*__tenant7__**"))
+    return str(file)
+
+
+def test_plain_lines_of_one_parent(patterns: str) -> None:
+    found = told("--parent", "the shop", "--topics", "-", "--patterns", patterns, "--cores", "3", stdin=lines(*TOPICS))
+    (parent,) = found["parents"]
+    assert found["flags"] == ["--shards", "the shop=4", "--route-depth", "2", "--shuffle-partitions", "3"]
+    assert (found["shards"], found["routeDepth"], found["kafkaPartitions"]) == ({"the shop": 4}, 2, 3)
+    assert (parent["topics"], parent["patterns"], parent["clients"], parent["replicas"]) == (25_000, 2, 1, 2.5)
+    routing = Routing({"the shop": 4}, 2)
+    in_shards = [routing.shard_of("the shop", name) for name in TOPICS]
+    assert parent["fullestShard"] == max(map(in_shards.count, range(4)))
+    assert len(parent["candidates"]) == 5 * 7
+    assert {(each["routeDepth"], each["shards"]) for each in parent["candidates"]} >= {(0, 64), (1, 1)}
+
+
+def test_records_of_several_parents_as_the_inputs_have_them(tmp_path: Path) -> None:
+    file = tmp_path / "patterns"
+    file.write_bytes(lines(request_json(liteTopicSet=["a__*"]), request_json(topic="q", clientId="d")))
+    events = lines(topic_json(), topic_json(liteTopic="u"), topic_json(parentTopic="q"), topic_json(event="DELETED"))
+    found = told("--topics", "-", "--patterns", str(file), stdin=events)
+    assert [(each["parent"], each["topics"], each["patterns"]) for each in found["parents"]] == [
+        ("p", 1, 1),
+        ("q", 1, 1),
+    ]
+    assert found["flags"][:2] == ["--route-depth", "1"]
+    assert found["warnings"] == []
+
+
+def test_words_and_tables(patterns: str) -> None:
+    """What is to be copied stands on a line of its own, quoted for a shell."""
+    result = advise("--parent", "the [b]shop", "--topics", "-", "--patterns", patterns, "--cores", "3",
+        stdin=lines(*TOPICS))  # fmt: skip
+    assert result.exit_code == 0
+    output = result.stdout.splitlines()
+    assert any(line.startswith("the [b]shop  25,000 ") for line in output)
+    assert any(line.startswith("2 * ") for line in output)
+    assert "--shards 'the [b]shop=4'" in output
+    assert "reexpand run --shards 'the [b]shop=4' --route-depth 2 --shuffle-partitions 3 ..." in output
+    assert "reexpand topics --partitions 3 ..." in output
+    for said in ("part of a checkpoint's identity", "1 of 2 patterns have a wildcard", "each grants 500"):
+        assert said in result.stdout
+
+
+def test_only_the_largest_parents_are_shown() -> None:
+    events = [topic_json(parentTopic=f"p{parent:02}", liteTopic=str(n)) for parent in range(30) for n in range(parent)]
+    output = advise("--topics", "-", stdin=lines(*events)).stdout.splitlines()
+    assert [line.split()[0] for line in output if line.startswith("p")][1:] == [f"p{n}" for n in range(29, 9, -1)]
+    assert "and 9 more" in output
+    assert "    the default; no parent has more than 10,000 topics, so each has one shard" in output
+
+
+def test_only_the_first_of_many_reasons_and_notes_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is to be copied is whole."""
+    monkeypatch.setattr(rule, "TOPICS_PER_SHARD", 1)
+    events = [topic_json(parentTopic=f"p{parent}", liteTopic=f"{n}") for parent in range(30) for n in range(2)]
+    asks = [request_json(topic=f"p{parent}", clientId=f"c{parent}") for parent in range(30)]
+    file = tmp_path / "patterns"
+    file.write_bytes(lines(*asks))
+    result = advise("--topics", "-", "--patterns", str(file), stdin=lines(*events))
+    output = result.stdout.splitlines()
+    assert sum(line.startswith("--shards ") for line in output) == 20
+    assert sum(line.startswith("Note: ") for line in output) == 20
+    assert {"and 10 more", "and 10 more notes (--json has all)"} <= set(output)
+    assert output[-1].count("--shards p") == 30
+
+
+def test_inner_wildcards_are_patterns_where_the_job_takes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By an option or, as all settings, by the environment."""
+    file = tmp_path / "patterns"
+    file.write_text("a__**__b\nc\n")
+    arguments = ("--parent", "p", "--topics", "-", "--patterns", str(file))
+
+    def count(*more: str) -> int:
+        return int(told(*arguments, *more, stdin=b"t\n")["parents"][0]["patterns"])
+
+    assert (count(), count("--allow-inner-multi")) == (1, 2)
+    monkeypatch.setenv("REEXPAND_ALLOW_INNER_MULTI", "true")
+    assert count() == 2
+
+
+def test_an_empty_file_of_patterns_asks_for_nothing(tmp_path: Path) -> None:
+    """An empty set would ask for everything."""
+    file = tmp_path / "patterns"
+    file.write_text("\n")
+    found = told("--parent", "p", "--topics", "-", "--patterns", str(file), stdin=b"t\r\n\n u\n")
+    (parent,) = found["parents"]
+    assert (parent["topics"], parent["clients"], found["warnings"]) == (2, 0, [])
+
+
+def test_what_is_not_valid_is_left_out_and_reported() -> None:
+    found = told("--topics", "-", stdin=lines("eu__created", topic_json(), b"\xff"))
+    assert found["parents"][0]["topics"] == 1
+    (warning,) = found["warnings"]
+    assert warning.startswith("2 entries are not valid and left out (topics, partition 0, record 1: the value is not")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "code", "said"),
+    [
+        ((), b"", 2, ["bootstrap_servers: Field required"]),
+        (("--topics", "/does/not/exist"), b"", 2, ["--topics", "/does/not/exist"]),
+        (("--patterns", "-"), b"", 2, ["--patterns and --parent go with --topics"]),
+        (("--parent", "p"), b"", 2, ["--patterns and --parent go with --topics"]),
+        (("--topics", "-", "--patterns", "-"), b"", 2, ["only one of --topics and --patterns"]),
+        (("--topics", "-", "--bootstrap-servers", "b:1"), b"", 2, ["either --topics, or Kafka"]),
+        (("--topics", "-", "--parent", " "), b"t\n", 2, ["--parent is blank"]),
+        (("--topics", "-", "--parent", "p"), b"t\n\xff\n", 2, ["line 2 is not UTF-8"]),
+        (("--topics", "-", "--cores", "0"), b"", 2, ["--cores"]),
+        (("--topics", "-"), b"", 1, ["there are no topics to advise on\n"]),
+        (("--topics", "-"), b"eu__created\n", 1, ["there are no topics to advise on; 1 entries are not valid"]),
+    ],
+)
+def test_what_is_wrong_is_a_sentence_and_an_exit_code(
+    arguments: tuple[str, ...], stdin: bytes, code: int, said: list[str]
+) -> None:
+    result = advise(*arguments, stdin=stdin)
+    assert result.exit_code == code, result.output
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    assert [part for part in said if part not in result.stderr] == []

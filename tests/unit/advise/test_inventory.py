@@ -1,0 +1,163 @@
+"""What there is after what the streams say: the same as in a job that read them."""
+
+import json
+from random import Random
+from typing import Any
+
+import pytest
+
+from streaming.advise.inventory import Holding, Inventory
+from streaming.events import BIND_TOPIC, QUOTA, Place, Stream
+from streaming.routing import Routing
+from tests.support.histories import PROFILES, batches, history
+from tests.support.simulator import Record, Simulation
+from tests.support.states import decode
+from tests.unit.streaming.builders import group_json, request_json, topic_json
+
+ORDER = (Stream.GROUPS, Stream.SUBSCRIPTIONS, Stream.TOPICS)
+ROUTING = Routing({"p": 3}, 1)
+
+
+def inventory_of(*values: tuple[Stream, bytes | None]) -> Inventory:
+    """After records of streams that stand in this order, a second apart."""
+    inventory = Inventory()
+    for stream in ORDER:
+        records = [(Place(0, at, 1_000 * at), value) for at, (of, value) in enumerate(values) if of is stream]
+        inventory.feed(stream, records)
+    return inventory
+
+
+def holding_of(*values: tuple[Stream, bytes | None], now: int = 0) -> Holding:
+    """What is then there under the one parent."""
+    (holding,) = inventory_of(*values).holdings(now).values()
+    return holding
+
+
+def request(**changes: Any) -> tuple[Stream, bytes]:
+    return Stream.SUBSCRIPTIONS, request_json(**changes)
+
+
+def topic(**changes: Any) -> tuple[Stream, bytes]:
+    return Stream.TOPICS, topic_json(**changes)
+
+
+def group(**changes: Any) -> tuple[Stream, bytes]:
+    return Stream.GROUPS, group_json(**changes)
+
+
+def patterns(holding: Holding) -> list[str]:
+    return [entry.pattern for entry in holding.entries()]
+
+
+@pytest.mark.parametrize("name", ["plain", "dialects", "selectors", "exclusive", "bound"])
+@pytest.mark.parametrize("echoed", [False, True])
+@pytest.mark.parametrize("seed", range(12))
+def test_it_is_what_the_shards_of_a_job_hold(name: str, echoed: bool, seed: int) -> None:  # noqa: FBT001 - a case
+    """Whether what the job writes back to its inputs stands there already or not."""
+    random = Random(f"{name} {seed}")
+    records = history(random, 150, PROFILES[name])
+    job = Simulation(ROUTING)
+    written = list(records)
+    for batch in batches(random, records):
+        todo: list[Record] = batch
+        while todo:
+            job._run_batch(todo, crash=False)
+            todo, job.echoes = job.echoes, []
+            written += todo
+    inventory = Inventory()
+    for stream in ORDER:
+        inventory.feed(
+            stream,
+            [
+                (Place(record.partition, record.offset, record.timestamp), record.value)
+                for record in (written if echoed else records)
+                if record.stream is stream
+            ],
+        )
+    holdings = inventory.holdings(0)
+    shards = {key: decode(data) for key, data in job.states.items() if key[0]}
+    assert {parent for parent, _ in shards if shards[parent, _].topics or shards[parent, _].clients} == set(holdings)
+    for parent, holding in holdings.items():
+        own = {number: shard for (of, number), shard in shards.items() if of == parent}
+        assert sorted(holding.topics) == sorted(name for shard in own.values() for name in shard.topics)
+        assert holding.asked.clients.keys() == {key for shard in own.values() for key in shard.clients}
+        for number, shard in own.items():
+            kept = [
+                entry for entry in holding.entries() if ROUTING.may_touch(parent, entry.pattern, number, entry.notation)
+            ]
+            assert sorted(kept) == sorted(Holding({}, shard).entries())
+
+
+def test_topics_come_and_go() -> None:
+    events = [topic(liteTopic=name) for name in "abca"] + [topic(event="DELETED", liteTopic=name) for name in "bx"]
+    assert list(holding_of(*events).topics) == ["a", "c"]
+
+
+def test_a_topic_ends_with_its_ttl_and_may_come_again() -> None:
+    first = topic(ttlMs=1_000)  # until 10,000, a step of deadlines
+    assert inventory_of(first).holdings(9_999)["p"].topics.keys() == {"t"}
+    assert inventory_of(first).holdings(10_000) == {}
+    again = [(Place(0, 1, 9_000), topic_json()), (Place(0, 2, 10_000), topic_json(tags="red"))]
+    for late, count in ((again[0], 0), (again[1], 1)):
+        inventory = inventory_of(first)
+        inventory.feed(Stream.TOPICS, [late])
+        assert len(inventory.holdings(30_000)) == count
+
+
+def test_the_largest_parent_comes_first() -> None:
+    events = [topic(parentTopic=parent, liteTopic=name) for parent, name in ("az", "bx", "by", "cz")]
+    assert list(inventory_of(*events, request(topic="d")).holdings(0)) == ["b", "a", "c", "d"]
+
+
+def test_entries_of_a_literal_group_are_names_and_of_all_others_patterns() -> None:
+    asks = request(liteTopicSet=["a*", "b__*"])
+    assert patterns(holding_of(group(attributes={BIND_TOPIC: "p"}), asks)) == ["a*", "b__*"]
+    assert patterns(holding_of(group(), asks)) == ["b__*"]
+    assert patterns(holding_of(asks)) == ["b__*"]
+
+
+def test_a_shared_subscription_is_its_filter() -> None:
+    (entry,) = holding_of(group(), request(liteTopicSet=["$share/x/a/+"], dialect="mqtt")).entries()
+    assert (entry.pattern, entry.notation.dialect) == ("a/+", "mqtt")
+
+
+def test_who_leaves_everywhere_is_gone_everywhere() -> None:
+    inventory = inventory_of(request(), request(topic="q"), request(topic="q", clientId="d"), request(
+        action="COMPLETE_REMOVE", topic=...
+    ))  # fmt: skip
+    assert {parent: len(holding.asked.clients) for parent, holding in inventory.holdings(0).items()} == {"q": 1}
+
+
+def test_a_set_of_entries_is_taken_apart() -> None:
+    entries = [json.loads(request_json(clientId=name)) for name in "cd"]
+    record = json.dumps({"subscriptionSet": [*entries, {}]}).encode()
+    inventory = inventory_of((Stream.SUBSCRIPTIONS, record))
+    assert len(inventory.holdings(0)["p"].asked.clients) == 2
+    assert inventory.refused == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ((Stream.TOPICS, b"eu__created"), "topics, partition 0, record 1: the value is not JSON"),
+        ((Stream.TOPICS, None), "topics, partition 0, record 1: the record has no value"),
+        ((Stream.SUBSCRIPTIONS, b"[]"), "subscriptions, partition 0, record 1: the value must be a JSON object"),
+        ((Stream.GROUPS, b"{}"), "groups, partition 0, record 1: group is missing"),
+        (request(liteTopicSet=["a*", "b"]), "subscriptions, partition 0, record 1: left out: "),
+    ],
+)
+def test_what_is_not_valid_is_counted_and_the_first_is_named(value: tuple[Stream, bytes | None], said: str) -> None:
+    inventory = inventory_of(group(), value, (Stream.TOPICS, b"later"))
+    assert inventory.refused == 2
+    assert inventory.first_refused.startswith(said)
+
+
+@pytest.mark.parametrize(("quotas", "least"), [([], 2_000), (["-1"], None), (["-1", "30", "7"], 7)])
+def test_the_least_quota_is_that_of_a_group_with_clients(quotas: list[str], least: int | None) -> None:
+    names = [f"g{number}" for number in range(len(quotas))] or ["unknown"]
+    groups = [
+        group(group=name, attributes={BIND_TOPIC: "p", QUOTA: quota})
+        for name, quota in zip(names, quotas, strict=False)
+    ]
+    idle = group(group="idle", attributes={BIND_TOPIC: "p", QUOTA: "1"})
+    assert holding_of(*groups, idle, *(request(group=name) for name in names)).least_quota == least
