@@ -75,7 +75,6 @@ def main(ctx: click.Context, /, verbose: bool) -> None:  # noqa: FBT001 - click 
       reexpand local                    # a Kafka broker with the topics, to play with
       reexpand run --bootstrap-servers broker:9092 --checkpoint /var/lib/reexpand
     """
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     if ctx.invoked_subcommand not in {command.name for command in matching.COMMANDS}:  # these log nothing
         _log(verbose=verbose)
 
