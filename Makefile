@@ -32,6 +32,10 @@ setup: .venv/.locked ## install everything that is locked, and the jars of Spark
 demo: setup ## the real thing: a Kafka broker, the Spark job, events, and what the job makes of them
 	@.venv/bin/reexpand demo
 
+.PHONY: cluster-demo
+cluster-demo: setup ## the same on a Spark cluster of two workers, one of which is killed half way
+	@.venv/bin/reexpand demo --cluster
+
 .PHONY: test
 test: setup ## all tests, on a real broker and a real Spark
 	.venv/bin/pytest
