@@ -67,6 +67,10 @@ format: .venv/.locked ## format and mend what ruff can mend
 bench: setup ## the job against a no-op of the same plan: latency and throughput as ratios (6 minutes)
 	$(PY) -m tests.bench.streaming.run $(BENCH)
 
+.PHONY: bench-cluster
+bench-cluster: setup ## throughput of the job in one process and on a Spark cluster of two workers, as a ratio
+	$(PY) -m tests.bench.streaming.cluster $(BENCH)
+
 .PHONY: bench-low-rate
 bench-low-rate: setup ## cores in use at 20 events a second, by trigger interval
 	$(PY) -m tests.bench.streaming.low_rate $(BENCH)
