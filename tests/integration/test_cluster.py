@@ -118,7 +118,7 @@ def test_workers_die_in_turn_while_a_history_flows(
 
         assert eventually(lambda: not log.is_at_state())
         send(feed, quarters[1])
-        assert eventually(log.is_at_state)
+        assert eventually(log.is_at_state, 30)
         cluster.kill_worker(1)
         killed_ms = time.time() * 1_000
         send(feed, quarters[2])

@@ -22,7 +22,7 @@ _PROGRAM = (
     "import sys, pathlib, streaming.demo as demo; "
     "sys.exit(demo.run_demo(pathlib.Path(sys.argv[1]), False, False, cluster=sys.argv[2] == 'cluster'))"
 )
-_TIMEOUT_SECONDS = 180
+_TIMEOUT_SECONDS = 300
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
@@ -43,6 +43,8 @@ def test_the_demo_piped(tmp_path: Path, where: str) -> None:
     assert demo.returncode == 0, output + demo.stderr
     assert "\x1b" not in output
     assert ("worker 1 is killed" in output) == (where == "cluster")
+    job_log = (tmp_path / "demo" / "job.log").read_text(encoding="utf-8")
+    assert ("Lost executor" in job_log) == (where == "cluster")
     for scene in SCENES:
         assert scene.title in output
         for step in scene.steps:
