@@ -32,6 +32,10 @@ setup: .venv/.locked ## install everything that is locked, and the jars of Spark
 demo: setup ## the real thing: a Kafka broker, the Spark job, events, and what the job makes of them
 	@.venv/bin/reexpand demo
 
+.PHONY: cluster-demo
+cluster-demo: setup ## the same on a Spark cluster of two workers, one of which is killed half way
+	@.venv/bin/reexpand demo --cluster
+
 .PHONY: test
 test: setup ## all tests, on a real broker and a real Spark
 	.venv/bin/pytest
@@ -62,6 +66,10 @@ format: .venv/.locked ## format and mend what ruff can mend
 .PHONY: bench
 bench: setup ## the job against a no-op of the same plan: latency and throughput as ratios (6 minutes)
 	$(PY) -m tests.bench.streaming.run $(BENCH)
+
+.PHONY: bench-cluster
+bench-cluster: setup ## throughput of the job in one process and on a Spark cluster of two workers, as a ratio
+	$(PY) -m tests.bench.streaming.cluster $(BENCH)
 
 .PHONY: bench-low-rate
 bench-low-rate: setup ## cores in use at 20 events a second, by trigger interval

@@ -75,7 +75,6 @@ def main(ctx: click.Context, /, verbose: bool) -> None:  # noqa: FBT001 - click 
       reexpand local                    # a Kafka broker with the topics, to play with
       reexpand run --bootstrap-servers broker:9092 --checkpoint /var/lib/reexpand
     """
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     if ctx.invoked_subcommand not in {command.name for command in matching.COMMANDS}:  # these log nothing
         _log(verbose=verbose)
 
@@ -132,10 +131,11 @@ def _shards(pairs: tuple[str, ...]) -> dict[str, str] | None:
 @click.option("--home", type=click.Path(file_okay=False, path_type=Path), default=HOME, show_default=True,
     help="Folder of what the demo leaves: its logs.",
 )  # fmt: skip
+@click.option("--cluster", is_flag=True, help="Run the job on a Spark cluster of two workers, and kill one half way.")
 @click.option("--keep", is_flag=True, help="Leave broker and job running at the end, until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 @click.pass_context
-def demo(ctx: click.Context, home: Path, keep: bool, as_json: bool) -> None:  # noqa: FBT001 - click passes options by name
+def demo(ctx: click.Context, home: Path, cluster: bool, keep: bool, as_json: bool) -> None:  # noqa: FBT001 - click passes options by name
     """Play a scenario on a real broker and the real job, and show what the job makes of it.
 
     Exit code 0 when the updates are exactly the expected ones, 1 when they are not.
@@ -143,11 +143,12 @@ def demo(ctx: click.Context, home: Path, keep: bool, as_json: bool) -> None:  # 
     \b
     Example:
       reexpand demo
+      reexpand demo --cluster
       reexpand demo --json | jq .
     """
     from streaming.demo import run_demo
 
-    ctx.exit(run_demo(home, keep, as_json))
+    ctx.exit(run_demo(home, keep, as_json, cluster))
 
 
 @main.command()

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlparse
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from streaming.config import Settings
+from streaming.errors import ReexpandError
 
 _LOG_CONFIGURATION = Path(__file__).parent / "log4j2.properties"
 
@@ -26,11 +28,15 @@ _BASE = {
     "spark.ui.showConsoleProgress": "false",
 }
 
-_LOCAL = {
-    # Tasks are retried as on a cluster: a Python worker that dies must not end the query.
-    "spark.master": "local[*,4]",
+_LOOPBACK = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
+}
+
+_LOCAL = {
+    **_LOOPBACK,
+    # Tasks are retried as on a cluster: a Python worker that dies must not end the query.
+    "spark.master": "local[*,4]",
     "spark.ui.enabled": "false",
 }
 
@@ -45,6 +51,10 @@ _LOCAL_FILES = {
 }
 
 
+class SparkUnavailable(ReexpandError):
+    """Spark does not start, or reaches no master; the message has what it says."""
+
+
 def options(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = ()) -> dict[str, str]:
     """The session's options.
 
@@ -56,8 +66,12 @@ def options(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = 
     chosen = {**_BASE, "spark.sql.shuffle.partitions": str(shuffle_partitions), "spark.app.name": "reexpand"}
     if _is_local(settings):
         chosen |= _LOCAL
+    elif _is_here(settings):
+        chosen |= _LOOPBACK
+    if not _is_submitted():
         level = "warn" if logging.getLogger("reexpand").isEnabledFor(logging.DEBUG) else "error"
-        chosen["spark.driver.extraJavaOptions"] = _JAVA_OPTIONS.format(file=_LOG_CONFIGURATION, level=level)
+        java_options = _JAVA_OPTIONS.format(file=_LOG_CONFIGURATION, level=level)
+        chosen |= {"spark.driver.extraJavaOptions": java_options, "spark.executor.extraJavaOptions": java_options}
     if settings.master is not None:
         chosen["spark.master"] = settings.master
     if urlparse(settings.checkpoint).scheme in ("", "file"):
@@ -67,18 +81,41 @@ def options(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = 
     return chosen
 
 
+def _is_submitted() -> bool:
+    """Whether spark-submit runs this: it starts Python with a gateway to a Spark whose options it has chosen."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
 def _is_local(settings: Settings) -> bool:
-    """Whether Spark runs in one JVM here; spark-submit, which starts Python with a gateway, chooses by itself."""
+    """Whether Spark runs in one JVM here; spark-submit chooses by itself."""
     if settings.master is None:
-        return "PYSPARK_GATEWAY_PORT" not in os.environ
+        return not _is_submitted()
     return settings.master.startswith("local")
 
 
+def _is_here(settings: Settings) -> bool:
+    """Whether driver and executors are all on this machine."""
+    return _is_local(settings) or urlparse(settings.master or "").hostname in ("127.0.0.1", "localhost")
+
+
 def build(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = ()) -> SparkSession:
-    """Starts Spark, or takes the session that runs."""
-    if _is_local(settings):
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers of this environment
+    """Starts Spark, or takes the session that runs.
+
+    Raises:
+        SparkUnavailable: there is no such master, or it does not answer within a minute.
+    """
+    if not _is_submitted():
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # what executors run, wherever they are
+    if _is_here(settings):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # of what has no option of its own, as the web interface
     builder = SparkSession.builder
     for key, value in options(settings, shuffle_partitions, jars).items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    try:
+        return builder.getOrCreate()
+    except Py4JJavaError as error:
+        reason = str(error.java_exception.getMessage()).partition("\n")[0].rstrip(".")
+        raise SparkUnavailable(
+            f"Spark does not start with the master {settings.master or 'of its configuration'}: {reason}. "
+            "Check its address, and that it runs."
+        ) from error

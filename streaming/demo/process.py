@@ -41,7 +41,7 @@ class Job:
     waited for, and killed if need be.
 
     Args:
-        settings: only the broker's address and the checkpoint are handed on; the rest are defaults.
+        settings: only the broker's address, the checkpoint and the master are handed on; the rest are defaults.
         log_file: what the job says.
         scratch: folder of Spark's temporary files.
     """
@@ -52,6 +52,7 @@ class Job:
             *(sys.executable, "-c", _START, "run"),
             *("--bootstrap-servers", settings.bootstrap_servers),
             *("--checkpoint", settings.checkpoint),
+            *(("--master", settings.master) if settings.master is not None else ()),
         ]
         # The demo shows the job with its defaults, whatever the user has set for jobs of his own.
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("REEXPAND_")}

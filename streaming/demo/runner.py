@@ -1,4 +1,4 @@
-"""Plays the demo: starts the broker and the job, sends the scenes, follows the output, judges, and ends everything."""
+"""Plays the demo: starts all that it needs, sends the scenes, follows the output, judges, and ends everything."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from streaming.errors import ReexpandError
 from streaming.events import Stream
 from streaming.local import jars
 from streaming.local.broker import Broker
+from streaming.local.cluster import Cluster
 from streaming.local.topics import create_topics
 
 if TYPE_CHECKING:
@@ -40,52 +41,60 @@ PACE_SECONDS = 0.6
 _OVERTURE_PACE_SECONDS = 0.25
 _READY_SECONDS = 90.0
 _FIRST_BATCH_SECONDS = 60.0
-_SETTLE_SECONDS = 30.0
+_SETTLE_SECONDS = 60.0
 _SEND_SECONDS = 10.0
 _POLL_SECONDS = 0.1
 _INTERRUPTED = 130
 _TERMINATED = 143
 
 
-def run(home: Path, screen: Screen, *, keep: bool) -> int:
+def run(home: Path, screen: Screen, *, keep: bool, on_cluster: bool = False) -> int:
     """Plays the demo in `home` and returns its exit code.
 
     Raises:
-        ReexpandError: the broker or the job cannot be started, or ended by itself.
+        ReexpandError: the broker, the cluster or the job cannot be started, or ended by itself.
     """
     former = signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
     try:
         with _folder(home) as folder, screen:
-            return _run(folder, screen, keep=keep)
+            return _run(folder, screen, keep=keep, on_cluster=on_cluster)
     except KeyboardInterrupt:
         return _INTERRUPTED
     finally:
         signal.signal(signal.SIGTERM, former)
 
 
-def _run(folder: Path, screen: Screen, *, keep: bool) -> int:
+def _run(folder: Path, screen: Screen, *, keep: bool, on_cluster: bool) -> int:
     jars.fetch(progress=screen.downloading)
     screen.phase("starting Kafka")
-    with Broker(folder / "kafka") as broker:
+    with ExitStack() as stack:
+        broker = stack.enter_context(Broker(folder / "kafka"))
+        cluster = None
+        if on_cluster:
+            screen.phase(f"Kafka listens on {broker.bootstrap_servers}; starting a Spark cluster of two workers")
+            cluster = stack.enter_context(Cluster(folder / "cluster"))
         # As `reexpand run` has them without options; what the environment sets is for jobs of the user's own.
         settings = Settings.model_construct(
-            bootstrap_servers=broker.bootstrap_servers, checkpoint=str(folder / "checkpoint")
+            bootstrap_servers=broker.bootstrap_servers,
+            checkpoint=str(folder / "checkpoint"),
+            master=cluster and cluster.url,
         )
         create_topics(broker.bootstrap_servers, topics.specs(settings))
         screen.phase(f"Kafka listens on {broker.bootstrap_servers}; starting Spark")
-        with Job(settings, folder / "job.log", folder / "spark") as job, Follower(settings) as follower:
+        job = stack.enter_context(Job(settings, folder / "job.log", folder / "spark"))
+        follower = stack.enter_context(Follower(settings))
 
-            def check() -> None:
-                job.check()
-                if not broker.running:
-                    raise ReexpandError(f"The broker ended by itself; its log is {broker.log_file}.")
+        def check() -> None:
+            job.check()
+            if not broker.running:
+                raise ReexpandError(f"The broker ended by itself; its log is {broker.log_file}.")
 
-            play = Play(settings, screen, follower, check)
-            try:
-                return _play(play, job, screen, settings, keep=keep)
-            except KeyboardInterrupt:
-                screen.phase("interrupted; stopping the job and Kafka")
-                raise
+        play = Play(settings, screen, follower, check, cluster)
+        try:
+            return _play(play, job, screen, settings, keep=keep)
+        except KeyboardInterrupt:
+            screen.phase("interrupted; stopping the job and Kafka")
+            raise
 
 
 def _play(play: Play, job: Job, screen: Screen, settings: Settings, *, keep: bool) -> int:
@@ -112,13 +121,22 @@ class Play:
         screen: where to report.
         follower: of the output topics.
         check: raises when broker or job are gone.
+        cluster: on which the job runs; loses a worker while an event half way is under way.
     """
 
-    def __init__(self, settings: Settings, screen: Screen, follower: Follower, check: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        screen: Screen,
+        follower: Follower,
+        check: Callable[[], None],
+        cluster: Cluster | None = None,
+    ) -> None:
         self._settings = settings
         self._screen = screen
         self._follower = follower
         self._check = check
+        self._cluster = cluster
         self._record = Record()
         self._producer = Producer({"bootstrap.servers": settings.bootstrap_servers, "log_level": 0})
         self._topics = dict(zip(Stream, settings.inputs, strict=True))
@@ -135,11 +153,17 @@ class Play:
         self._screen.phase("the job is ready; its first micro-batch warms Spark and Python up")
         if not self._watch(_FIRST_BATCH_SECONDS, self._settled):
             return
-        self._screen.phase("the job answers", sum(len(scene.steps) for scene in rest))
+        total = sum(len(scene.steps) for scene in rest)
+        self._screen.phase("the job answers", total)
+        done = 0
         for scene in rest:
             self._screen.scene(scene)
             for step in scene.steps:
                 self._send(step)
+                done += 1
+                if self._cluster is not None and done == total // 2:
+                    self._cluster.kill_worker(1)
+                    self._screen.phase("worker 1 is killed with all that it runs; worker 2 takes over", total, done)
                 self._watch(PACE_SECONDS)
                 if not self._watch(_SETTLE_SECONDS, self._settled):
                     return
@@ -220,5 +244,5 @@ def _folder(home: Path) -> Iterator[Path]:
         finally:
             with suppress(FileNotFoundError):
                 (folder / "kafka" / "broker.log").replace(folder / "broker.log")
-            for part in ("kafka", "checkpoint", "spark"):
+            for part in ("kafka", "cluster", "checkpoint", "spark"):
                 shutil.rmtree(folder / part, ignore_errors=True)

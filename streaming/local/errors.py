@@ -1,4 +1,4 @@
-"""What can go wrong with the Java, the jars and the broker of a machine of its own.
+"""What can go wrong with the Java, the jars, the broker and the Spark cluster of a machine of its own.
 
 ReexpandError
 └── LocalError          something this machine should provide is missing
@@ -6,6 +6,7 @@ ReexpandError
     ├── JarsError       the jars cannot be had
     ├── BrokerError     the broker does not start, or does not answer
     │   └── FolderInUseError another broker works on the same data folder
+    ├── ClusterError    the Spark cluster does not start
     └── TopicsError     a topic is not what the job relies on
 """
 
@@ -30,6 +31,10 @@ class BrokerError(LocalError):
 
 class FolderInUseError(BrokerError):
     """Another broker works on the same data folder."""
+
+
+class ClusterError(LocalError):
+    """The Spark cluster does not start."""
 
 
 class TopicsError(LocalError):

@@ -7,49 +7,43 @@ import re
 import subprocess
 import sys
 import uuid
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from streaming.demo.scenario import SCENES
-from tests.support.processes import eventually
+from tests.support.processes import MARK, eventually, marked
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _PROGRAM = (
-    "import sys, pathlib, streaming.demo as demo; sys.exit(demo.run_demo(pathlib.Path(sys.argv[1]), False, False))"
+    "import sys, pathlib, streaming.demo as demo; "
+    "sys.exit(demo.run_demo(pathlib.Path(sys.argv[1]), False, False, cluster=sys.argv[2] == 'cluster'))"
 )
-_MARK = "DEMO_UNDER_TEST"
-_TIMEOUT_SECONDS = 180
-
-
-def _descendants(mark: str) -> list[str]:
-    """The commands of all processes that inherited a mark in their environment."""
-    wanted = f"{_MARK}={mark}".encode()
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if wanted in (process / "environ").read_bytes().split(b"\0"):
-                found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode()[:200])
-        except OSError:  # it has just ended, or is someone else's
-            continue
-    return found
+_TIMEOUT_SECONDS = 300
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
-def test_the_demo_piped(tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", ["one process", "cluster"])
+def test_the_demo_piped(tmp_path: Path, where: str) -> None:
     """Plain lines, a passed check, exit code 0, no process left, and nothing but logs in its folder."""
     mark = uuid.uuid4().hex
     environment = {name: value for name, value in os.environ.items() if name not in {"FORCE_COLOR", "TTY_COMPATIBLE"}}
     demo = subprocess.run(
-        [sys.executable, "-c", _PROGRAM, str(tmp_path)],
+        [sys.executable, "-c", _PROGRAM, str(tmp_path), where],
         capture_output=True,
         text=True,
         timeout=_TIMEOUT_SECONDS,
-        env={**environment, _MARK: mark, "COLUMNS": "80"},
+        env={**environment, MARK: mark, "COLUMNS": "80"},
         check=False,
     )
     output = demo.stdout
     assert demo.returncode == 0, output + demo.stderr
     assert "\x1b" not in output
+    assert ("worker 1 is killed" in output) == (where == "cluster")
+    job_log = (tmp_path / "demo" / "job.log").read_text(encoding="utf-8")
+    assert ("Lost executor" in job_log) == (where == "cluster")
     for scene in SCENES:
         assert scene.title in output
         for step in scene.steps:
@@ -70,5 +64,5 @@ def test_the_demo_piped(tmp_path: Path) -> None:
     assert re.search(r"^  latency p50 / p95 +[\d.]+ s / [\d.]+ s ", output, re.MULTILINE)
     assert re.search(r"^  check +passed: ", output, re.MULTILINE)
 
-    assert eventually(lambda: not _descendants(mark), 5, 0.1), _descendants(mark)
+    assert eventually(lambda: not marked(mark), 5, 0.1), marked(mark)
     assert sorted(path.name for path in (tmp_path / "demo").iterdir()) == ["broker.log", "job.log"]

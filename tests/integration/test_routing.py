@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
 from streaming import home, job, session, worker
 from streaming.config import Settings, load
@@ -18,6 +19,7 @@ from streaming.events import BIND_TOPIC, WILDCARD, Reason, Stream
 from streaming.local.java import environment, find_java
 from streaming.routing import Routing
 from streaming.worker import Kind, Row
+from tests.integration.test_cluster import PARTITION_OF_SHARD
 from tests.integration.test_job import POISON
 from tests.support.histories import history
 from tests.support.simulator import NUMBER, Record, routes
@@ -257,6 +259,12 @@ def test_counts_are_sums_over_the_keys(spark: SparkSession) -> None:
     assert job.total(row.asDict()) == {Kind.ADD: 1, "ignored:stale-version": 7}
     (row,) = spark.createDataFrame([], job.OUTPUT_SCHEMA).agg(job.counts()).collect()
     assert job.total(row.asDict()) == {}
+
+
+def test_shards_are_placed_where_the_test_of_the_cluster_says(spark: SparkSession) -> None:
+    shards = spark.range(len(PARTITION_OF_SHARD)).select(F.lit("p").alias("parent"), F.col("id").cast("int"))
+    placed = shards.repartition(2, "parent", "id").select("id", F.spark_partition_id()).sort("id").collect()
+    assert tuple(partition for _, partition in placed) == PARTITION_OF_SHARD
 
 
 def worked(spark: SparkSession, records: Iterable[Record], routing: Routing) -> list[tuple[str, bytes, bytes]]:

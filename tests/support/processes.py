@@ -3,6 +3,10 @@
 import os
 import time
 from collections.abc import Callable
+from pathlib import Path
+
+MARK = "REEXPAND_PROCESS_UNDER_TEST"
+"""A variable whose value, in the environment of a process, marks all that it starts."""
 
 
 def alive(pid: int) -> bool:
@@ -27,3 +31,16 @@ def eventually(condition: Callable[[], bool], seconds: float = 10, interval: flo
 def gone(pid: int, seconds: float = 10) -> bool:
     """Whether a process ends in time."""
     return eventually(lambda: not alive(pid), seconds)
+
+
+def marked(mark: str) -> list[str]:
+    """The commands of all processes that inherited a mark; there must be a /proc."""
+    wanted = f"{MARK}={mark}".encode()
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if wanted in (process / "environ").read_bytes().split(b"\0"):
+                found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode()[:200])
+        except OSError:  # it has just ended, or is someone else's
+            continue
+    return found

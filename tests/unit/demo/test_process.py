@@ -14,7 +14,9 @@ from tests.support.processes import alive, eventually
 if TYPE_CHECKING:
     from pathlib import Path
 
-SETTINGS = Settings.model_construct(bootstrap_servers="127.0.0.1:9092", checkpoint="checkpoint")
+SETTINGS = Settings.model_construct(
+    bootstrap_servers="127.0.0.1:9092", checkpoint="checkpoint", master="spark://127.0.0.1:7077"
+)
 
 OBEDIENT = """
 import signal, sys, time
@@ -40,7 +42,8 @@ def start(program: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
 def test_a_job_is_ready_when_it_says_so_and_ends_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with start(OBEDIENT, tmp_path, monkeypatch) as job:
         assert eventually(lambda: job.is_ready, 20)
-        assert "--bootstrap-servers 127.0.0.1:9092 --checkpoint checkpoint" in job.log_file.read_text()
+        wanted = "--bootstrap-servers 127.0.0.1:9092 --checkpoint checkpoint --master spark://127.0.0.1:7077"
+        assert wanted in job.log_file.read_text()
         assert job.stop() == 0
         assert job.stop() is None
 

@@ -28,7 +28,6 @@ def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
     # `run` puts it into the environment, from where it is taken away after the test.
     monkeypatch.setenv("REEXPAND_CONFIG", "")
     monkeypatch.delenv("REEXPAND_CONFIG")
-    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
     monkeypatch.setattr(cli, "_provide_java", lambda: None)
     monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
 

@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
 
 from streaming.config import load
-from streaming.session import options
+from streaming.session import SparkUnavailable, build, options
 from streaming.sinks import connection
 
 MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
@@ -50,6 +52,43 @@ def test_a_job_on_a_cluster_can_be_reached_by_its_executors(master: str) -> None
     assert found["spark.master"] == master
     assert [key for key, value in found.items() if "127.0.0.1" in value] == []
     assert "spark.driver.host" not in found
+
+
+@pytest.mark.parametrize("master", ["spark://127.0.0.1:7077", "spark://localhost:7077"])
+def test_a_cluster_on_this_machine_is_not_open_to_others(master: str) -> None:
+    found = options_for(master=master)
+    assert found["spark.driver.host"] == found["spark.driver.bindAddress"] == "127.0.0.1"
+
+
+def test_executors_have_the_drivers_java_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless spark-submit chose them."""
+    names = ["spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"]
+    found = options_for(master="spark://master:7077")
+    assert "log4j2" in found[names[0]]
+    assert found[names[1]] == found[names[0]]
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    assert [name for name in names if name in options_for(master="spark://master:7077")] == []
+
+
+def test_a_master_that_spark_refuses_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refused:
+        """What Spark's JVM throws."""
+
+        def getMessage(self) -> str:  # noqa: N802 - Java's name
+            """With more than anyone wants to read."""
+            return "Could not parse Master URL: 'no'\n\tat org.apache.spark.SparkContext"
+
+    def refuse(_: object) -> None:
+        error = Py4JJavaError.__new__(Py4JJavaError)
+        error.java_exception = Refused()
+        raise error
+
+    for name in ("PYSPARK_PYTHON", "SPARK_LOCAL_IP"):
+        monkeypatch.setenv(name, "unused")
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", refuse)
+    settings = load({"bootstrap_servers": "b:1", "checkpoint": "/c", "master": "no"})
+    with pytest.raises(SparkUnavailable, match=r"^Spark does not start with the master no: .*: 'no'\. Check its .*$"):
+        build(settings, 3)
 
 
 @pytest.mark.parametrize("master", [None, "spark://master:7077"])

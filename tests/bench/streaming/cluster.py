@@ -1,0 +1,72 @@
+"""Throughput of bursts: the job in one process against a Spark cluster of two workers with one core each, in turn.
+
+    python -m tests.bench.streaming.cluster --rounds 3
+
+Bursts and warm-up are those of `tests.bench.streaming.run`; a round's figure is the median of its bursts.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from uuid import uuid4
+
+from rich.console import Console
+from rich.table import Table
+
+from streaming.local.broker import Broker
+from streaming.local.cluster import Cluster
+from tests.bench.streaming.run import JOB, Driver
+
+WORKERS = 2
+
+
+def throughput(broker: Broker, folder: Path, options: argparse.Namespace, *, on_cluster: bool) -> float:
+    """Events a second that a job reaches, from its start to its end."""
+    events: int = options.events
+    with ExitStack() as stack:
+        system = JOB
+        if on_cluster:
+            cluster = stack.enter_context(Cluster(folder / f"cluster-{uuid4().hex[:6]}", workers=WORKERS))
+            system = replace(JOB, environment={"REEXPAND_MASTER": cluster.url})
+        driver = Driver(system, broker, folder)
+        stack.callback(driver.close)
+        driver.prepare()
+        driver.burst(events)
+        return events / statistics.median(driver.burst(events) for _ in range(options.bursts))
+
+
+def main() -> None:
+    """Runs the rounds and prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3, help="jobs in one process, and on a cluster, in turn")
+    parser.add_argument("--events", type=int, default=100_000, help="topic events of a burst")
+    parser.add_argument("--bursts", type=int, default=2, help="bursts counted in each round")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    options = parser.parse_args()
+    console = Console(stderr=True)
+    found: dict[str, list[float]] = {"one process": [], "cluster": []}
+    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
+        for number in range(options.rounds):
+            for where, reached in found.items():
+                console.print(f"round {number + 1} of {options.rounds}: {where}")
+                reached.append(throughput(broker, Path(folder), options, on_cluster=where == "cluster"))
+    found["cluster / one process"] = [many / one for one, many in zip(*found.values(), strict=True)]
+    figures = {
+        name: {"median": statistics.median(values), "min": min(values), "max": max(values)}
+        for name, values in found.items()
+    }
+    if options.json:
+        print(json.dumps(figures, indent=2))  # noqa: T201 - the command's output
+        return
+    table = Table("events/s", "median", "min", "max", title="over rounds")
+    for name, row in figures.items():
+        table.add_row(name, *(f"{value:,.{2 if '/' in name else 0}f}" for value in row.values()))
+    Console(width=80).print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""The job on a Spark standalone cluster of two workers: spread over both, and right when they die in turn."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import pytest
+
+from streaming.local.cluster import Cluster
+from streaming.local.errors import ClusterError
+from tests.integration.test_job import key_of
+from tests.support.histories import Profile, expected, history
+from tests.support.processes import MARK, eventually, marked
+from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Feed, Streams, running
+from tests.support.simulator import Record
+
+OPTIONS = ("--shards", "p=4", "--route-depth", "0", "--shuffle-partitions", "2")
+PARTITION_OF_SHARD = (0, 1, 0, 1)
+"""Of the parent `p` with these options: what `pmod(hash('p', shard), 2)` is in Spark's SQL."""
+
+
+class Task(NamedTuple):
+    """A task that worked, or was to work, on a state partition."""
+
+    partition: int
+    executor: str
+    outcome: str
+    finished_ms: int
+
+
+class EventLog:
+    """What Spark's driver has written down about executors and tasks so far; it writes when a stage ends."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "events"
+        self._folder.mkdir()
+        options = {"enabled": "true", "dir": self._folder.as_uri(), "rolling.enabled": "false", "compress": "false"}
+        self.configuration = folder / "conf"
+        self.configuration.mkdir()
+        lines = "".join(f"spark.eventLog.{name} {value}\n" for name, value in options.items())
+        (self.configuration / "spark-defaults.conf").write_text(lines)
+
+    def executors(self) -> set[str]:
+        """All that there ever were."""
+        return {event["Executor ID"] for event in self._events("SparkListenerExecutorAdded")}
+
+    def state_tasks(self) -> list[Task]:
+        """In order; each micro-batch has a stage that reads Kafka, and one with a task for each state partition."""
+        return [
+            Task(info["Index"], info["Executor ID"], event["Task End Reason"]["Reason"], info["Finish Time"])
+            for event in self._events("SparkListenerTaskEnd")
+            if event["Task Type"] == "ResultTask" and (info := event["Task Info"])
+        ]
+
+    def is_at_state(self) -> bool:
+        """Whether a micro-batch has read Kafka and works on the state; only as long as no stage was repeated."""
+        return sum(1 for _ in self._events("SparkListenerStageCompleted")) % 2 == 1
+
+    def _events(self, kind: str) -> Iterator[dict[str, Any]]:
+        for file in self._folder.iterdir():
+            for line in file.read_text(encoding="utf-8").splitlines(keepends=True):
+                if line.startswith(f'{{"Event":"{kind}"') and line.endswith("\n"):
+                    yield json.loads(line)
+
+
+def executors_of(cluster: Cluster, worker: int) -> set[str]:
+    """The executors that a worker has started, in all of its lives."""
+    return {path.name for path in (cluster.folder / f"worker-{worker}").glob("app-*/*")}
+
+
+def send(feed: Feed, part: list[Record]) -> None:
+    """Sends records slowly enough for several micro-batches."""
+    for number, record in enumerate(part):
+        feed.send(record.stream, record.value, key_of(record))
+        if number % 50 == 0:
+            feed.flush()
+            time.sleep(0.1)
+    feed.flush()
+
+
+def test_workers_die_in_turn_while_a_history_flows(
+    broker: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One dies at work on the state and the other takes over; it comes back, and takes over when the other dies."""
+    streams = Streams(broker.bootstrap_servers, tmp_path / "checkpoint").create()
+    records = history(Random(22), 2_000, Profile(dialects=True, selectors=True, exclusive=True, bound=True))
+    cuts = [len(records) * part // 4 for part in range(5)]
+    quarters = [records[start:end] for start, end in pairwise(cuts)]
+    feed = streams.producer()
+    log = EventLog(tmp_path)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(log.configuration))
+
+    def assert_right_after(count: int) -> None:
+        wanted = expected(quarters[:count]).relation()
+        eventually(lambda: streams.relation() == wanted, SETTLE_SECONDS, POLL_SECONDS)
+        found = streams.relation()
+        assert found - wanted == set(), "surplus"
+        assert wanted - found == set(), "missing"
+
+    with (
+        Cluster(tmp_path / "cluster") as cluster,
+        running(streams, tmp_path / "job.log", "--master", cluster.url, *OPTIONS) as job,
+    ):
+        assert eventually(lambda: len(log.executors()) == 2, SETTLE_SECONDS, POLL_SECONDS)
+        send(feed, quarters[0])
+        assert_right_after(1)
+        first, second = executors_of(cluster, 1), executors_of(cluster, 2)
+        at_work = {task.partition: task.executor for task in log.state_tasks()}
+        assert {at_work[partition] for partition in PARTITION_OF_SHARD} == first | second == {"0", "1"}
+
+        assert eventually(lambda: not log.is_at_state())
+        send(feed, quarters[1])
+        assert eventually(log.is_at_state, 30)
+        cluster.kill_worker(1)
+        killed_ms = time.time() * 1_000
+        send(feed, quarters[2])
+        assert_right_after(3)
+        after = [task for task in log.state_tasks() if task.finished_ms > killed_ms]
+        assert "ExecutorLostFailure" in {task.outcome for task in after if task.executor in first}
+        done = {(task.executor, task.partition) for task in after if task.outcome == "Success"}
+        assert done == {(executor, partition) for executor in second for partition in PARTITION_OF_SHARD}
+
+        cluster.start_worker(1)
+        assert eventually(lambda: len(log.executors()) == 3, SETTLE_SECONDS, POLL_SECONDS)
+        cluster.kill_worker(2)
+        send(feed, quarters[3])
+        assert_right_after(4)
+        third = executors_of(cluster, 1) - first
+        done = {(task.executor, task.partition) for task in log.state_tasks() if task.executor in third}
+        assert done == {(executor, partition) for executor in third for partition in PARTITION_OF_SHARD}
+        assert job.stop() == 0
+    by_id: dict[str, set[str]] = {}
+    for update in streams.updates():
+        by_id.setdefault(update["eventId"], set()).add(json.dumps(update, sort_keys=True))
+    assert all(len(versions) == 1 for versions in by_id.values()), "a repeated update differs from the first"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+def test_nothing_of_a_cluster_outlives_an_owner_that_is_killed(tmp_path: Path) -> None:
+    mark = uuid4().hex
+    script = (
+        "import pathlib, sys, time; from streaming.local.cluster import Cluster; "
+        "print(Cluster(pathlib.Path(sys.argv[1]), workers=1).start().url, flush=True); time.sleep(600)"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, MARK: mark}) as owner:
+        try:
+            assert owner.stdout is not None
+            assert owner.stdout.readline().startswith("spark://127.0.0.1:")
+            assert sum("java" in command for command in marked(mark)) == 2
+        finally:
+            owner.kill()
+    assert eventually(lambda: marked(mark) == [])
+
+
+def test_a_worker_that_cannot_start_shows_its_log(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, workers=1, memory="plenty")
+    with pytest.raises(ClusterError, match=r"(?s)The Spark worker-1 ended while starting.*Usage: Worker"):
+        cluster.start()
