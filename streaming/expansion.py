@@ -11,6 +11,7 @@ that each (client, topic) pair is judged once, whatever happened to it in betwee
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from streaming import quota
 from streaming.batch import Batch, Changed, Event
@@ -24,10 +25,17 @@ from streaming.update import Cause, Op, Problem, Update
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """What a micro-batch does to a shard."""
+    """What a micro-batch does to a shard.
+
+    Attributes:
+        delta: complete when all updates are read; to be applied after that.
+        updates: found while they are read.
+        problems: complete when all updates are read.
+        ignored: how many entries were ignored for which reason.
+    """
 
     delta: Delta
-    updates: list[Update]
+    updates: Iterable[Update]
     problems: list[Problem]
     ignored: Counter[Ignored]
 
@@ -54,9 +62,9 @@ def expand(state: ShardState, events: Iterable[tuple[Source, Event]], shard: Sha
         else:
             batch.time(source, event.time)
     batch.close()
-    updates = quota.cap(batch, [*_born_and_gone(batch), *_resubscribed(batch)])
+    updates = quota.cap(batch, chain(_born_and_gone(batch), _resubscribed(batch)))
     if batch.has_bitmaps:
-        updates = [batch.with_bitmap(update) for update in updates]
+        updates = map(batch.with_bitmap, updates)
     return Expansion(batch.delta, updates, batch.problems, batch.ignored)
 
 

@@ -2,8 +2,8 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import orjson
@@ -22,6 +22,9 @@ from streaming.journal import Archive
 from streaming.routing import SEPARATOR, Routing
 from streaming.worker import Entry, Kind, Output, Row, without_collection, work
 from streaming.worker import Settings as WorkerSettings
+
+T = TypeVar("T")
+Frames = Generator[pd.DataFrame, None, T]
 
 log = logging.getLogger("reexpand")
 
@@ -96,20 +99,17 @@ def expand(routed: DataFrame, settings: Settings) -> DataFrame:
         _archive(settings),
     )
 
-    def on_shard(key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+    def on_shard(key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState) -> Frames[None]:
         rows = [row for frame in frames for row in _rows(frame)]
         former = bytes(state.get[0]) if state.exists else None
+        number = int(key[1])  # Spark gives a numpy integer
         with without_collection():
-            renewed, output = work(
-                key[0], int(key[1]), rows, former, worker_settings, batch=_batch()
-            )  # a numpy integer
+            steps = work(key[0], number, rows, former, worker_settings, batch=_batch())
+            renewed = yield from _frames(steps)
         if renewed is None and former is not None:
             state.remove()
         elif renewed is not None and renewed is not former:
             state.update((renewed,))
-        output.add_counts()
-        if output.kinds:
-            yield _frame(output)
 
     # No timeout: time enters as records, so that a replay sees the same time, and an idle shard is never visited.
     return routed.groupBy("parent", "shard").applyInPandasWithState(
@@ -156,13 +156,18 @@ def _rows(frame: pd.DataFrame) -> Iterator[Entry]:
     return zip(*columns, strict=True)
 
 
-def _frame(output: Output) -> pd.DataFrame:
-    columns: dict[str, Sequence[Any]] = {
-        "kind": output.kinds,
-        "key": output.keys,
-        "value": output.payloads,
-    }
-    return pd.DataFrame({name: _column(values) for name, values in columns.items()}, copy=False)
+def _frames(steps: Generator[Output, None, T]) -> Frames[T]:
+    """The output rows of a key, and what its work returns."""
+    while True:
+        try:
+            output = next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        output.add_counts()
+        if output.kinds:
+            columns: dict[str, Sequence[Any]] = {"kind": output.kinds, "key": output.keys, "value": output.payloads}
+            yield pd.DataFrame({name: _column(values) for name, values in columns.items()}, copy=False)
 
 
 def _column(values: Sequence[Any]) -> "np.ndarray[Any, Any]":

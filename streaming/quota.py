@@ -8,7 +8,7 @@ holds is a function of what there is now: room that becomes free is taken by the
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -51,29 +51,36 @@ def excess(batch: "Batch", key: ClientKey, wanted: Interest, terms: Terms) -> st
     )
 
 
-def cap(batch: "Batch", updates: list[Update]) -> list[Update]:
-    """The updates with what clients may not hold taken out, and what they may hold again put in."""
+def cap(batch: "Batch", updates: Iterable[Update]) -> Iterator[Update]:
+    """The updates with what clients may not hold taken out, and what they may hold again put in.
+
+    Those of clients that no quota concerns go through one by one, since there may be any number.
+    """
     state, delta = batch.state, batch.delta
     most = max(len(state.topics), len(state.topics) - len(delta.removed) + len(delta.added))
     if most <= _lowest_share(batch):
         state.forget_held()
-        return updates
+        yield from updates
+        return
+    rows: dict[Receiver, list[Update] | None] = {}
+    for update in updates:
+        receiver = update.receiver
+        if receiver not in rows:
+            rows[receiver] = None if _shares(batch, receiver.client) == (None, None) else []
+        own = rows[receiver]
+        if own is None:
+            yield update
+        else:
+            own.append(update)
     capped: dict[Source, list[ClientKey]] = defaultdict(list)
-    others: dict[ClientKey, list[Update]] = {}
-    for key, own in _by_client(batch, updates).items():
-        left = _capped(batch, key, own, capped)
-        if left is not own:
-            others[key] = left
+    for key, own in _by_client(batch, rows).items():
+        yield from _capped(batch, key, own, capped)
     for source, clients in capped.items():
         keys = sorted(clients)  # a repeated batch says the same
         names = ", ".join(repr(f"{key.group}/{key.client_id}") for key in keys[:5])
         more = f" and {len(keys) - 5} more" if len(keys) > 5 else ""  # noqa: PLR2004
         message = f"clients at their quota do not receive it: {names}{more}; it is picked up when room frees"
         batch.problems.append(Problem(source, Reason.QUOTA_EXCEEDED, message))
-    if not others:
-        return updates
-    kept = [update for update in updates if update.receiver.client not in others]
-    return kept + [update for own in others.values() for update in own]
 
 
 def _lowest_share(batch: "Batch") -> int:
@@ -81,15 +88,13 @@ def _lowest_share(batch: "Batch") -> int:
     return min(share for share in map(batch.shard.share, quotas) if share is not None)
 
 
-def _by_client(batch: "Batch", updates: Iterable[Update]) -> dict[ClientKey, list[Update]]:
+def _by_client(batch: "Batch", rows: Mapping[Receiver, list[Update] | None]) -> dict[ClientKey, list[Update]]:
     """The updates of each client, and the clients that may hold others without any."""
-    rows: dict[Receiver, list[Update]] = defaultdict(list)
-    for update in updates:
-        rows[update.receiver].append(update)
     found: dict[ClientKey, list[Update]] = {}
     for receiver, own in rows.items():
         key = receiver.client
-        found[key] = [*found[key], *own] if key in found else own
+        if own is not None:
+            found[key] = [*found[key], *own] if key in found else own
     others = [receiver.client for topic in batch.moved for receiver in batch.state.interests.match(topic)]
     others += batch.changed
     for group, _ in batch.regrouped():
@@ -103,8 +108,7 @@ def _by_client(batch: "Batch", updates: Iterable[Update]) -> dict[ClientKey, lis
 def _capped(batch: "Batch", key: ClientKey, own: list[Update], capped: dict[Source, list[ClientKey]]) -> list[Update]:
     """The updates of one client; topics whose birth its quota hides from it are noted in `capped`."""
     state, delta = batch.state, batch.delta
-    before = _share(batch, state.interest(key), state.terms(key.group))
-    after = _share(batch, batch.interest(key), batch.terms(key.group))
+    before, after = _shares(batch, key)
     if before is None and after is None:
         return own
     if before is not None and before == after and key not in batch.changed and not batch.moved:
@@ -124,6 +128,14 @@ def _capped(batch: "Batch", key: ClientKey, own: list[Update], capped: dict[Sour
     recount = _Recount(batch, key, own)
     delta.held[key] = len(recount.after)
     return recount.updates(before, after, capped)
+
+
+def _shares(batch: "Batch", key: ClientKey) -> tuple[int | None, int | None]:
+    """How much a client may hold before and after the batch; None for anything."""
+    return (
+        _share(batch, batch.state.interest(key), batch.state.terms(key.group)),
+        _share(batch, batch.interest(key), batch.terms(key.group)),
+    )
 
 
 def _share(batch: "Batch", interest: Interest, terms: Terms) -> int | None:

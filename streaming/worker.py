@@ -3,9 +3,10 @@
 import gc
 import itertools
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import orjson
@@ -48,6 +49,9 @@ _PARSERS: tuple[Callable[[bytes | None], Event], ...] = (
     parse_clock,
 )
 _GROUPS, _SUBSCRIPTIONS, _TOPICS, _CLOCK = range(4)
+
+OUTPUT_ROWS = 10_000
+"""Updates that are in memory at once; Spark sends as many rows at once to the JVM."""
 
 CACHE_BYTES = 256 * 1024 * 1024
 """How many bytes of journals a worker process keeps decoded."""
@@ -121,9 +125,15 @@ class Output:
         self.keys.append(record.key)
         self.payloads.append(record.value)
 
-    def say(self, updates: Iterable[Update], parent: str) -> None:
+    def taken(self) -> "Output":
+        """What there is, which is no more here."""
+        taken = Output(self.kinds, self.keys, self.payloads, self.ignored)
+        self.kinds, self.keys, self.payloads, self.ignored = [], [], [], Counter()
+        return taken
+
+    def say(self, updates: Iterable[Update], writer: UpdateWriter) -> None:
         """Appends what updates say; a REMOVE is followed by the tombstone with which compaction forgets its key."""
-        record = UpdateWriter(parent).record
+        record = writer.record
         for update in updates:
             key, value = record(update)
             self.keys.append(key)
@@ -145,7 +155,7 @@ class Output:
 
 def work(
     parent: str, number: int, rows: Iterable[Entry], data: bytes | None, settings: Settings, *, batch: int = 0
-) -> tuple[bytes | None, Output]:
+) -> Generator[Output, None, bytes | None]:
     """Applies a micro-batch's rows of one key.
 
     Args:
@@ -156,8 +166,11 @@ def work(
         settings: of the job.
         batch: the number of the micro-batch.
 
+    Yields:
+        The output rows, at most some `OUTPUT_ROWS` at a time: what a wide pattern finds need not fit into memory.
+
     Returns:
-        The key's new state (None for none, `data` itself when nothing changed), and the output rows.
+        The key's new state (None for none, `data` itself when nothing changed).
     """
     output = Output()
     ordered = sorted(rows)
@@ -167,14 +180,15 @@ def work(
         done = _work_at_home(number, events, journal, settings.client_timeout_ms, output)
     else:
         shard = Shard(parent, number, settings.routing, settings.inner_multi)
-        done = _work_on_shard(shard, events, journal, output)
+        done = yield from _work_on_shard(shard, events, journal, output)
     if done.problems:
         named = map(Row._make, ordered)
         originals = {(settings.topics[row.stream], *row[1:3], _position(row.entry)): row.payload for row in named}
         for source, reason, message in done.problems:
             output.add(Kind.DEAD_LETTER, dead_letter(source, reason, message, originals[source[:4]]))
     output.ignored = done.ignored
-    return data if done.journal is journal else done.journal.stored, output
+    yield output
+    return data if done.journal is journal else done.journal.stored
 
 
 class _Done(NamedTuple):
@@ -185,11 +199,18 @@ class _Done(NamedTuple):
     ignored: Counter[Ignored]
 
 
-def _work_on_shard(shard: Shard, events: Iterable[tuple[Source, Event]], journal: Journal, output: Output) -> _Done:
+def _work_on_shard(
+    shard: Shard, events: Iterable[tuple[Source, Event]], journal: Journal, output: Output
+) -> Generator[Output, None, _Done]:
     key = (shard.parent, shard.number)
     former = _SHARDS.take(key, journal, ShardState(shard.inner_multi))
     expansion = expand(former, events, shard)
-    output.say(expansion.updates, shard.parent)
+    writer = UpdateWriter(shard.parent)
+    updates = iter(expansion.updates)
+    while chunk := list(islice(updates, OUTPUT_ROWS)):
+        output.say(chunk, writer)
+        if len(chunk) == OUTPUT_ROWS:
+            yield output.taken()
     for time, wanted in expansion.delta.alarms.items():
         if wanted:
             output.add(Kind.INPUT + Stream.CLOCK, home.alarm(*key, time))

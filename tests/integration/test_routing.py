@@ -23,6 +23,7 @@ from tests.integration.test_cluster import PARTITION_OF_SHARD
 from tests.integration.test_job import POISON
 from tests.support.histories import history
 from tests.support.simulator import NUMBER, Record, routes
+from tests.support.states import work
 
 SCHEMA = "topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, value BINARY"
 TIMESTAMP_MS = 1_700_000_000_123
@@ -273,7 +274,7 @@ def worked(spark: SparkSession, records: Iterable[Record], routing: Routing) -> 
     found: list[tuple[str, bytes, bytes]] = []
     for (parent, shard), rows in rows_by_key(spark, records, routing).items():
         assert parent or shard < home.BUCKETS
-        _, output = worker.work(parent, shard, rows, None, settings)
+        _, output = work(parent, shard, rows, None, settings)
         found += [
             (kind, key or b"", value or b"")
             for kind, key, value in zip(output.kinds, output.keys, output.payloads, strict=True)

@@ -11,7 +11,7 @@ from streaming.events import BIND_TOPIC, Stream
 from streaming.oracle import Effective
 from streaming.routing import Routing
 from streaming.worker import Kind, Output, Row, Settings
-from tests.support.states import Memory
+from tests.support.states import Memory, work
 
 TOPICS = ("lite-group-events", "lite-subscription-events", "lite-topic-events", "lite-clock")
 NUMBER = {stream: number for number, stream in enumerate(worker.STREAMS)}
@@ -160,9 +160,9 @@ class Simulation:
         self.batch += 1
         for key, batch in rows.items():
             former = self.states.get(key)
-            state, output = worker.work(*key, batch, former, settings, batch=self.batch)
+            state, output = work(*key, batch, former, settings, batch=self.batch)
             if crash:
-                again, repeated = worker.work(*key, list(reversed(batch)), former, settings, batch=self.batch)
+                again, repeated = work(*key, list(reversed(batch)), former, settings, batch=self.batch)
                 assert again == state
                 assert rows_of(repeated) == rows_of(output)
             if state is None:

@@ -1,10 +1,13 @@
 """States as bytes and back, as a worker writes and reads them."""
 
-from streaming import home, state
+from collections.abc import Iterable
+
+from streaming import home, state, worker
 from streaming.errors import StateCorrupted
 from streaming.home import Home
 from streaming.journal import Journal
 from streaming.state import Delta, ShardState
+from streaming.worker import Entry, Output, Settings
 
 
 class Memory(dict[str, bytes]):
@@ -24,6 +27,23 @@ class Memory(dict[str, bytes]):
     def remove(self, name: str) -> None:
         """Forgets a part, if it is there: a repeated micro-batch does so again."""
         self.pop(name, None)
+
+
+def work(
+    parent: str, number: int, rows: Iterable[Entry], data: bytes | None, settings: Settings, *, batch: int = 0
+) -> tuple[bytes | None, Output]:
+    """What a worker makes of a micro-batch's rows of one key: its new state, and all output rows."""
+    steps = worker.work(parent, number, rows, data, settings, batch=batch)
+    whole = Output()
+    while True:
+        try:
+            output = next(steps)
+        except StopIteration as end:
+            return end.value, whole
+        whole.kinds += output.kinds
+        whole.keys += output.keys
+        whole.payloads += output.payloads
+        whole.ignored.update(output.ignored)
 
 
 def encode(shard: ShardState) -> bytes | None:

@@ -15,7 +15,8 @@ from rich.table import Table
 
 from streaming import home, worker
 from streaming.events import BIND_TOPIC, WILDCARD
-from streaming.worker import Kind, Row, Settings, work
+from streaming.worker import Kind, Row, Settings
+from tests.support.states import work
 
 PARENT = "orders"
 GROUPS = 100

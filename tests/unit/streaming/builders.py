@@ -1,6 +1,8 @@
 """Events in few words, and a shard to which they happen."""
 
 import json
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from streaming.batch import Event
@@ -20,10 +22,10 @@ from streaming.events import (
     TopicEvent,
     Wake,
 )
-from streaming.expansion import Expansion, expand
+from streaming.expansion import expand
 from streaming.relation import ClientKey, Receiver
 from streaming.shard import Shard
-from streaming.state import ShardState
+from streaming.state import Delta, ShardState
 from streaming.subscription import Ignored, Interest
 from streaming.update import Cause, Op, Problem, Update
 from tests.support.states import decode, encode
@@ -169,6 +171,22 @@ def removed(topic: str, *patterns: str, cause: Cause = Cause.TOPIC_DELETED, clie
     return Said(Op.REMOVE, client, topic, patterns, cause, part)
 
 
+class Found(NamedTuple):
+    """What a micro-batch does to a shard, read to its end."""
+
+    delta: Delta
+    updates: list[Update]
+    problems: list[Problem]
+    ignored: Counter[Ignored]
+
+
+def expanded(state: ShardState, events: Iterable[tuple[Source, Event]], shard: Shard) -> Found:
+    """What `expand` finds, all of it."""
+    expansion = expand(state, events, shard)
+    updates = list(expansion.updates)  # the rest is complete when these are read
+    return Found(expansion.delta, updates, expansion.problems, expansion.ignored)
+
+
 class Story:
     """A shard through several micro-batches, checked after each: `expand` is pure, and its delta is complete."""
 
@@ -178,14 +196,14 @@ class Story:
         self.offset = 0
         self.partition = 0
         self.rows: dict[tuple[Receiver, str], None] = {}
-        self.expansion: Expansion
+        self.expansion: Found
         self.then(*first)
 
     def then(self, *events: Event) -> set[Said]:
         """One micro-batch; offsets go on counting. Returns the updates, which must be different from each other."""
         sourced = [(self._source(event), event) for event in events]
         before = encode(self.state)
-        self.expansion = expand(self.state, sourced, self.shard)
+        self.expansion = expanded(self.state, sourced, self.shard)
         assert encode(self.state) == before, "expand changed the state"
         self.state.apply(self.expansion.delta)
         rebuilt = decode(before, inner_multi=self.shard.inner_multi)

@@ -4,7 +4,6 @@ import pytest
 
 from streaming.batch import Event
 from streaming.events import LITE, GroupEvent, Place, Reason, Source
-from streaming.expansion import expand
 from streaming.relation import ClientKey, Receiver
 from streaming.routing import Routing
 from streaming.shard import Shard
@@ -22,6 +21,7 @@ from tests.unit.streaming.builders import (
     created,
     deleted,
     drop,
+    expanded,
     leave,
     removed,
     replace,
@@ -489,7 +489,7 @@ def test_a_shard_keeps_only_what_can_touch_it() -> None:
 
 
 def test_an_empty_batch_changes_nothing() -> None:
-    expansion = expand(ShardState(), [], Shard("p"))
+    expansion = expanded(ShardState(), [], Shard("p"))
     assert not expansion.delta
     assert (expansion.updates, expansion.problems, dict(expansion.ignored)) == ([], [], {})
 
@@ -506,8 +506,8 @@ def test_expand_is_the_same_with_and_without_indexes() -> None:
     ]
     for number, events in enumerate(batches):
         sourced = [(Source("s", 0, number, at, 0), event) for at, event in enumerate(events)]
-        warm = expand(story.state, sourced, story.shard)
-        fresh = expand(cold, sourced, story.shard)
+        warm = expanded(story.state, sourced, story.shard)
+        fresh = expanded(cold, sourced, story.shard)
         assert (fresh.delta, set(fresh.updates)) == (warm.delta, set(warm.updates))
         story.state.apply(warm.delta)
         cold.apply(warm.delta)

@@ -94,7 +94,7 @@ def test_a_bitmap_is_hexadecimal(bits: bytes, text: str) -> None:
 
 def test_a_remove_is_followed_by_the_tombstone_of_its_key() -> None:
     output = Output()
-    output.say([BASE._replace(op=Op.REMOVE, cause=Cause.TOPIC_DELETED), BASE], "p")
+    output.say([BASE._replace(op=Op.REMOVE, cause=Cause.TOPIC_DELETED), BASE], UpdateWriter("p"))
     assert output.kinds == [Kind.REMOVE, Kind.TOMBSTONE, Kind.ADD]
     assert value_of(Record(output.keys[0] or b"", output.payloads[0]))["op"] == "REMOVE"
     assert output.keys == [record_of(BASE).key] * 3

@@ -1,12 +1,13 @@
 """The work on one state key, and what a worker process keeps between micro-batches."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
 
 import pytest
 
 from streaming import state, worker
+from streaming.batch import Batch
 from streaming.errors import StateCorrupted
 from streaming.events import BIND_TOPIC, PLAIN, QUOTA, WILDCARD, Reason
 from streaming.home import HOME, UNREADABLE, bucket_of
@@ -15,10 +16,11 @@ from streaming.records import Record
 from streaming.routing import Routing
 from streaming.state import Delta, ShardState
 from streaming.subscription import Ignored
-from streaming.worker import Kind, Output, Row, Settings, StateCache, work
+from streaming.update import Update
+from streaming.worker import Kind, Output, Row, Settings, StateCache
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.simulator import rows_of
-from tests.support.states import decode, decode_home
+from tests.support.states import decode, decode_home, work
 from tests.unit.streaming.builders import group_json, request_json, tick_json, topic_json
 
 GROUPS, SUBSCRIPTIONS, TOPICS, CLOCK = range(4)
@@ -563,3 +565,53 @@ def test_a_request_that_names_no_parent_for_spark_only_is_the_homes() -> None:
     ]
     ended = row(SUBSCRIPTIONS, request_json(action="COMPLETE_REMOVE", topic=""), entry=0)
     assert letters(work(HOME, BUCKET, [ended], None, SETTINGS)[1]) == []
+
+
+# What a wide pattern finds leaves in pieces.
+
+
+def pieces_of(steps: Generator[Output, None, bytes | None]) -> tuple[list[Output], bytes | None]:
+    """All pieces, and the new state."""
+    pieces = []
+    while True:
+        try:
+            pieces.append(next(steps))
+        except StopIteration as end:
+            return pieces, end.value
+
+
+@pytest.mark.parametrize("quota", [-1, 1_000])
+def test_output_comes_in_pieces(monkeypatch: pytest.MonkeyPatch, quota: int) -> None:
+    """Each of so many updates, together what one piece would hold; the state is that of the whole."""
+    group = group_json(attributes={BIND_TOPIC: "p", WILDCARD: "", QUOTA: quota})
+    topics = [row(TOPICS, topic_json(liteTopic=f"t{number}"), number) for number in range(25)]
+    data, _ = work("p", 0, [row(GROUPS, group), *topics], None, SETTINGS)
+    rows = [row(SUBSCRIPTIONS, request_json(liteTopicSet=["*", "**"]), 30), row(TOPICS, b"?", 31)]
+    whole = work("p", 0, rows, data, SETTINGS)
+    monkeypatch.setattr(worker, "OUTPUT_ROWS", 10)
+    pieces, stored = pieces_of(worker.work("p", 0, rows, data, SETTINGS))
+    assert stored == whole[0]
+    assert [piece.kinds.count(Kind.ADD) for piece in pieces] == [10, 10, 5]
+    assert sorted(key or b"" for piece in pieces for key in piece.keys) == sorted(key or b"" for key in whole[1].keys)
+    assert sum(len(letters(piece)) for piece in pieces) == 1
+
+
+def test_what_no_quota_concerns_is_found_while_it_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not before: there may be any number of it."""
+    group = group_json(attributes={BIND_TOPIC: "p", WILDCARD: "", QUOTA: -1})
+    topics = [row(TOPICS, topic_json(liteTopic=f"t{number}"), number) for number in range(3_000)]
+    data, _ = work("p", 0, [row(GROUPS, group), *topics], None, SETTINGS)
+    monkeypatch.setattr(worker, "OUTPUT_ROWS", 10)
+    made = 0
+    update = Batch.update
+
+    def counted(self: Batch, *arguments: Any, **named: Any) -> Update:
+        nonlocal made
+        made += 1
+        return update(self, *arguments, **named)
+
+    monkeypatch.setattr(Batch, "update", counted)
+    steps = worker.work("p", 0, [row(SUBSCRIPTIONS, request_json(liteTopicSet=["*"]))], data, SETTINGS)
+    for number in range(1, 4):
+        next(steps)
+        assert made == 10 * number
