@@ -71,6 +71,10 @@ bench: setup ## the job against a no-op of the same plan: latency and throughput
 bench-cluster: setup ## throughput of the job in one process and on a Spark cluster of two workers, as a ratio
 	$(PY) -m tests.bench.streaming.cluster $(BENCH)
 
+.PHONY: bench-scale
+bench-scale: setup ## what a micro-batch costs as more is stored: topics, patterns, parents, shards (a quarter of an hour)
+	$(PY) -m tests.bench.streaming.scale $(BENCH)
+
 .PHONY: bench-low-rate
 bench-low-rate: setup ## cores in use at 20 events a second, by trigger interval
 	$(PY) -m tests.bench.streaming.low_rate $(BENCH)

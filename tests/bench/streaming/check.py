@@ -10,7 +10,7 @@ from uuid import uuid4
 from confluent_kafka import Consumer, TopicPartition
 
 from matcher import matches
-from tests.bench.streaming.workload import GROUP, PARENTS
+from tests.bench.streaming.workload import GROUP
 
 if TYPE_CHECKING:
     from tests.bench.streaming.run import Driver
@@ -104,7 +104,7 @@ def check(driver: Driver, bootstrap_servers: str) -> None:
         }
         reader.expect(wanted, "topics that come and go")
         _ask(driver, "COMPLETE_ADD", 1)
-        reader.expect(wanted | _late(there), "a client that comes late")
+        reader.expect(wanted | _late(there, driver.workload.parents[0]), "a client that comes late")
         _ask(driver, "COMPLETE_REMOVE", 2)
         reader.expect(wanted, "a client that leaves")
     finally:
@@ -113,17 +113,17 @@ def check(driver: Driver, bootstrap_servers: str) -> None:
 
 
 def _ask(driver: Driver, action: str, version: int) -> None:
-    parent = PARENTS[0]
+    parent = driver.workload.parents[0]
     group = GROUP.format(parent=parent)
     request = {"action": action, "clientId": LATE, "group": group, "topic": parent, "version": version}
     driver.send(driver.settings.subscription_events, group, {**request, "liteTopicSet": LATE_PATTERNS})
 
 
-def _late(topics: list[tuple[str, str]]) -> Rows:
+def _late(topics: list[tuple[str, str]], asked: str) -> Rows:
     """The rows of the client that comes late."""
     found: Rows = {}
     for parent, topic in topics:
         patterns = [pattern for pattern in LATE_PATTERNS if matches(pattern, topic)]
-        if parent == PARENTS[0] and patterns:
+        if parent == asked and patterns:
             found[parent, GROUP.format(parent=parent), LATE, topic] = tuple(patterns)
     return found

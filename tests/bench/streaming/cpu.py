@@ -5,19 +5,36 @@ from collections import defaultdict
 from pathlib import Path
 
 
+def descendants(pid: int) -> list[int]:
+    """A process and all that it started that are still there."""
+    return _family(pid, _stats())
+
+
 def cpu_seconds(pid: int) -> float:
     """CPU that a process and all that it started, ended ones included, have used so far."""
-    children: dict[int, list[int]] = defaultdict(list)
-    used: dict[int, int] = {}
+    stats = _stats()
+    # Each one's own, and that of children that it has waited for.
+    used = sum(sum(map(int, stats[member][11:15])) for member in _family(pid, stats) if member in stats)
+    return used / os.sysconf("SC_CLK_TCK")
+
+
+def _stats() -> dict[int, list[str]]:
+    """The fields of /proc/PID/stat behind the command, by process."""
+    found: dict[int, list[str]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             number, _, rest = stat.read_text().partition(" (")
         except OSError:  # it has ended meanwhile
             continue
-        fields = rest.rpartition(") ")[2].split()
-        children[int(fields[1])].append(int(number))
-        used[int(number)] = sum(map(int, fields[11:15]))  # its own, and that of children that it has waited for
+        found[int(number)] = rest.rpartition(") ")[2].split()
+    return found
+
+
+def _family(pid: int, stats: dict[int, list[str]]) -> list[int]:
+    children: dict[int, list[int]] = defaultdict(list)
+    for number, fields in stats.items():
+        children[int(fields[1])].append(number)
     family = [pid]
     for member in family:
         family += children[member]
-    return sum(used.get(member, 0) for member in family) / os.sysconf("SC_CLK_TCK")
+    return family

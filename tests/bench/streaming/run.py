@@ -32,7 +32,7 @@ from streaming.local.topics import create_topics
 from streaming.topics import specs
 from tests.bench.streaming.check import Wrong, check
 from tests.bench.streaming.cpu import cpu_seconds
-from tests.bench.streaming.workload import PARENTS, Workload
+from tests.bench.streaming.workload import Workload
 
 PARTITIONS = 2
 READY_SECONDS = 180
@@ -65,7 +65,7 @@ NO_OP = System("no-op", [sys.executable, "-m", "tests.bench.streaming.noop"], co
 class Driver:
     """One process of one system, its topics, a producer and a consumer."""
 
-    def __init__(self, system: System, broker: Broker, folder: Path) -> None:
+    def __init__(self, system: System, broker: Broker, folder: Path, workload: Workload | None = None) -> None:
         self._system = system
         prefix = f"{system.name}-{uuid4().hex[:6]}"
         names = ("topic_events", "subscription_events", "group_events", "clock", "updates", "dead_letters")
@@ -87,8 +87,8 @@ class Driver:
         self._producer = Producer({**client, **producer})
         self._consumer = Consumer({**client, "group.id": prefix, "fetch.wait.max.ms": 5})
         self._consumer.assign([TopicPartition(self.settings.updates, number, 0) for number in range(PARTITIONS)])
-        self.workload = Workload()
-        self._counted = dict.fromkeys(PARENTS, 0)
+        self.workload = workload or Workload()
+        self._counted = dict.fromkeys(self.workload.parents, 0)
 
     @property
     def pid(self) -> int:
@@ -112,7 +112,7 @@ class Driver:
     def latencies(self, count: int, rate: float) -> list[float]:
         """Seconds from event to update, for events at a steady rate."""
         waiting: dict[str, float] = {}
-        order: dict[str, list[str]] = {parent: [] for parent in PARENTS}
+        order: dict[str, list[str]] = {parent: [] for parent in self.workload.parents}
         found: list[float] = []
         start = time.perf_counter()
         topics = [
@@ -149,6 +149,15 @@ class Driver:
             self._producer.produce(self.settings.topic_events, payload, parent)
             if number % 1_000 == 0:
                 self._producer.poll(0)
+        self.wait(wanted, start)
+        return time.perf_counter() - start
+
+    def wait(self, wanted: int, start: float) -> None:
+        """Reads so many updates, or as many events as the no-op counts.
+
+        Raises:
+            Wrong: they do not come in time.
+        """
         seen = 0
         while seen < wanted:
             messages = self._consumer.consume(20_000, 0.05)
@@ -158,7 +167,6 @@ class Driver:
             else:
                 seen += len(messages)
             self._check_time(start + BURST_SECONDS - time.perf_counter(), f"{wanted - seen} updates are missing")
-        return time.perf_counter() - start
 
     def send(self, topic: str, key: str, value: dict[str, Any]) -> None:
         """Writes an event to one of the input topics."""
@@ -193,7 +201,7 @@ class Driver:
     @property
     def _offset(self) -> int:
         """Rows of a parent that are not topic events: its group event and its requests."""
-        return 1 + sum(1 for _ in self.workload.requests()) // len(PARENTS)
+        return 1 + sum(1 for _ in self.workload.requests()) // len(self.workload.parents)
 
     def _answered(self, value: dict[str, Any], order: dict[str, list[str]]) -> list[str]:
         if not self._system.counts:

@@ -1,40 +1,53 @@
-"""64 parents with 100 patterns each; each new topic is matched by about two of them."""
+"""Parents with patterns, of which about two match each new topic."""
 
+from collections import Counter
 from collections.abc import Iterator
 from random import Random
 from typing import Any
 
 from matcher import PatternIndex
-from streaming.events import BIND_TOPIC, WILDCARD
+from streaming.events import BIND_TOPIC, QUOTA, WILDCARD
 
-PARENTS = [f"parent{number:02}" for number in range(64)]
 GROUP = "group-{parent}"
 CLIENT = "client{number:02}"
-CLIENTS = 20
-PATTERNS = 100
-REGIONS, TENANTS = 20, 40
+REGIONS = 20
 
 
 class Workload:
-    """Subscriptions of all parents, and as many new topics as wanted."""
+    """Subscriptions of all parents, and as many new topics as wanted.
 
-    def __init__(self, seed: int = 1) -> None:
+    A third of the patterns begin with a wildcard, twenty end with one for all segments, the others name two of three
+    segments.
+
+    Args:
+        parents: how many.
+        patterns: of each parent; at least 100.
+        quota: how many topics a client may hold; None for the default.
+    """
+
+    def __init__(self, parents: int = 64, patterns: int = 100, quota: int | None = None, seed: int = 1) -> None:
         self._random = Random(seed)
+        self._quota = quota
+        self._clients = patterns // 5
+        self._tenants = max(40, patterns // 3)
+        self.parents = [f"parent{number:02}" for number in range(parents)]
         self.made: list[tuple[str, str]] = []
-        self.patterns = {parent: self._patterns() for parent in PARENTS}
+        self.held: Counter[tuple[str, str]] = Counter()
+        self.patterns = {parent: self._patterns(patterns) for parent in self.parents}
         self._indexes = {parent: self._index(patterns) for parent, patterns in self.patterns.items()}
 
     def group_events(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """A wildcard group for each parent, by its key."""
-        for parent in PARENTS:
+        quota = {} if self._quota is None else {QUOTA: self._quota}
+        for parent in self.parents:
             group = GROUP.format(parent=parent)
-            yield group, {"group": group, "attributes": {BIND_TOPIC: parent, WILDCARD: "true"}}
+            yield group, {"group": group, "attributes": {BIND_TOPIC: parent, WILDCARD: "true", **quota}}
 
     def requests(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """The patterns of each parent, spread over its clients, by group."""
         for parent, patterns in self.patterns.items():
             group = GROUP.format(parent=parent)
-            for client in range(CLIENTS):
+            for client in range(self._clients):
                 yield (
                     group,
                     {
@@ -42,7 +55,7 @@ class Workload:
                         "clientId": CLIENT.format(number=client),
                         "group": group,
                         "topic": parent,
-                        "liteTopicSet": patterns[client::CLIENTS],
+                        "liteTopicSet": patterns[client :: self._clients],
                         "version": 1,
                     },
                 )
@@ -51,10 +64,15 @@ class Workload:
         """New topics, over the parents in turn."""
         start = len(self.made)
         for number in range(start, start + count):
-            region, tenant = self._random.randrange(REGIONS), self._random.randrange(TENANTS)
-            topic = f"region{region:02}__tenant{tenant:02}__session{number + 1:08}"
-            self.made.append((PARENTS[number % len(PARENTS)], topic))
+            parent = self.parents[number % len(self.parents)]
+            region, tenant = f"region{self._random.randrange(REGIONS):02}", self.tenant()
+            self.made.append((parent, f"{region}__{tenant}__session{number + 1:08}"))
+            self.held[parent, tenant] += 1
         return self.made[start:]
+
+    def tenant(self) -> str:
+        """One of the second segments; `held` says how many topics have it."""
+        return f"tenant{self._random.randrange(self._tenants):02}"
 
     def receivers(self, parent: str, topic: str) -> dict[str, list[str]]:
         """The clients that receive a topic, each with those of its patterns that match."""
@@ -63,18 +81,16 @@ class Workload:
             found.setdefault(client, []).append(pattern)
         return found
 
-    def _patterns(self) -> list[str]:
-        random = self._random
-        found: set[str] = {f"region{region:02}__**" for region in range(REGIONS)}
-        while len(found) < REGIONS + 30:
-            found.add(f"*__tenant{random.randrange(TENANTS):02}__*")
-        while len(found) < PATTERNS:
-            found.add(f"region{random.randrange(REGIONS):02}__tenant{random.randrange(TENANTS):02}__*")
+    def _patterns(self, count: int) -> list[str]:
+        tenants = self._random.sample(range(self._tenants), count // 3)
+        found = {f"region{region:02}__**" for region in range(REGIONS)}
+        found |= {f"*__tenant{tenant:02}__*" for tenant in tenants}
+        while len(found) < count:
+            found.add(f"region{self._random.randrange(REGIONS):02}__{self.tenant()}__*")
         return sorted(found)
 
-    @staticmethod
-    def _index(patterns: list[str]) -> PatternIndex[str]:
+    def _index(self, patterns: list[str]) -> PatternIndex[str]:
         index: PatternIndex[str] = PatternIndex()
         for number, pattern in enumerate(patterns):
-            index.add(pattern, CLIENT.format(number=number % CLIENTS))
+            index.add(pattern, CLIENT.format(number=number % self._clients))
         return index

@@ -1,0 +1,201 @@
+"""What a micro-batch costs as more is stored: topics, patterns, parents, shards; lazy, eager and mixed.
+
+    python -m tests.bench.streaming.scale --rounds 3
+
+Each case is a process of the job that is first filled. Then it gets batches of new topics into the idle job (lazy), a
+client that asks for a selective pattern and leaves again (eager), and batches of new topics among requests of known
+clients (mixed). A figure is the time until the last update is read. The reference is the smallest case, and the no-op
+query of the same plan with the same batches.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from streaming.local.broker import Broker
+from tests.bench.streaming.cpu import descendants
+from tests.bench.streaming.run import JOB, NO_OP, Driver, System
+from tests.bench.streaming.workload import CLIENT, GROUP, Workload
+
+FILL = 100_000
+REQUESTS = 20
+QUOTA = 1_000_000
+MB = 1_000_000
+
+
+@dataclass(frozen=True)
+class Case:
+    """How much is stored.
+
+    Attributes:
+        topics: of all parents together.
+        patterns: of each parent.
+        parents: how many.
+        shards: of each parent.
+        batch: new topics that are sent at once.
+    """
+
+    topics: int = 1_000
+    patterns: int = 100
+    parents: int = 1
+    shards: int = 1
+    batch: int = 100
+
+    @property
+    def name(self) -> str:
+        """In words."""
+        words = f"{self.topics:,} topics, {self.patterns:,} patterns"
+        words += f" x {self.parents:,} parents" if self.parents > 1 else ""
+        words += f", {self.shards} shards" if self.shards > 1 else ""
+        return words + (f", batches of {self.batch:,}" if self.batch != Case.batch else "")
+
+
+SMALL = Case(3_000)
+CASES = [
+    SMALL,
+    Case(10_000, 1_000),
+    Case(100_000, 10_000),
+    Case(1_000_000, 10_000),
+    Case(100_000, 100_000),
+    Case(1_000_000, 10_000, shards=16),
+    Case(100_000, 100, parents=64),
+    Case(100_000, 100, parents=1_000),
+    replace(SMALL, batch=1),
+    replace(SMALL, batch=10_000),
+]
+
+
+def fill(driver: Driver, case: Case) -> float:
+    """Stores the topics; returns how many a second the last of them took."""
+    rate = 0.0
+    while (missing := case.topics - len(driver.workload.made)) > 0:
+        count = min(FILL, missing)
+        rate = count / driver.burst(count)
+    return rate
+
+
+def eager(driver: Driver, number: int) -> float:
+    """Seconds for a client that asks for one of the second segments; it leaves again."""
+    workload = driver.workload
+    parent, tenant = workload.parents[0], workload.tenant()
+    group, topics = GROUP.format(parent=parent), workload.held[parent, tenant]
+    request = {"clientId": f"eager{number}", "group": group, "topic": parent, "liteTopicSet": [f"*__{tenant}__*"]}
+    start = time.perf_counter()
+    driver.send(driver.settings.subscription_events, group, {**request, "action": "COMPLETE_ADD"})
+    driver.wait(topics, start)
+    seconds = time.perf_counter() - start
+    driver.send(driver.settings.subscription_events, group, {**request, "action": "COMPLETE_REMOVE"})
+    driver.wait(2 * topics, time.perf_counter())  # a tombstone each
+    return seconds
+
+
+def mixed(driver: Driver, case: Case, number: int) -> float:
+    """Seconds for a batch of new topics among requests that add a pattern, which no topic has."""
+    for client in range(REQUESTS):
+        parent = driver.workload.parents[client % case.parents]
+        group = GROUP.format(parent=parent)
+        names = {"clientId": CLIENT.format(number=client), "group": group, "topic": parent}
+        request = {**names, "action": "PARTIAL_ADD", "liteTopicSet": [f"nowhere__{number}"], "version": 2 + number}
+        driver.send(driver.settings.subscription_events, group, request)
+    return driver.burst(case.batch)
+
+
+def measure(system: System, case: Case, broker: Broker, folder: Path, repeats: int) -> dict[str, float]:
+    """The figures of one process."""
+    driver = Driver(system, broker, folder, Workload(case.parents, case.patterns, QUOTA))
+    try:
+        driver.prepare()
+        rate = fill(driver, case)
+        driver.latencies(40, 20)  # what the filling left to do is done meanwhile
+        before, started = _last_batch(driver), time.time()
+        figures = {"lazy ms": _median(repeats, lambda _: driver.burst(case.batch))}
+        batches = _last_batch(driver) - before
+        figures["written kB a batch"] = _written(driver, started) / batches / 1_000
+        if not system.counts:
+            figures["mixed ms"] = _median(repeats, lambda number: mixed(driver, case, number))
+            figures["eager ms"] = _median(repeats, lambda number: eager(driver, number))
+            figures["fill events/s"] = rate
+            figures["stored MB"] = sum(path.stat().st_size for path in _files(driver, "parts")) / MB
+        figures["worker MB"] = _memory(driver) / MB
+        return figures
+    finally:
+        driver.close()
+
+
+def _median(repeats: int, once: Callable[[int], float]) -> float:
+    return 1_000 * statistics.median(once(number) for number in range(repeats))
+
+
+def _files(driver: Driver, folder: str) -> list[Path]:
+    return [path for path in (Path(driver.settings.checkpoint) / folder).rglob("*") if path.is_file()]
+
+
+def _last_batch(driver: Driver) -> int:
+    return max(int(path.name) for path in _files(driver, "query/commits") if path.name.isdigit())
+
+
+def _written(driver: Driver, since: float) -> int:
+    """Bytes of the checkpoint's files that were written since."""
+    found = (path.stat() for path in _files(driver, ""))
+    return sum(each.st_size for each in found if each.st_mtime >= since)
+
+
+def _memory(driver: Driver) -> int:
+    """Resident bytes of the largest Python worker."""
+    sizes = [0]
+    for pid in descendants(driver.pid):
+        process = Path(f"/proc/{pid}")
+        if b"pyspark.daemon" in (process / "cmdline").read_bytes():
+            status = (process / "status").read_text()
+            sizes.append(1_024 * int(status.partition("VmRSS:")[2].split()[0]))
+    return max(sizes)
+
+
+def main() -> None:
+    """Runs the cases and prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=1, help="processes of each case, in turn")
+    parser.add_argument("--repeats", type=int, default=30, help="batches of each kind in a process")
+    parser.add_argument("--most", type=int, default=1_000_000, help="leave out cases with more topics")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    options = parser.parse_args()
+    console = Console(stderr=True)
+    systems = {f"no-op, batches of {batch:,}": (NO_OP, Case(batch=batch)) for batch in (100, 1, 10_000)}
+    for case in CASES:
+        if case.topics <= options.most:
+            shards = json.dumps({f"parent{number:02}": case.shards for number in range(case.parents)})
+            environment = {"REEXPAND_SHARDS": shards} if case.shards > 1 else {}
+            systems[case.name] = (replace(JOB, environment=environment), case)
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in systems}
+    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
+        for number in range(options.rounds):
+            for name, (system, case) in systems.items():
+                console.print(f"round {number + 1} of {options.rounds}: {name}")
+                found[name].append(measure(system, case, broker, Path(folder), options.repeats))
+    if options.json:
+        print(json.dumps(found, indent=2))  # noqa: T201 - the command's output
+        return
+    Console(width=180).print(table(found))
+
+
+def table(found: dict[str, list[dict[str, float]]]) -> Table:
+    """The figures for people: medians over rounds, and the lazy batch as a ratio to the smallest case."""
+    names = list(found[SMALL.name][0])
+    result = Table("", *names, "lazy / smallest", title="median over rounds")
+    for case, rounds in found.items():
+        cells = [f"{statistics.median(r[name] for r in rounds):,.0f}" if name in rounds[0] else "" for name in names]
+        ratios = [r["lazy ms"] / small["lazy ms"] for r, small in zip(rounds, found[SMALL.name], strict=True)]
+        result.add_row(case, *cells, f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
+    return result
+
+
+if __name__ == "__main__":
+    main()
