@@ -75,6 +75,14 @@ bench-cluster: setup ## throughput of the job in one process and on a Spark clus
 bench-scale: setup ## what a micro-batch costs as more is stored: topics, patterns, parents, shards (a quarter of an hour)
 	$(PY) -m tests.bench.streaming.scale $(BENCH)
 
+.PHONY: bench-wide
+bench-wide: setup ## a client asks for everything under a parent with a million topics: time, memory, who waits
+	$(PY) -m tests.bench.streaming.wide $(BENCH)
+
+.PHONY: bench-backlog
+bench-backlog: setup ## catching up after an hour's backlog of five million events (ten minutes)
+	$(PY) -m tests.bench.streaming.backlog $(BENCH)
+
 .PHONY: bench-low-rate
 bench-low-rate: setup ## cores in use at 20 events a second, by trigger interval
 	$(PY) -m tests.bench.streaming.low_rate $(BENCH)

@@ -18,6 +18,20 @@ def cpu_seconds(pid: int) -> float:
     return used / os.sysconf("SC_CLK_TCK")
 
 
+def worker_bytes(pid: int) -> int:
+    """Resident bytes of the largest Python worker of a process."""
+    sizes = [0]
+    for member in descendants(pid):
+        process = Path(f"/proc/{member}")
+        try:
+            if b"pyspark.daemon" in (process / "cmdline").read_bytes():
+                status = (process / "status").read_text()
+                sizes.append(1_024 * int(status.partition("VmRSS:")[2].split()[0]))
+        except (OSError, IndexError):  # it has ended meanwhile
+            continue
+    return max(sizes)
+
+
 def _stats() -> dict[int, list[str]]:
     """The fields of /proc/PID/stat behind the command, by process."""
     found: dict[int, list[str]] = {}

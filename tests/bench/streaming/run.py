@@ -73,14 +73,9 @@ class Driver:
         given |= {"bootstrap_servers": broker.bootstrap_servers, "checkpoint": str(folder / prefix)}
         self.settings: Settings = load(given)
         create_topics(broker.bootstrap_servers, specs(self.settings, PARTITIONS))
-        environment = {f"REEXPAND_{name.upper()}": value for name, value in given.items()}
+        self._environment = {f"REEXPAND_{name.upper()}": value for name, value in given.items()}
         self._log = folder / f"{prefix}.log"
-        self._process = subprocess.Popen(
-            system.command,
-            env={**os.environ, **environment, **system.environment},
-            stderr=self._log.open("wb"),
-            stdout=subprocess.DEVNULL,
-        )
+        self._start(system)
         client = {"bootstrap.servers": broker.bootstrap_servers}
         # Keys go where Java's own clients put them, so that systems can rely on it that a parent is in one partition.
         producer = {"linger.ms": 0, "queue.buffering.max.messages": 1_000_000, "partitioner": "murmur2_random"}
@@ -89,6 +84,14 @@ class Driver:
         self._consumer.assign([TopicPartition(self.settings.updates, number, 0) for number in range(PARTITIONS)])
         self.workload = workload or Workload()
         self._counted = dict.fromkeys(self.workload.parents, 0)
+
+    def _start(self, system: System) -> None:
+        self._process = subprocess.Popen(
+            system.command,
+            env={**os.environ, **self._environment, **system.environment},
+            stderr=self._log.open("wb"),
+            stdout=subprocess.DEVNULL,
+        )
 
     @property
     def pid(self) -> int:
@@ -167,6 +170,11 @@ class Driver:
             else:
                 seen += len(messages)
             self._check_time(start + BURST_SECONDS - time.perf_counter(), f"{wanted - seen} updates are missing")
+
+    def read(self) -> list[dict[str, Any]]:
+        """The updates that have come, tombstones left out."""
+        self._producer.poll(0)
+        return [json.loads(value) for message in self._consumer.consume(10_000, 0.01) if (value := message.value())]
 
     def send(self, topic: str, key: str, value: dict[str, Any]) -> None:
         """Writes an event to one of the input topics."""

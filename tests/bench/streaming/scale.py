@@ -5,12 +5,14 @@
 Each case is a process of the job that is first filled. Then it gets batches of new topics into the idle job (lazy), a
 client that asks for a selective pattern and leaves again (eager), and batches of new topics among requests of known
 clients (mixed). A figure is the time until the last update is read. The reference is the smallest case, and the no-op
-query of the same plan with the same batches.
+query of the same plan with the same batches. Two other ways to keep the state stand beside it: all of a value in
+Spark's store, and two stages, as a no-op.
 """
 
 import argparse
 import json
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -21,9 +23,14 @@ from rich.console import Console
 from rich.table import Table
 
 from streaming.local.broker import Broker
-from tests.bench.streaming.cpu import descendants
+from tests.bench.streaming.cpu import worker_bytes
 from tests.bench.streaming.run import JOB, NO_OP, Driver, System
 from tests.bench.streaming.workload import CLIENT, GROUP, Workload
+
+TWO_STAGES = replace(NO_OP, name="two-stages", command=[*NO_OP.command, "two-stages"])
+WITHOUT_PARTS = "import streaming.job as job; job._archive = lambda _: None; from streaming.cli import main; main()"
+WHOLE = replace(JOB, name="whole", command=[sys.executable, "-c", WITHOUT_PARTS, "run"])
+"""The job with the value of each key in Spark's store as a whole."""
 
 FILL = 100_000
 REQUESTS = 20
@@ -71,6 +78,8 @@ CASES = [
     replace(SMALL, batch=1),
     replace(SMALL, batch=10_000),
 ]
+
+CASES_OF_WHOLE_VALUES = [SMALL, *CASES[2:4], CASES[5]]
 
 
 def fill(driver: Driver, case: Case) -> float:
@@ -124,7 +133,7 @@ def measure(system: System, case: Case, broker: Broker, folder: Path, repeats: i
             figures["eager ms"] = _median(repeats, lambda number: eager(driver, number))
             figures["fill events/s"] = rate
             figures["stored MB"] = sum(path.stat().st_size for path in _files(driver, "parts")) / MB
-        figures["worker MB"] = _memory(driver) / MB
+        figures["worker MB"] = worker_bytes(driver.pid) / MB
         return figures
     finally:
         driver.close()
@@ -148,32 +157,25 @@ def _written(driver: Driver, since: float) -> int:
     return sum(each.st_size for each in found if each.st_mtime >= since)
 
 
-def _memory(driver: Driver) -> int:
-    """Resident bytes of the largest Python worker."""
-    sizes = [0]
-    for pid in descendants(driver.pid):
-        process = Path(f"/proc/{pid}")
-        if b"pyspark.daemon" in (process / "cmdline").read_bytes():
-            status = (process / "status").read_text()
-            sizes.append(1_024 * int(status.partition("VmRSS:")[2].split()[0]))
-    return max(sizes)
-
-
 def main() -> None:
     """Runs the cases and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=1, help="processes of each case, in turn")
     parser.add_argument("--repeats", type=int, default=30, help="batches of each kind in a process")
     parser.add_argument("--most", type=int, default=1_000_000, help="leave out cases with more topics")
+    parser.add_argument("--only", default="", help="cases whose name has this in it")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     options = parser.parse_args()
     console = Console(stderr=True)
     systems = {f"no-op, batches of {batch:,}": (NO_OP, Case(batch=batch)) for batch in (100, 1, 10_000)}
-    for case in CASES:
-        if case.topics <= options.most:
-            shards = json.dumps({f"parent{number:02}": case.shards for number in range(case.parents)})
-            environment = {"REEXPAND_SHARDS": shards} if case.shards > 1 else {}
-            systems[case.name] = (replace(JOB, environment=environment), case)
+    systems["no-op of two stages"] = (TWO_STAGES, Case())
+    for name, system, cases in (("", JOB, CASES), ("whole values: ", WHOLE, CASES_OF_WHOLE_VALUES)):
+        for case in cases:
+            if case.topics <= options.most:
+                shards = json.dumps({f"parent{number:02}": case.shards for number in range(case.parents)})
+                environment = {"REEXPAND_SHARDS": shards} if case.shards > 1 else {}
+                systems[name + case.name] = (replace(system, environment=environment), case)
+    systems = {name: each for name, each in systems.items() if options.only in name or name == SMALL.name}
     found: dict[str, list[dict[str, float]]] = {name: [] for name in systems}
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
         for number in range(options.rounds):

@@ -1,0 +1,117 @@
+"""Catching up: so many topic events are there before the job starts, as after an hour in which it was away.
+
+    python -m tests.bench.streaming.backlog --events 5000000 --per-trigger 100000
+
+Events a second are those of the job from its start, with the start of Spark, until the last update is read.
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from streaming.local.broker import Broker
+from tests.bench.streaming.cpu import cpu_seconds, worker_bytes
+from tests.bench.streaming.run import JOB, Driver, System
+from tests.bench.streaming.workload import Workload
+
+MB = 1_000_000
+CHUNK = 50_000
+
+
+def measure(broker: Broker, folder: Path, events: int, per_trigger: int) -> dict[str, float]:
+    """One job with a backlog."""
+    system = replace(JOB, environment={"REEXPAND_MAX_OFFSETS_PER_TRIGGER": str(per_trigger)})
+    driver = Waiting(system, broker, folder, Workload(quota=-1))
+    try:
+        driver.ask()
+        wanted = sum(driver.create(CHUNK) for _ in range(events // CHUNK))
+        start = time.perf_counter()
+        driver.begin()
+        memory = 0
+        for seen in driver.updates(wanted):
+            memory = max(memory, worker_bytes(driver.pid))
+            if seen >= wanted:
+                break
+        seconds = time.perf_counter() - start
+        return {
+            "seconds": seconds,
+            "events/s": events / seconds,
+            "updates/s": wanted / seconds,
+            "CPU s per 100,000": 100_000 * cpu_seconds(driver.pid) / events,
+            "worker MB at most": memory / MB,
+        }
+    finally:
+        driver.close()
+
+
+class Waiting(Driver):
+    """A driver whose job does not run yet."""
+
+    def __init__(self, system: System, broker: Broker, folder: Path, workload: Workload) -> None:
+        super().__init__(replace(system, command=["sleep", "infinity"]), broker, folder, workload)
+        self._later = system
+
+    def ask(self) -> None:
+        """Sends all subscriptions."""
+        for key, value in self.workload.group_events():
+            self.send(self.settings.group_events, key, value)
+        for key, value in self.workload.requests():
+            self.send(self.settings.subscription_events, key, value)
+
+    def create(self, count: int) -> int:
+        """Sends new topics, and waits until the broker has them; returns how many updates they cause."""
+        topics = self.workload.topics(count)
+        for parent, topic in topics:
+            event = {"event": "CREATED", "parentTopic": parent, "liteTopic": topic, "timestamp": 0}
+            self.send(self.settings.topic_events, parent, event)
+        self._producer.flush()
+        return sum(len(self.workload.receivers(*topic)) for topic in topics)
+
+    def begin(self) -> None:
+        """Starts the job."""
+        self._process.kill()
+        self._process.wait()
+        self._start(self._later)
+
+    def updates(self, wanted: int) -> Iterator[int]:
+        """How many updates were written so far, now and then."""
+        seen = 0
+        while True:
+            seen += len(self._consumer.consume(20_000, 0.2))
+            self._check_time(1, f"{wanted - seen} updates are missing")
+            yield seen
+
+
+def main() -> None:
+    """Runs each size of a micro-batch and prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--events", type=int, default=5_000_000, help="topic events that wait")
+    parser.add_argument(
+        "--per-trigger", type=int, action="append", help="records that a micro-batch reads at most; repeatable"
+    )
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
+    options = parser.parse_args()
+    console = Console(stderr=True)
+    found: dict[int, dict[str, float]] = {}
+    for per_trigger in options.per_trigger or [100_000]:
+        console.print(f"{options.events:,} events, {per_trigger:,} a micro-batch")
+        with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
+            found[per_trigger] = measure(broker, Path(folder), options.events, per_trigger)
+    if options.json:
+        print(json.dumps(found, indent=2))  # noqa: T201 - the command's output
+        return
+    table = Table("records a micro-batch", *next(iter(found.values())), title=f"{options.events:,} topic events")
+    for per_trigger, row in found.items():
+        table.add_row(f"{per_trigger:,}", *(f"{value:,.1f}" for value in row.values()))
+    Console(width=120).print(table)
+
+
+if __name__ == "__main__":
+    main()
