@@ -163,7 +163,7 @@ class Driver:
         """
         seen = 0
         while seen < wanted:
-            messages = self._consumer.consume(20_000, 0.05)
+            messages = self._consumer.consume(20_000, 0.005)
             self._producer.poll(0)
             if self._system.counts:
                 seen += sum(self._progress(json.loads(message.value() or b"{}")) for message in messages)
