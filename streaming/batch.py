@@ -22,7 +22,7 @@ from streaming.events import (
 )
 from streaming.relation import ClientKey, Receiver, Terms, bitmap, has_bitmap
 from streaming.shard import Shard
-from streaming.state import UNKNOWN_GROUP, Delta, Group, Selected, ShardState, interest_in, terms_of
+from streaming.state import UNKNOWN_GROUP, Delta, Group, Pending, Selected, ShardState, interest_in, terms_of
 from streaming.subscription import (
     ABSENT,
     Change,
@@ -62,6 +62,12 @@ class Changed(NamedTuple):
     cause_remove: Cause
     offset_option: Any = None
 
+    def differences(self, *, ordered: bool) -> tuple[Interest, Interest]:
+        """What of both interests can make a difference; `ordered` as in `Interest.without`."""
+        if self.before.patterns != self.after.patterns:
+            return self.before, self.after
+        return self.after.without(self.before, ordered=ordered), self.before.without(self.after, ordered=ordered)
+
 
 class Batch:
     """What the events of a micro-batch do to a shard; `close` says that all are read."""
@@ -74,6 +80,7 @@ class Batch:
         self.topics: dict[str, Topic] = {}
         self.changed: dict[ClientKey, Changed] = {}
         self.delta = Delta()
+        self.sliced: dict[ClientKey, Pending] = {}
         self.moved: list[str] = []  # deleted and created again: they now come last in order of creation
         self.limits: dict[str, Terms] = {}
         self._groups: dict[str, tuple[Group | None, Source]] = {}
@@ -208,6 +215,14 @@ class Batch:
             self.limits[name] = self.terms(name)
         self.limits = {name: terms for name, terms in self.limits.items() if not terms.plain}
         self.changed = dict(self._changed_clients())
+        # What is done in slices goes on only while nothing is said of the client or its group.
+        for key, pending in self.state.pending.items():
+            if key in self.changed:
+                self.delta.pending[key] = None
+            elif key.group in self._groups or key.group in self._selected:
+                wanted = self.interest(key)
+                self.changed[key] = Changed(wanted, wanted, *pending[3:])
+                self.delta.pending[key] = None
 
     def facts(self, topic: str) -> Facts:
         """What the creation of a topic that exists after the batch said about it."""

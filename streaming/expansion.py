@@ -4,7 +4,8 @@
 that each (client, topic) pair is judged once, whatever happened to it in between:
 
 - topics that are new are matched against the patterns (lazy), topics that are gone as well;
-- clients whose set changed are expanded over the topics that were there before and still are (eager);
+- clients whose set changed are expanded over the topics that were there before and still are (eager), in slices over
+  several batches where these are very many (`streaming.slices`);
 - what clients may not hold because of their quotas is taken out at the end (`streaming.quota`).
 """
 
@@ -13,13 +14,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from streaming import quota
+from streaming import quota, slices
 from streaming.batch import Batch, Changed, Event
 from streaming.events import GroupEvent, Source, SubscriptionRequest, TopicEvent
 from streaming.relation import ClientKey, Found, Interests, Receiver, Terms, limited
 from streaming.shard import Shard
 from streaming.state import Delta, ShardState
-from streaming.subscription import NOTHING, Ignored, Interest
+from streaming.subscription import Ignored, Interest
 from streaming.update import Cause, Op, Problem, Update
 
 
@@ -62,7 +63,8 @@ def expand(state: ShardState, events: Iterable[tuple[Source, Event]], shard: Sha
         else:
             batch.time(source, event.time)
     batch.close()
-    updates = quota.cap(batch, chain(_born_and_gone(batch), _resubscribed(batch)))
+    batch.sliced = slices.due(batch)
+    updates = quota.cap(batch, chain(_born_and_gone(batch), _resubscribed(batch), slices.carry_on(batch)))
     if batch.has_bitmaps:
         updates = map(batch.with_bitmap, updates)
     return Expansion(batch.delta, updates, batch.problems, batch.ignored)
@@ -101,7 +103,8 @@ def _resubscribed(batch: Batch) -> Iterator[Update]:
     """Clients whose interest changed, or whose group's terms did: what that means for the topics that stay."""
     by_group: dict[str, dict[ClientKey, Changed]] = defaultdict(dict)
     for key, change in batch.changed.items():
-        by_group[key.group][key] = change
+        if key not in batch.sliced:
+            by_group[key.group][key] = change
     for group, changes in by_group.items():
         yield from _Regrouped(batch, group, changes).updates()
 
@@ -119,8 +122,9 @@ class _Regrouped:
         self._exclusive = self._former.exclusive or self._later.exclusive
         self._anew = batch.terms_changed(group)
         # In an exclusive group a topic that one client takes or leaves is another one's loss or gain.
-        concerned = batch.members(group) if self._exclusive else changes
+        concerned = list(batch.members(group) if self._exclusive else changes)
         self._was, self._will = Interests(batch.shard.inner_multi), Interests(batch.shard.inner_multi)
+        self._pending = [key for key in concerned if key in batch.state.pending]
         for key in concerned:
             self._was.add(key, batch.state.interest(key))
             self._will.add(key, batch.interest(key))
@@ -129,26 +133,25 @@ class _Regrouped:
         """The updates of the topics that exist on both sides."""
         state, removed = self._batch.state, self._batch.delta.removed
         topics: dict[str, None] = {}
-        for change in self._changes.values():
+        for key, change in self._changes.items():
             for wanted in self._affected(change):
                 topics.update(dict.fromkeys(state.topics_of(wanted)))
+            if key in state.pending:
+                topics.update(state.remaining(key))
         for topic in topics:
             if topic not in removed:
                 yield from self._of(topic)
 
     def _affected(self, change: Changed) -> tuple[Interest, Interest]:
         """What of a client's interest can make a difference."""
-        if self._anew or change.before.patterns != change.after.patterns:
+        if self._anew:
             return change.before, change.after
-        return (
-            _without(change.after, change.before, ordered=self._exclusive),
-            _without(change.before, change.after, ordered=self._exclusive),
-        )
+        return change.differences(ordered=self._exclusive)
 
     def _of(self, topic: str) -> Iterator[Update]:
         batch = self._batch
         facts = batch.state.topics[topic]
-        wanted, wants = self._was.match(topic), self._will.match(topic)
+        wanted, wants = batch.state.as_said(topic, self._was.match(topic), self._pending), self._will.match(topic)
         before = limited(wanted, topic, facts, (self._was,), self._limits_before)
         after = limited(wants, topic, facts, (self._will,), self._limits_after)
         for receiver, patterns in before.items():
@@ -180,26 +183,3 @@ class _Regrouped:
 
 def _limits(group: str, terms: Terms) -> dict[str, Terms]:
     return {} if terms.plain else {group: terms}
-
-
-def _without(wanted: Interest, other: Interest, *, ordered: bool) -> Interest:
-    """The part of an interest that another one does not literally have.
-
-    Args:
-        wanted: the interest.
-        other: the one to compare with.
-        ordered: an entry of another order is another entry.
-    """
-    if other.everything is not None and not ordered:
-        return NOTHING
-    had = {(block.notation, entry, block.order if ordered else 0) for block in other.blocks for entry in block.entries}
-    blocks = (
-        block._replace(
-            entries=tuple(e for e in block.entries if (block.notation, e, block.order if ordered else 0) not in had)
-        )
-        for block in wanted.blocks
-    )
-    same = wanted.everything == other.everything
-    return Interest(
-        wanted.patterns, tuple(block for block in blocks if block.entries), None if same else wanted.everything
-    )

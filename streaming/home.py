@@ -254,7 +254,7 @@ class _Batch:
             self._write(Stream.SUBSCRIPTIONS, key.group, entry)
 
     def _wake(self, parent: str, shard: int) -> None:
-        self._write(Stream.CLOCK, parent, {"wake": self.done.delta.clock, "parentTopic": parent, "shard": shard})
+        self.done.records.append((Stream.CLOCK, wake(parent, shard, self.done.delta.clock)))
 
     def _write(self, stream: Stream, key: str, value: dict[str, Any]) -> None:
         self.done.records.append((stream, Record(key.encode(), orjson.dumps(value))))
@@ -263,6 +263,11 @@ class _Batch:
 def alarm(parent: str, shard: int, time: int) -> Record:
     """What a shard writes to the clock stream to be woken."""
     return Record(parent.encode(), orjson.dumps({"alarm": time, "parentTopic": parent, "shard": shard}))
+
+
+def wake(parent: str, shard: int, time: int) -> Record:
+    """What a shard is told when it is that late."""
+    return Record(parent.encode(), orjson.dumps({"wake": time, "parentTopic": parent, "shard": shard}))
 
 
 def bucket_of(name: str) -> int:

@@ -13,8 +13,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from streaming.events import Reason, Source
-from streaming.relation import ClientKey, Interests, Receiver, Terms, agrees
-from streaming.subscription import Interest
+from streaming.relation import MQTT, ClientKey, Interests, Receiver, Terms, agrees
+from streaming.subscription import NOTHING, Interest
 from streaming.update import Cause, Op, Problem, Update
 
 if TYPE_CHECKING:
@@ -31,6 +31,10 @@ def excess(batch: "Batch", key: ClientKey, wanted: Interest, terms: Terms) -> st
     topics = batch.state.topics
     if share is None or wanted.everything is not None or len(topics) <= share:
         return None
+    current, now = batch.interest(key), batch.terms(key.group)
+    comparable = current.everything is None and wanted.patterns == current.patterns and terms.selection == now.selection
+    if comparable and not any(batch.state.topics_of(wanted.without(current, ordered=False))):
+        return None  # nearly always: nothing that is there comes to it
 
     def count(interest: Interest, terms: Terms) -> int:
         if interest.everything is not None:
@@ -41,7 +45,7 @@ def excess(batch: "Batch", key: ClientKey, wanted: Interest, terms: Terms) -> st
         return sum(agrees(terms.selection, topics[topic]) for topic in found)
 
     after = count(wanted, terms)
-    if after <= share or after <= count(batch.interest(key), batch.terms(key.group)):
+    if after <= share or after <= count(current, now):
         return None
     number, shards = batch.shard.number, batch.shard.routing.shard_count(batch.shard.parent)
     where = f" on shard {number} of {shards}, whose share of {terms.quota} is {share}" if shards > 1 else ""
@@ -66,7 +70,7 @@ def cap(batch: "Batch", updates: Iterable[Update]) -> Iterator[Update]:
     for update in updates:
         receiver = update.receiver
         if receiver not in rows:
-            rows[receiver] = None if _shares(batch, receiver.client) == (None, None) else []
+            rows[receiver] = None if shares(batch, receiver.client) == (None, None) else []
         own = rows[receiver]
         if own is None:
             yield update
@@ -108,29 +112,41 @@ def _by_client(batch: "Batch", rows: Mapping[Receiver, list[Update] | None]) -> 
 def _capped(batch: "Batch", key: ClientKey, own: list[Update], capped: dict[Source, list[ClientKey]]) -> list[Update]:
     """The updates of one client; topics whose birth its quota hides from it are noted in `capped`."""
     state, delta = batch.state, batch.delta
-    before, after = _shares(batch, key)
+    before, after = shares(batch, key)
     if before is None and after is None:
         return own
-    if before is not None and before == after and key not in batch.changed and not batch.moved:
+    if _is_counted(batch, key, own):  # its topics can be counted by its updates
         held = state.held(key)
-        if len({update.lite_topic for update in own}) == len(own):  # a row each: topics can be counted by updates
-            adds = [update for update in own if update.op is Op.ADD]
-            now = delta.held[key] = held + 2 * len(adds) - len(own)
-            if held <= before and now <= before:
-                return own
-            gained = {update.lite_topic: update for update in adds}
-            if len(gained) == len(own) and gained.keys() <= delta.added.keys():  # which come last in order of creation
-                ordered = [gained[topic] for topic in delta.added if topic in gained]
-                room = max(0, before - held)
-                for update in ordered[room:]:
-                    capped[update.source].append(key)
-                return ordered[:room]
+        adds = [update for update in own if update.op is Op.ADD]
+        now = delta.held[key] = held + 2 * len(adds) - len(own)
+        if (before is None or held <= before) and (after is None or now <= after):
+            return own
+        gained = {update.lite_topic: update for update in adds}
+        stays = before == after and key not in batch.changed and not batch.moved
+        # What it gained comes last in order of creation.
+        if before is not None and stays and len(gained) == len(own) and gained.keys() <= delta.added.keys():
+            ordered = [gained[topic] for topic in delta.added if topic in gained]
+            room = max(0, before - held)
+            for update in ordered[room:]:
+                capped[update.source].append(key)
+            return ordered[:room]
     recount = _Recount(batch, key, own)
     delta.held[key] = len(recount.after)
     return recount.updates(before, after, capped)
 
 
-def _shares(batch: "Batch", key: ClientKey) -> tuple[int | None, int | None]:
+def _is_counted(batch: "Batch", key: ClientKey, own: list[Update]) -> bool:
+    """Whether each update of a client stands for a topic that it holds or gives up, and nobody else's does."""
+    was, will = batch.state.interest(key), batch.interest(key)
+    if was != NOTHING and shares(batch, key)[0] is None:
+        return False  # nobody has counted what it holds
+    if key in batch.changed or batch.moved:
+        notations = [block.notation for wanted in (was, will) for block in wanted.blocks]
+        return not any(notation.per_subscription or notation.dialect == MQTT for notation in notations)
+    return len({update.lite_topic for update in own}) == len(own)
+
+
+def shares(batch: "Batch", key: ClientKey) -> tuple[int | None, int | None]:
     """How much a client may hold before and after the batch; None for anything."""
     return (
         _share(batch, batch.state.interest(key), batch.state.terms(key.group)),
@@ -139,7 +155,7 @@ def _shares(batch: "Batch", key: ClientKey) -> tuple[int | None, int | None]:
 
 
 def _share(batch: "Batch", interest: Interest, terms: Terms) -> int | None:
-    return None if interest.everything is not None else batch.shard.share(terms.quota)
+    return None if interest.everything is not None or interest == NOTHING else batch.shard.share(terms.quota)
 
 
 class _Recount:

@@ -13,6 +13,9 @@ from matcher.selectors import compile as compile_selector
 from streaming.events import LITE, Facts, Notation, Selection
 from streaming.subscription import Interest, Mode
 
+MQTT = "mqtt"
+"""The dialect in which clients may share a subscription."""
+
 SHARE = "share:"
 """How the part of an MQTT shared subscription begins."""
 
@@ -216,7 +219,7 @@ def pattern_of(entry: str, notation: Notation) -> str:
 
 
 def _share_of(entry: str, notation: Notation) -> SharedSubscription | None:
-    return shared(entry) if notation.dialect == "mqtt" and entry.startswith("$share/") else None
+    return shared(entry) if notation.dialect == MQTT and entry.startswith("$share/") else None
 
 
 def _patterns_of(client: ClientKey, wanted: Interest) -> Iterator[tuple[str, str, str | None, tuple[Receiver, int]]]:

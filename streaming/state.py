@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from matcher import TopicIndex
@@ -17,10 +18,12 @@ from streaming.events import (
     Facts,
     Notation,
     Selection,
+    Source,
 )
 from streaming.journal import Journal, overlay
 from streaming.relation import ClientKey, Found, Interests, Receiver, Terms, limited, pattern_of
 from streaming.subscription import NOTHING, Block, Client, Interest, Mode, Seen, View, interest
+from streaming.update import Cause
 
 _COUNTED = 8
 """From so many new topics a client on, what it holds is written: 30 bytes, against 2 us a topic to count."""
@@ -86,6 +89,26 @@ class Selected(NamedTuple):
         return self.wildcard if mode is Mode.WILDCARD else self.literal
 
 
+class Pending(NamedTuple):
+    """A client whose change is carried out in slices (`streaming.slices`).
+
+    Attributes:
+        before: what it asked for; that still holds for the topics to go through.
+        first, last: of these, in order of creation.
+        source: the request.
+        cause_add, cause_remove: of the updates.
+        offset_option: of the request.
+    """
+
+    before: Interest
+    first: str
+    last: str
+    source: Source
+    cause_add: Cause
+    cause_remove: Cause
+    offset_option: Any = None
+
+
 def interest_in(group: Group, client: Client) -> Interest:
     """What a client of a group asks for on this parent."""
     return NOTHING if group.bound_to is not None else interest(client, group.mode)
@@ -108,6 +131,7 @@ class Delta:
         seen: where clients asked last; None for one that is forgotten.
         selected: new selectors.
         alarms: times at which the shard wants to be woken (True), or no longer.
+        pending: clients whose change is not carried out wholly; None for one that is.
         held: how many topics clients may now hold by all but their quotas, where that has changed; none where nobody
             counts. Derived, so it is written only where that is cheaper than to count again.
     """
@@ -119,10 +143,12 @@ class Delta:
     seen: dict[ClientKey, Seen | None] = field(default_factory=dict)
     selected: dict[str, Selected | None] = field(default_factory=dict)
     alarms: dict[int, bool | None] = field(default_factory=dict)
+    pending: dict[ClientKey, Pending | None] = field(default_factory=dict)
     held: dict[ClientKey, int] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return any((self.removed, self.added, self.groups, self.clients, self.seen, self.selected, self.alarms))
+        changes = (self.removed, self.added, self.groups, self.clients, self.seen, self.selected, self.alarms)
+        return any((*changes, self.pending))
 
 
 class ShardState:
@@ -135,6 +161,7 @@ class ShardState:
         self.seen: dict[ClientKey, Seen] = {}
         self.selected: dict[str, Selected] = {}
         self.alarms: dict[int, bool] = {}
+        self.pending: dict[ClientKey, Pending] = {}
         self.inner_multi = inner_multi
         self.latest_order = 0
         self._held: Held | None = None
@@ -143,6 +170,8 @@ class ShardState:
         self._limits: dict[str, Terms] | None = None
         self._quotas: frozenset[int] | None = None
         self._deadlines: dict[int, dict[str, None]] | None = None
+        self._remaining: dict[ClientKey, dict[str, None]] = {}
+        self._former: dict[ClientKey, Interests] = {}
 
     def __bool__(self) -> bool:
         return any(self._content)
@@ -156,7 +185,7 @@ class ShardState:
 
     @property
     def _content(self) -> tuple[dict[Any, Any], ...]:
-        return self.topics, self.groups, self.clients, self.seen, self.selected, self.alarms
+        return self.topics, self.groups, self.clients, self.seen, self.selected, self.alarms, self.pending
 
     def group(self, name: str) -> Group:
         """A group's attributes."""
@@ -210,12 +239,44 @@ class ShardState:
             topic: its name.
             found: all who ask for it, where that is known already.
         """
-        asking = self.interests.match(topic) if found is None else found
+        asking = self.as_said(topic, self.interests.match(topic) if found is None else found, self.pending)
         return limited(asking, topic, self.topics[topic], (self.interests,), self.limits)
+
+    def as_said(self, topic: str, found: Found, keys: Iterable[ClientKey]) -> Found:
+        """Who asks for a topic as far as updates say so: with the former interest of clients that are not done with it.
+
+        Args:
+            topic: its name.
+            found: all who ask for it.
+            keys: the pending clients that matter.
+        """
+        for key in keys:
+            if topic in self.remaining(key):
+                if key not in self._former:
+                    self._former[key] = Interests(self.inner_multi)
+                    self._former[key].add(key, self.pending[key].before)
+                found = {receiver: patterns for receiver, patterns in found.items() if receiver.client != key}
+                found.update(self._former[key].match(topic))
+        return found
+
+    def remaining(self, key: ClientKey) -> dict[str, None]:
+        """The topics that a pending client has still to go through, in order of creation."""
+        known = self._remaining.get(key)
+        if known is None:
+            known = self._remaining[key] = {}
+            _, first, last, *_ = self.pending[key]
+            for topic in self.topics:
+                if known or topic == first:
+                    known[topic] = None
+                    if topic == last:
+                        break
+        return known
 
     def rows(self, key: ClientKey) -> dict[str, Found]:
         """A client's part in `receivers` of all topics that it receives, in order of their creation."""
         asked = dict.fromkeys(self.topics_of(self.interest(key)))
+        if key in self.pending:
+            asked.update(dict.fromkeys(self.topics_of(self.pending[key].before)))
         rows: dict[str, Found] = {}
         for topic in self.topics:
             if topic in asked:
@@ -301,6 +362,8 @@ class ShardState:
         overlay(self.seen, delta.seen)
         overlay(self.selected, delta.selected)
         overlay(self.alarms, delta.alarms)
+        overlay(self.pending, delta.pending)
+        self._go_on(delta)
         if delta.groups or delta.selected:
             self._limits = self._quotas = None
         if self._held is not None:
@@ -312,6 +375,20 @@ class ShardState:
             if after != before:
                 self.interests.remove(key, before)
                 self.interests.add(key, after)
+
+    def _go_on(self, delta: Delta) -> None:
+        """Drops from what remains what is done, or gone."""
+        for key, pending in delta.pending.items():
+            if pending is None:
+                self._remaining.pop(key, None)
+                self._former.pop(key, None)
+            elif key in self._remaining:
+                remaining = self._remaining[key]
+                for topic in list(takewhile(lambda topic, first=pending.first: topic != first, remaining)):  # type: ignore[misc]
+                    del remaining[topic]
+        for remaining in self._remaining.values():
+            for topic in delta.removed:
+                remaining.pop(topic, None)
 
     def follow(self, delta: Delta) -> None:
         """`apply` for what another worker did, which may not say what clients may hold now."""
@@ -354,7 +431,7 @@ def renew(journal: Journal, state: ShardState, delta: Delta) -> Journal:
 
 def catch_up(state: ShardState, changes: Iterable[Any]) -> None:
     """Makes the changes of a journal, from nothing or from where the state was."""
-    for removed, added, groups, clients, seen, selected, alarms, held in changes:
+    for removed, added, groups, clients, seen, selected, alarms, pending, held in changes:
         state.follow(
             Delta(
                 dict.fromkeys(removed),
@@ -367,6 +444,7 @@ def catch_up(state: ShardState, changes: Iterable[Any]) -> None:
                 },
                 {name: None if both is None else _selected(*both) for name, both in selected},
                 dict(alarms),
+                {ClientKey(*key): None if fields is None else _pending(*fields) for key, fields in pending},
                 {ClientKey(*key): count for key, count in held},
             )
         )
@@ -382,6 +460,7 @@ def _whole(state: ShardState) -> list[Any]:
             dict(state.seen),
             dict(state.selected),
             dict(state.alarms),
+            dict(state.pending),
         )
     )
 
@@ -395,6 +474,7 @@ def _plain(delta: Delta) -> list[Any]:
         [(key, seen) for key, seen in delta.seen.items() if key not in delta.clients],
         list(delta.selected.items()),
         list(delta.alarms.items()),
+        [(key, pending and _pending_fields(pending)) for key, pending in delta.pending.items()],
         list(delta.held.items()) if _COUNTED * len(delta.held) < len(delta.added) + len(delta.removed) else [],
     ]
 
@@ -413,8 +493,23 @@ def _views(client: Client) -> tuple[Any, Any]:
 
 
 def _view_fields(view: View) -> tuple[Any, ...]:
-    blocks = [block._replace(notation=None) if block.notation is LITE else block for block in view.blocks]  # type: ignore[arg-type]
-    return view.live, view.version, blocks, view.everything
+    return view.live, view.version, _block_fields(view.blocks), view.everything
+
+
+def _block_fields(blocks: Iterable[Block]) -> list[Any]:
+    return [block._replace(notation=None) if block.notation is LITE else block for block in blocks]  # type: ignore[arg-type]
+
+
+def _pending_fields(pending: Pending) -> tuple[Any, ...]:
+    patterns, blocks, everything = pending.before
+    return (patterns, _block_fields(blocks), everything), *pending[1:]
+
+
+def _pending(before: tuple[Any, ...], first: str, last: str, source: tuple[Any, ...], *rest: Any) -> Pending:
+    patterns, blocks, everything = before
+    former = Interest(patterns, tuple(map(_block, blocks)), everything)
+    cause_add, cause_remove, option = rest
+    return Pending(former, first, last, Source(*source), Cause(cause_add), Cause(cause_remove), option)
 
 
 def _client(literal: tuple[Any, ...], wildcard: tuple[Any, ...] | None) -> Client:

@@ -114,6 +114,27 @@ class Interest(NamedTuple):
         """All entries, without their order."""
         return {(block.notation, entry) for block in self.blocks for entry in block.entries}
 
+    def without(self, other: "Interest", *, ordered: bool) -> "Interest":
+        """The part of it that another interest does not literally have.
+
+        Args:
+            other: the one to compare with; its entries are read as these.
+            ordered: an entry of another order is another entry.
+        """
+        if other.everything is not None and not ordered:
+            return NOTHING
+        had = {
+            (block.notation, entry, block.order if ordered else 0) for block in other.blocks for entry in block.entries
+        }
+        blocks = (
+            block._replace(
+                entries=tuple(e for e in block.entries if (block.notation, e, block.order if ordered else 0) not in had)
+            )
+            for block in self.blocks
+        )
+        everything = None if self.everything == other.everything else self.everything
+        return Interest(self.patterns, tuple(block for block in blocks if block.entries), everything)
+
 
 NOTHING = Interest()
 

@@ -217,6 +217,8 @@ def _work_on_shard(
     if expansion.delta:
         former.apply(expansion.delta)
         journal = state.renew(journal, former, expansion.delta)
+    if former.pending:
+        output.add(Kind.INPUT + Stream.CLOCK, home.wake(*key, 0))  # to go on with the next micro-batch
     _SHARDS.put(key, journal, former)
     return _Done(journal, expansion.problems, expansion.ignored)
 

@@ -324,6 +324,8 @@ class _Writer:
             attributes[MODEL] = self.random.choice(MODELS)
         if self.profile.quotas and self._maybe(0.9):
             attributes[QUOTA] = self.random.choice(QUOTAS)
+        elif self._maybe(0.5):
+            attributes[QUOTA] = "-1"
         if self.profile.bound and self._maybe(0.05):
             del attributes[BIND_TOPIC]
         return {"group": group, "attributes": attributes}

@@ -128,13 +128,16 @@ class Simulation:
     dead_letters: list[dict[str, Any]] = field(default_factory=list)
     ignored: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     echoes: list[Record] = field(default_factory=list)
+    slices: list[Record] = field(default_factory=list)
     offset: int = 1_000_000
     now: int = 0
     archives: dict[tuple[str, int], Memory] = field(default_factory=lambda: defaultdict(Memory))
     batch: int = 0
 
-    def run(self, records: Iterable[Record], *, crash: bool = False) -> int:
+    def run(self, records: Iterable[Record], *, crash: bool = False, settle: bool = True) -> int:
         """One micro-batch, then further ones for what the job wrote back to itself.
+
+        Without `settle` changes that are carried out in slices go on with the next call.
 
         With `crash` the batch is computed once more from the same state, as after a failed commit, and must repeat
         its records to the byte.
@@ -142,11 +145,13 @@ class Simulation:
         Returns:
             How many micro-batches it took.
         """
-        batch: Sequence[Record] = list(records)
-        count = 0
+        batch: Sequence[Record] = [*records, *self.slices]
+        count, self.slices = 0, []
         while batch:
             self._run_batch(batch, crash=crash)
             batch, self.echoes = self.echoes, []
+            if settle and not batch:
+                batch, self.slices = self.slices, []
             count += 1
         return count
 
@@ -183,7 +188,8 @@ class Simulation:
             elif kind.startswith(Kind.INPUT):
                 self.offset += 1
                 stream = Stream(kind.removeprefix(Kind.INPUT))
-                self.echoes.append(Record(stream, value, 1, self.offset, self.now))
+                goes_on = stream is Stream.CLOCK and json.loads(value or b"").get("wake") == 0
+                (self.slices if goes_on else self.echoes).append(Record(stream, value, 1, self.offset, self.now))
             elif kind == Kind.TOMBSTONE:
                 assert value is None
                 assert Effective(*json.loads(key or b"")) not in self.relation

@@ -11,13 +11,16 @@ Spark's store, and two stages, as a no-op.
 
 import argparse
 import json
+import os
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from stat import S_ISREG
 
 from rich.console import Console
 from rich.table import Table
@@ -132,7 +135,7 @@ def measure(system: System, case: Case, broker: Broker, folder: Path, repeats: i
             figures["mixed ms"] = _median(repeats, lambda number: mixed(driver, case, number))
             figures["eager ms"] = _median(repeats, lambda number: eager(driver, number))
             figures["fill events/s"] = rate
-            figures["stored MB"] = sum(path.stat().st_size for path in _files(driver, "parts")) / MB
+            figures["stored MB"] = sum(status.st_size for status in _files(driver, "parts").values()) / MB
         figures["worker MB"] = worker_bytes(driver.pid) / MB
         return figures
     finally:
@@ -143,8 +146,14 @@ def _median(repeats: int, once: Callable[[int], float]) -> float:
     return 1_000 * statistics.median(once(number) for number in range(repeats))
 
 
-def _files(driver: Driver, folder: str) -> list[Path]:
-    return [path for path in (Path(driver.settings.checkpoint) / folder).rglob("*") if path.is_file()]
+def _files(driver: Driver, folder: str) -> dict[Path, os.stat_result]:
+    """The files of a folder of the checkpoint that are still there when they are looked at."""
+    found = {}
+    for path in (Path(driver.settings.checkpoint) / folder).rglob("*"):
+        with suppress(FileNotFoundError):
+            if S_ISREG((status := path.stat()).st_mode):
+                found[path] = status
+    return found
 
 
 def _last_batch(driver: Driver) -> int:
@@ -153,8 +162,7 @@ def _last_batch(driver: Driver) -> int:
 
 def _written(driver: Driver, since: float) -> int:
     """Bytes of the checkpoint's files that were written since."""
-    found = (path.stat() for path in _files(driver, ""))
-    return sum(each.st_size for each in found if each.st_mtime >= since)
+    return sum(status.st_size for status in _files(driver, "").values() if status.st_mtime >= since)
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming import home, journal, relation, state, worker
+from streaming import home, journal, relation, slices, state, worker
 from streaming.oracle import Oracle
 from streaming.routing import Routing
 from streaming.worker import StateCache
@@ -34,9 +34,9 @@ def test_any_split_and_any_shard_count_leave_the_oracles_relation(
 ) -> None:
     """Each stream keeps its order; how streams interleave, batches are cut, and shards are counted does not matter.
 
-    Two workers do it by turns, are replaced and repeat batches on the way, states lie in parts, and every update must
-    be a change of the relation. After each micro-batch, and what the job told itself because of it, the relation is the
-    oracle's.
+    Two workers do it by turns, are replaced and repeat batches on the way, states lie in parts, changes are carried out
+    in slices, and every update must be a change of the relation. After each micro-batch, and what the job told itself
+    because of it, the relation is the oracle's.
     """
     random = Random(seed)
     records = history(random, length, PROFILES[profile])
@@ -50,17 +50,23 @@ def test_any_split_and_any_shard_count_leave_the_oracles_relation(
         before = len(job.updates)
         with (
             patch.multiple(relation, _BATCH=random.choice([1, 256]), _BUILD_TOPICS=0),
+            patch.object(slices, "SLICE", random.choice([1, 3, 20_000])),
             patch.multiple(journal, INLINE_BYTES=random.choice([0, 200]), RETAINED_BATCHES=2),
             random.choice(workers),
         ):
-            rounds = job.run(batch, crash=random.random() < 0.3)
+            settle = random.random() < 0.6
+            rounds = job.run(batch, crash=random.random() < 0.3, settle=settle)
         feed(oracle, batch)
+        if job.slices:
+            continue
         wanted = oracle.relation()
         assert job.relation - wanted == set(), "surplus"
         assert wanted - job.relation == set(), "missing"
         if rounds == 1:  # else what an update says may be out of date when all is said
             for update in job.updates[before:]:
                 says_what_holds(update, oracle)
+    job.run([])
+    assert job.relation == oracle.relation()
 
 
 class Worker:

@@ -19,11 +19,13 @@ from streaming.events import (
     Facts,
     Notation,
     Selection,
+    Source,
 )
 from streaming.journal import Journal
 from streaming.relation import ClientKey, Terms
-from streaming.state import Delta, Group, Selected, ShardState, renew
+from streaming.state import Delta, Group, Pending, Selected, ShardState, renew
 from streaming.subscription import ABSENT, Block, Client, Interest, Mode, Seen, View
+from streaming.update import Cause
 from tests.support.states import decode, encode
 from tests.unit.streaming.builders import MQTT, NATS, WAMP
 
@@ -81,12 +83,21 @@ def filled() -> ShardState:
     made.seen = {ClientKey("g", "shared"): Seen(1, 70, 40, 30), ClientKey("g", "left"): Seen(0, 5, -1, -1)}
     made.selected = {"g": Selected(Selection("TAG", "x"), None)}
     made.alarms = {7_000: True}
+    asked = Interest(True, view.blocks, 2)
+    source = Source("s", 0, 1, 0, 9)
+    made.pending = {
+        ClientKey("g", "apart"): Pending(
+            asked, "a__b", "😀", source, Cause.SUBSCRIBED, Cause.UNSUBSCRIBED, {"type": "TAIL_N", "value": 3}
+        )
+    }
     return made
 
 
 def whole(made: ShardState) -> Delta:
     """All of a state as one change."""
-    return Delta({}, made.topics, {**made.groups}, {**made.clients}, {**made.seen}, {**made.selected}, {**made.alarms})
+    delta = Delta({}, made.topics, {**made.groups}, {**made.clients}, {**made.seen}, {**made.selected}, {**made.alarms})
+    delta.pending.update(made.pending)
+    return delta
 
 
 @given(made=states())
@@ -295,6 +306,7 @@ def test_nothing_left_is_an_empty_state() -> None:
         dict.fromkeys(made.seen),
         dict.fromkeys(made.selected),
         dict.fromkeys(made.alarms),
+        dict.fromkeys(made.pending),
     )
     made.apply(delta)
     assert not made
@@ -326,6 +338,20 @@ def test_the_format_is_known() -> None:
             ((("g", "left"), (0, 5, -1, -1)),),
             (("g", (("TAG", "x"), None)),),
             ((7_000, True),),
+            (
+                (
+                    ("g", "apart"),
+                    (
+                        (True, ((4, 0, 40, None, ("a__*", "b")), (6, 1, 60, ("wamp", None, True), ("c..",))), 2),
+                        "a__b",
+                        "😀",
+                        ("s", 0, 1, 0, 9),
+                        "SUBSCRIBED",
+                        "UNSUBSCRIBED",
+                        {"type": "TAIL_N", "value": 3},
+                    ),
+                ),
+            ),
             (),
         )
     ]

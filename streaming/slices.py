@@ -1,0 +1,79 @@
+"""Wide changes, in slices: what one client asks for must not keep all others waiting.
+
+A request may be about millions of topics. Where the terms of its group let everybody receive, each topic can be judged
+by itself, so a micro-batch of a shard goes through no more than `SLICE` of the topics that were there. Topics that come
+meanwhile follow the new request at once; topics that are still to be gone through follow the former one. The shard
+writes itself a record to be woken by, and goes on with the next micro-batch. Whatever else happens to the client or its
+group carries out at once what is left.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from streaming import quota
+from streaming.relation import ClientKey, Interests
+from streaming.state import Pending
+from streaming.update import Op, Update
+
+if TYPE_CHECKING:
+    from streaming.batch import Batch, Changed
+
+SLICE = 20_000
+"""Topics of one client that a micro-batch goes through; some half a second."""
+
+
+def due(batch: "Batch") -> dict[ClientKey, Pending]:
+    """The clients whose change goes on in this batch, or begins, in slices."""
+    under_way = {key: pending for key, pending in batch.state.pending.items() if key not in batch.changed}
+    begun = {
+        key: Pending(change.before, "", "", change.source, change.cause_add, change.cause_remove, change.offset_option)
+        for key, change in batch.changed.items()
+        if _is_wide(batch, key, change)
+    }
+    return {**under_way, **begun}
+
+
+def carry_on(batch: "Batch") -> Iterator[Update]:
+    """The updates of the next slices; notes in the batch's delta what is left."""
+    state, removed = batch.state, batch.delta.removed
+    for key, pending in batch.sliced.items():
+        topics = state.remaining(key) if key in state.pending else state.topics
+        stay = (topic for topic in topics if topic not in removed)
+        now = list(islice(stay, SLICE))
+        was, will = Interests(batch.shard.inner_multi), Interests(batch.shard.inner_multi)
+        was.add(key, pending.before)
+        will.add(key, batch.interest(key))
+        for topic, before, after in zip(now, was.match_all(now), will.match_all(now), strict=True):
+            for receiver, patterns in before.items():
+                if receiver not in after:
+                    cause, source = pending.cause_remove, pending.source
+                    yield batch.update(Op.REMOVE, receiver, topic, patterns, cause=cause, source=source)
+            for receiver, patterns in after.items():
+                if receiver not in before:
+                    cause, source, option = pending.cause_add, pending.source, pending.offset_option
+                    yield batch.update(Op.ADD, receiver, topic, patterns, cause=cause, source=source, option=option)
+        first = next(stay, None)
+        if first is None:
+            batch.delta.pending[key] = None
+        else:
+            last = next(topic for topic in reversed(topics) if topic not in removed)
+            batch.delta.pending[key] = pending._replace(first=first, last=last)
+
+
+def _is_wide(batch: "Batch", key: ClientKey, change: "Changed") -> bool:
+    """Whether a change is about many topics, and about nobody else."""
+    state = batch.state
+    terms = batch.terms(key.group)
+    if (
+        len(state.topics) <= SLICE
+        or key in state.pending
+        or not terms.plain
+        or state.terms(key.group) != terms
+        or quota.shares(batch, key) != (None, None)
+    ):
+        return False
+    return any(
+        sum(1 for _ in islice(state.topics_of(wanted), SLICE + 1)) > SLICE
+        for wanted in change.differences(ordered=False)
+    )
