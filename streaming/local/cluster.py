@@ -100,6 +100,14 @@ class Cluster:
         """End a worker and its executors at once, as the crash of their machine would."""
         self._processes.pop(f"worker-{number}").kill()
 
+    def pause_worker(self, number: int) -> None:
+        """Stop a worker and its executors as a machine that hangs would, until `resume_worker`."""
+        self._processes[f"worker-{number}"].signal(signal.SIGSTOP)
+
+    def resume_worker(self, number: int) -> None:
+        """Let a worker that was paused go on."""
+        self._processes[f"worker-{number}"].signal(signal.SIGCONT)
+
     def stop(self) -> None:
         """End everything, the hard way what does not end by itself."""
         for process in reversed(self._processes.values()):  # else workers would complain that they lost their master
@@ -177,8 +185,12 @@ class _Process:
     def kill(self) -> None:
         """End it and its executors at once."""
         with suppress(ProcessLookupError):
-            os.killpg(self._guardian.pid, signal.SIGKILL)
+            self.signal(signal.SIGKILL)
         self._guardian.communicate()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to it and its executors."""
+        os.killpg(self._guardian.pid, number)
 
     def _log(self) -> str:
         return self._log_file.read_text(encoding="utf-8", errors="replace")

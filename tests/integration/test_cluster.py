@@ -86,6 +86,19 @@ def send(feed: Feed, part: list[Record]) -> None:
     feed.flush()
 
 
+def dies_at_work(cluster: Cluster, worker: int, log: EventLog) -> bool:
+    """Kills a worker if that is at work on the state: a task of a worker that is paused does not end."""
+    if not eventually(log.is_at_state, 2):
+        return False
+    cluster.pause_worker(worker)
+    time.sleep(1)
+    if log.is_at_state():
+        cluster.kill_worker(worker)
+        return True
+    cluster.resume_worker(worker)
+    return False
+
+
 def test_workers_die_in_turn_while_a_history_flows(
     broker: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,12 +129,12 @@ def test_workers_die_in_turn_while_a_history_flows(
         at_work = {task.partition: task.executor for task in log.state_tasks()}
         assert {at_work[partition] for partition in PARTITION_OF_SHARD} == first | second == {"0", "1"}
 
-        assert eventually(lambda: not log.is_at_state())
-        send(feed, quarters[1])
-        assert eventually(log.is_at_state, 30)
-        cluster.kill_worker(1)
+        pieces = [quarters[1][start : start + 50] for start in range(0, len(quarters[1]), 50)]
+        while not dies_at_work(cluster, 1, log):
+            send(feed, pieces.pop(0))
         killed_ms = time.time() * 1_000
-        send(feed, quarters[2])
+        for part in (*pieces, quarters[2]):
+            send(feed, part)
         assert_right_after(3)
         after = [task for task in log.state_tasks() if task.finished_ms > killed_ms]
         assert "ExecutorLostFailure" in {task.outcome for task in after if task.executor in first}

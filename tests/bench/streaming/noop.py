@@ -3,6 +3,9 @@
 Same source, parsing and routing in the JVM, shuffle, state store and sink; the function on each key adds up its rows
 and emits one record a key and micro-batch.
 
+With the argument `same-output` it writes two records for each topic event, of the size of the job's updates: what the
+output alone costs, whatever decides it.
+
 With the argument `two-stages` all rows go through a stateful function by parent first, as they would if one stage kept
 the patterns and another one the topics. Spark allows that when its check of unsupported operations is off.
 """
@@ -14,6 +17,7 @@ import sys
 import threading
 from collections.abc import Iterator
 
+import orjson
 import pandas as pd
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
@@ -31,6 +35,22 @@ def count(key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupStat
         state.update((total.to_bytes(8),))
     value = json.dumps({"parentTopic": key[0], "count": total}).encode()
     yield pd.DataFrame({"kind": [Kind.ADD], "key": [key[0].encode()], "value": [value]})
+
+
+RECORDS = 2
+
+
+def echo(key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+    """Counts the rows of a key, and writes records that name the topics."""
+    with without_collection():
+        payloads = [payload for frame in frames for payload in frame["payload"].tolist()]
+        total = (int.from_bytes(state.get[0]) if state.exists else 0) + len(payloads)
+        state.update((total.to_bytes(8),))
+        events = [event for payload in payloads if b'"liteTopic"' in payload and (event := orjson.loads(payload))]
+        keys = [orjson.dumps((key[0], "group", "client", event["liteTopic"])) for event in events] * RECORDS
+        values = [orjson.dumps({"liteTopic": event["liteTopic"], "rest": "x" * 320}) for event in events] * RECORDS
+    if keys:
+        yield pd.DataFrame({"kind": [Kind.ADD] * len(keys), "key": keys, "value": values})
 
 
 def pass_on(_: tuple[str], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
@@ -56,12 +76,19 @@ def main() -> None:
         routed = routed.groupBy("parent").applyInPandasWithState(
             pass_on, routed.schema, job.STATE_SCHEMA, "update", GroupStateTimeout.NoTimeout
         )
+        # The operator's rows are columnar; what follows it wants rows, which a projection makes.
+        routed = routed.withColumn("timestamp", routed["timestamp"] + 1)
     counted = routed.groupBy("parent", "shard").applyInPandasWithState(
-        count, job.OUTPUT_SCHEMA, job.STATE_SCHEMA, "update", GroupStateTimeout.NoTimeout
+        echo if "same-output" in sys.argv else count,
+        job.OUTPUT_SCHEMA,
+        job.STATE_SCHEMA,
+        "update",
+        GroupStateTimeout.NoTimeout,
     )
     query = sinks.start(sinks.address(counted.observe(job.METRICS, job.counts()), settings), settings)
     sys.stderr.write("ready: reading\n")
-    stop.wait()
+    while not stop.wait(0.2) and query.isActive:
+        pass
     service.end_after_batch(query)
     query.awaitTermination()
     spark.stop()

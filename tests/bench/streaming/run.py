@@ -1,5 +1,7 @@
 """The job against the no-op query of the same plan, in turn, on one broker: latency and burst throughput as ratios.
 
+The no-op comes twice: as it is, and with as much output as the job has.
+
     python -m tests.bench.streaming.run --rounds 3
 
 Latency is what a consumer of the updates topic sees: from handing a topic event to the producer until its first
@@ -50,16 +52,19 @@ class System:
         command: starts it, with the job's settings in the environment; it says `ready: reading` on standard error.
         environment: what it is told besides.
         counts: it writes no updates, but how many rows of a parent it has seen, as the no-op does.
+        records: it writes so many records for each topic event, whoever receives it; 0 for updates.
     """
 
     name: str
     command: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
     counts: bool = False
+    records: int = 0
 
 
 JOB = System("job", [str(Path(sys.executable).with_name("reexpand")), "run"])
 NO_OP = System("no-op", [sys.executable, "-m", "tests.bench.streaming.noop"], counts=True)
+SAME_OUTPUT = System("no-op, same output", [*NO_OP.command, "same-output"], records=2)
 
 
 class Driver:
@@ -67,7 +72,7 @@ class Driver:
 
     def __init__(self, system: System, broker: Broker, folder: Path, workload: Workload | None = None) -> None:
         self._system = system
-        prefix = f"{system.name}-{uuid4().hex[:6]}"
+        prefix = f"{system.name.replace(', ', '-').replace(' ', '-')}-{uuid4().hex[:6]}"
         names = ("topic_events", "subscription_events", "group_events", "clock", "updates", "dead_letters")
         given = {name: f"{prefix}-{name}" for name in names}
         given |= {"bootstrap_servers": broker.bootstrap_servers, "checkpoint": str(folder / prefix)}
@@ -146,7 +151,8 @@ class Driver:
             (parent, json.dumps({"event": "CREATED", "parentTopic": parent, "liteTopic": topic, "timestamp": 0}))
             for parent, topic in topics
         ]
-        wanted = count if self._system.counts else sum(len(self.workload.receivers(*topic)) for topic in topics)
+        wanted = count * max(self._system.counts, self._system.records)
+        wanted = wanted or sum(len(self.workload.receivers(*topic)) for topic in topics)
         start = time.perf_counter()
         for number, (parent, payload) in enumerate(payloads):
             self._producer.produce(self.settings.topic_events, payload, parent)
@@ -234,7 +240,7 @@ def measure(system: System, broker: Broker, folder: Path, options: argparse.Name
     driver = Driver(system, broker, folder)
     try:
         driver.prepare()
-        if not system.counts:
+        if not (system.counts or system.records):
             check(driver, broker.bootstrap_servers)
         driver.burst(options.events)
         before = cpu_seconds(driver.pid)
@@ -344,7 +350,7 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
 def main() -> None:
     """Runs the rounds and prints the table."""
     options = arguments(__doc__).parse_args()
-    report(*compare((JOB, NO_OP), options), options)
+    report(*compare((JOB, NO_OP, SAME_OUTPUT), options), options)
 
 
 if __name__ == "__main__":
