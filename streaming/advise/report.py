@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from streaming.advise import rule
 from streaming.advise.placement import Placement, Sizes
-from streaming.advise.rule import TOPICS_PER_SHARD, Advice, Parent
+from streaming.advise.rule import Advice, Parent
 
 _SHOWN = 20
 _WIDTH = 120
@@ -64,7 +65,7 @@ def as_json(advice: Advice, warnings: list[str]) -> dict[str, Any]:
         "routeDepth": advice.depth,
         "shufflePartitions": advice.cores,
         "kafkaPartitions": advice.cores,
-        "topicsPerShard": TOPICS_PER_SHARD,
+        "topicsPerShard": rule.TOPICS_PER_SHARD,
         "parents": [_parent(parent) for parent in advice.parents],
         "depths": [
             {
@@ -142,7 +143,9 @@ def _table(first: str, *others: str) -> Table:
 
 def _reasons(advice: Advice) -> Iterator[tuple[str, str]]:
     """Each option, and why."""
-    too_large = f"topics; a shard should hold at most {TOPICS_PER_SHARD:,}, since one core reads and indexes all of it"
+    too_large = (
+        f"topics; a shard should hold at most {rule.TOPICS_PER_SHARD:,}, since one core reads and indexes all of it"
+    )
     for parent in advice.sharded[:_SHOWN]:
         shards = shlex.quote(f"{parent.name}={parent.placement.shards}")
         yield f"--shards {shards}", f"it has {parent.topics:,} {too_large}"
@@ -151,7 +154,7 @@ def _reasons(advice: Advice) -> Iterator[tuple[str, str]]:
     if advice.depths:
         depth = "makes the largest shards small with few copies of patterns: see the table above"
     else:
-        depth = f"the default; no parent has more than {TOPICS_PER_SHARD:,} topics, so each has one shard"
+        depth = f"the default; no parent has more than {rule.TOPICS_PER_SHARD:,} topics, so each has one shard"
     yield f"--route-depth {advice.depth}", depth
     tasks = f"one for each of {advice.cores} cores (--cores)"
     idle = "fewer leave cores idle, more cost time in every micro-batch"

@@ -15,7 +15,7 @@ from tests.support.running_job import Streams
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-TOPICS = 12_000
+TOPICS = 120_000
 
 
 def advise(bootstrap_servers: str, names: Mapping[str, str], *options: str) -> subprocess.CompletedProcess[str]:

@@ -18,11 +18,12 @@ TOPICS = [f"eu__tenant{number}__created" for number in range(25_000)]
 
 @pytest.fixture(autouse=True)
 def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No settings of the machine's."""
+    """No settings of the machine's, and shards of fewer topics than are advised."""
     for name in os.environ:
         if name.startswith("REEXPAND_"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    monkeypatch.setattr(rule, "TOPICS_PER_SHARD", 10_000)
 
 
 def advise(*arguments: str, stdin: bytes = b"") -> Result:
@@ -92,10 +93,12 @@ def test_words_and_tables(patterns: str) -> None:
 
 def test_only_the_largest_parents_are_shown() -> None:
     events = [topic_json(parentTopic=f"p{parent:02}", liteTopic=str(n)) for parent in range(30) for n in range(parent)]
-    output = advise("--topics", "-", stdin=lines(*events)).stdout.splitlines()
+    result = advise("--topics", "-", stdin=lines(*events))
+    assert result.exit_code == 0, result.output
+    output = result.stdout.splitlines()
     assert [line.split()[0] for line in output if line.startswith("p")][1:] == [f"p{n}" for n in range(29, 9, -1)]
     assert "and 9 more" in output
-    assert "    the default; no parent has more than 10,000 topics, so each has one shard" in output
+    assert "    the default; no parent has more than 10,000 topics, so each has one shard" in output, result.output
 
 
 def test_only_the_first_of_many_reasons_and_notes_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
