@@ -83,6 +83,10 @@ bench-wide: setup ## a client asks for everything under a parent with a million 
 bench-backlog: setup ## catching up after an hour's backlog of five million events (ten minutes)
 	$(PY) -m tests.bench.streaming.backlog $(BENCH)
 
+.PHONY: bench-eager
+bench-eager: .venv/.locked ## expanding a pattern over a million topics: the index of a shard against a scan
+	$(PY) -m tests.bench.streaming.eager $(BENCH)
+
 .PHONY: bench-low-rate
 bench-low-rate: setup ## cores in use at 20 events a second, by trigger interval
 	$(PY) -m tests.bench.streaming.low_rate $(BENCH)
