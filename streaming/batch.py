@@ -1,7 +1,7 @@
 """A micro-batch on one shard: the state as it is after the events read so far, kept as differences."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -15,10 +15,15 @@ from streaming.events import (
     Place,
     Reason,
     Source,
+    Stream,
     SubscriptionRequest,
     Tick,
     TopicEvent,
     Wake,
+    parse_clock,
+    parse_group_event,
+    parse_subscription,
+    parse_topic_event,
 )
 from streaming.relation import ClientKey, Receiver, Terms, bitmap, has_bitmap
 from streaming.shard import Shard
@@ -38,9 +43,17 @@ from streaming.subscription import (
 from streaming.update import Cause, Op, Problem, Update
 
 _new = tuple.__new__
-"""Makes a named tuple in half the time, where there are many."""
+"""Makes a named tuple in two thirds of the time, where there are many."""
 
 Event = TopicEvent | SubscriptionRequest | GroupEvent | Tick | Alarm | Wake
+
+PARSERS: Mapping[Stream, Callable[[bytes | None], Event]] = {
+    Stream.GROUPS: parse_group_event,
+    Stream.SUBSCRIPTIONS: parse_subscription,
+    Stream.TOPICS: parse_topic_event,
+    Stream.CLOCK: parse_clock,
+}
+"""What reads the entries of each input stream; they raise `Rejected`."""
 
 
 class Topic(NamedTuple):
@@ -70,7 +83,7 @@ class Changed(NamedTuple):
 
 
 class Batch:
-    """What the events of a micro-batch do to a shard; `close` says that all are read."""
+    """What the events of a micro-batch do to a shard."""
 
     def __init__(self, state: ShardState, shard: Shard) -> None:
         self.state = state
@@ -120,6 +133,23 @@ class Batch:
         known = self.state.clients
         came = (key for key in self._clients if key not in known)
         return (key for key in chain(known, came) if key.group == group)
+
+    def read(self, events: Iterable[tuple[Source, Event]]) -> None:
+        """Applies all events, and computes the delta and which clients it concerns.
+
+        Args:
+            events: groups first, then subscriptions, topics, and the time, in offset order.
+        """
+        for source, event in events:
+            if isinstance(event, TopicEvent):
+                self.topic(source, event)
+            elif isinstance(event, SubscriptionRequest):
+                self.request(source, event)
+            elif isinstance(event, GroupEvent):
+                self.group(source, event)
+            else:
+                self.time(source, event.time)
+        self._close()
 
     def topic(self, source: Source, event: TopicEvent) -> None:
         """A topic was created or deleted."""
@@ -190,8 +220,8 @@ class Batch:
         self._select(source, request, changes)
         self._store(key, source, request, changes[Mode.LITERAL].view, changes[Mode.WILDCARD].view)
 
-    def close(self) -> None:
-        """All events are read: computes the delta, and which clients it concerns."""
+    def _close(self) -> None:
+        """All events are read."""
         topics = self.state.topics
         deadlines = sorted(
             {t.facts.deadline for t in self.topics.values() if t.exists and t.facts.deadline is not None}
@@ -217,11 +247,10 @@ class Batch:
         self.changed = dict(self._changed_clients())
         # What is done in slices goes on only while nothing is said of the client or its group.
         for key, pending in self.state.pending.items():
-            if key in self.changed:
-                self.delta.pending[key] = None
-            elif key.group in self._groups or key.group in self._selected:
+            if key not in self.changed and (key.group in self._groups or key.group in self._selected):
                 wanted = self.interest(key)
                 self.changed[key] = Changed(wanted, wanted, *pending[3:])
+            if key in self.changed:
                 self.delta.pending[key] = None
 
     def facts(self, topic: str) -> Facts:

@@ -16,7 +16,7 @@ from itertools import chain
 
 from streaming import quota, slices
 from streaming.batch import Batch, Changed, Event
-from streaming.events import GroupEvent, Source, SubscriptionRequest, TopicEvent
+from streaming.events import Source
 from streaming.relation import ClientKey, Found, Interests, Receiver, Terms, limited
 from streaming.shard import Shard
 from streaming.state import Delta, ShardState
@@ -53,16 +53,7 @@ def expand(state: ShardState, events: Iterable[tuple[Source, Event]], shard: Sha
         The delta, the updates (at most one a receiver and topic), the problems and the counts of ignored entries.
     """
     batch = Batch(state, shard)
-    for source, event in events:
-        if isinstance(event, TopicEvent):
-            batch.topic(source, event)
-        elif isinstance(event, SubscriptionRequest):
-            batch.request(source, event)
-        elif isinstance(event, GroupEvent):
-            batch.group(source, event)
-        else:
-            batch.time(source, event.time)
-    batch.close()
+    batch.read(events)
     batch.sliced = slices.due(batch)
     updates = quota.cap(batch, chain(_born_and_gone(batch), _resubscribed(batch), slices.carry_on(batch)))
     if batch.has_bitmaps:

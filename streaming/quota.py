@@ -115,7 +115,7 @@ def _capped(batch: "Batch", key: ClientKey, own: list[Update], capped: dict[Sour
     before, after = shares(batch, key)
     if before is None and after is None:
         return own
-    if _is_counted(batch, key, own):  # its topics can be counted by its updates
+    if _is_counted(batch, key, own, before):  # its topics can be counted by its updates
         held = state.held(key)
         adds = [update for update in own if update.op is Op.ADD]
         now = delta.held[key] = held + 2 * len(adds) - len(own)
@@ -135,10 +135,10 @@ def _capped(batch: "Batch", key: ClientKey, own: list[Update], capped: dict[Sour
     return recount.updates(before, after, capped)
 
 
-def _is_counted(batch: "Batch", key: ClientKey, own: list[Update]) -> bool:
+def _is_counted(batch: "Batch", key: ClientKey, own: list[Update], before: int | None) -> bool:
     """Whether each update of a client stands for a topic that it holds or gives up, and nobody else's does."""
     was, will = batch.state.interest(key), batch.interest(key)
-    if was != NOTHING and shares(batch, key)[0] is None:
+    if was != NOTHING and before is None:
         return False  # nobody has counted what it holds
     if key in batch.changed or batch.moved:
         notations = [block.notation for wanted in (was, will) for block in wanted.blocks]

@@ -12,7 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import orjson
 
 from streaming import home, state
-from streaming.batch import Event
+from streaming.batch import PARSERS, Event
 from streaming.errors import Rejected
 from streaming.events import (
     Alarm,
@@ -24,10 +24,6 @@ from streaming.events import (
     Tick,
     TopicEvent,
     Wake,
-    parse_clock,
-    parse_group_event,
-    parse_subscription,
-    parse_topic_event,
 )
 from streaming.expansion import expand
 from streaming.home import HOME, Home
@@ -42,12 +38,7 @@ from streaming.update import Op, Problem, Update
 STREAMS = tuple(Stream)
 """The input streams by their number in a row; also the order in which a micro-batch is read."""
 
-_PARSERS: tuple[Callable[[bytes | None], Event], ...] = (
-    parse_group_event,
-    parse_subscription,
-    parse_topic_event,
-    parse_clock,
-)
+_PARSERS = tuple(PARSERS[stream] for stream in STREAMS)
 _GROUPS, _SUBSCRIPTIONS, _TOPICS, _CLOCK = range(4)
 
 OUTPUT_ROWS = 10_000
@@ -73,7 +64,7 @@ _COUNTED = (Kind.ADD, Kind.REMOVE, Kind.DEAD_LETTER)
 
 
 Entry = tuple[int, int, int, int, int, bytes | None]
-"""A `Row` as Spark gives it: naming the fields of each costs as much as matching a topic."""
+"""A `Row` as Spark gives it; naming the fields takes 0.4 us each."""
 
 
 class Row(NamedTuple):

@@ -1,12 +1,12 @@
 """The topics and patterns that are there after what the input streams say, by parent."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import orjson
 
-from streaming.batch import Batch, Event
+from streaming.batch import PARSERS, Batch, Event
 from streaming.errors import Rejected
 from streaming.events import (
     Facts,
@@ -17,9 +17,6 @@ from streaming.events import (
     Stream,
     SubscriptionRequest,
     TopicEvent,
-    parse_group_event,
-    parse_subscription,
-    parse_topic_event,
 )
 from streaming.home import HOME, Home, follow
 from streaming.relation import pattern_of
@@ -29,12 +26,6 @@ from streaming.subscription import Mode
 
 Record = tuple[Place, bytes | None]
 """Where a record stands in its stream, and its value."""
-
-_PARSERS: Mapping[Stream, Callable[[bytes | None], Event]] = {
-    Stream.GROUPS: parse_group_event,
-    Stream.SUBSCRIPTIONS: parse_subscription,
-    Stream.TOPICS: parse_topic_event,
-}
 
 
 class Entry(NamedTuple):
@@ -99,7 +90,7 @@ class Inventory:
             # What concerns a client or group on all of its parents, its home tells each of them.
             told = follow(self._home, events)
             self._home.apply(told.delta)
-            echoes = [(_ECHO, _PARSERS[to](record.value)) for to, record in told.records]
+            echoes = [(_ECHO, PARSERS[to](record.value)) for to, record in told.records]
             self._on_parents(events)
             self._on_parents(echoes)
 
@@ -119,7 +110,7 @@ class Inventory:
             values = _entries_of(payload) if stream is Stream.SUBSCRIPTIONS else [payload]
             for number, value in enumerate(values):
                 try:
-                    event = _PARSERS[stream](value)
+                    event = PARSERS[stream](value)
                 except Rejected as rejected:
                     self._refuse(stream, place, str(rejected))
                 else:
@@ -134,7 +125,7 @@ class Inventory:
             topics[event.lite_topic] = event.facts(source.timestamp)
 
     def _on_parents(self, events: Iterable[tuple[Source, Event]]) -> None:
-        by_parent: dict[str, list[tuple[Source, GroupEvent | SubscriptionRequest]]] = defaultdict(list)
+        by_parent: dict[str, list[tuple[Source, Event]]] = defaultdict(list)
         for source, event in events:
             if isinstance(event, GroupEvent | SubscriptionRequest) and event.parent is not None:
                 by_parent[event.parent].append((source, event))
@@ -142,12 +133,7 @@ class Inventory:
         for parent, own in by_parent.items():
             state = self._asked[parent]
             batch = Batch(state, Shard(parent, inner_multi=self._inner_multi))
-            for source, event in own:
-                if isinstance(event, GroupEvent):
-                    batch.group(source, event)
-                else:
-                    batch.request(source, event)
-            batch.close()
+            batch.read(own)
             state.apply(batch.delta)
             for source, _, message in batch.problems:
                 self._refuse(Stream(source.topic), source.place, message)

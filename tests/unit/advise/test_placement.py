@@ -33,10 +33,8 @@ def asked(
     """A shard that was told these requests."""
     found = ShardState()
     batch = Batch(found, Shard("p", number, routing or Routing()))
-    batch.group(Source("groups", 0, 0, 0, 0), group)
-    for offset, request in enumerate(requests):
-        batch.request(Source("subscriptions", 0, offset, 0, 0), request)
-    batch.close()
+    asks = [(Source("subscriptions", 0, offset, 0, 0), request) for offset, request in enumerate(requests)]
+    batch.read([(Source("groups", 0, 0, 0, 0), group), *asks])
     found.apply(batch.delta)
     return found
 
