@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -25,10 +25,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from streaming.adapters.watch import Change, Sight, Standing, Turns, decode, encode, sight
-from streaming.errors import ConfigError, ReexpandError
+from streaming.errors import ReexpandError
+from streaming.kafka import made, reason
 from streaming.topics import FOR_EVER
-
-T = TypeVar("T")
 
 log = logging.getLogger("reexpand")
 
@@ -93,12 +92,13 @@ class Cluster:
             "log_level": 0,
             "error_cb": self._remember,
         }
-        self._admin = self._made(AdminClient, {})
+        self._admin = made(AdminClient, self._common)
         # Never giving up leaves no write of which nobody knows whether it happened. The partitioner is that of Java and
         # kafka-python, so that the events of a parent stay in one partition, whoever writes them.
-        self._producer = self._made(
+        self._producer = made(
             Producer,
             {
+                **self._common,
                 "enable.idempotence": True,
                 "message.timeout.ms": 0,
                 "partitioner": "murmur2_random",
@@ -138,7 +138,7 @@ class Cluster:
             self._admin.create_topics([topic])[self._events].result()
         except KafkaException as error:
             if _code(error) != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise WatchFailed(f"The topic {self._events!r} cannot be created: {_text(error)}.") from None
+                raise WatchFailed(f"The topic {self._events!r} cannot be created: {reason(error)}.") from None
         else:
             log.info("created the topic %s", self._events)
 
@@ -149,9 +149,10 @@ class Cluster:
             NoAnswer: Kafka does not give them out.
             Stopped: someone asked to stop.
         """
-        consumer = self._made(
+        consumer = made(
             Consumer,
             {
+                **self._common,
                 "group.id": "reexpand-watch-kafka",  # asked for by the client, never used
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
@@ -235,18 +236,12 @@ class Cluster:
         merged = heapq.merge(*found.values(), key=lambda event: event[0])
         return [change for _, change in merged]
 
-    def _made(self, kind: Callable[[dict[str, Any]], T], options: Mapping[str, Any]) -> T:
-        try:
-            return kind({**self._common, **options})
-        except KafkaException as error:
-            raise ConfigError(f"the Kafka client cannot be set up: {_text(error)}") from None
-
     def _remember(self, error: KafkaError) -> None:
         self._reason = error.str()
 
     def _why(self, error: KafkaException) -> str:
         self._admin.poll(0)  # lets the client say what it knows better than "timed out"
-        return self._reason or _text(error)
+        return self._reason or reason(error)
 
     def _because(self) -> str:
         self._admin.poll(0)
@@ -267,7 +262,3 @@ def _id(result: Callable[[], Any]) -> str | Standing:
 
 def _code(error: KafkaException) -> int:
     return int(error.args[0].code())
-
-
-def _text(error: KafkaException) -> str:
-    return str(error.args[0].str())

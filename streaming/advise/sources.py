@@ -11,6 +11,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from streaming.advise.inventory import Inventory, Record
 from streaming.errors import ConfigError, ReexpandError
 from streaming.events import BIND_TOPIC, WILDCARD, Action, Place, Stream, check_name
+from streaming.kafka import made, reason
 
 if TYPE_CHECKING:
     from streaming.config import Settings
@@ -74,10 +75,7 @@ class _Kafka:
             "log_level": 0,
             "error_cb": self._remember,
         }
-        try:
-            self._consumer = Consumer(given)
-        except KafkaException as error:
-            raise ConfigError(f"the Kafka client cannot be set up: {_text(error)}") from None
+        self._consumer = made(Consumer, given)
 
     def close(self) -> None:
         self._consumer.close()
@@ -89,7 +87,7 @@ class _Kafka:
             self._consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
         except KafkaException as error:
             self._consumer.poll(0)  # lets the client say what it knows better than "timed out"
-            raise self._unreadable(topic, self._reason or _text(error)) from None
+            raise self._unreadable(topic, self._reason or reason(error)) from None
         unread = set(partitions)
         deadline = time.monotonic() + _SILENCE_SECONDS
         while unread:
@@ -191,7 +189,3 @@ def _text_of(record: Record) -> str:
         return (value or b"").decode()
     except UnicodeDecodeError as error:
         raise ConfigError(f"line {place.offset} is not UTF-8: {error.reason}") from None
-
-
-def _text(error: KafkaException) -> str:
-    return str(error.args[0].str())

@@ -12,6 +12,7 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
+from streaming.kafka import reason
 from streaming.local.errors import TopicsError
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def create_topics(bootstrap_servers: str, specs: Sequence[TopicSpec], *, timeout
         existing = client.list_topics(timeout=timeout).topics
     except KafkaException as error:
         raise TopicsError(
-            f"No Kafka broker answers at {bootstrap_servers} within {timeout:.0f} s ({_text(error)}). "
+            f"No Kafka broker answers at {bootstrap_servers} within {timeout:.0f} s ({reason(error)}). "
             "Check the address, and that the broker runs."
         ) from error
     # The broker's own default number of replicas is the one that its operator chose.
@@ -74,7 +75,7 @@ def _create(client: AdminClient, topics: list[NewTopic], timeout: float) -> list
         except KafkaException as error:
             if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:  # someone else was faster
                 continue
-            raise TopicsError(f"The topic {name!r} cannot be created: {_text(error)}.") from error
+            raise TopicsError(f"The topic {name!r} cannot be created: {reason(error)}.") from error
         created.append(name)
     return created
 
@@ -88,7 +89,7 @@ def _check_policies(client: AdminClient, specs: Sequence[TopicSpec], timeout: fl
         try:
             found = future.result()[_POLICY].value
         except KafkaException as error:
-            raise TopicsError(f"The settings of {resource.name!r} cannot be read: {_text(error)}.") from error
+            raise TopicsError(f"The settings of {resource.name!r} cannot be read: {reason(error)}.") from error
         if set(found.split(",")) != set(wanted[resource.name].split(",")):
             raise TopicsError(
                 f"The topic {resource.name!r} exists with {_POLICY}={found}, but needs {wanted[resource.name]}. "
@@ -102,7 +103,3 @@ def _is_usable(client: AdminClient, name: str) -> bool:
     return (
         topic.error is None and all(part.leader >= 0 for part in topic.partitions.values()) and bool(topic.partitions)
     )
-
-
-def _text(error: KafkaException) -> str:
-    return str(error.args[0].str()) if error.args else str(error)

@@ -1,0 +1,27 @@
+"""What all of our own clients of librdkafka share."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaException
+
+from streaming.errors import ConfigError
+
+T = TypeVar("T")
+
+
+def made(kind: Callable[[dict[str, Any]], T], options: Mapping[str, Any]) -> T:
+    """A client with these options.
+
+    Raises:
+        ConfigError: an option is not valid.
+    """
+    try:
+        return kind(dict(options))
+    except KafkaException as error:
+        raise ConfigError(f"the Kafka client cannot be set up: {reason(error)}") from None
+
+
+def reason(error: KafkaException) -> str:
+    """What librdkafka says."""
+    return str(error.args[0].str()) if error.args else str(error)
