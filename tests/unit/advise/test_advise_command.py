@@ -1,7 +1,6 @@
 """`reexpand advise` with files, and what it says of what is wrong."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from click.testing import CliRunner, Result
 from streaming.advise import rule
 from streaming.cli import main
 from streaming.routing import Routing
+from tests.support.environment import forget_settings
 from tests.unit.streaming.builders import request_json, topic_json
 
 TOPICS = [f"eu__tenant{number}__created" for number in range(25_000)]
@@ -19,9 +19,7 @@ TOPICS = [f"eu__tenant{number}__created" for number in range(25_000)]
 @pytest.fixture(autouse=True)
 def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
     """No settings of the machine's, and shards of fewer topics than are advised."""
-    for name in os.environ:
-        if name.startswith("REEXPAND_"):
-            monkeypatch.delenv(name)
+    forget_settings(monkeypatch)
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
     monkeypatch.setattr(rule, "TOPICS_PER_SHARD", 10_000)
 

@@ -1,7 +1,6 @@
 """Settings: where they come from, and what is said of those that are wrong."""
 
 import logging
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from streaming import cli, service
 from streaming.cli import main
 from streaming.config import Settings, load
 from streaming.errors import CheckpointMismatch, ConfigError, ReexpandError
+from tests.support.environment import forget_settings
 
 NEEDED = ("--bootstrap-servers", "broker:9092", "--checkpoint", "/checkpoint")
 SECRET = "p4ssw0rd"  # noqa: S105 - to be looked for in messages
@@ -22,9 +22,7 @@ Run = Callable[..., Result]
 @pytest.fixture(autouse=True)
 def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
     """No settings of the machine's, no Spark, no Java, no logging set up for the tests that follow."""
-    for name in os.environ:
-        if name.startswith("REEXPAND_"):
-            monkeypatch.delenv(name)
+    forget_settings(monkeypatch)
     # `run` puts it into the environment, from where it is taken away after the test.
     monkeypatch.setenv("REEXPAND_CONFIG", "")
     monkeypatch.delenv("REEXPAND_CONFIG")
