@@ -29,7 +29,7 @@ V = TypeVar("V")
 
 FORMAT = 3
 INLINE_BYTES = 65_536
-"""Most bytes of segments that stay in the value; 1 MB costs some 10 ms each time it is touched."""
+"""Most bytes of segments that stay in the value; 1 MB costs some 25 ms each time it is touched."""
 
 RETAINED_BATCHES = 100
 """For so many micro-batches a part is kept that is not needed any more: as many as Spark keeps states of."""
