@@ -9,7 +9,6 @@ import argparse
 import json
 import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,76 +16,36 @@ from rich.console import Console
 from rich.table import Table
 
 from streaming.local.broker import Broker
-from tests.bench.streaming.cpu import cpu_seconds, worker_bytes
-from tests.bench.streaming.run import JOB, Driver, System
+from tests.bench.streaming.cpu import Memory, cpu_seconds
+from tests.bench.streaming.run import JOB, Driver
 from tests.bench.streaming.workload import Workload
 
 MB = 1_000_000
 CHUNK = 50_000
+MOST_SECONDS = 1_800
 
 
 def measure(broker: Broker, folder: Path, events: int, per_trigger: int) -> dict[str, float]:
     """One job with a backlog."""
     system = replace(JOB, environment={"REEXPAND_MAX_OFFSETS_PER_TRIGGER": str(per_trigger)})
-    driver = Waiting(system, broker, folder, Workload(quota=-1))
+    driver = Driver(system, broker, folder, Workload(quota=-1), starts=False)
+    driver.subscribe()
+    wanted = sum(driver.create(CHUNK) for _ in range(events // CHUNK))
+    start = time.perf_counter()
+    driver.start()
+    memory = Memory(driver.pid)
     try:
-        driver.ask()
-        wanted = sum(driver.create(CHUNK) for _ in range(events // CHUNK))
-        start = time.perf_counter()
-        driver.begin()
-        memory = 0
-        for seen in driver.updates(wanted):
-            memory = max(memory, worker_bytes(driver.pid))
-            if seen >= wanted:
-                break
+        driver.wait(wanted, start, MOST_SECONDS)
         seconds = time.perf_counter() - start
         return {
             "seconds": seconds,
             "events/s": events / seconds,
             "updates/s": wanted / seconds,
             "CPU s per 100,000": 100_000 * cpu_seconds(driver.pid) / events,
-            "worker MB at most": memory / MB,
+            "worker MB at most": memory.end() / MB,
         }
     finally:
         driver.close()
-
-
-class Waiting(Driver):
-    """A driver whose job does not run yet."""
-
-    def __init__(self, system: System, broker: Broker, folder: Path, workload: Workload) -> None:
-        super().__init__(replace(system, command=["sleep", "infinity"]), broker, folder, workload)
-        self._later = system
-
-    def ask(self) -> None:
-        """Sends all subscriptions."""
-        for key, value in self.workload.group_events():
-            self.send(self.settings.group_events, key, value)
-        for key, value in self.workload.requests():
-            self.send(self.settings.subscription_events, key, value)
-
-    def create(self, count: int) -> int:
-        """Sends new topics, and waits until the broker has them; returns how many updates they cause."""
-        topics = self.workload.topics(count)
-        for parent, topic in topics:
-            event = {"event": "CREATED", "parentTopic": parent, "liteTopic": topic, "timestamp": 0}
-            self.send(self.settings.topic_events, parent, event)
-        self._producer.flush()
-        return sum(len(self.workload.receivers(*topic)) for topic in topics)
-
-    def begin(self) -> None:
-        """Starts the job."""
-        self._process.kill()
-        self._process.wait()
-        self._start(self._later)
-
-    def updates(self, wanted: int) -> Iterator[int]:
-        """How many updates were written so far, now and then."""
-        seen = 0
-        while True:
-            seen += len(self._consumer.consume(20_000, 0.2))
-            self._check_time(1, f"{wanted - seen} updates are missing")
-            yield seen
 
 
 def main() -> None:

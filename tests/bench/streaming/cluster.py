@@ -19,7 +19,7 @@ from rich.table import Table
 
 from streaming.local.broker import Broker
 from streaming.local.cluster import Cluster
-from tests.bench.streaming.run import JOB, Driver
+from tests.bench.streaming.run import JOB, Driver, in_turn, spread
 
 WORKERS = 2
 
@@ -47,18 +47,14 @@ def main() -> None:
     parser.add_argument("--bursts", type=int, default=2, help="bursts counted in each round")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     options = parser.parse_args()
-    console = Console(stderr=True)
-    found: dict[str, list[float]] = {"one process": [], "cluster": []}
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
-        for number in range(options.rounds):
-            for where, reached in found.items():
-                console.print(f"round {number + 1} of {options.rounds}: {where}")
-                reached.append(throughput(broker, Path(folder), options, on_cluster=where == "cluster"))
+
+        def once(where: str) -> float:
+            return throughput(broker, Path(folder), options, on_cluster=where == "cluster")
+
+        found = in_turn(("one process", "cluster"), options.rounds, once)
     found["cluster / one process"] = [many / one for one, many in zip(*found.values(), strict=True)]
-    figures = {
-        name: {"median": statistics.median(values), "min": min(values), "max": max(values)}
-        for name, values in found.items()
-    }
+    figures = {name: spread(values) for name, values in found.items()}
     if options.json:
         print(json.dumps(figures, indent=2))  # noqa: T201 - the command's output
         return

@@ -1,6 +1,7 @@
 """What processes cost."""
 
 import os
+import threading
 from collections import defaultdict
 from pathlib import Path
 
@@ -30,6 +31,27 @@ def worker_bytes(pid: int) -> int:
         except (OSError, IndexError):  # it has ended meanwhile
             continue
     return max(sizes)
+
+
+class Memory:
+    """Watches the largest Python worker of a process."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.most = 0
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.2):
+            self.most = max(self.most, worker_bytes(self._pid))
+
+    def end(self) -> int:
+        """The most bytes that were seen."""
+        self._stop.set()
+        self._thread.join()
+        return self.most
 
 
 def _stats() -> dict[int, list[str]]:

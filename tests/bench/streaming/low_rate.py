@@ -5,17 +5,14 @@ python -m tests.bench.streaming.low_rate
 
 import argparse
 import os
-import statistics
 import tempfile
-import time
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 from streaming.local.broker import Broker
-from tests.bench.streaming.cpu import cpu_seconds
-from tests.bench.streaming.run import JOB, Driver
+from tests.bench.streaming.run import JOB, Driver, at_rate
 
 
 def main() -> None:
@@ -32,14 +29,12 @@ def main() -> None:
             driver = Driver(JOB, broker, Path(folder))
             try:
                 driver.prepare()
-                driver.latencies(options.events // 2, options.rate)
-                before, start = cpu_seconds(driver.pid), time.monotonic()
-                latencies = driver.latencies(options.events, options.rate)
-                cores = (cpu_seconds(driver.pid) - before) / (time.monotonic() - start)
+                found = at_rate(driver, options.events, options.rate)
             finally:
                 driver.close()
-            quantiles = statistics.quantiles(latencies, n=20)
-            table.add_row(str(interval), f"{cores:.2f}", f"{1000 * quantiles[9]:,.0f}", f"{1000 * quantiles[18]:,.0f}")
+            table.add_row(
+                str(interval), f"{found['cores']:.2f}", *(f"{found[name]:,.0f}" for name in ("p50 ms", "p95 ms"))
+            )
     Console(width=80).print(table)
 
 

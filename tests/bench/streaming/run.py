@@ -18,10 +18,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
@@ -35,6 +35,8 @@ from streaming.topics import specs
 from tests.bench.streaming.check import Wrong, check
 from tests.bench.streaming.cpu import cpu_seconds
 from tests.bench.streaming.workload import Workload
+
+T = TypeVar("T")
 
 PARTITIONS = 2
 READY_SECONDS = 180
@@ -70,7 +72,9 @@ SAME_OUTPUT = System("no-op, same output", [*NO_OP.command, "same-output"], reco
 class Driver:
     """One process of one system, its topics, a producer and a consumer."""
 
-    def __init__(self, system: System, broker: Broker, folder: Path, workload: Workload | None = None) -> None:
+    def __init__(
+        self, system: System, broker: Broker, folder: Path, workload: Workload | None = None, *, starts: bool = True
+    ) -> None:
         self._system = system
         prefix = f"{system.name.replace(', ', '-').replace(' ', '-')}-{uuid4().hex[:6]}"
         names = ("topic_events", "subscription_events", "group_events", "clock", "updates", "dead_letters")
@@ -80,7 +84,9 @@ class Driver:
         create_topics(broker.bootstrap_servers, specs(self.settings, PARTITIONS))
         self._environment = {f"REEXPAND_{name.upper()}": value for name, value in given.items()}
         self._log = folder / f"{prefix}.log"
-        self._start(system)
+        self._process: subprocess.Popen[bytes]
+        if starts:
+            self.start()
         client = {"bootstrap.servers": broker.bootstrap_servers}
         # Keys go where Java's own clients put them, so that systems can rely on it that a parent is in one partition.
         producer = {"linger.ms": 0, "queue.buffering.max.messages": 1_000_000, "partitioner": "murmur2_random"}
@@ -90,10 +96,11 @@ class Driver:
         self.workload = workload or Workload()
         self._counted = dict.fromkeys(self.workload.parents, 0)
 
-    def _start(self, system: System) -> None:
+    def start(self) -> None:
+        """Starts the process."""
         self._process = subprocess.Popen(
-            system.command,
-            env={**os.environ, **self._environment, **system.environment},
+            self._system.command,
+            env={**os.environ, **self._environment, **self._system.environment},
             stderr=self._log.open("wb"),
             stdout=subprocess.DEVNULL,
         )
@@ -109,13 +116,25 @@ class Driver:
         while b"ready: reading" not in self._log.read_bytes():
             self._check_time(deadline - time.monotonic(), "it is not ready")
             time.sleep(0.1)
+        self.subscribe()
+        self.burst(2_000)
+        self.latencies(40, 10)
+
+    def subscribe(self) -> None:
+        """Sends all subscriptions, and waits until the broker has them."""
         for key, value in self.workload.group_events():
             self.send(self.settings.group_events, key, value)
         for key, value in self.workload.requests():
             self.send(self.settings.subscription_events, key, value)
         self._producer.flush()
-        self.burst(2_000)
-        self.latencies(40, 10)
+
+    def create(self, count: int) -> int:
+        """Sends new topics, and waits until the broker has them; returns how many updates they cause."""
+        topics = self.workload.topics(count)
+        for parent, topic in topics:
+            self._create(parent, topic)
+        self._producer.flush()
+        return sum(len(self.workload.receivers(*topic)) for topic in topics)
 
     def latencies(self, count: int, rate: float) -> list[float]:
         """Seconds from event to update, for events at a steady rate."""
@@ -161,11 +180,11 @@ class Driver:
         self.wait(wanted, start)
         return time.perf_counter() - start
 
-    def wait(self, wanted: int, start: float) -> None:
+    def wait(self, wanted: int, start: float, most: float = BURST_SECONDS) -> None:
         """Reads so many updates, or as many events as the no-op counts.
 
         Raises:
-            Wrong: they do not come in time.
+            Wrong: they do not come within `most` seconds.
         """
         seen = 0
         while seen < wanted:
@@ -175,7 +194,7 @@ class Driver:
                 seen += sum(self._progress(json.loads(message.value() or b"{}")) for message in messages)
             else:
                 seen += len(messages)
-            self._check_time(start + BURST_SECONDS - time.perf_counter(), f"{wanted - seen} updates are missing")
+            self._check_time(start + most - time.perf_counter(), f"{wanted - seen} updates are missing")
 
     def read(self) -> list[dict[str, Any]]:
         """The updates that have come, tombstones left out."""
@@ -246,20 +265,42 @@ def measure(system: System, broker: Broker, folder: Path, options: argparse.Name
         before = cpu_seconds(driver.pid)
         bursts = [driver.burst(options.events) for _ in range(options.bursts)]
         burst_cpu = cpu_seconds(driver.pid) - before
-        driver.latencies(options.singles // 3, options.rate)  # what the bursts have left to do is done meanwhile
-        before, start = cpu_seconds(driver.pid), time.monotonic()
-        latencies = driver.latencies(options.singles, options.rate)
-        cores = (cpu_seconds(driver.pid) - before) / (time.monotonic() - start)
+        steady = at_rate(driver, options.singles, options.rate)
     finally:
         driver.close()
-    quantiles = statistics.quantiles(latencies, n=20)
     return {
-        "p50 ms": 1000 * quantiles[9],
-        "p95 ms": 1000 * quantiles[18],
+        "p50 ms": steady["p50 ms"],
+        "p95 ms": steady["p95 ms"],
         "events/s": options.events / statistics.median(bursts),
         "CPU s per 100,000": 100_000 * burst_cpu / (options.events * options.bursts),
-        "cores": cores,
+        "cores": steady["cores"],
     }
+
+
+def at_rate(driver: Driver, events: int, rate: float) -> dict[str, float]:
+    """Latency and cores in use at a steady rate, after a third as many events that are not counted."""
+    driver.latencies(events // 3, rate)  # what bursts have left to do is done meanwhile
+    before, start = cpu_seconds(driver.pid), time.monotonic()
+    latencies = driver.latencies(events, rate)
+    cores = (cpu_seconds(driver.pid) - before) / (time.monotonic() - start)
+    quantiles = statistics.quantiles(latencies, n=20)
+    return {"p50 ms": 1000 * quantiles[9], "p95 ms": 1000 * quantiles[18], "cores": cores}
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """Median and range."""
+    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
+
+
+def in_turn(names: Iterable[str], rounds: int, once: Callable[[str], T]) -> dict[str, list[T]]:
+    """What `once` gives for each name, round by round, and says on standard error where it is."""
+    console = Console(stderr=True)
+    found: dict[str, list[T]] = {name: [] for name in names}
+    for number in range(rounds):
+        for name, results in found.items():
+            console.print(f"round {number + 1} of {rounds}: {name}")
+            results.append(once(name))
+    return found
 
 
 Figures = dict[str, dict[str, dict[str, float]]]
@@ -269,19 +310,15 @@ Figures = dict[str, dict[str, dict[str, float]]]
 def summary(found: Mapping[str, list[dict[str, float]]]) -> Figures:
     """Medians over rounds with their range, and the ratios of the job to each other system round by round."""
 
-    def spread(rounds: list[dict[str, float]]) -> dict[str, dict[str, float]]:
-        columns = {name: [figures[name] for figures in rounds] for name in rounds[0]}
-        return {
-            name: {"median": statistics.median(values), "min": min(values), "max": max(values)}
-            for name, values in columns.items()
-        }
+    def spreads(rounds: list[dict[str, float]]) -> dict[str, dict[str, float]]:
+        return {name: spread([figures[name] for figures in rounds]) for name in rounds[0]}
 
-    figures = {system: spread(rounds) for system, rounds in found.items()}
+    figures = {system: spreads(rounds) for system, rounds in found.items()}
     jobs = found.get(JOB.name)
     for system, rounds in found.items():
         if jobs and system != JOB.name:
             pairs = zip(jobs, rounds, strict=True)
-            figures[f"job / {system}"] = spread(
+            figures[f"job / {system}"] = spreads(
                 [{name: job[name] / other[name] for name in job} for job, other in pairs]
             )
     return figures
@@ -289,21 +326,23 @@ def summary(found: Mapping[str, list[dict[str, float]]]) -> Figures:
 
 def compare(systems: Sequence[System], options: argparse.Namespace) -> tuple[Figures, dict[str, str]]:
     """Measures the systems in turn, on one broker; returns the figures, and what is wrong with those that have none."""
-    console = Console(stderr=True)
-    found: dict[str, list[dict[str, float]]] = {system.name: [] for system in systems}
+    by_name = {system.name: system for system in systems}
     wrong: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
-        for number in range(options.rounds):
-            for system in systems:
-                if system.name in wrong:
-                    continue
-                console.print(f"round {number + 1} of {options.rounds}: {system.name}")
-                try:
-                    found[system.name].append(measure(system, broker, Path(folder), options))
-                except Wrong as error:
-                    wrong[system.name] = str(error)
-                    del found[system.name]
-    return summary(found), wrong
+
+        def once(name: str) -> dict[str, float] | None:
+            if name in wrong:
+                return None
+            try:
+                return measure(by_name[name], broker, Path(folder), options)
+            except Wrong as error:
+                wrong[name] = str(error)
+                return None
+
+        found = in_turn(by_name, options.rounds, once)
+    return summary(
+        {name: [each for each in rounds if each] for name, rounds in found.items() if name not in wrong}
+    ), wrong
 
 
 def table(figures: Figures) -> Table:

@@ -27,7 +27,7 @@ from rich.table import Table
 
 from streaming.local.broker import Broker
 from tests.bench.streaming.cpu import worker_bytes
-from tests.bench.streaming.run import JOB, NO_OP, Driver, System
+from tests.bench.streaming.run import JOB, NO_OP, Driver, System, in_turn
 from tests.bench.streaming.workload import CLIENT, GROUP, Workload
 
 TWO_STAGES = replace(NO_OP, name="two-stages", command=[*NO_OP.command, "two-stages"])
@@ -174,7 +174,6 @@ def main() -> None:
     parser.add_argument("--only", default="", help="cases whose name has this in it")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     options = parser.parse_args()
-    console = Console(stderr=True)
     systems = {f"no-op, batches of {batch:,}": (NO_OP, Case(batch=batch)) for batch in (100, 1, 10_000)}
     systems["no-op of two stages"] = (TWO_STAGES, Case())
     for name, system, cases in (("", JOB, CASES), ("whole values: ", WHOLE, CASES_OF_WHOLE_VALUES)):
@@ -184,12 +183,12 @@ def main() -> None:
                 environment = {"REEXPAND_SHARDS": shards} if case.shards > 1 else {}
                 systems[name + case.name] = (replace(system, environment=environment), case)
     systems = {name: each for name, each in systems.items() if options.only in name or name == SMALL.name}
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in systems}
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
-        for number in range(options.rounds):
-            for name, (system, case) in systems.items():
-                console.print(f"round {number + 1} of {options.rounds}: {name}")
-                found[name].append(measure(system, case, broker, Path(folder), options.repeats))
+
+        def once(name: str) -> dict[str, float]:
+            return measure(*systems[name], broker, Path(folder), options.repeats)
+
+        found = in_turn(systems, options.rounds, once)
     if options.json:
         print(json.dumps(found, indent=2))  # noqa: T201 - the command's output
         return

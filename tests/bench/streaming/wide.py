@@ -9,7 +9,6 @@ import argparse
 import json
 import statistics
 import tempfile
-import threading
 import time
 from pathlib import Path
 
@@ -17,34 +16,13 @@ from rich.console import Console
 from rich.table import Table
 
 from streaming.local.broker import Broker
-from tests.bench.streaming.cpu import worker_bytes
+from tests.bench.streaming.cpu import Memory, worker_bytes
 from tests.bench.streaming.run import JOB, Driver
 from tests.bench.streaming.scale import Case, fill
 from tests.bench.streaming.workload import GROUP, Workload
 
 RATE = 5
 MB = 1_000_000
-
-
-class Memory:
-    """Watches the largest Python worker of a process."""
-
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self.most = 0
-        self._thread.start()
-
-    def _run(self) -> None:
-        while not self._stop.wait(0.2):
-            self.most = max(self.most, worker_bytes(self._pid))
-
-    def end(self) -> int:
-        """The most bytes that were seen."""
-        self._stop.set()
-        self._thread.join()
-        return self.most
 
 
 def main() -> None:
