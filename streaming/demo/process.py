@@ -56,7 +56,13 @@ class Job:
         ]
         # The demo shows the job with its defaults, whatever the user has set for jobs of his own.
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("REEXPAND_")}
-        self._environment = {**inherited, "SPARK_LOCAL_DIRS": str(scratch), "PYTHONUNBUFFERED": "1"}
+        self._environment = {
+            **inherited,
+            "SPARK_LOCAL_DIRS": str(scratch),
+            "PYTHONUNBUFFERED": "1",
+            # It lives for a minute: the first compiler tier is warm at once, the second one would never pay.
+            "SPARK_SUBMIT_OPTS": f"{inherited.get('SPARK_SUBMIT_OPTS', '')} -XX:TieredStopAtLevel=1".strip(),
+        }
         self._guardian: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:

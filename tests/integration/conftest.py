@@ -54,6 +54,14 @@ def pytest_report_collectionfinish(items: list[pytest.Item]) -> str | None:
     return None
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _first_compiler_tier() -> Iterator[None]:
+    """Jobs here live for seconds: the second tier of Java's compiler costs a quarter of the time, and never pays."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+        yield
+
+
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedBroker]:
     """A broker for topics of one's own; it must not be stopped or killed."""

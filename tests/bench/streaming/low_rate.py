@@ -21,6 +21,7 @@ def main() -> None:
     parser.add_argument("--intervals", type=int, nargs="+", default=[0, 500, 1_000, 1_500, 2_000], help="milliseconds")
     parser.add_argument("--rate", type=float, default=20, help="events a second")
     parser.add_argument("--events", type=int, default=400, help="events that are measured at each interval")
+    parser.add_argument("--warm-up", type=float, default=240, help="seconds at that rate before, at each interval")
     options = parser.parse_args()
     table = Table("trigger interval ms", "cores", "p50 ms", "p95 ms", title=f"{options.rate:g} events a second")
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
@@ -29,7 +30,7 @@ def main() -> None:
             driver = Driver(JOB, broker, Path(folder))
             try:
                 driver.prepare()
-                found = at_rate(driver, options.events, options.rate)
+                found = at_rate(driver, options.events, options.rate, round(options.warm_up * options.rate))
             finally:
                 driver.close()
             table.add_row(

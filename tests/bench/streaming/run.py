@@ -1,18 +1,21 @@
 """The job against the no-op query of the same plan, in turn, on one broker: latency and burst throughput as ratios.
 
-The no-op comes twice: as it is, and with as much output as the job has.
+The no-op comes twice: as it is, and with as much output as the job has. So does the job: as it is, and on Spark's
+defaults where it has chosen otherwise for speed.
 
     python -m tests.bench.streaming.run --rounds 3
 
 Latency is what a consumer of the updates topic sees: from handing a topic event to the producer until its first
-update is read, at a steady rate of events. A burst is produced as fast as the broker takes it, into an idle job; its
-time ends when the last update is read. The first burst of each process is not counted. CPU is that of a system's own
+update is read, at a steady rate of events, and of events that come alone, into an idle job. A burst is produced as fast
+as the broker takes it, into an idle job; its time ends when the last update is read. Java compiles what is hot over
+minutes, so each process warms up first: some minutes at the steady rate, then two bursts. CPU is that of a system's own
 processes, in bursts and at the steady rate; neither the broker's nor the producer's and consumer's.
 """
 
 import argparse
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -42,6 +45,9 @@ PARTITIONS = 2
 READY_SECONDS = 180
 BURST_SECONDS = 300
 LOG_SHOWN = 4_000
+ALONE, ALONE_RATE = 25, 1.0
+"""Events that come alone, and how many of them in a second: none meets another."""
+WARM_BURSTS = 2
 FRACTIONS = ("CPU s per 100,000", "cores")
 
 
@@ -66,6 +72,7 @@ class System:
 
 JOB = System("job", [str(Path(sys.executable).with_name("reexpand")), "run"])
 NO_OP = System("no-op", [sys.executable, "-m", "tests.bench.streaming.noop"], counts=True)
+NAIVE = System("job, Spark's defaults", [sys.executable, "-m", "tests.bench.streaming.naive"])
 SAME_OUTPUT = System("no-op, same output", [*NO_OP.command, "same-output"], records=2)
 
 
@@ -76,7 +83,7 @@ class Driver:
         self, system: System, broker: Broker, folder: Path, workload: Workload | None = None, *, starts: bool = True
     ) -> None:
         self._system = system
-        prefix = f"{system.name.replace(', ', '-').replace(' ', '-')}-{uuid4().hex[:6]}"
+        prefix = f"{re.sub('[^a-z]+', '-', system.name.lower())}-{uuid4().hex[:6]}"
         names = ("topic_events", "subscription_events", "group_events", "clock", "updates", "dead_letters")
         given = {name: f"{prefix}-{name}" for name in names}
         given |= {"bootstrap_servers": broker.bootstrap_servers, "checkpoint": str(folder / prefix)}
@@ -261,25 +268,28 @@ def measure(system: System, broker: Broker, folder: Path, options: argparse.Name
         driver.prepare()
         if not (system.counts or system.records):
             check(driver, broker.bootstrap_servers)
-        driver.burst(options.events)
+        steady = at_rate(driver, options.singles, options.rate, round(options.warm_up * options.rate))
+        alone = statistics.median(driver.latencies(ALONE, ALONE_RATE))
+        for _ in range(WARM_BURSTS):
+            driver.burst(options.events)
         before = cpu_seconds(driver.pid)
         bursts = [driver.burst(options.events) for _ in range(options.bursts)]
         burst_cpu = cpu_seconds(driver.pid) - before
-        steady = at_rate(driver, options.singles, options.rate)
     finally:
         driver.close()
     return {
         "p50 ms": steady["p50 ms"],
         "p95 ms": steady["p95 ms"],
+        "alone ms": 1000 * alone,
         "events/s": options.events / statistics.median(bursts),
         "CPU s per 100,000": 100_000 * burst_cpu / (options.events * options.bursts),
         "cores": steady["cores"],
     }
 
 
-def at_rate(driver: Driver, events: int, rate: float) -> dict[str, float]:
-    """Latency and cores in use at a steady rate, after a third as many events that are not counted."""
-    driver.latencies(events // 3, rate)  # what bursts have left to do is done meanwhile
+def at_rate(driver: Driver, events: int, rate: float, uncounted: int) -> dict[str, float]:
+    """Latency and cores in use at a steady rate, after events that are not counted."""
+    driver.latencies(uncounted, rate)
     before, start = cpu_seconds(driver.pid), time.monotonic()
     latencies = driver.latencies(events, rate)
     cores = (cpu_seconds(driver.pid) - before) / (time.monotonic() - start)
@@ -367,7 +377,7 @@ def report(figures: Figures, wrong: Mapping[str, str], options: argparse.Namespa
     if options.json:
         print(json.dumps(figures, indent=2))  # noqa: T201 - the command's output
     elif figures:
-        Console(width=150).print(table(figures))
+        Console(width=180).print(table(figures))
     if note:
         Console(stderr=options.json).print(note)
     if wrong:
@@ -382,6 +392,7 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--bursts", type=int, default=2, help="bursts counted in each process")
     parser.add_argument("--singles", type=int, default=300, help="events whose latency is measured in each process")
     parser.add_argument("--rate", type=float, default=20, help="events a second while latency is measured")
+    parser.add_argument("--warm-up", type=float, default=240, help="seconds at that rate before it, in each process")
     parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     return parser
 
@@ -389,7 +400,7 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
 def main() -> None:
     """Runs the rounds and prints the table."""
     options = arguments(__doc__).parse_args()
-    report(*compare((JOB, NO_OP, SAME_OUTPUT), options), options)
+    report(*compare((JOB, NAIVE, NO_OP, SAME_OUTPUT), options), options)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,32 @@
+"""The job on Spark's defaults where it has chosen otherwise for speed: what that choice gains.
+
+Spark's two shuffle partitions and the short fetches of the source stay: with the defaults of these, nothing could be
+compared.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from unittest.mock import patch
+
+from streaming import session
+from streaming.cli import main
+from streaming.config import Settings
+
+CHOSEN = {
+    "spark.python.unix.domain.socket.enabled",
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled",
+    "spark.sql.streaming.checkpointFileManagerClass",
+}
+
+chosen = session.options
+
+
+def defaults(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = ()) -> dict[str, str]:
+    """The job's options without the chosen ones."""
+    options = chosen(settings, shuffle_partitions, jars)
+    return {name: value for name, value in options.items() if name not in CHOSEN}
+
+
+if __name__ == "__main__":
+    with patch.object(session, "options", defaults):
+        main(["run"])
