@@ -18,6 +18,10 @@ MAX_PATTERN_BYTES = 262_144
 """How much room the matched patterns of one update may take; a record must stay below Kafka's 1 MB."""
 
 _DIGEST_BYTES = 8
+
+_EVENTS_KEPT = 10_000
+"""Of so many topics a writer keeps what their updates share: the receivers of one may come far apart."""
+
 _ADD, _REMOVE = (f'{{"op":"{op}",'.encode() for op in (Op.ADD, Op.REMOVE))
 
 
@@ -67,8 +71,8 @@ class UpdateWriter:
         self._lmq_name = orjson.dumps(lmq_name(parent, ""))[:-1]
         self._receivers: dict[tuple[Receiver, int | None], _Receiver] = {}
         self._patterns: dict[tuple[str, ...], bytes] = {}
-        self._event = _Event(b"", b"", b"", b"", b"")
-        self._last: Update | None = None
+        self._events: dict[str, tuple[Op, Cause, Source, _Event]] = {}
+        self._places: dict[tuple[str, int], bytes] = {}
 
     def record(self, update: Update) -> Record:
         """The record of an update.
@@ -79,17 +83,14 @@ class UpdateWriter:
         receiver = self._receivers.get((row, version))
         if receiver is None:
             receiver = self._receivers[row, version] = self._receiver(row, version)
-        last = self._last
-        if (
-            last is None
-            or last.lite_topic is not lite_topic
-            or last.source is not source
-            or last.op is not op
-            or last.cause is not cause
-        ):
-            self._event = self._caused(op, lite_topic, cause, source)
-        self._last = update
-        event = self._event
+        known = self._events.get(lite_topic)
+        if known is not None and known[0] is op and known[1] is cause and known[2] is source:
+            event = known[3]
+        else:
+            event = self._caused(op, lite_topic, cause, source)
+            if len(self._events) >= _EVENTS_KEPT:
+                self._events.clear()
+            self._events[lite_topic] = op, cause, source, event
         shown = self._patterns.get(patterns)
         if shown is None:
             shown = self._patterns[patterns] = _patterns_json(patterns)
@@ -120,7 +121,10 @@ class UpdateWriter:
     def _caused(self, op: Op, lite_topic: str, cause: Cause, source: Source) -> _Event:
         topic, partition, offset, entry, timestamp = source
         name = _text(lite_topic)
-        place = b'"topic":%b,"partition":%d,"offset":%d,"entry":%d' % (_text(topic), partition, offset, entry)
+        start = self._places.get((topic, partition))
+        if start is None:
+            start = self._places[topic, partition] = b'"topic":%b,"partition":%d' % (_text(topic), partition)
+        place = b'%b,"offset":%d,"entry":%d' % (start, offset, entry)
         return _Event(
             name,
             b'"liteTopic":%b,"lmqName":%b%b,"patterns":' % (name, self._lmq_name, name[1:]),

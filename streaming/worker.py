@@ -124,17 +124,17 @@ class Output:
 
     def say(self, updates: Iterable[Update], writer: UpdateWriter) -> None:
         """Appends what updates say; a REMOVE is followed by the tombstone with which compaction forgets its key."""
-        record = writer.record
+        record, kinds, keys, payloads = writer.record, self.kinds, self.keys, self.payloads
         for update in updates:
             key, value = record(update)
-            self.keys.append(key)
-            self.payloads.append(value)
+            keys.append(key)
+            payloads.append(value)
             if update.op is Op.ADD:
-                self.kinds.append(Kind.ADD)
+                kinds.append(Kind.ADD)
             else:
-                self.kinds += (Kind.REMOVE, Kind.TOMBSTONE)
-                self.keys.append(key)
-                self.payloads.append(None)
+                kinds += (Kind.REMOVE, Kind.TOMBSTONE)
+                keys.append(key)
+                payloads.append(None)
 
     def add_counts(self) -> None:
         """Appends a row that says what was done, as JSON; none where nothing was."""
