@@ -153,6 +153,8 @@ def test_one_writer_writes_what_many_would() -> None:
         BASE._replace(receiver=Receiver("g", "c", "wamp::s")),
         BASE._replace(bitmap=bytes(14)),
         BASE._replace(op=Op.REMOVE, cause=Cause.UNSUBSCRIBED, reset=True),
+        BASE._replace(op=Op.REMOVE, cause=Cause.GROUP_CHANGED),
+        BASE._replace(cause=Cause.GROUP_CHANGED),
     ]
     writer = UpdateWriter("p")
     for update in [*updates, *reversed(updates)]:
