@@ -102,11 +102,14 @@ bench-matcher: .venv/.locked ## the matcher against other libraries, in one run 
 # Installed beside the downloads, into environments of their own: no other target needs them.
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/reexpand
 QUIX_VENV := $(CACHE)/quix
+FLINK_VENV := $(CACHE)/flink
 
 .PHONY: bench-peers
-bench-peers: setup ## the job against the same operator in Kafka Streams (needs a JDK) and Quix Streams (BENCH=--help)
+bench-peers: setup ## the job against the same operator in Kafka Streams (needs a JDK), Quix Streams, PyFlink (BENCH=--help)
 	$(UV) venv --quiet --allow-existing --python $(PY) $(QUIX_VENV)
 	$(UV) pip sync --quiet --python $(QUIX_VENV)/bin/python --require-hashes tests/bench/peers/requirements.txt
+	$(UV) venv --quiet --allow-existing --python '>=3.11,<3.13' $(FLINK_VENV)
+	$(UV) pip sync --quiet --python $(FLINK_VENV)/bin/python --require-hashes tests/bench/peers/requirements-flink.txt
 	$(PY) -m tests.bench.peers.run $(BENCH)
 
 FUZZ_VENV := $(CACHE)/fuzz
@@ -128,6 +131,9 @@ lock: | $(filter .tools/bin/uv,$(UV)) ## write requirements.lock anew from pypro
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	  --no-annotate --custom-compile-command 'make lock' -o tests/bench/peers/requirements.txt \
 	  tests/bench/peers/requirements.in
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	  --no-annotate --custom-compile-command 'make lock' -o tests/bench/peers/requirements-flink.txt \
+	  tests/bench/peers/requirements-flink.in
 
 .PHONY: clean
 clean: ## remove what the other targets made, downloads excepted

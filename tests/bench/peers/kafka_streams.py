@@ -5,12 +5,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from streaming.local.jars import JarSets
 from streaming.local.java import find_java
+from tests.bench.peers.jars import JARS
 from tests.bench.streaming.run import System
 
 HERE = Path(__file__).parent
-JARS = JarSets(HERE / "ivy.xml", HERE / "jars.sha256", ("kafka-streams",))
 THREADS = 2
 GUARANTEES = {"kafka-streams": "at_least_once", "kafka-streams-eos": "exactly_once_v2"}
 """By the name of the system."""

@@ -6,19 +6,24 @@ What is measured is what `tests.bench.streaming.run` measures, of each system in
 are wrong gets no figures.
 """
 
+import os
 import tempfile
 from pathlib import Path
 
 from streaming.local.cache import cache_folder
+from streaming.local.java import find_java
 from tests.bench.peers import kafka_streams
+from tests.bench.peers.jars import JARS
 from tests.bench.streaming.run import JOB, NO_OP, System, arguments, compare, report
 
 ROOT = Path(__file__).parents[3]
-QUIX_PYTHON = cache_folder() / "quix" / "bin" / "python"
+QUIX_PYTHON, FLINK_PYTHON = (cache_folder() / name / "bin" / "python" for name in ("quix", "flink"))
+NOT_INSTALLED = "not installed; `make bench-peers` does that"
 PROCESSES = 2
 KAFKA_STREAMS = tuple(kafka_streams.GUARANTEES)
 QUIX_STREAMS = ("quix-streams",)
-NAMES = (JOB.name, NO_OP.name, *KAFKA_STREAMS, *QUIX_STREAMS)
+PYFLINK = ("pyflink",)
+NAMES = (JOB.name, NO_OP.name, *KAFKA_STREAMS, *QUIX_STREAMS, *PYFLINK)
 
 
 def quix_streams(_: Path) -> list[System]:
@@ -28,10 +33,30 @@ def quix_streams(_: Path) -> list[System]:
         LookupError: its Python is not there.
     """
     if not QUIX_PYTHON.exists():
-        raise LookupError("not installed; `make bench-peers` does that")
+        raise LookupError(NOT_INSTALLED)
     environment = {"PYTHONPATH": str(ROOT), "REEXPAND_PROCESSES": str(PROCESSES)}
     command = [str(QUIX_PYTHON), "-m", "tests.bench.peers.quix_streams"]
     return [System(name, command, environment) for name in QUIX_STREAMS]
+
+
+def pyflink(_: Path) -> list[System]:
+    """The operator in PyFlink.
+
+    Raises:
+        LookupError: its Python is not there.
+        JarsError: the jars cannot be had.
+    """
+    if not FLINK_PYTHON.exists():
+        raise LookupError(NOT_INSTALLED)
+    environment = {
+        "JAVA_HOME": str(find_java().home),
+        "JVM_ARGS": "-Xmx1g",
+        "PYTHONPATH": str(ROOT),
+        "REEXPAND_JARS": os.pathsep.join(map(str, JARS.jars("flink"))),
+        "REEXPAND_PARALLELISM": str(PROCESSES),
+    }
+    command = [str(FLINK_PYTHON), "-m", "tests.bench.peers.py_flink"]
+    return [System(name, command, environment) for name in PYFLINK]
 
 
 def main() -> None:
@@ -42,7 +67,8 @@ def main() -> None:
     left_out = []
     with tempfile.TemporaryDirectory() as folder:
         systems = [JOB, NO_OP]
-        for names, build in ((KAFKA_STREAMS, kafka_streams.systems), (QUIX_STREAMS, quix_streams)):
+        peers = ((KAFKA_STREAMS, kafka_streams.systems), (QUIX_STREAMS, quix_streams), (PYFLINK, pyflink))
+        for names, build in peers:
             if set(names) & set(options.only):
                 try:
                     systems += build(Path(folder))
