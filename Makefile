@@ -64,7 +64,7 @@ format: .venv/.locked ## format and mend what ruff can mend
 	.venv/bin/ruff check --fix .
 
 .PHONY: bench
-bench: setup ## the job against a no-op of the same plan: latency and throughput as ratios (6 minutes)
+bench: setup ## the job against a no-op of the same plan: latency and throughput as ratios (over an hour)
 	$(PY) -m tests.bench.streaming.run $(BENCH)
 
 .PHONY: bench-cluster
@@ -88,7 +88,7 @@ bench-eager: .venv/.locked ## expanding a pattern over a million topics: the ind
 	$(PY) -m tests.bench.streaming.eager $(BENCH)
 
 .PHONY: bench-low-rate
-bench-low-rate: setup ## cores in use at 20 events a second, by trigger interval
+bench-low-rate: setup ## cores in use at 20 events a second, by trigger interval (half an hour)
 	$(PY) -m tests.bench.streaming.low_rate $(BENCH)
 
 .PHONY: bench-resync
