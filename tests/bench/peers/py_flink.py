@@ -8,7 +8,6 @@ import json
 import logging
 import os
 import signal
-import socket
 import sys
 import sysconfig
 import threading
@@ -29,13 +28,23 @@ from pyflink.table import StreamTableEnvironment
 from pyflink.table.expressions import col
 
 from streaming.events import Source
+from streaming.local.node import free_port
 from tests.bench.peers.decisions import Entry, Event, Operator, placed
+from tests.bench.peers.process import say_ready, setting
 
 READY_SECONDS = 120
 BYTES = Types.PRIMITIVE_ARRAY(Types.BYTE())
 Placed = tuple[str, tuple[str, int, int, int, int], bytes]
 """A parent, the fields of where a value comes from, and the value as JSON."""
 
+KAFKA = """
+        'connector' = 'kafka',
+        'properties.bootstrap.servers' = '{servers}',
+        'key.format' = 'raw',
+        'key.fields' = 'key',
+        'value.format' = 'raw',
+        'value.fields-include' = 'EXCEPT_KEY'
+"""
 EVENTS = """
     CREATE TABLE events (
         `key` STRING,
@@ -46,34 +55,16 @@ EVENTS = """
         `time` TIMESTAMP_LTZ(3) NOT NULL METADATA FROM 'timestamp' VIRTUAL,
         `timestamp` AS EXTRACT(EPOCH FROM `time`) * 1000 + EXTRACT(MILLISECOND FROM `time`)
     ) WITH (
-        'connector' = 'kafka',
+        {kafka},
         'topic' = '{topics}',
-        'properties.bootstrap.servers' = '{servers}',
         'properties.group.id' = '{group}',
-        'scan.startup.mode' = 'earliest-offset',
-        'key.format' = 'raw',
-        'key.fields' = 'key',
-        'value.format' = 'raw',
-        'value.fields-include' = 'EXCEPT_KEY'
+        'scan.startup.mode' = 'earliest-offset'
     )
 """
 # Its keys are unique to Kafka only: to Flink each record is one more, and a null value a tombstone.
 UPDATES = """
-    CREATE TABLE updates (`key` BYTES, `value` BYTES) WITH (
-        'connector' = 'kafka',
-        'topic' = '{topic}',
-        'properties.bootstrap.servers' = '{servers}',
-        'key.format' = 'raw',
-        'key.fields' = 'key',
-        'value.format' = 'raw',
-        'value.fields-include' = 'EXCEPT_KEY'
-    )
+    CREATE TABLE updates (`key` BYTES, `value` BYTES) WITH ({kafka}, 'topic' = '{topic}')
 """
-
-
-def setting(name: str) -> str:
-    """What the environment says."""
-    return os.environ[f"REEXPAND_{name}"]
 
 
 class KeyedState:
@@ -184,10 +175,10 @@ def start(folder: Path, port: int) -> JobClient:
     """Starts the operator."""
     environment = StreamExecutionEnvironment.get_execution_environment(configuration(folder, port))
     tables = StreamTableEnvironment.create(environment)
-    servers = setting("BOOTSTRAP_SERVERS")
+    kafka = KAFKA.format(servers=setting("BOOTSTRAP_SERVERS")).strip()
     topics = ";".join(map(setting, ("TOPIC_EVENTS", "GROUP_EVENTS", "SUBSCRIPTION_EVENTS")))
-    tables.execute_sql(EVENTS.format(topics=topics, servers=servers, group=folder.name))
-    tables.execute_sql(UPDATES.format(topic=setting("UPDATES"), servers=servers))
+    tables.execute_sql(EVENTS.format(kafka=kafka, topics=topics, group=folder.name))
+    tables.execute_sql(UPDATES.format(kafka=kafka, topic=setting("UPDATES")))
     updates = (
         tables.to_data_stream(tables.from_path("events").drop_columns(col("time")))
         .flat_map(place)
@@ -198,14 +189,6 @@ def start(folder: Path, port: int) -> JobClient:
     statements.add_insert("updates", tables.from_data_stream(updates))
     statements.attach_as_datastream()
     return environment.execute_async("reexpand")
-
-
-def free_port() -> int:
-    """A port of this machine that nobody listens on."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 def wait_for_tasks(job: JobClient, port: int, ended: threading.Event) -> None:
@@ -241,8 +224,7 @@ def main() -> None:
         port = free_port()
         job = start(folder, port)
         wait_for_tasks(job, port, ended)
-        sys.stderr.write("ready: reading\n")
-        sys.stderr.flush()
+        say_ready()
         while not ended.wait(1):
             raise_failure(job)
     except Py4JJavaError as error:

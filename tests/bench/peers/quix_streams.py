@@ -4,9 +4,7 @@ It needs a Python with `requirements.txt`. An application of Quix Streams is one
 processes in one consumer group as `REEXPAND_PROCESSES` says.
 """
 
-import os
 import signal
-import sys
 import time
 from collections.abc import Iterator
 from multiprocessing import Process
@@ -21,16 +19,12 @@ from quixstreams.models import Serializer
 from streaming.events import Source
 from streaming.records import Record
 from tests.bench.peers.decisions import Entry, Event, Operator, placed
+from tests.bench.peers.process import say_ready, setting
 
 JOIN_SECONDS = 60
 POLL_SECONDS = 0.01
 """Streams that are joined are read in batches that wait so long to fill; with the default, 1 s, each event does."""
 STREAMS = ("GROUP_EVENTS", "SUBSCRIPTION_EVENTS")
-
-
-def setting(name: str) -> str:
-    """What the environment says."""
-    return os.environ[f"REEXPAND_{name}"]
 
 
 class ValueOfRecord(Serializer):  # type: ignore[misc]  # checked without Quix Streams
@@ -174,8 +168,7 @@ def main() -> None:
 
     signal.signal(signal.SIGTERM, end)
     wait_for_members(len(processes))
-    sys.stderr.write("ready: reading\n")
-    sys.stderr.flush()
+    say_ready()
     wait([process.sentinel for process in processes])
     end()  # one that fails is not to be hidden by the other
     for process in processes:
