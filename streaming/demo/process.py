@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from streaming.errors import ReexpandError
 from streaming.local import guardian
+from streaming.local.java import short_lived
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,8 +61,7 @@ class Job:
             **inherited,
             "SPARK_LOCAL_DIRS": str(scratch),
             "PYTHONUNBUFFERED": "1",
-            # It lives for a minute: the first compiler tier is warm at once, the second one would never pay.
-            "SPARK_SUBMIT_OPTS": f"{inherited.get('SPARK_SUBMIT_OPTS', '')} -XX:TieredStopAtLevel=1".strip(),
+            **short_lived(inherited),
         }
         self._guardian: subprocess.Popen[bytes] | None = None
 

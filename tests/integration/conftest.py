@@ -20,6 +20,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from streaming.local.broker import Broker
+from streaming.local.java import short_lived
 from streaming.local.node import free_port
 
 if TYPE_CHECKING:
@@ -55,10 +56,11 @@ def pytest_report_collectionfinish(items: list[pytest.Item]) -> str | None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _first_compiler_tier() -> Iterator[None]:
+def _short_lived() -> Iterator[None]:
     """Jobs here live for seconds: the second tier of Java's compiler costs a quarter of the time, and never pays."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+        for name, value in short_lived(os.environ).items():
+            patch.setenv(name, value)
         yield
 
 

@@ -2,7 +2,8 @@
 
     python -m tests.bench.streaming.cluster --rounds 3
 
-Bursts and warm-up are those of `tests.bench.streaming.run`; a round's figure is the median of its bursts.
+Bursts are those of `tests.bench.streaming.run`, with as many before them that are not counted; a round's figure is the
+median of its bursts.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from rich.table import Table
 
 from streaming.local.broker import Broker
 from streaming.local.cluster import Cluster
-from tests.bench.streaming.run import JOB, Driver, in_turn, spread
+from tests.bench.streaming.run import JOB, WARM_BURSTS, Driver, in_turn, spread
 
 WORKERS = 2
 
@@ -35,7 +36,8 @@ def throughput(broker: Broker, folder: Path, options: argparse.Namespace, *, on_
         driver = Driver(system, broker, folder)
         stack.callback(driver.close)
         driver.prepare()
-        driver.burst(events)
+        for _ in range(WARM_BURSTS):
+            driver.burst(events)
         return events / statistics.median(driver.burst(events) for _ in range(options.bursts))
 
 

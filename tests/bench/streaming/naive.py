@@ -1,6 +1,6 @@
 """The job on Spark's defaults where it has chosen otherwise for speed: what that choice gains.
 
-Spark's two shuffle partitions and the short fetches of the source stay: with the defaults of these, nothing could be
+The few shuffle partitions and the short fetches of the source stay: with the defaults of these, nothing could be
 compared.
 """
 

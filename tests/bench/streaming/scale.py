@@ -26,6 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from streaming.local.broker import Broker
+from streaming.local.java import short_lived
 from tests.bench.streaming.cpu import worker_bytes
 from tests.bench.streaming.run import JOB, NO_OP, Driver, System, in_turn
 from tests.bench.streaming.workload import CLIENT, GROUP, Workload
@@ -122,6 +123,8 @@ def mixed(driver: Driver, case: Case, number: int) -> float:
 
 def measure(system: System, case: Case, broker: Broker, folder: Path, repeats: int) -> dict[str, float]:
     """The figures of one process."""
+    # Large cases take long to fill: the second tier of Java's compiler would be warm in them, and cold in small ones.
+    system = replace(system, environment={**system.environment, **short_lived(os.environ)})
     driver = Driver(system, broker, folder, Workload(case.parents, case.patterns, QUOTA))
     try:
         driver.prepare()
