@@ -20,12 +20,9 @@ from streaming.events import (
     Tick,
     TopicEvent,
     Wake,
-    parse_clock,
-    parse_group_event,
-    parse_subscription,
-    parse_topic_event,
 )
-from streaming.relation import ClientKey, Receiver, Terms, bitmap, has_bitmap
+from streaming.interests import ClientKey, Receiver
+from streaming.parsing import parse_clock, parse_group_event, parse_subscription, parse_topic_event
 from streaming.shard import Shard
 from streaming.state import UNKNOWN_GROUP, Delta, Group, Pending, Selected, ShardState, interest_in, terms_of
 from streaming.subscription import (
@@ -40,6 +37,7 @@ from streaming.subscription import (
     end,
     interest,
 )
+from streaming.terms import Terms, bitmap, has_bitmap
 from streaming.update import Cause, Op, Problem, Update
 
 _new = tuple.__new__

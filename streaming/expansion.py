@@ -17,10 +17,11 @@ from itertools import chain
 from streaming import quota, slices
 from streaming.batch import Batch, Changed, Event
 from streaming.events import Source
-from streaming.relation import ClientKey, Found, Interests, Receiver, Terms, limited
+from streaming.interests import ClientKey, Found, Interests, Receiver
 from streaming.shard import Shard
 from streaming.state import Delta, ShardState
 from streaming.subscription import Ignored, Interest
+from streaming.terms import Terms, limited
 from streaming.update import Cause, Op, Problem, Update
 
 

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from streaming.config import Settings
 from streaming.errors import ConfigError, Rejected
-from streaming.events import parse_group_event
+from streaming.parsing import parse_group_event
 from streaming.producer import Producer
 
 log = logging.getLogger("reexpand")

@@ -15,9 +15,9 @@ import orjson
 
 from streaming.batch import Event
 from streaming.events import Action, Alarm, GroupEvent, Place, Reason, Source, Stream, SubscriptionRequest, Tick
+from streaming.interests import ClientKey
 from streaming.journal import Journal, overlay
 from streaming.records import Record
-from streaming.relation import ClientKey
 from streaming.subscription import Ignored
 from streaming.update import Problem
 

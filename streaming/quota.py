@@ -13,8 +13,9 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from streaming.events import Reason, Source
-from streaming.relation import MQTT, ClientKey, Interests, Receiver, Terms, agrees
+from streaming.interests import MQTT, ClientKey, Interests, Receiver
 from streaming.subscription import NOTHING, Interest
+from streaming.terms import Terms, agrees
 from streaming.update import Cause, Op, Problem, Update
 
 if TYPE_CHECKING:

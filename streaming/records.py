@@ -8,7 +8,7 @@ from typing import NamedTuple
 import orjson
 
 from streaming.events import Reason, Source, lmq_name
-from streaming.relation import SHARE, Receiver
+from streaming.interests import SHARE, Receiver
 from streaming.update import Cause, Op, Update
 
 MAX_ORIGINAL_BYTES = 65_536

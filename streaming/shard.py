@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from matcher import InvalidPattern, validate
 from streaming.events import Notation, check_name
-from streaming.relation import pattern_of
+from streaming.interests import pattern_of
 from streaming.routing import Routing
 from streaming.subscription import Mode, Rules, literal_problem
 

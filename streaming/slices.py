@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from streaming import quota
-from streaming.relation import ClientKey, Interests
+from streaming.interests import ClientKey, Interests
 from streaming.state import Pending
 from streaming.update import Op, Update
 

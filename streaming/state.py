@@ -20,9 +20,10 @@ from streaming.events import (
     Selection,
     Source,
 )
+from streaming.interests import ClientKey, Found, Interests, Receiver, pattern_of
 from streaming.journal import Journal, overlay
-from streaming.relation import ClientKey, Found, Interests, Receiver, Terms, limited, pattern_of
 from streaming.subscription import NOTHING, Block, Client, Interest, Mode, Seen, View, interest
+from streaming.terms import Terms, limited
 from streaming.update import Cause
 
 _COUNTED = 8

@@ -4,7 +4,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from streaming.events import Reason, Source
-from streaming.relation import Receiver
+from streaming.interests import Receiver
 
 
 class Op(StrEnum):

@@ -19,7 +19,7 @@ from streaming.events import (
     TopicEvent,
 )
 from streaming.home import HOME, Home, follow
-from streaming.relation import pattern_of
+from streaming.interests import pattern_of
 from streaming.shard import Shard
 from streaming.state import ShardState
 from streaming.subscription import Mode

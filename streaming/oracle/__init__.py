@@ -5,16 +5,9 @@ from contextlib import suppress
 from typing import TypeVar
 
 from streaming.errors import Rejected
-from streaming.events import (
-    GroupEvent,
-    Place,
-    SubscriptionRequest,
-    TopicEvent,
-    parse_group_event,
-    parse_subscription,
-    parse_topic_event,
-)
+from streaming.events import GroupEvent, Place, SubscriptionRequest, TopicEvent
 from streaming.oracle.definition import Effective, Oracle, Placed
+from streaming.parsing import parse_group_event, parse_subscription, parse_topic_event
 
 __all__ = ["Effective", "Oracle", "relation", "replay"]
 

@@ -21,11 +21,8 @@ from streaming.events import (
     TopicEvent,
     Wake,
     check_name,
-    parse_clock,
-    parse_group_event,
-    parse_subscription,
-    parse_topic_event,
 )
+from streaming.parsing import parse_clock, parse_group_event, parse_subscription, parse_topic_event
 from streaming.records import dead_letter
 from tests.fuzz.draw import Draw
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from matcher import PatternIndex
 from streaming.events import BIND_TOPIC, WILDCARD, Source
+from streaming.interests import Receiver
 from streaming.records import Record, UpdateWriter
-from streaming.relation import Receiver
 from streaming.update import Cause, Op, Update
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming import home, journal, relation, slices, state, worker
+from streaming import home, interests, journal, slices, state, worker
 from streaming.oracle import Oracle
 from streaming.routing import Routing
 from streaming.worker import StateCache
@@ -49,7 +49,7 @@ def test_any_split_and_any_shard_count_leave_the_oracles_relation(
         # Arrays answer for large batches; here they must for small ones as well.
         before = len(job.updates)
         with (
-            patch.multiple(relation, _BATCH=random.choice([1, 256]), _BUILD_TOPICS=0),
+            patch.multiple(interests, _BATCH=random.choice([1, 256]), _BUILD_TOPICS=0),
             patch.object(slices, "SLICE", random.choice([1, 3, 20_000])),
             patch.multiple(journal, INLINE_BYTES=random.choice([0, 200]), RETAINED_BATCHES=2),
             random.choice(workers),

@@ -8,8 +8,8 @@ import pytest
 from streaming.client import Change, Malformed, Op, Relation, Row, Subscriber
 from streaming.client.memory import Pool
 from streaming.events import Source
+from streaming.interests import Receiver
 from streaming.records import UpdateWriter
-from streaming.relation import Receiver
 from streaming.update import Cause, Update
 from streaming.update import Op as JobOp
 from tests.unit.client.builders import Record, add, gone, key, names, remove, value

@@ -23,7 +23,7 @@ from streaming.events import (
     Wake,
 )
 from streaming.expansion import expand
-from streaming.relation import ClientKey, Receiver
+from streaming.interests import ClientKey, Receiver
 from streaming.shard import Shard
 from streaming.state import Delta, ShardState
 from streaming.subscription import Ignored, Interest

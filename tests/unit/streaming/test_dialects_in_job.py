@@ -4,7 +4,7 @@ import pytest
 
 from streaming.batch import Event
 from streaming.events import LITE, Notation, Reason
-from streaming.relation import pattern_of
+from streaming.interests import pattern_of
 from streaming.routing import Routing
 from streaming.shard import Shard
 from streaming.update import Cause

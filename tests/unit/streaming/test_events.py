@@ -32,12 +32,8 @@ from streaming.events import (
     Wake,
     check_name,
     lmq_name,
-    parse_clock,
-    parse_group_event,
-    parse_lmq_name,
-    parse_subscription,
-    parse_topic_event,
 )
+from streaming.parsing import parse_clock, parse_group_event, parse_lmq_name, parse_subscription, parse_topic_event
 from tests.unit.streaming.builders import created, deleted, group_json, request_json, tick_json, topic_json
 
 Parser = Callable[[bytes | None], Event]

@@ -19,9 +19,6 @@ from streaming.events import (
     SubscriptionRequest,
     Tick,
     Wake,
-    parse_clock,
-    parse_group_event,
-    parse_subscription,
 )
 from streaming.home import (
     BUCKETS,
@@ -34,8 +31,9 @@ from streaming.home import (
     follow,
     renew,
 )
+from streaming.interests import ClientKey
 from streaming.journal import Journal
-from streaming.relation import ClientKey
+from streaming.parsing import parse_clock, parse_group_event, parse_subscription
 from streaming.subscription import Ignored
 from tests.support.states import decode_home, encode_home
 

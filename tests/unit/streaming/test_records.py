@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from streaming.events import MAX_NAME_BYTES, Reason, Source
+from streaming.interests import Receiver
 from streaming.records import (
     MAX_ORIGINAL_BYTES,
     MAX_PATTERN_BYTES,
@@ -15,7 +16,6 @@ from streaming.records import (
     dead_letter,
     update_key,
 )
-from streaming.relation import Receiver
 from streaming.update import Cause, Op, Update
 from streaming.worker import Kind, Output
 

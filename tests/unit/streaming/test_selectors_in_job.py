@@ -7,18 +7,11 @@ import pytest
 
 from matcher import selectors
 from matcher.selectors import BloomFilter
-from streaming import relation
+from streaming import terms
 from streaming.batch import Event
 from streaming.errors import Rejected
-from streaming.events import (
-    GroupEvent,
-    Place,
-    Reason,
-    Selection,
-    Source,
-    SubscriptionRequest,
-    parse_subscription,
-)
+from streaming.events import GroupEvent, Place, Reason, Selection, Source, SubscriptionRequest
+from streaming.parsing import parse_subscription
 from streaming.shard import Shard
 from streaming.state import Selected
 from streaming.subscription import Ignored
@@ -239,7 +232,7 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     selectors._factory.cache_clear()
     yield
     selectors._factory.cache_clear()
-    relation._compiled.cache_clear()
+    terms._compiled.cache_clear()
 
 
 def shorter(than: str) -> SubscriptionRequest:

@@ -7,8 +7,9 @@ from unittest.mock import patch
 import pytest
 
 from streaming import slices, worker
-from streaming.events import BIND_TOPIC, QUOTA, WILDCARD, GroupEvent, SubscriptionRequest, parse_clock
-from streaming.relation import ClientKey
+from streaming.events import BIND_TOPIC, QUOTA, WILDCARD, GroupEvent, SubscriptionRequest
+from streaming.interests import ClientKey
+from streaming.parsing import parse_clock
 from streaming.update import Cause
 from streaming.worker import Kind, Row, Settings
 from tests.support.simulator import TOPICS

@@ -21,10 +21,11 @@ from streaming.events import (
     Selection,
     Source,
 )
+from streaming.interests import ClientKey
 from streaming.journal import Journal
-from streaming.relation import ClientKey, Terms
 from streaming.state import Delta, Group, Pending, Selected, ShardState, renew
 from streaming.subscription import ABSENT, Block, Client, Interest, Mode, Seen, View
+from streaming.terms import Terms
 from streaming.update import Cause
 from tests.support.states import decode, encode
 from tests.unit.streaming.builders import MQTT, NATS, WAMP
