@@ -302,7 +302,8 @@ def test_records_that_are_gone_before_they_are_read_are_said(broker: SharedBroke
 
     deleted = False
     with updates.client(options=held, on_change=wait) as client:
-        updates.write(*(add(f"t{number}") for number in range(5_000)))
+        for start in range(0, 5_000, 100):  # in many fetches, of which the client has at most the next in its memory
+            updates.write(*(add(f"t{number}") for number in range(start, start + 100)))
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         for future in admin.delete_records([TopicPartition(updates.name, 0, 4_900)]).values():
             future.result(30)
