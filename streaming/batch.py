@@ -6,6 +6,8 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from streaming import quota
+from streaming.columns import MANY, Sources, TopicEvents
+from streaming.crowd import Crowd, sort_out
 from streaming.events import (
     PLAIN,
     Action,
@@ -21,8 +23,8 @@ from streaming.events import (
     TopicEvent,
     Wake,
 )
-from streaming.interests import ClientKey, Receiver
 from streaming.parsing import parse_clock, parse_group_event, parse_subscription, parse_topic_event
+from streaming.receivers import ClientKey, Receiver
 from streaming.shard import Shard
 from streaming.state import UNKNOWN_GROUP, Delta, Group, Pending, Selected, ShardState, interest_in, terms_of
 from streaming.subscription import (
@@ -43,7 +45,7 @@ from streaming.update import Cause, Op, Problem, Update
 _new = tuple.__new__
 """Makes a named tuple in two thirds of the time, where there are many."""
 
-Event = TopicEvent | SubscriptionRequest | GroupEvent | Tick | Alarm | Wake
+Event = TopicEvent | TopicEvents | SubscriptionRequest | GroupEvent | Tick | Alarm | Wake
 
 PARSERS: Mapping[Stream, Callable[[bytes | None], Event]] = {
     Stream.GROUPS: parse_group_event,
@@ -89,6 +91,7 @@ class Batch:
         self.problems: list[Problem] = []
         self.ignored: Counter[Ignored] = Counter()
         self.topics: dict[str, Topic] = {}
+        self.crowds: list[Crowd] = []
         self.changed: dict[ClientKey, Changed] = {}
         self.delta = Delta()
         self.sliced: dict[ClientKey, Pending] = {}
@@ -101,6 +104,7 @@ class Batch:
         self._requests: dict[ClientKey, tuple[Source, SubscriptionRequest]] = {}
         self._order = state.latest_order
         self._now: int | None = None
+        self._sources: dict[str, Source] = {}
         self._bitmaps: dict[str, bytes | None] = {}
         self._receivers: dict[Receiver, tuple[int | None, Group]] = {}
 
@@ -141,6 +145,8 @@ class Batch:
         for source, event in events:
             if isinstance(event, TopicEvent):
                 self.topic(source, event)
+            elif isinstance(event, TopicEvents):
+                self.topic_events(event)
             elif isinstance(event, SubscriptionRequest):
                 self.request(source, event)
             elif isinstance(event, GroupEvent):
@@ -151,27 +157,31 @@ class Batch:
 
     def topic(self, source: Source, event: TopicEvent) -> None:
         """A topic was created or deleted."""
-        name = event.lite_topic
-        known = self.topics.get(name)
-        exists = name in self.state.topics if known is None else known.exists
-        if exists == event.created:
-            self.ignored[Ignored.TOPIC_EXISTS if exists else Ignored.TOPIC_UNKNOWN] += 1
-            return
-        self.topics.pop(name, None)  # topics stand in order of their creation
-        if event.created:
-            self.topics[name] = Topic(True, source, Cause.TOPIC_CREATED, event.facts(source.timestamp))
-        else:
-            self.topics[name] = Topic(False, source, Cause.TOPIC_DELETED)
+        self._topic(source, event.lite_topic, event.created, event.facts(source.timestamp))
+
+    def topic_events(self, many: TopicEvents) -> None:
+        """Many topics were created or deleted: all of the batch, whose requests and group events are read."""
+        others: Iterable[int] = range(len(many.names))
+        if self._judges_alike:
+            self.crowds, others = sort_out(many, self.state.topics)
+        for number in others:
+            self._topic(many.sources.at(number), many.names[number], many.created[number], many.facts[number])
 
     def time(self, source: Source, now: int) -> None:
         """It is late: topics whose time is over end."""
         self._now = max(now, self._now or 0)
-        for name in self.state.due(now):
-            if name not in self.topics:
-                self.topics[name] = Topic(False, source, Cause.TOPIC_EXPIRED)
+        gone = {name for crowd in self.crowds if not crowd.exists for name in crowd.names}
+        due = [name for name in self.state.due(now) if name not in self.topics and name not in gone]
+        if len(due) >= MANY and self._judges_alike:
+            self.crowds.append(
+                Crowd(False, Cause.TOPIC_EXPIRED, due, [PLAIN] * len(due), Sources.same(source, len(due)))
+            )
+        else:
+            self.topics.update((name, Topic(False, source, Cause.TOPIC_EXPIRED)) for name in due)
         for name, topic in list(self.topics.items()):
             if topic.exists and topic.facts.deadline is not None and topic.facts.deadline <= now:
                 self.topics[name] = Topic(False, source, Cause.TOPIC_EXPIRED)
+        self.crowds = [crowd.without_expired(now) if crowd.exists else crowd for crowd in self.crowds]
 
     def group(self, source: Source, event: GroupEvent) -> None:
         """A group has other attributes, or is bound to another parent."""
@@ -220,28 +230,23 @@ class Batch:
 
     def _close(self) -> None:
         """All events are read."""
-        topics = self.state.topics
-        deadlines = sorted(
-            {t.facts.deadline for t in self.topics.values() if t.exists and t.facts.deadline is not None}
-        )
+        added = self._added()
+        deadlines = sorted({facts.deadline for facts in added.values() if facts.deadline is not None})
         alarms: dict[int, bool | None] = {time: True for time in deadlines if time not in self.state.alarms}
         if self._now is not None:
             alarms.update((time, None) for time in self.state.alarms if time <= self._now)
         clients = self._stored_clients()
         self.delta = Delta(
-            {name: None for name in self.topics if name in topics},
-            {name: topic.facts for name, topic in self.topics.items() if topic.exists},
+            self._removed(),
+            added,
             {name: group for name, (group, _) in self._groups.items()},
             clients,
             self._stored_seen(clients),
             {name: selected for name, (selected, _) in self._selected.items()},
             alarms,
         )
-        self.moved = [name for name in self.delta.removed if name in self.delta.added]
-        self.limits = dict(self.state.limits)
-        for name in {**self._groups, **self._selected}:
-            self.limits[name] = self.terms(name)
-        self.limits = {name: terms for name, terms in self.limits.items() if not terms.plain}
+        self.moved = [name for name, topic in self.topics.items() if topic.exists and name in self.state.topics]
+        self.limits = self._limits()
         self.changed = dict(self._changed_clients())
         # What is done in slices goes on only while nothing is said of the client or its group.
         for key, pending in self.state.pending.items():
@@ -253,7 +258,16 @@ class Batch:
 
     def facts(self, topic: str) -> Facts:
         """What the creation of a topic that exists after the batch said about it."""
-        return self.topics[topic].facts if topic in self.topics else self.state.topics[topic]
+        return self.delta.added[topic] if topic in self.delta.added else self.state.topics[topic]
+
+    def source(self, topic: str) -> Source:
+        """Where the event stands that created a topic of the batch."""
+        if topic in self.topics:
+            return self.topics[topic].source
+        if not self._sources:
+            for crowd in self.crowds:
+                self._sources.update((name, crowd.sources.at(row)) for row, name in enumerate(crowd.names))
+        return self._sources[topic]
 
     def update(
         self,
@@ -307,6 +321,50 @@ class Batch:
         """The groups of which the batch says something, each with the event that said it last."""
         yield from ((name, source) for name, (_, source) in self._groups.items())
         yield from ((name, source) for name, (_, source) in self._selected.items() if name not in self._groups)
+
+    def _topic(self, source: Source, name: str, created: bool, facts: Facts) -> None:  # noqa: FBT001 - private
+        known = self.topics.get(name)
+        exists = name in self.state.topics if known is None else known.exists
+        if exists == created:
+            self.ignored[Ignored.TOPIC_EXISTS if exists else Ignored.TOPIC_UNKNOWN] += 1
+            return
+        self.topics.pop(name, None)  # topics stand in order of their creation
+        if created:
+            self.topics[name] = Topic(True, source, Cause.TOPIC_CREATED, facts)
+        else:
+            self.topics[name] = Topic(False, source, Cause.TOPIC_DELETED)
+
+    @property
+    def _judges_alike(self) -> bool:
+        """Whether all who ask for a topic receive it, so that a topic that comes or goes needs no second thought."""
+        return not (self._limits() or self.state.limits or self.state.pending)
+
+    def _limits(self) -> dict[str, Terms]:
+        """The terms of the groups in which not all who ask for a topic receive it, after the events so far."""
+        renewed = {name: self.terms(name) for name in (*self._groups, *self._selected)}
+        return {name: terms for name, terms in {**self.state.limits, **renewed}.items() if not terms.plain}
+
+    def _removed(self) -> dict[str, None]:
+        """The topics that were there before, and are not any more or come anew."""
+        removed = {name: None for name in self.topics if name in self.state.topics}
+        for crowd in self.crowds:
+            if not crowd.exists:
+                removed.update(dict.fromkeys(crowd.names))
+        return removed
+
+    def _added(self) -> dict[str, Facts]:
+        """The topics that were not there before, or come anew, in order of their creation."""
+        added = {name: topic.facts for name, topic in self.topics.items() if topic.exists}
+        crowds = [crowd for crowd in self.crowds if crowd.exists]
+        if added and crowds:
+            places = {name: self.topics[name].source[1:3] for name in added}
+            for crowd in crowds:
+                added.update(zip(crowd.names, crowd.facts, strict=True))
+                places.update(zip(crowd.names, crowd.sources.places(), strict=True))
+            return {name: added[name] for name in sorted(added, key=places.__getitem__)}
+        for crowd in crowds:
+            added.update(zip(crowd.names, crowd.facts, strict=True))
+        return added
 
     def _selected_of(self, name: str) -> Selected:
         if name in self._selected:

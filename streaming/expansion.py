@@ -16,8 +16,10 @@ from itertools import chain
 
 from streaming import quota, slices
 from streaming.batch import Batch, Changed, Event
+from streaming.crowd import CrowdUpdates
 from streaming.events import Source
-from streaming.interests import ClientKey, Found, Interests, Receiver
+from streaming.interests import Interests
+from streaming.receivers import ClientKey, Found, Receiver
 from streaming.shard import Shard
 from streaming.state import Delta, ShardState
 from streaming.subscription import Ignored, Interest
@@ -32,12 +34,14 @@ class Expansion:
     Attributes:
         delta: complete when all updates are read; to be applied after that.
         updates: found while they are read.
+        crowd_updates: those of topics that come or go in crowds; complete when all others are read.
         problems: complete when all updates are read.
         ignored: how many entries were ignored for which reason.
     """
 
     delta: Delta
     updates: Iterable[Update]
+    crowd_updates: CrowdUpdates
     problems: list[Problem]
     ignored: Counter[Ignored]
 
@@ -56,25 +60,25 @@ def expand(state: ShardState, events: Iterable[tuple[Source, Event]], shard: Sha
     batch = Batch(state, shard)
     batch.read(events)
     batch.sliced = slices.due(batch)
-    updates = quota.cap(batch, chain(_born_and_gone(batch), _resubscribed(batch), slices.carry_on(batch)))
-    if batch.has_bitmaps:
-        updates = map(batch.with_bitmap, updates)
-    return Expansion(batch.delta, updates, batch.problems, batch.ignored)
-
-
-def _born_and_gone(batch: Batch) -> Iterator[Update]:
-    """Topics that exist on one side of the batch only, or are others than before: all who receive them there."""
-    state, delta = batch.state, batch.delta
-    if not (delta.added or delta.removed):
-        return
     renewed = Interests(batch.shard.inner_multi)
     for key, change in batch.changed.items():
         renewed.add(key, change.after)
-    topics = [*delta.removed, *(topic for topic in delta.added if topic not in delta.removed)]
+    crowds = CrowdUpdates(batch, renewed)
+    one_by_one = chain(_born_and_gone(batch, renewed), _resubscribed(batch), slices.carry_on(batch))
+    updates = quota.cap(batch, one_by_one, crowds)
+    if batch.has_bitmaps:
+        updates = map(batch.with_bitmap, updates)
+    return Expansion(batch.delta, updates, crowds, batch.problems, batch.ignored)
+
+
+def _born_and_gone(batch: Batch, renewed: Interests) -> Iterator[Update]:
+    """Topics that exist on one side of the batch only, or are others than before: all who receive them there."""
+    state = batch.state
+    topics = [name for name, topic in batch.topics.items() if topic.exists or name in state.topics]
     for topic, found in zip(topics, state.interests.match_all(topics), strict=True):
-        before = state.receivers(topic, found) if topic in delta.removed else {}
-        after = _receivers_of_new(batch, topic, found, renewed) if topic in delta.added else {}
-        _, source, cause, _ = batch.topics[topic]
+        exists, source, cause, _ = batch.topics[topic]
+        before = state.receivers(topic, found) if topic in state.topics else {}
+        after = _receivers_of_new(batch, topic, found, renewed) if exists else {}
         for receiver, patterns in before.items():
             if receiver not in after:
                 yield batch.update(Op.REMOVE, receiver, topic, patterns, cause=cause, source=source)

@@ -15,8 +15,8 @@ import orjson
 
 from streaming.batch import Event
 from streaming.events import Action, Alarm, GroupEvent, Place, Reason, Source, Stream, SubscriptionRequest, Tick
-from streaming.interests import ClientKey
 from streaming.journal import Journal, overlay
+from streaming.receivers import ClientKey
 from streaming.records import Record
 from streaming.subscription import Ignored
 from streaming.update import Problem

@@ -1,7 +1,9 @@
 """Input records: from JSON bytes to checked events, or to the reason why not."""
 
 import re
-from collections.abc import Mapping
+import secrets
+from collections.abc import Mapping, Sequence
+from types import NoneType
 from typing import Any
 
 import orjson
@@ -57,12 +59,52 @@ def parse_topic_event(payload: bytes | None) -> TopicEvent:
     else:
         parent, lite_topic = _name(record, "parentTopic"), _name(record, "liteTopic")
     timestamp = _integer(record, "timestamp")
-    if record.keys() <= _PLAIN_FIELDS:
+    if record.keys() <= {*_PLAIN_FIELDS, "lmqName"}:
         return TopicEvent(parent, lite_topic, event == "CREATED")
     return TopicEvent(parent, lite_topic, event == "CREATED", *_details(record), timestamp, _ttl(record))
 
 
-_PLAIN_FIELDS = frozenset({"event", "parentTopic", "liteTopic", "lmqName", "timestamp"})
+def parse_plain_topic_events(payloads: Sequence[bytes | None], parent: str) -> tuple[list[str], list[bool]] | None:
+    """Reads many topic events of one parent that are valid and say no more than nearly all do, by column.
+
+    Returns:
+        The names of the topics, and whether they were created; None where an event is another, right or wrong. What
+        `parse_topic_event` says of each then takes twice as long.
+    """
+    records = _objects(payloads)
+    if records is None or not set().union(*records) <= set(_PLAIN_FIELDS):
+        return None
+    columns: list[list[Any]] = [[record.get(field) for record in records] for field in _PLAIN_FIELDS]
+    events, parents, names, timestamps = columns
+    if (
+        set(map(type, names)) == set(map(type, events)) == set(map(type, parents)) == {str}
+        and set(map(type, timestamps)) <= {int, NoneType}
+        and set(events) <= {"CREATED", "DELETED"}
+        and set(parents) == {parent}
+        and len(parent) <= SHORT_NAME
+        and len(max(names, key=len)) <= SHORT_NAME
+        and parent.strip()
+        and all(map(str.strip, names))
+        and all(timestamp is None or -_INT64 <= timestamp < _INT64 for timestamp in set(timestamps))
+    ):
+        return names, [event == "CREATED" for event in events]
+    return None
+
+
+def _objects(payloads: Sequence[bytes | None]) -> list[dict[str, Any]] | None:
+    """The JSON objects in many payloads, read in one go; None where one holds something else."""
+    # Between them stands a number that nobody can foresee, so what begins in one payload cannot end in another.
+    fence = secrets.randbits(63)
+    try:
+        values = orjson.loads(b"[%b]" % (b",%d," % fence).join(payloads))  # type: ignore[arg-type]  # None raises
+    except (TypeError, orjson.JSONDecodeError):
+        return None
+    objects: list[Any] = values[::2]
+    whole = len(objects) == len(payloads) and values[1::2] == [fence] * (len(payloads) - 1)
+    return objects if whole and set(map(type, objects)) == {dict} else None
+
+
+_PLAIN_FIELDS = ("event", "parentTopic", "liteTopic", "timestamp")
 """The fields that nearly all topic events have, and no others."""
 
 

@@ -13,13 +13,15 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from streaming.events import Reason, Source
-from streaming.interests import MQTT, ClientKey, Interests, Receiver
+from streaming.interests import MQTT, Interests
+from streaming.receivers import ClientKey, Receiver
 from streaming.subscription import NOTHING, Interest
 from streaming.terms import Terms, agrees
 from streaming.update import Cause, Op, Problem, Update
 
 if TYPE_CHECKING:
     from streaming.batch import Batch
+    from streaming.crowd import CrowdUpdates
 
 
 def excess(batch: "Batch", key: ClientKey, wanted: Interest, terms: Terms) -> str | None:
@@ -56,10 +58,11 @@ def excess(batch: "Batch", key: ClientKey, wanted: Interest, terms: Terms) -> st
     )
 
 
-def cap(batch: "Batch", updates: Iterable[Update]) -> Iterator[Update]:
+def cap(batch: "Batch", updates: Iterable[Update], crowds: "CrowdUpdates") -> Iterator[Update]:
     """The updates with what clients may not hold taken out, and what they may hold again put in.
 
-    Those of clients that no quota concerns go through one by one, since there may be any number.
+    Those of clients that no quota concerns go through one by one, since there may be any number. Those of crowds stay
+    where they are, but for clients that may not hold them all.
     """
     state, delta = batch.state, batch.delta
     most = max(len(state.topics), len(state.topics) - len(delta.removed) + len(delta.added))
@@ -78,8 +81,8 @@ def cap(batch: "Batch", updates: Iterable[Update]) -> Iterator[Update]:
         else:
             own.append(update)
     capped: dict[Source, list[ClientKey]] = defaultdict(list)
-    for key, own in _by_client(batch, rows).items():
-        yield from _capped(batch, key, own, capped)
+    for key, own in _by_client(batch, rows, crowds).items():
+        yield from _capped(batch, key, own, crowds, capped)
     for source, clients in capped.items():
         keys = sorted(clients)  # a repeated batch says the same
         names = ", ".join(repr(f"{key.group}/{key.client_id}") for key in keys[:5])
@@ -93,7 +96,9 @@ def _lowest_share(batch: "Batch") -> int:
     return min(share for share in map(batch.shard.share, quotas) if share is not None)
 
 
-def _by_client(batch: "Batch", rows: Mapping[Receiver, list[Update] | None]) -> dict[ClientKey, list[Update]]:
+def _by_client(
+    batch: "Batch", rows: Mapping[Receiver, list[Update] | None], crowds: "CrowdUpdates"
+) -> dict[ClientKey, list[Update]]:
     """The updates of each client, and the clients that may hold others without any."""
     found: dict[ClientKey, list[Update]] = {}
     for receiver, own in rows.items():
@@ -101,7 +106,7 @@ def _by_client(batch: "Batch", rows: Mapping[Receiver, list[Update] | None]) -> 
         if own is not None:
             found[key] = [*found[key], *own] if key in found else own
     others = [receiver.client for topic in batch.moved for receiver in batch.state.interests.match(topic)]
-    others += batch.changed
+    others += [*batch.changed, *crowds.clients]
     for group, _ in batch.regrouped():
         if batch.terms(group).quota != batch.state.terms(group).quota:
             others += batch.members(group)
@@ -110,8 +115,17 @@ def _by_client(batch: "Batch", rows: Mapping[Receiver, list[Update] | None]) -> 
     return found
 
 
-def _capped(batch: "Batch", key: ClientKey, own: list[Update], capped: dict[Source, list[ClientKey]]) -> list[Update]:
-    """The updates of one client; topics whose birth its quota hides from it are noted in `capped`."""
+def _capped(
+    batch: "Batch",
+    key: ClientKey,
+    own: list[Update],
+    crowds: "CrowdUpdates",
+    capped: dict[Source, list[ClientKey]],
+) -> list[Update]:
+    """The updates of one client but those of crowds, where it may hold all.
+
+    Topics whose birth its quota hides from it are noted in `capped`.
+    """
     state, delta = batch.state, batch.delta
     before, after = shares(batch, key)
     if before is None and after is None:
@@ -119,9 +133,12 @@ def _capped(batch: "Batch", key: ClientKey, own: list[Update], capped: dict[Sour
     if _is_counted(batch, key, own, before):  # its topics can be counted by its updates
         held = state.held(key)
         adds = [update for update in own if update.op is Op.ADD]
-        now = delta.held[key] = held + 2 * len(adds) - len(own)
+        now = delta.held[key] = held + 2 * len(adds) - len(own) + crowds.change(key)
         if (before is None or held <= before) and (after is None or now <= after):
             return own
+        spelled = crowds.spell_out(key)
+        adds += [update for update in spelled if update.op is Op.ADD]
+        own = [*own, *spelled]
         gained = {update.lite_topic: update for update in adds}
         stays = before == after and key not in batch.changed and not batch.moved
         # What it gained comes last in order of creation.
@@ -131,7 +148,7 @@ def _capped(batch: "Batch", key: ClientKey, own: list[Update], capped: dict[Sour
             for update in ordered[room:]:
                 capped[update.source].append(key)
             return ordered[:room]
-    recount = _Recount(batch, key, own)
+    recount = _Recount(batch, key, [*own, *crowds.spell_out(key)])
     delta.held[key] = len(recount.after)
     return recount.updates(before, after, capped)
 
@@ -188,7 +205,7 @@ class _Recount:
         held, holds = dict.fromkeys(islice(self.before, before)), dict.fromkeys(islice(self.after, after))
         for topic in self._batch.delta.added:
             if topic in self.after and topic not in holds and topic not in held:
-                capped[self._batch.topics[topic].source].append(self._key)
+                capped[self._batch.source(topic)].append(self._key)
         found: list[Update] = []
         for topic in {**held, **holds}:
             was = self.before[topic] if topic in held else {}

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import orjson
 
 from streaming.events import Reason, Source, lmq_name
-from streaming.interests import SHARE, Receiver
+from streaming.interests import SHARE
+from streaming.receivers import Receiver
 from streaming.update import Cause, Op, Update
 
 MAX_ORIGINAL_BYTES = 65_536
@@ -22,7 +23,8 @@ _DIGEST_BYTES = 8
 _EVENTS_KEPT = 10_000
 """Of so many topics a writer keeps what their updates share: the receivers of one may come far apart."""
 
-_ADD, _REMOVE = (f'{{"op":"{op}",'.encode() for op in (Op.ADD, Op.REMOVE))
+OPS = {op: f'{{"op":"{op}",'.encode() for op in Op}
+"""How an update begins."""
 
 
 class Record(NamedTuple):
@@ -68,21 +70,19 @@ class UpdateWriter:
 
     def __init__(self, parent: str) -> None:
         self._parent = parent
-        self._lmq_name = orjson.dumps(lmq_name(parent, ""))[:-1]
+        self.lmq_name = orjson.dumps(lmq_name(parent, ""))[:-1]
         self._receivers: dict[tuple[Receiver, int | None], _Receiver] = {}
         self._patterns: dict[tuple[str, ...], bytes] = {}
         self._events: dict[str, tuple[Op, Cause, Source, _Event]] = {}
         self._places: dict[tuple[str, int], bytes] = {}
 
     def record(self, update: Update) -> Record:
-        """The record of an update.
+        """The record of an update; `streaming.column_records` writes the same of many.
 
         The `eventId` depends on what happened and where it stands in Kafka only, so a repeated batch repeats it.
         """
         op, row, lite_topic, patterns, cause, version, source, option, reset, bitmap = update
-        receiver = self._receivers.get((row, version))
-        if receiver is None:
-            receiver = self._receivers[row, version] = self._receiver(row, version)
+        receiver = self.receiver(row, version)
         known = self._events.get(lite_topic)
         if known is not None and known[0] is op and known[1] is cause and known[2] is source:
             event = known[3]
@@ -91,11 +91,8 @@ class UpdateWriter:
             if len(self._events) >= _EVENTS_KEPT:
                 self._events.clear()
             self._events[lite_topic] = op, cause, source, event
-        shown = self._patterns.get(patterns)
-        if shown is None:
-            shown = self._patterns[patterns] = _patterns_json(patterns)
         parts = [
-            _ADD if op is Op.ADD else _REMOVE, receiver.names, event.names, shown, event.cause, receiver.version,
+            OPS[op], receiver.names, event.names, self.patterns(patterns), event.cause, receiver.version,
             event.identity, receiver.digest, event.source,
         ]  # fmt: skip
         if option is not None:
@@ -107,6 +104,20 @@ class UpdateWriter:
         parts.append(b"}")
         return Record(receiver.key + event.key + receiver.key_end, b"".join(parts))
 
+    def receiver(self, row: Receiver, version: int | None) -> _Receiver:
+        """What all updates of a receiver share."""
+        known = self._receivers.get((row, version))
+        if known is None:
+            known = self._receivers[row, version] = self._receiver(row, version)
+        return known
+
+    def patterns(self, patterns: tuple[str, ...]) -> bytes:
+        """Matched patterns as JSON."""
+        known = self._patterns.get(patterns)
+        if known is None:
+            known = self._patterns[patterns] = _patterns_json(patterns)
+        return known
+
     def _receiver(self, row: Receiver, version: int | None) -> _Receiver:
         group, client_id, part = row
         names = {"parentTopic": self._parent, "group": group, "clientId": client_id}
@@ -116,30 +127,31 @@ class UpdateWriter:
             names["subscription"] = part
         key = orjson.dumps((self._parent, group, client_id))[:-1] + b","
         end = b"," + orjson.dumps(part) + b"]" if part else b"]"
-        return _Receiver(key, end, orjson.dumps(names)[1:-1] + b",", orjson.dumps(version), _digest(key + end))
+        return _Receiver(key, end, orjson.dumps(names)[1:-1] + b",", orjson.dumps(version), digest(key + end))
 
     def _caused(self, op: Op, lite_topic: str, cause: Cause, source: Source) -> _Event:
         topic, partition, offset, entry, timestamp = source
-        name = _text(lite_topic)
+        name = text_json(lite_topic)
         start = self._places.get((topic, partition))
         if start is None:
-            start = self._places[topic, partition] = b'"topic":%b,"partition":%d' % (_text(topic), partition)
+            start = self._places[topic, partition] = b'"topic":%b,"partition":%d' % (text_json(topic), partition)
         place = b'%b,"offset":%d,"entry":%d' % (start, offset, entry)
         return _Event(
             name,
-            b'"liteTopic":%b,"lmqName":%b%b,"patterns":' % (name, self._lmq_name, name[1:]),
+            b'"liteTopic":%b,"lmqName":%b%b,"patterns":' % (name, self.lmq_name, name[1:]),
             b',"cause":"%b","version":' % cause.encode(),
-            b',"eventId":"%b-' % _digest(b"%b%b%b" % (op.encode(), name, place)),
+            b',"eventId":"%b-' % digest(b"%b%b%b" % (op.encode(), name, place)),
             b'","source":{%b,"timestamp":%d}' % (place, timestamp),
         )
 
 
-def _text(text: str) -> bytes:
+def text_json(text: str) -> bytes:
     """A string as JSON: for one so short the general encoder costs ten times as much."""
     return encode_basestring(text).encode()
 
 
-def _digest(data: bytes) -> bytes:
+def digest(data: bytes) -> bytes:
+    """What stands for some data in an `eventId`."""
     return blake2b(data, digest_size=_DIGEST_BYTES).hexdigest().encode()
 
 

@@ -28,6 +28,8 @@ _BASE = {
     # Over TCP each task waits 40 ms for nothing: Nagle's algorithm holds Spark's second write back until the first one
     # is acknowledged, and the Python worker, which has nothing to say yet, delays that.
     "spark.python.unix.domain.socket.enabled": "true",
+    # Python hands output to the JVM after so many rows, of 16 KiB each where there are many updates: 32 MB, not 160.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
     "spark.ui.showConsoleProgress": "false",
 }
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
 from streaming.events import Stream
-from streaming.worker import Kind
+from streaming.output import Kind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -33,16 +33,24 @@ def _client_options(settings: "Settings") -> dict[str, str]:
 
 
 def address(expanded: "DataFrame", settings: "Settings") -> "DataFrame":
-    """Kafka records (topic, key, value) of the output rows; rows that only count are dropped."""
+    """Kafka records (topic, key, value) of the output rows (see `OutputRow`); rows that only count are dropped."""
     kind = F.col("kind")
     topic = (
-        F.when(kind.isin(Kind.ADD, Kind.REMOVE, Kind.TOMBSTONE), settings.updates)
+        F.when(kind == Kind.UPDATES, settings.updates)
         .when(kind == Kind.DEAD_LETTER, settings.dead_letters)
         .when(kind == Kind.INPUT + Stream.GROUPS, settings.group_events)
         .when(kind == Kind.INPUT + Stream.SUBSCRIPTIONS, settings.subscription_events)
         .when(kind == Kind.INPUT + Stream.CLOCK, settings.clock)
     )
-    return expanded.select(topic.alias("topic"), "key", "value").where("topic IS NOT NULL")
+    key, value = F.col("key").cast("string"), F.col("value").cast("string")
+    one = F.array(F.struct(key.alias("key"), value.alias("value")))
+    many = F.arrays_zip(F.split(key, "\n").alias("key"), F.split(value, "\n").alias("value"))
+    return (
+        expanded.select(topic.alias("topic"), F.when(kind == Kind.UPDATES, many).otherwise(one).alias("records"))
+        .where("topic IS NOT NULL")
+        .select("topic", F.inline("records"))
+        .withColumn("value", F.nullif("value", F.lit("")))
+    )
 
 
 def start(records: "DataFrame", settings: "Settings") -> "StreamingQuery":

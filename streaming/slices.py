@@ -12,7 +12,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from streaming import quota
-from streaming.interests import ClientKey, Interests
+from streaming.interests import Interests
+from streaming.receivers import ClientKey
 from streaming.state import Pending
 from streaming.update import Op, Update
 

@@ -1,11 +1,13 @@
 """What one shard remembers between micro-batches, and how that is written."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import Any, NamedTuple
 
 from matcher import TopicIndex
+from streaming.columns import MANY
 from streaming.events import (
     DEFAULT_QUOTA,
     LITE,
@@ -20,8 +22,9 @@ from streaming.events import (
     Selection,
     Source,
 )
-from streaming.interests import ClientKey, Found, Interests, Receiver, pattern_of
+from streaming.interests import Interests, pattern_of
 from streaming.journal import Journal, overlay
+from streaming.receivers import ClientKey, Found, Receiver
 from streaming.subscription import NOTHING, Block, Client, Interest, Mode, Seen, View, interest
 from streaming.terms import Terms, limited
 from streaming.update import Cause
@@ -302,11 +305,16 @@ class ShardState:
 
     def _count(self, held: Held, topics: Sequence[str], step: int) -> None:
         """Counts topics in, or out, for all who may hold them."""
-        for topic, found in zip(topics, self.interests.match_all(topics), strict=True):
-            for client in _clients(self.receivers(topic, found)):
-                known = held.get(client, 0)
-                if known is not None:
-                    held[client] = known + step
+        counts: Mapping[ClientKey, int]
+        if self.limits or self.pending or len(topics) < MANY:
+            found = zip(topics, self.interests.match_all(topics), strict=True)
+            counts = Counter(chain.from_iterable(_clients(self.receivers(topic, asking)) for topic, asking in found))
+        else:
+            counts = self.interests.pairs(topics).topics_by_client()
+        for client, count in counts.items():
+            known = held.get(client, 0)
+            if known is not None:
+                held[client] = known + step * count
 
     def forget_held(self) -> None:
         """Drops the counts, which are not kept up any more."""

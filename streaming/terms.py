@@ -7,7 +7,8 @@ from typing import NamedTuple
 from matcher.selectors import BloomFilter, Selector
 from matcher.selectors import compile as compile_selector
 from streaming.events import Facts, Selection
-from streaming.interests import Found, Interests, Orders
+from streaming.interests import Interests
+from streaming.receivers import Found, Orders
 from streaming.subscription import Mode
 
 

@@ -1,10 +1,19 @@
 """What the job says: changes of the relation, and what it could not apply."""
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import pairwise
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from streaming.columns import Pairs, Sources
 from streaming.events import Reason, Source
-from streaming.interests import Receiver
+from streaming.receivers import Receiver
+
+_NAMES_IN_UPDATE, _REST_OF_UPDATE = 3, 512
+"""How often the topic's name stands in a record, and some bytes more."""
 
 
 class Op(StrEnum):
@@ -54,6 +63,36 @@ class Update(NamedTuple):
     offset_option: Any = None
     reset: bool = False
     bitmap: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Updates of one kind (see `Update`): one for each of the pairs.
+
+    Attributes:
+        topics: names; rows of the pairs are places in here.
+        sources: one for each topic.
+        versions: one for each of the receivers in the pairs' table.
+    """
+
+    op: Op
+    cause: Cause
+    topics: Sequence[str]
+    sources: Sources
+    pairs: Pairs
+    versions: Sequence[int | None]
+
+    def pieces(self, size: int) -> Iterator["Columns"]:
+        """The same in pieces of some so many bytes of JSON."""
+        pairs = self.pairs
+        if not len(pairs):
+            return
+        names = np.array(list(map(len, self.topics)), np.int64)
+        patterns = np.array([sum(map(len, texts)) for texts in pairs.pattern_table], np.int64)
+        ends = np.cumsum(_REST_OF_UPDATE + _NAMES_IN_UPDATE * names[pairs.rows] + patterns[pairs.patterns])
+        cuts = np.unique(np.searchsorted(ends, np.arange(0, ends[-1], size), "right")).tolist()
+        for start, end in pairwise([*cuts, len(pairs)]):
+            yield replace(self, pairs=pairs.chosen(slice(start, end)))
 
 
 class Problem(NamedTuple):

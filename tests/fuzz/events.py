@@ -22,7 +22,13 @@ from streaming.events import (
     Wake,
     check_name,
 )
-from streaming.parsing import parse_clock, parse_group_event, parse_subscription, parse_topic_event
+from streaming.parsing import (
+    parse_clock,
+    parse_group_event,
+    parse_plain_topic_events,
+    parse_subscription,
+    parse_topic_event,
+)
 from streaming.records import dead_letter
 from tests.fuzz.draw import Draw
 
@@ -66,6 +72,7 @@ _JSON: Final = (
     *('{"', '":', ',"', '"', "}", "{", "[", "]", ",", ":", "null", "true", "1", "-", "1e999", "9223372036854775808"),
     *("a", "\\ud800", "\\", "\\u0000", " ", *(field for fields in _FIELDS for field in fields), *_WORDS[1:7]),
 )
+_PLAIN: Final = b'{"event":"CREATED","parentTopic":"p","liteTopic":"a"}'
 _MAX_RECORD: Final = 1_000_000  # what Kafka takes unless told otherwise
 
 
@@ -77,6 +84,7 @@ def events(data: bytes) -> None:
     try:
         event = _PARSERS[kind](payload)
     except Rejected as error:
+        assert kind or parse_plain_topic_events([_PLAIN, payload], "p") is None
         assert error.reason in set(Reason)
         letter = dead_letter(Source("t", 0, 0, 0, 0), error.reason, str(error), payload)
         assert letter.value is not None
@@ -85,6 +93,10 @@ def events(data: bytes) -> None:
         assert len(str(error)) < 1_000  # it repeats a part of the payload
     else:
         _check(event)
+        if isinstance(event, TopicEvent):
+            together = parse_plain_topic_events([_PLAIN, payload], "p")
+            assert together in (None, (["a", event.lite_topic], [True, event.created]))
+            assert together is None or event == TopicEvent("p", event.lite_topic, event.created)
 
 
 def _check(event: Event) -> None:

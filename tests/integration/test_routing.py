@@ -17,8 +17,9 @@ from streaming import home, job, session, worker
 from streaming.config import Settings, load
 from streaming.events import BIND_TOPIC, WILDCARD, Reason, Stream
 from streaming.local.java import environment, find_java
+from streaming.output import Kind
+from streaming.reading import STREAMS, Row
 from streaming.routing import Routing
-from streaming.worker import Kind, Row
 from tests.integration.test_cluster import PARTITION_OF_SHARD
 from tests.integration.test_job import POISON
 from tests.support.histories import history
@@ -80,7 +81,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 def frame(spark: SparkSession, records: Iterable[Record]) -> DataFrame:
     """Records as Spark's Kafka source gives them."""
-    names = dict(zip(worker.STREAMS, settings_of(Routing()).inputs, strict=True))
+    names = dict(zip(STREAMS, settings_of(Routing()).inputs, strict=True))
     written_at = datetime.fromtimestamp(TIMESTAMP_MS / 1_000, UTC)
     rows = [(names[each.stream], each.partition, each.offset, written_at, each.value) for each in records]
     return spark.createDataFrame(rows, SCHEMA)
@@ -251,9 +252,9 @@ def test_good_entries_beside_bad_ones_are_applied(spark: SparkSession, routing: 
 
 def test_counts_are_sums_over_the_keys(spark: SparkSession) -> None:
     rows = [
-        (Kind.ADD, b"k", b"v"),
+        (Kind.UPDATES, b"k", b"v"),
         (Kind.COUNTS, b"", b'{"add": 1, "ignored:stale-version": 3}'),
-        (Kind.TOMBSTONE, b"k", None),
+        (Kind.DEAD_LETTER, b"k", None),
         (Kind.COUNTS, b"", b'{"ignored:stale-version": 4}'),
     ]
     (row,) = spark.createDataFrame(rows, job.OUTPUT_SCHEMA).agg(job.counts()).collect()

@@ -6,15 +6,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from streaming import home, worker
+from streaming import home
 from streaming.events import BIND_TOPIC, Stream
 from streaming.oracle import Effective
+from streaming.output import Kind
+from streaming.reading import STREAMS, Row
 from streaming.routing import Routing
-from streaming.worker import Kind, Output, Row, Settings
-from tests.support.states import Memory, work
+from streaming.worker import Settings
+from tests.support.states import TOMBSTONE, Memory, Written, work
 
 TOPICS = ("lite-group-events", "lite-subscription-events", "lite-topic-events", "lite-clock")
-NUMBER = {stream: number for number, stream in enumerate(worker.STREAMS)}
+NUMBER = {stream: number for number, stream in enumerate(STREAMS)}
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ def element(update: dict[str, Any]) -> Effective:
     return Effective(update["parentTopic"], update["group"], update["clientId"], update["liteTopic"], part)
 
 
-def rows_of(output: Output) -> list[tuple[Any, ...]]:
+def rows_of(output: Written) -> list[tuple[Any, ...]]:
     """Output rows without their order, which only counts between a removal and its tombstone."""
     return sorted(
         [*zip(output.kinds, output.keys, output.payloads, strict=True), *output.ignored.items()],
@@ -179,7 +181,7 @@ class Simulation:
     def _archive(self, parent: str, number: int) -> Memory:
         return self.archives[parent, number]
 
-    def _fold(self, output: Output) -> None:
+    def _fold(self, output: Written) -> None:
         for reason, count in output.ignored.items():
             self.ignored[reason] += count
         for kind, key, value in zip(output.kinds, output.keys, output.payloads, strict=True):
@@ -190,7 +192,7 @@ class Simulation:
                 stream = Stream(kind.removeprefix(Kind.INPUT))
                 goes_on = stream is Stream.CLOCK and json.loads(value or b"").get("wake") == 0
                 (self.slices if goes_on else self.echoes).append(Record(stream, value, 1, self.offset, self.now))
-            elif kind == Kind.TOMBSTONE:
+            elif kind == TOMBSTONE:
                 assert value is None
                 assert Effective(*json.loads(key or b"")) not in self.relation
             else:

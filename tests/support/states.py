@@ -1,13 +1,18 @@
 """States as bytes and back, as a worker writes and reads them."""
 
+from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from streaming import home, state, worker
 from streaming.errors import StateCorrupted
 from streaming.home import Home
 from streaming.journal import Journal
+from streaming.output import Kind, Output
+from streaming.reading import Entry
 from streaming.state import Delta, ShardState
-from streaming.worker import Entry, Output, Settings
+from streaming.subscription import Ignored
+from streaming.worker import Settings
 
 
 class Memory(dict[str, bytes]):
@@ -29,21 +34,47 @@ class Memory(dict[str, bytes]):
         self.pop(name, None)
 
 
+@dataclass
+class Written:
+    """The records of output rows one by one: by column, and how many entries were ignored for which reason."""
+
+    kinds: list[str] = field(default_factory=list)
+    keys: list[bytes | None] = field(default_factory=list)
+    payloads: list[bytes | None] = field(default_factory=list)
+    ignored: Counter[Ignored] = field(default_factory=Counter)
+
+    def add(self, output: Output) -> None:
+        """Appends what is in output rows."""
+        for kind, key, value in output.rows:
+            if kind == Kind.UPDATES:
+                for each, text in zip((key or b"").split(b"\n"), (value or b"").split(b"\n"), strict=True):
+                    self._add(_OPS[text[:8]], each, text or None)
+            else:
+                self._add(kind, key, value)
+        self.ignored.update(output.ignored)
+
+    def _add(self, kind: str, key: bytes | None, value: bytes | None) -> None:
+        self.kinds.append(kind)
+        self.keys.append(key)
+        self.payloads.append(value)
+
+
+TOMBSTONE = "tombstone"
+_OPS = {b'{"op":"A': Kind.ADD, b'{"op":"R': Kind.REMOVE, b"": TOMBSTONE}
+
+
 def work(
     parent: str, number: int, rows: Iterable[Entry], data: bytes | None, settings: Settings, *, batch: int = 0
-) -> tuple[bytes | None, Output]:
-    """What a worker makes of a micro-batch's rows of one key: its new state, and all output rows."""
+) -> tuple[bytes | None, Written]:
+    """What a worker makes of a micro-batch's rows of one key: its new state, and all records."""
     steps = worker.work(parent, number, rows, data, settings, batch=batch)
-    whole = Output()
+    whole = Written()
     while True:
         try:
             output = next(steps)
         except StopIteration as end:
             return end.value, whole
-        whole.kinds += output.kinds
-        whole.keys += output.keys
-        whole.payloads += output.payloads
-        whole.ignored.update(output.ignored)
+        whole.add(output)
 
 
 def encode(shard: ShardState) -> bytes | None:

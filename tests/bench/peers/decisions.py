@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from matcher import PatternIndex
 from streaming.events import BIND_TOPIC, WILDCARD, Source
-from streaming.interests import Receiver
+from streaming.receivers import Receiver
 from streaming.records import Record, UpdateWriter
 from streaming.update import Cause, Op, Update
 

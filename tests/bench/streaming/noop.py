@@ -25,7 +25,8 @@ from streaming import checkpoint, job, service, session, sinks
 from streaming.config import load
 from streaming.local import jars
 from streaming.local.java import environment, find_java
-from streaming.worker import Kind, without_collection
+from streaming.output import Kind
+from streaming.worker import without_collection
 
 
 def count(key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
@@ -34,10 +35,12 @@ def count(key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupStat
         total = (int.from_bytes(state.get[0]) if state.exists else 0) + sum(map(len, frames))
         state.update((total.to_bytes(8),))
     value = json.dumps({"parentTopic": key[0], "count": total}).encode()
-    yield pd.DataFrame({"kind": [Kind.ADD], "key": [key[0].encode()], "value": [value]})
+    yield pd.DataFrame({"kind": [Kind.UPDATES], "key": [key[0].encode()], "value": [value]})
 
 
 RECORDS = 2
+LINES = 32
+"""Records in a row: as many as the job's."""
 
 
 def echo(key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
@@ -49,8 +52,13 @@ def echo(key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState
         events = [event for payload in payloads if b'"liteTopic"' in payload and (event := orjson.loads(payload))]
         keys = [orjson.dumps((key[0], "group", "client", event["liteTopic"])) for event in events] * RECORDS
         values = [orjson.dumps({"liteTopic": event["liteTopic"], "rest": "x" * 320}) for event in events] * RECORDS
-    if keys:
-        yield pd.DataFrame({"kind": [Kind.ADD] * len(keys), "key": keys, "value": values})
+    starts = range(0, len(keys), LINES)
+    rows = [
+        (Kind.UPDATES, b"\n".join(keys[start : start + LINES]), b"\n".join(values[start : start + LINES]))
+        for start in starts
+    ]
+    if rows:
+        yield pd.DataFrame(rows, columns=["kind", "key", "value"])
 
 
 def pass_on(_: tuple[str], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:

@@ -15,7 +15,9 @@ from rich.table import Table
 
 from streaming import home, worker
 from streaming.events import BIND_TOPIC, WILDCARD
-from streaming.worker import Kind, Row, Settings
+from streaming.output import Kind
+from streaming.reading import Row
+from streaming.worker import Settings
 from tests.support.states import work
 
 PARENT = "orders"

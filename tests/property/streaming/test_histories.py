@@ -1,6 +1,7 @@
 """Random histories leave the oracle's relation, however they are interleaved, cut into batches, sharded or repeated."""
 
 import os
+from math import inf
 from random import Random
 from typing import Any
 from unittest.mock import patch
@@ -9,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming import home, interests, journal, slices, state, worker
+from streaming import batch as batch_module
+from streaming import home, interests, journal, output, reading, slices, state, worker
+from streaming.cache import CACHE_BYTES, StateCache
 from streaming.oracle import Oracle
 from streaming.routing import Routing
-from streaming.worker import StateCache
 from tests.support.histories import CLIENT_TIMEOUT_MS, PROFILES, batches, feed, history
 from tests.support.simulator import Simulation, element
 
@@ -46,9 +48,14 @@ def test_any_split_and_any_shard_count_leave_the_oracles_relation(
     for batch in batches(random, records):
         if random.random() < 0.2:
             workers[random.randrange(2)] = Worker()
-        # Arrays answer for large batches; here they must for small ones as well.
+        # Arrays answer, and columns are made, for large batches; here they must for small ones as well.
         before = len(job.updates)
+        many = random.choice([1, 1, 64])
         with (
+            patch.object(reading, "MANY", many),
+            patch.object(batch_module, "MANY", many),
+            patch.multiple(worker, PIECE_BYTES=random.choice([1, 1_000_000]), _CHUNK=random.choice([1, 1_000])),
+            patch.object(output, "ROW_BYTES", random.choice([1, 1_000, 1_000_000])),
             patch.multiple(interests, _BATCH=random.choice([1, 256]), _BUILD_TOPICS=0),
             patch.object(slices, "SLICE", random.choice([1, 3, 20_000])),
             patch.multiple(journal, INLINE_BYTES=random.choice([0, 200]), RETAINED_BATCHES=2),
@@ -69,12 +76,31 @@ def test_any_split_and_any_shard_count_leave_the_oracles_relation(
     assert job.relation == oracle.relation()
 
 
+@pytest.mark.parametrize("profile", PROFILES)
+@settings(max_examples=max(20, EXAMPLES // 3), deadline=None)
+@given(seed=st.integers(0, 2**32), length=st.integers(1, 120), routing=routings)
+def test_columns_say_what_topics_one_by_one_say(profile: str, seed: int, length: int, routing: Routing) -> None:
+    """The same updates, dead letters and counts after each micro-batch, to the byte."""
+    random = Random(seed)
+    jobs = [Simulation(routing, client_timeout_ms=CLIENT_TIMEOUT_MS) for _ in range(2)]
+    workers = [Worker(), Worker()]
+    for batch in batches(random, history(random, length, PROFILES[profile])):
+        for job, at_work, many in zip(jobs, workers, (1, inf), strict=True):
+            with patch.object(reading, "MANY", many), patch.object(batch_module, "MANY", many), at_work:
+                job.run(batch)
+        by_column, one_by_one = jobs
+        assert by_column.states.keys() == one_by_one.states.keys()
+        assert by_column.ignored == one_by_one.ignored
+        for said in ("updates", "dead_letters"):
+            assert sorted(getattr(by_column, said), key=repr) == sorted(getattr(one_by_one, said), key=repr)
+
+
 class Worker:
     """One of the processes that do a job's work by turns, and what it has decoded."""
 
     def __init__(self) -> None:
-        shards = StateCache(worker.CACHE_BYTES, state.catch_up)
-        homes = StateCache(worker.CACHE_BYTES, home.catch_up)
+        shards = StateCache(CACHE_BYTES, state.catch_up)
+        homes = StateCache(CACHE_BYTES, home.catch_up)
         self._patch = patch.multiple(worker, _SHARDS=shards, _HOMES=homes)
 
     def __enter__(self) -> None:

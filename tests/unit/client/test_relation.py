@@ -8,7 +8,7 @@ import pytest
 from streaming.client import Change, Malformed, Op, Relation, Row, Subscriber
 from streaming.client.memory import Pool
 from streaming.events import Source
-from streaming.interests import Receiver
+from streaming.receivers import Receiver
 from streaming.records import UpdateWriter
 from streaming.update import Cause, Update
 from streaming.update import Op as JobOp

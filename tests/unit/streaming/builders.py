@@ -2,10 +2,14 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
+from streaming import batch as batch_module
 from streaming.batch import Event
+from streaming.columns import Sources, TopicEvents
 from streaming.events import (
     BIND_TOPIC,
     LITE,
@@ -23,11 +27,11 @@ from streaming.events import (
     Wake,
 )
 from streaming.expansion import expand
-from streaming.interests import ClientKey, Receiver
+from streaming.receivers import ClientKey, Receiver
 from streaming.shard import Shard
 from streaming.state import Delta, ShardState
 from streaming.subscription import Ignored, Interest
-from streaming.update import Cause, Op, Problem, Update
+from streaming.update import Cause, Columns, Op, Problem, Update
 from tests.support.states import decode, encode
 
 STREAM_NAMES: dict[type[Event], str] = {
@@ -184,11 +188,47 @@ def expanded(state: ShardState, events: Iterable[tuple[Source, Event]], shard: S
     """What `expand` finds, all of it."""
     expansion = expand(state, events, shard)
     updates = list(expansion.updates)  # the rest is complete when these are read
+    updates += (update for columns in expansion.crowd_updates.columns() for update in one_by_one(columns))
     return Found(expansion.delta, updates, expansion.problems, expansion.ignored)
 
 
+def one_by_one(columns: Columns) -> Iterator[Update]:
+    """The updates that columns hold."""
+    pairs = columns.pairs
+    for row, receiver, patterns in zip(pairs.rows, pairs.receivers, pairs.patterns, strict=True):
+        yield Update(
+            columns.op,
+            pairs.receiver_table[receiver],
+            columns.topics[row],
+            pairs.pattern_table[patterns],
+            columns.cause,
+            columns.versions[receiver],
+            columns.sources.at(row),
+        )
+
+
+def together(events: Sequence[tuple[Source, Event]]) -> Sequence[tuple[Source, Event]]:
+    """The same with the topic events by column; they must stand where a worker reads them."""
+    many = [(source, event) for source, event in events if isinstance(event, TopicEvent)]
+    before = list(takewhile(lambda each: isinstance(each[1], SubscriptionRequest | GroupEvent), events))
+    behind = events[len(before) + len(many) :]
+    if not many or not all(isinstance(event, Wake) for _, event in behind):
+        return events
+    sources, topics = zip(*many, strict=True)
+    columns = TopicEvents(
+        [topic.lite_topic for topic in topics],
+        [topic.created for topic in topics],
+        [topic.facts(source.timestamp) for source, topic in many],
+        Sources.of(sources),
+    )
+    return [*before, (sources[0], columns), *behind]
+
+
 class Story:
-    """A shard through several micro-batches, checked after each: `expand` is pure, and its delta is complete."""
+    """A shard through several micro-batches, checked after each.
+
+    `expand` is pure, its delta is complete, and by column it finds the same.
+    """
 
     def __init__(self, *first: Event, shard: Shard | None = None) -> None:
         self.shard = shard or Shard("p")
@@ -204,6 +244,8 @@ class Story:
         sourced = [(self._source(event), event) for event in events]
         before = encode(self.state)
         self.expansion = expanded(self.state, sourced, self.shard)
+        with patch.object(batch_module, "MANY", 1):
+            assert _comparable(expanded(self.state, together(sourced), self.shard)) == _comparable(self.expansion)
         assert encode(self.state) == before, "expand changed the state"
         self.state.apply(self.expansion.delta)
         rebuilt = decode(before, inner_multi=self.shard.inner_multi)
@@ -262,6 +304,12 @@ class Story:
     def _source(self, event: Event) -> Source:
         self.offset += 1
         return Source(STREAM_NAMES[type(event)], self.partition, self.offset, 0, 1_000 + self.offset)
+
+
+def _comparable(found: Found) -> tuple[Any, ...]:
+    """All that counts, the order of creation included."""
+    problems = sorted(found.problems)
+    return sorted(found.updates, key=repr), found.delta, list(found.delta.added), problems, found.ignored
 
 
 def _json(base: dict[str, Any], changes: dict[str, Any]) -> bytes:

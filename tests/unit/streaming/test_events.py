@@ -1,5 +1,6 @@
 """Parsing and validation of the three input streams."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -33,7 +34,14 @@ from streaming.events import (
     check_name,
     lmq_name,
 )
-from streaming.parsing import parse_clock, parse_group_event, parse_lmq_name, parse_subscription, parse_topic_event
+from streaming.parsing import (
+    parse_clock,
+    parse_group_event,
+    parse_lmq_name,
+    parse_plain_topic_events,
+    parse_subscription,
+    parse_topic_event,
+)
 from tests.unit.streaming.builders import created, deleted, group_json, request_json, tick_json, topic_json
 
 Parser = Callable[[bytes | None], Event]
@@ -44,71 +52,137 @@ TWICE = b'{"event":"CREATED","parentTopic":"p","liteTopic":"first","liteTopic":"
 SURROGATE_PAIR = b'{"event":"CREATED","parentTopic":"p","liteTopic":"\\ud83d\\ude00"}'
 
 
-@pytest.mark.parametrize(
-    ("payload", "event"),
-    [
-        (topic_json(), created("t")),
-        (topic_json(event="DELETED"), deleted("t")),
-        (topic_json(timestamp=-INT64), created("t")),
-        (topic_json(timestamp=-INT64, ttlMs=1), created("t", ttl_ms=1)._replace(timestamp=-INT64)),
-        (topic_json(ttlMs=MAX_TTL_MS), created("t", ttl_ms=MAX_TTL_MS)),
-        (topic_json(timestamp=None, ttlMs=None, tags=None, properties=None), created("t")),
-        (topic_json(tags="a", properties={"k": "v"}, unknown=[1]), created("t", "a", k="v")),
-        (topic_json(tags="", properties={}), created("t", "")._replace(properties={})),
-        (
-            topic_json(tags="x" * (MAX_DETAILS - 3), properties={"k": "vv"}),
-            created("t", "x" * (MAX_DETAILS - 3), k="vv"),
-        ),
-        (topic_json(liteTopic=" a * "), created(" a * ")),
-        (topic_json(liteTopic="a\u0000b\n"), created("a\u0000b\n")),
-        (topic_json(lmqName="%LMQ%$p$a$b", parentTopic=..., liteTopic=...), created("a$b")),
-        (topic_json(lmqName="%LMQ%$p$t"), created("t")),
-        (b"\n " + topic_json() + b"\t", created("t")),
-        (TWICE, created("last")),
-        (SURROGATE_PAIR, created("😀")),
-    ],
-)
+VALID_TOPICS: list[tuple[bytes, TopicEvent]] = [
+    (topic_json(), created("t")),
+    (topic_json(event="DELETED"), deleted("t")),
+    (topic_json(timestamp=-INT64), created("t")),
+    (topic_json(timestamp=-INT64, ttlMs=1), created("t", ttl_ms=1)._replace(timestamp=-INT64)),
+    (topic_json(ttlMs=MAX_TTL_MS), created("t", ttl_ms=MAX_TTL_MS)),
+    (topic_json(timestamp=None, ttlMs=None, tags=None, properties=None), created("t")),
+    (topic_json(tags="a", properties={"k": "v"}, unknown=[1]), created("t", "a", k="v")),
+    (topic_json(tags="", properties={}), created("t", "")._replace(properties={})),
+    (
+        topic_json(tags="x" * (MAX_DETAILS - 3), properties={"k": "vv"}),
+        created("t", "x" * (MAX_DETAILS - 3), k="vv"),
+    ),
+    (topic_json(liteTopic=" a * "), created(" a * ")),
+    (topic_json(liteTopic="a\u0000b\n"), created("a\u0000b\n")),
+    (topic_json(lmqName="%LMQ%$p$a$b", parentTopic=..., liteTopic=...), created("a$b")),
+    (topic_json(lmqName="%LMQ%$p$t"), created("t")),
+    (b"\n " + topic_json() + b"\t", created("t")),
+    (TWICE, created("last")),
+    (SURROGATE_PAIR, created("😀")),
+]
+
+
+@pytest.mark.parametrize(("payload", "event"), VALID_TOPICS)
 def test_a_valid_topic_event(payload: bytes, event: TopicEvent) -> None:
     """A field that stands twice counts as it stands last; unknown fields are left alone."""
     assert parse_topic_event(payload) == event
 
 
-@pytest.mark.parametrize(
-    ("payload", "reason", "said"),
-    [
-        (topic_json(event=...), Reason.MISSING_FIELD, ["event is missing"]),
-        (topic_json(event=None), Reason.MISSING_FIELD, ["event is missing"]),
-        (topic_json(event="created"), Reason.UNKNOWN_EVENT, ['"created"', "CREATED or DELETED"]),
-        (topic_json(event=1), Reason.WRONG_TYPE, ["event must be a string, not a number"]),
-        (topic_json(parentTopic=...), Reason.MISSING_FIELD, ["parentTopic is missing"]),
-        (topic_json(parentTopic="\t "), Reason.BLANK_NAME, ["parentTopic is blank"]),
-        (topic_json(parentTopic=["p"]), Reason.WRONG_TYPE, ["parentTopic must be a string, not an array"]),
-        (topic_json(liteTopic=...), Reason.MISSING_FIELD, ["liteTopic is missing"]),
-        (topic_json(liteTopic=""), Reason.BLANK_NAME, ["liteTopic is blank"]),
-        (topic_json(liteTopic=False), Reason.WRONG_TYPE, ["liteTopic must be a string, not a boolean"]),
-        (topic_json(liteTopic={}), Reason.WRONG_TYPE, ["liteTopic must be a string, not an object"]),
-        (topic_json(lmqName=""), Reason.BLANK_NAME, ["lmqName is blank"]),
-        (topic_json(lmqName=3), Reason.WRONG_TYPE, ["lmqName must be a string"]),
-        (topic_json(lmqName="p$t"), Reason.BAD_LMQ_NAME, ['"p$t"', "%LMQ%$<parent>$<lite topic>"]),
-        (topic_json(lmqName="%LMQ%$q$t"), Reason.BAD_LMQ_NAME, ["parentTopic", "leave one of them out"]),
-        (topic_json(lmqName="%LMQ%$p$u"), Reason.BAD_LMQ_NAME, ["liteTopic", "leave one of them out"]),
-        (topic_json(timestamp="now"), Reason.WRONG_TYPE, ["timestamp must be a whole number, not a string"]),
-        (topic_json(timestamp=1.0), Reason.WRONG_TYPE, ["timestamp must be a whole number"]),
-        (topic_json(timestamp=True), Reason.WRONG_TYPE, ["timestamp must be a whole number, not a boolean"]),
-        (topic_json(timestamp=INT64), Reason.OUT_OF_RANGE, ["timestamp", str(INT64), str(INT64 - 1)]),
-        (topic_json(ttlMs=0), Reason.OUT_OF_RANGE, ["ttlMs is 0", "from 1 to"]),
-        (topic_json(ttlMs=MAX_TTL_MS + 1), Reason.OUT_OF_RANGE, ["ttlMs", str(MAX_TTL_MS)]),
-        (topic_json(tags=["a"]), Reason.WRONG_TYPE, ["tags must be a string, not an array"]),
-        (topic_json(properties=[]), Reason.WRONG_TYPE, ["properties must be an object whose values are strings"]),
-        (topic_json(properties={"k": None}), Reason.WRONG_TYPE, ["properties"]),
-        (topic_json(tags="x" * (MAX_DETAILS + 1)), Reason.OUT_OF_RANGE, ["65,537 characters", "65,536"]),
-        (topic_json(tags="x", properties={"k" * MAX_DETAILS: ""}), Reason.OUT_OF_RANGE, ["tags and properties"]),
-        (topic_json(properties={"k": "v" * MAX_DETAILS}), Reason.OUT_OF_RANGE, ["tags and properties"]),
-    ],
-)
+INVALID_TOPICS: list[tuple[bytes, Reason, list[str]]] = [
+    (topic_json(event=...), Reason.MISSING_FIELD, ["event is missing"]),
+    (topic_json(event=None), Reason.MISSING_FIELD, ["event is missing"]),
+    (topic_json(event="created"), Reason.UNKNOWN_EVENT, ['"created"', "CREATED or DELETED"]),
+    (topic_json(event=1), Reason.WRONG_TYPE, ["event must be a string, not a number"]),
+    (topic_json(parentTopic=...), Reason.MISSING_FIELD, ["parentTopic is missing"]),
+    (topic_json(parentTopic="\t "), Reason.BLANK_NAME, ["parentTopic is blank"]),
+    (topic_json(parentTopic=["p"]), Reason.WRONG_TYPE, ["parentTopic must be a string, not an array"]),
+    (topic_json(liteTopic=...), Reason.MISSING_FIELD, ["liteTopic is missing"]),
+    (topic_json(liteTopic=""), Reason.BLANK_NAME, ["liteTopic is blank"]),
+    (topic_json(liteTopic=False), Reason.WRONG_TYPE, ["liteTopic must be a string, not a boolean"]),
+    (topic_json(liteTopic={}), Reason.WRONG_TYPE, ["liteTopic must be a string, not an object"]),
+    (topic_json(lmqName=""), Reason.BLANK_NAME, ["lmqName is blank"]),
+    (topic_json(lmqName=3), Reason.WRONG_TYPE, ["lmqName must be a string"]),
+    (topic_json(lmqName="p$t"), Reason.BAD_LMQ_NAME, ['"p$t"', "%LMQ%$<parent>$<lite topic>"]),
+    (topic_json(lmqName="%LMQ%$q$t"), Reason.BAD_LMQ_NAME, ["parentTopic", "leave one of them out"]),
+    (topic_json(lmqName="%LMQ%$p$u"), Reason.BAD_LMQ_NAME, ["liteTopic", "leave one of them out"]),
+    (topic_json(timestamp="now"), Reason.WRONG_TYPE, ["timestamp must be a whole number, not a string"]),
+    (topic_json(timestamp=1.0), Reason.WRONG_TYPE, ["timestamp must be a whole number"]),
+    (topic_json(timestamp=True), Reason.WRONG_TYPE, ["timestamp must be a whole number, not a boolean"]),
+    (topic_json(timestamp=INT64), Reason.OUT_OF_RANGE, ["timestamp", str(INT64), str(INT64 - 1)]),
+    (topic_json(ttlMs=0), Reason.OUT_OF_RANGE, ["ttlMs is 0", "from 1 to"]),
+    (topic_json(ttlMs=MAX_TTL_MS + 1), Reason.OUT_OF_RANGE, ["ttlMs", str(MAX_TTL_MS)]),
+    (topic_json(tags=["a"]), Reason.WRONG_TYPE, ["tags must be a string, not an array"]),
+    (topic_json(properties=[]), Reason.WRONG_TYPE, ["properties must be an object whose values are strings"]),
+    (topic_json(properties={"k": None}), Reason.WRONG_TYPE, ["properties"]),
+    (topic_json(tags="x" * (MAX_DETAILS + 1)), Reason.OUT_OF_RANGE, ["65,537 characters", "65,536"]),
+    (topic_json(tags="x", properties={"k" * MAX_DETAILS: ""}), Reason.OUT_OF_RANGE, ["tags and properties"]),
+    (topic_json(properties={"k": "v" * MAX_DETAILS}), Reason.OUT_OF_RANGE, ["tags and properties"]),
+]
+
+
+@pytest.mark.parametrize(("payload", "reason", "said"), INVALID_TOPICS)
 def test_an_invalid_topic_event(payload: bytes, reason: Reason, said: list[str]) -> None:
     """The message names the field, what is wrong with it and what it must be."""
     _assert_rejected(parse_topic_event, payload, reason, said)
+
+
+PLAIN_TOPICS = [
+    topic_json(liteTopic="t1"),
+    topic_json(liteTopic="t2", timestamp=INT64 - 1),
+    topic_json(liteTopic="t1", event="DELETED", timestamp=-INT64),
+    topic_json(liteTopic=" é\n", timestamp=None),
+    b" " + topic_json(liteTopic="x" * (MAX_NAME_BYTES // 6)) + b"\n",
+    TWICE,
+]
+READ_PLAIN = (["t1", "t2", "t1", " é\n", "x" * (MAX_NAME_BYTES // 6), "last"], [True, True, False, True, True, True])
+
+
+def test_plain_topic_events_are_read_together() -> None:
+    assert parse_plain_topic_events(PLAIN_TOPICS, "p") == READ_PLAIN
+    assert parse_plain_topic_events(PLAIN_TOPICS[:1], "p") == (["t1"], [True])
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        *(payload for payload, *_ in INVALID_TOPICS),
+        *(payload for payload, event in VALID_TOPICS if event != TopicEvent("p", event.lite_topic, event.created)),
+        *(topic_json(parentTopic="q"), topic_json(liteTopic="x" * MAX_NAME_BYTES), topic_json(event=["CREATED"])),
+        *(
+            b"",
+            b" ",
+            b"?",
+            b"5",
+            b"[]",
+            b"{}",
+            b"null",
+            b'"event"',
+            topic_json() + b"x",
+            topic_json()[:-1],
+            b"\xff",
+            None,
+        ),
+        *(topic_json() + b"," + topic_json(), topic_json() + b"\n" + topic_json()),
+    ],
+)
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_with_any_other_event_among_them_they_are_not(payload: bytes | None, at: int) -> None:
+    """One that is not valid, says more, or is of another parent."""
+    others = [topic_json(liteTopic="t1"), topic_json(liteTopic="t2")]
+    assert parse_plain_topic_events([*others[:at], payload, *others[at:]], "p") is None
+
+
+@pytest.mark.parametrize(("payload", "event"), VALID_TOPICS)
+def test_what_is_read_together_is_what_is_read_singly(payload: bytes, event: TopicEvent) -> None:
+    assert parse_plain_topic_events([payload], "p") in (None, ([event.lite_topic], [event.created]))
+
+
+def test_a_blank_or_too_long_parent_is_not_read() -> None:
+    for parent in (" ", "p" * MAX_NAME_BYTES):
+        assert parse_plain_topic_events([topic_json(parentTopic=parent)], parent) is None
+
+
+def test_payloads_that_are_json_only_together_are_not_read() -> None:
+    """Neither where one makes up in number for what another lacks, nor where one ends in the middle of a name."""
+    one = topic_json(liteTopic="a")
+    begins, ends = topic_json(liteTopic="c")[:-2], b'd"}'
+    assert json.loads(b"%b,0,%b" % (begins, ends))["liteTopic"] == "c,0,d"
+    assert parse_plain_topic_events([one + b",0," + one, begins, ends], "p") is None
+    assert parse_plain_topic_events([begins, ends, one + b",0," + one], "p") is None
+    assert parse_plain_topic_events([begins, ends], "p") is None
 
 
 DAY = 86_400_000

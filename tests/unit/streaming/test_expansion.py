@@ -4,7 +4,7 @@ import pytest
 
 from streaming.batch import Event
 from streaming.events import LITE, GroupEvent, Place, Reason, Source
-from streaming.interests import ClientKey, Receiver
+from streaming.receivers import ClientKey, Receiver
 from streaming.routing import Routing
 from streaming.shard import Shard
 from streaming.state import Delta, ShardState

@@ -31,9 +31,9 @@ from streaming.home import (
     follow,
     renew,
 )
-from streaming.interests import ClientKey
 from streaming.journal import Journal
 from streaming.parsing import parse_clock, parse_group_event, parse_subscription
+from streaming.receivers import ClientKey
 from streaming.subscription import Ignored
 from tests.support.states import decode_home, encode_home
 

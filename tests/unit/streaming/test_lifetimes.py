@@ -3,7 +3,7 @@
 import pytest
 
 from streaming.events import BIND_TOPIC, DEADLINE_STEP_MS, GroupEvent, Place, Source, Stream, TopicEvent
-from streaming.interests import ClientKey
+from streaming.receivers import ClientKey
 from streaming.routing import Routing
 from streaming.shard import Shard
 from streaming.state import Group

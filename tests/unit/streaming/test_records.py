@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from streaming.events import MAX_NAME_BYTES, Reason, Source
-from streaming.interests import Receiver
+from streaming.output import Kind, Output
+from streaming.receivers import Receiver
 from streaming.records import (
     MAX_ORIGINAL_BYTES,
     MAX_PATTERN_BYTES,
@@ -17,7 +18,7 @@ from streaming.records import (
     update_key,
 )
 from streaming.update import Cause, Op, Update
-from streaming.worker import Kind, Output
+from tests.support.states import TOMBSTONE, Written
 
 KAFKA_LIMIT = 1_000_000
 SOURCE = Source("topics", 2, 40, 1, 1_700)
@@ -93,12 +94,13 @@ def test_a_bitmap_is_hexadecimal(bits: bytes, text: str) -> None:
 
 
 def test_a_remove_is_followed_by_the_tombstone_of_its_key() -> None:
-    output = Output()
+    output, written = Output(), Written()
     output.say([BASE._replace(op=Op.REMOVE, cause=Cause.TOPIC_DELETED), BASE], UpdateWriter("p"))
-    assert output.kinds == [Kind.REMOVE, Kind.TOMBSTONE, Kind.ADD]
-    assert value_of(Record(output.keys[0] or b"", output.payloads[0]))["op"] == "REMOVE"
-    assert output.keys == [record_of(BASE).key] * 3
-    assert output.payloads[1:] == [None, record_of(BASE).value]
+    written.add(output)
+    assert written.kinds == [Kind.REMOVE, TOMBSTONE, Kind.ADD]
+    assert value_of(Record(written.keys[0] or b"", written.payloads[0]))["op"] == "REMOVE"
+    assert written.keys == [record_of(BASE).key] * 3
+    assert written.payloads[1:] == [None, record_of(BASE).value]
 
 
 def test_an_unversioned_update_has_a_version_of_null() -> None:

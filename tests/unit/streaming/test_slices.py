@@ -8,10 +8,12 @@ import pytest
 
 from streaming import slices, worker
 from streaming.events import BIND_TOPIC, QUOTA, WILDCARD, GroupEvent, SubscriptionRequest
-from streaming.interests import ClientKey
+from streaming.output import Kind
 from streaming.parsing import parse_clock
+from streaming.reading import Row
+from streaming.receivers import ClientKey
 from streaming.update import Cause
-from streaming.worker import Kind, Row, Settings
+from streaming.worker import Settings
 from tests.support.simulator import TOPICS
 from tests.support.states import decode, encode, work
 from tests.unit.streaming.builders import (

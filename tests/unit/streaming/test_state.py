@@ -21,8 +21,8 @@ from streaming.events import (
     Selection,
     Source,
 )
-from streaming.interests import ClientKey
 from streaming.journal import Journal
+from streaming.receivers import ClientKey
 from streaming.state import Delta, Group, Pending, Selected, ShardState, renew
 from streaming.subscription import ABSENT, Block, Client, Interest, Mode, Seen, View
 from streaming.terms import Terms

@@ -8,19 +8,21 @@ import pytest
 
 from streaming import state, worker
 from streaming.batch import Batch
+from streaming.cache import CACHE_BYTES, StateCache
 from streaming.errors import StateCorrupted
 from streaming.events import BIND_TOPIC, PLAIN, QUOTA, WILDCARD, Reason
 from streaming.home import HOME, UNREADABLE, bucket_of
 from streaming.journal import Journal, Position
-from streaming.records import Record
+from streaming.output import Kind, Output, OutputRow
+from streaming.reading import Row
 from streaming.routing import Routing
 from streaming.state import Delta, ShardState
 from streaming.subscription import Ignored
 from streaming.update import Update
-from streaming.worker import Kind, Output, Row, Settings, StateCache
+from streaming.worker import Settings
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.simulator import rows_of
-from tests.support.states import decode, decode_home, work
+from tests.support.states import TOMBSTONE, Written, decode, decode_home, work
 from tests.unit.streaming.builders import group_json, request_json, tick_json, topic_json
 
 GROUPS, SUBSCRIPTIONS, TOPICS, CLOCK = range(4)
@@ -38,16 +40,16 @@ def row(stream: int, payload: bytes | None, offset: int = 0, entry: int = 0) -> 
     return Row(stream, 0, offset, entry, 1_000 + offset, payload)
 
 
-def letters(output: Output) -> list[dict[str, Any]]:
+def letters(output: Written) -> list[dict[str, Any]]:
     return [json.loads(payload or b"") for kind, payload in zip(output.kinds, output.payloads, strict=True)
             if kind == Kind.DEAD_LETTER]  # fmt: skip
 
 
-def updates(output: Output) -> list[tuple[str, str]]:
+def updates(output: Written) -> list[tuple[str, str]]:
     return [
         (kind, json.loads(key or b"")[3])
         for kind, key in zip(output.kinds, output.keys, strict=True)
-        if kind in (Kind.ADD, Kind.REMOVE, Kind.TOMBSTONE)
+        if kind in (Kind.ADD, Kind.REMOVE, TOMBSTONE)
     ]
 
 
@@ -203,7 +205,7 @@ def test_rows_with_equal_places_need_no_comparison_of_payloads() -> None:
 def test_a_remove_stands_before_its_tombstone() -> None:
     data, _ = work("p", 0, [*SUBSCRIBED, row(TOPICS, topic_json())], None, SETTINGS)
     _, output = work("p", 0, [row(TOPICS, topic_json(event="DELETED"), 1)], data, SETTINGS)
-    assert updates(output) == [(Kind.REMOVE, "t"), (Kind.TOMBSTONE, "t")]
+    assert updates(output) == [(Kind.REMOVE, "t"), (TOMBSTONE, "t")]
     assert output.payloads[1] is None
 
 
@@ -357,15 +359,19 @@ BATCHES = [
 
 
 def test_what_was_done_is_counted() -> None:
-    """Tombstones and the job's own events belong to what is counted."""
-    _, output = work("p", 0, [*SUBSCRIBED, row(TOPICS, topic_json()), row(TOPICS, topic_json(), 1)], None, SETTINGS)
-    output.add(Kind.TOMBSTONE, Record(b"k", None))
-    output.add_counts()
-    assert output.kinds == [Kind.ADD, Kind.TOMBSTONE, Kind.COUNTS]
-    assert json.loads(output.payloads[-1] or b"") == {Kind.ADD: 1, "ignored:topic-exists": 1}
-    nothing = Output()
-    nothing.add_counts()
-    assert nothing.kinds == []
+    """By kind; tombstones and the job's own events are no part of it."""
+    rows = [*SUBSCRIBED, row(TOPICS, topic_json()), row(TOPICS, topic_json(), 1), row(TOPICS, b"?", 2)]
+    data, (kind, _, counts) = last_row(rows, None)
+    assert (kind, json.loads(counts or b"")) == (Kind.COUNTS, {"add": 1, "dead-letter": 1, "ignored:topic-exists": 1})
+    _, (kind, _, counts) = last_row([row(TOPICS, topic_json(event="DELETED"), 3)], data)
+    assert (kind, json.loads(counts or b"")) == (Kind.COUNTS, {"remove": 1})
+    assert not list(Output().all_rows())
+
+
+def last_row(rows: list[Row], data: bytes | None) -> tuple[bytes | None, OutputRow]:
+    (output,), data = pieces_of(worker.work("p", 0, rows, data, SETTINGS))
+    *_, last = output.all_rows()
+    return data, last
 
 
 # A batch whose result was not stored is computed again from the old bytes.
@@ -422,7 +428,7 @@ def test_another_worker_gives_the_same(data: bytes) -> None:
 
 def test_workers_by_turns_give_what_one_gives(monkeypatch: pytest.MonkeyPatch) -> None:
     """A state that is brought up to what another worker did keeps no counts from before."""
-    turns = [StateCache(worker.CACHE_BYTES, state.catch_up) for _ in range(2)]
+    turns = [StateCache(CACHE_BYTES, state.catch_up) for _ in range(2)]
     group = group_json(attributes={BIND_TOPIC: "p", WILDCARD: "", QUOTA: 2})
     low = group_json(group="h", attributes={BIND_TOPIC: "p", QUOTA: 0})
     batches = [[row(GROUPS, group, 0), row(GROUPS, low, 1), row(SUBSCRIPTIONS, request_json(liteTopicSet=["*"]))]]
@@ -588,12 +594,21 @@ def test_output_comes_in_pieces(monkeypatch: pytest.MonkeyPatch, quota: int) -> 
     data, _ = work("p", 0, [row(GROUPS, group), *topics], None, SETTINGS)
     rows = [row(SUBSCRIPTIONS, request_json(liteTopicSet=["*", "**"]), 30), row(TOPICS, b"?", 31)]
     whole = work("p", 0, rows, data, SETTINGS)
-    monkeypatch.setattr(worker, "OUTPUT_ROWS", 10)
-    pieces, stored = pieces_of(worker.work("p", 0, rows, data, SETTINGS))
+    monkeypatch.setattr(worker, "PIECE_BYTES", 1)
+    monkeypatch.setattr(worker, "_CHUNK", 10)
+    outputs, stored = pieces_of(worker.work("p", 0, rows, data, SETTINGS))
+    pieces = [written(output) for output in outputs]
     assert stored == whole[0]
-    assert [piece.kinds.count(Kind.ADD) for piece in pieces] == [10, 10, 5]
+    assert [piece.kinds.count(Kind.ADD) for piece in pieces] == [10, 10, 5, 0]
     assert sorted(key or b"" for piece in pieces for key in piece.keys) == sorted(key or b"" for key in whole[1].keys)
     assert sum(len(letters(piece)) for piece in pieces) == 1
+
+
+def written(output: Output) -> Written:
+    """The records of output rows one by one."""
+    found = Written()
+    found.add(output)
+    return found
 
 
 def test_what_no_quota_concerns_is_found_while_it_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -601,7 +616,8 @@ def test_what_no_quota_concerns_is_found_while_it_is_taken(monkeypatch: pytest.M
     group = group_json(attributes={BIND_TOPIC: "p", WILDCARD: "", QUOTA: -1})
     topics = [row(TOPICS, topic_json(liteTopic=f"t{number}"), number) for number in range(3_000)]
     data, _ = work("p", 0, [row(GROUPS, group), *topics], None, SETTINGS)
-    monkeypatch.setattr(worker, "OUTPUT_ROWS", 10)
+    monkeypatch.setattr(worker, "PIECE_BYTES", 1)
+    monkeypatch.setattr(worker, "_CHUNK", 10)
     made = 0
     update = Batch.update
 

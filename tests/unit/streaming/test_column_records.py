@@ -1,0 +1,121 @@
+"""Records by column are those of `UpdateWriter.record`, to the byte."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streaming.column_records import lines
+from streaming.columns import Hits, Numbers, Pairs, Sources
+from streaming.events import Source
+from streaming.receivers import Receiver
+from streaming.records import UpdateWriter
+from streaming.update import Cause, Columns, Op, Update
+
+AWKWARD = ["a", "b", "a,b", 'a","b', "é", "😀", "a\\", "\n", "\x01", "\x7f", "%LMQ%$a$b", "%s", "%b", "{}"]
+RECEIVERS = [
+    Receiver("g", "c"),
+    Receiver("g", "é\n"),
+    Receiver("h", "c", "share:s"),
+    Receiver("h", "c", "wamp:exact:a"),
+]
+VERSIONS = [7, None, -1, 0]
+
+
+def columns_of(
+    updates: Sequence[tuple[int, int, tuple[str, ...]]], topics: Sequence[str], op: Op = Op.ADD, entry: int = 0
+) -> tuple[Columns, list[Update]]:
+    """Updates by column and one by one, each given as (number of the topic, number of the receiver, patterns)."""
+    cause = Cause.TOPIC_CREATED if op is Op.ADD else Cause.TOPIC_DELETED
+    places = [Source("some topic", number % 3, 10**number, entry, -number) for number in range(len(topics))]
+    rows, receivers, _ = zip(*updates, strict=True)
+    tables: Numbers[tuple[str, ...]] = Numbers()
+    patterns = [tables[texts] for *_, texts in updates]
+    at_topic, of_receiver, with_patterns = (np.array(column, np.int64) for column in (rows, receivers, patterns))
+    pairs = Pairs(at_topic, of_receiver, with_patterns, RECEIVERS, tables.things)
+    one_by_one = [
+        Update(op, RECEIVERS[receiver], topics[row], texts, cause, VERSIONS[receiver], places[row])
+        for row, receiver, texts in updates
+    ]
+    return Columns(op, cause, topics, Sources.of(places), pairs, VERSIONS), one_by_one
+
+
+def said(columns: Columns, size: int = 1_000) -> list[tuple[bytes, bytes]]:
+    """Keys and values of all lines."""
+    pieces = list(lines(UpdateWriter("p$é"), columns, size))
+    return [
+        pair
+        for keys, values in pieces
+        for pair in zip(keys.split(b"\n"), values.split(b"\n"), strict=True)
+    ]  # fmt: skip
+
+
+def written(updates: Sequence[Update]) -> list[tuple[bytes, bytes]]:
+    writer = UpdateWriter("p$é")
+    found: list[tuple[bytes, bytes]] = []
+    for update in updates:
+        key, value = writer.record(update)
+        found.append((key, value or b""))
+        if update.op is Op.REMOVE:
+            found.append((key, b""))
+    return found
+
+
+@given(
+    topics=st.lists(st.sampled_from(AWKWARD) | st.text(min_size=1), min_size=1, max_size=9),
+    updates=st.lists(
+        st.tuples(st.integers(0, 8), st.integers(0, 3), st.lists(st.sampled_from(AWKWARD), max_size=3).map(tuple)),
+        min_size=1,
+    ),
+    op=st.sampled_from(Op),
+    entry=st.integers(0, 70_000),
+    size=st.integers(1, 3_000),
+)
+@settings(deadline=None)
+def test_they_are_those_of_each_update(
+    topics: list[str], updates: list[tuple[int, int, tuple[str, ...]]], op: Op, entry: int, size: int
+) -> None:
+    """However awkward the names, wherever rows are cut."""
+    rows = [(row % len(topics), receiver, patterns) for row, receiver, patterns in updates]
+    columns, one_by_one = columns_of(rows, topics, op, entry)
+    assert said(columns, size) == written(one_by_one)
+    assert [pair for piece in columns.pieces(size) for pair in said(piece, size)] == written(one_by_one)
+
+
+@pytest.mark.parametrize("size", [1, 700, 1_500, 10_000])
+def test_pieces_are_of_some_size(size: int) -> None:
+    """To one line more or less; a longer line is a piece of its own."""
+    columns, one_by_one = columns_of([(0, 0, ("a",))] * 20, ["t"])
+    length = len(written(one_by_one)[0][1]) + 1
+    *pieces, last = (len(values) + 1 for _, values in lines(UpdateWriter("p$é"), columns, size))
+    assert all(abs(piece - max(size, length)) < length for piece in pieces)
+    assert last < size + length
+
+
+def test_columns_of_nothing_have_no_lines() -> None:
+    columns, _ = columns_of([(0, 0, ())], ["t"])
+    nothing = Columns(columns.op, columns.cause, [], columns.sources, columns.pairs.chosen(slice(0)), [])
+    assert not list(lines(UpdateWriter("p"), nothing, 1))
+    assert not list(nothing.pieces(1))
+
+
+def test_hits_of_one_receiver_and_topic_are_one_pair() -> None:
+    """Its patterns are sorted, each once; everything adds none."""
+    receivers = [Receiver("g", "one"), Receiver("g", "two")]
+    hits = Hits.of([(1, 0, 2), (0, 0, 1), (1, 0, 0), (1, 0, 2), (1, 1, -1), (1, 1, 1), (0, 1, -1), (1, 0, 1)])
+    pairs = Pairs.of(hits, receivers, ["b", "c", "a"])
+    assert [
+        (row, pairs.receiver_table[receiver].client_id, pairs.pattern_table[patterns])
+        for row, receiver, patterns in zip(
+            pairs.rows.tolist(), pairs.receivers.tolist(), pairs.patterns.tolist(), strict=True
+        )
+    ] == [(0, "one", ("c",)), (0, "two", ()), (1, "one", ("a", "b", "c")), (1, "two", ("c",))]
+
+
+def test_a_client_with_several_rows_for_a_topic_has_one_topic() -> None:
+    receivers = [Receiver("g", "c", "wamp::a"), Receiver("g", "c", "wamp::b"), Receiver("g", "d")]
+    pairs = Pairs.of(Hits.of([(0, 0, 0), (0, 1, 1), (1, 1, 1), (1, 2, 0)]), receivers, ["a", "b"])
+    counts = {key.client_id: count for key, count in pairs.topics_by_client().items()}
+    assert counts == {"c": 2, "d": 1}
