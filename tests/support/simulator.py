@@ -1,7 +1,7 @@
 """Spark's part of the job in plain Python: routes records, keeps state by key, and runs `work` on each micro-batch."""
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -182,6 +182,9 @@ class Simulation:
         return self.archives[parent, number]
 
     def _fold(self, output: Written) -> None:
+        kinds = Counter(output.kinds)
+        counted = (Kind.ADD, Kind.REMOVE, Kind.DEAD_LETTER)
+        assert output.counts == {kind: kinds[kind] for kind in counted if kinds[kind]}
         for reason, count in output.ignored.items():
             self.ignored[reason] += count
         for kind, key, value in zip(output.kinds, output.keys, output.payloads, strict=True):

@@ -36,11 +36,12 @@ class Memory(dict[str, bytes]):
 
 @dataclass
 class Written:
-    """The records of output rows one by one: by column, and how many entries were ignored for which reason."""
+    """The records of output rows one by one, by column; what was counted of them, and ignored for which reason."""
 
     kinds: list[str] = field(default_factory=list)
     keys: list[bytes | None] = field(default_factory=list)
     payloads: list[bytes | None] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
     ignored: Counter[Ignored] = field(default_factory=Counter)
 
     def add(self, output: Output) -> None:
@@ -51,6 +52,7 @@ class Written:
                     self._add(_OPS[text[:8]], each, text or None)
             else:
                 self._add(kind, key, value)
+        self.counts.update(output.counts)
         self.ignored.update(output.ignored)
 
     def _add(self, kind: str, key: bytes | None, value: bytes | None) -> None:

@@ -7,6 +7,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from streaming.config import load
+from streaming.output import ROW_BYTES
 from streaming.session import SparkUnavailable, build, options
 from streaming.sinks import connection
 
@@ -97,6 +98,11 @@ def test_state_is_the_same_everywhere(master: str | None) -> None:
     assert found["spark.sql.shuffle.partitions"] == "3"
     assert found["spark.sql.streaming.stateStore.providerClass"].endswith(".RocksDBStateStoreProvider")
     assert found["spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"] == "true"
+
+
+def test_output_is_handed_on_in_tens_of_megabytes() -> None:
+    """A worker keeps it until then."""
+    assert int(options_for()["spark.sql.execution.arrow.maxRecordsPerBatch"]) * ROW_BYTES <= 1 << 25
 
 
 def test_jars_are_given_as_uris(tmp_path: Path) -> None:

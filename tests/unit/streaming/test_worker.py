@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streaming import state, worker
+from streaming import reading, state, worker
 from streaming.batch import Batch
 from streaming.cache import CACHE_BYTES, StateCache
 from streaming.errors import StateCorrupted
@@ -194,6 +194,16 @@ def test_rows_come_in_any_order() -> None:
     assert reversed_[0] == expected[0]
     assert rows_of(reversed_[1]) == rows_of(expected[1])
     assert updates(expected[1]) == [(Kind.ADD, "u")]
+
+
+@pytest.mark.parametrize("many", [1, 64])
+def test_the_time_comes_behind_topics_however_many(monkeypatch: pytest.MonkeyPatch, many: int) -> None:
+    """Each stream is read as it is when it has many rows."""
+    monkeypatch.setattr(reading, "MANY", many)
+    data, _ = work("p", 0, [*SUBSCRIBED, row(TOPICS, topic_json(ttlMs=1_000))], None, SETTINGS)
+    late = row(CLOCK, tick_json(tick=..., wake=70_000, parentTopic="p", shard=0))
+    _, output = work("p", 0, [late, row(TOPICS, topic_json(liteTopic="u"), 1)], data, SETTINGS)
+    assert sorted(updates(output)) == [(Kind.ADD, "u"), (Kind.REMOVE, "t"), (TOMBSTONE, "t")]
 
 
 def test_rows_with_equal_places_need_no_comparison_of_payloads() -> None:
