@@ -7,7 +7,7 @@ from pathlib import Path
 
 from streaming.local.java import find_java
 from tests.bench.peers.jars import JARS
-from tests.bench.streaming.run import System
+from tests.bench.streaming.driver import System
 
 HERE = Path(__file__).parent
 THREADS = 2
@@ -36,6 +36,6 @@ def systems(folder: Path) -> list[System]:
         "Main",
     ]
     return [
-        System(name, command, {"REEXPAND_GUARANTEE": guarantee, "REEXPAND_THREADS": str(THREADS)})
+        System(name, command, {"REEXPAND_GUARANTEE": guarantee, "REEXPAND_THREADS": str(THREADS)}, stops=False)
         for name, guarantee in GUARANTEES.items()
     ]

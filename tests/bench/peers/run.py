@@ -1,4 +1,4 @@
-"""The job against the same operator in other stream processors, in turn, on one broker.
+"""The job against the same operator in other stream processors, side by side on one broker.
 
     python -m tests.bench.peers.run --rounds 3 --only job kafka-streams
 
@@ -14,7 +14,8 @@ from streaming.local.cache import cache_folder
 from streaming.local.java import find_java
 from tests.bench.peers import kafka_streams
 from tests.bench.peers.jars import JARS
-from tests.bench.streaming.run import JOB, NO_OP, System, arguments, compare, report
+from tests.bench.streaming.driver import JOB, NO_OP, System
+from tests.bench.streaming.run import arguments, compare, report
 
 ROOT = Path(__file__).parents[3]
 QUIX_PYTHON, FLINK_PYTHON = (cache_folder() / name / "bin" / "python" for name in ("quix", "flink"))
@@ -36,7 +37,7 @@ def quix_streams(_: Path) -> list[System]:
         raise LookupError(NOT_INSTALLED)
     environment = {"PYTHONPATH": str(ROOT), "REEXPAND_PROCESSES": str(PROCESSES)}
     command = [str(QUIX_PYTHON), "-m", "tests.bench.peers.quix_streams"]
-    return [System(name, command, environment) for name in QUIX_STREAMS]
+    return [System(name, command, environment, stops=False) for name in QUIX_STREAMS]
 
 
 def pyflink(_: Path) -> list[System]:
@@ -56,7 +57,7 @@ def pyflink(_: Path) -> list[System]:
         "REEXPAND_PARALLELISM": str(PROCESSES),
     }
     command = [str(FLINK_PYTHON), "-m", "tests.bench.peers.py_flink"]
-    return [System(name, command, environment) for name in PYFLINK]
+    return [System(name, command, environment, stops=False) for name in PYFLINK]
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from streaming.local.broker import Broker
 from tests.bench.streaming.cpu import Memory, cpu_seconds
-from tests.bench.streaming.run import JOB, Driver
+from tests.bench.streaming.driver import JOB, Driver
 from tests.bench.streaming.workload import Workload
 
 MB = 1_000_000

@@ -13,7 +13,7 @@ from matcher import matches
 from tests.bench.streaming.workload import GROUP
 
 if TYPE_CHECKING:
-    from tests.bench.streaming.run import Driver
+    from tests.bench.streaming.driver import Driver
 
 TOPICS = 640
 QUIET_SECONDS = 1.0

@@ -2,7 +2,7 @@
 
     python -m tests.bench.streaming.cluster --rounds 3
 
-Bursts are those of `tests.bench.streaming.run`, with as many before them that are not counted; a round's figure is the
+Bursts are those of `tests.bench.streaming.run`, with some before them that are not counted; a round's figure is the
 median of its bursts.
 """
 
@@ -20,9 +20,11 @@ from rich.table import Table
 
 from streaming.local.broker import Broker
 from streaming.local.cluster import Cluster
-from tests.bench.streaming.run import JOB, WARM_BURSTS, Driver, in_turn, spread
+from tests.bench.streaming.driver import JOB, Driver
+from tests.bench.streaming.run import in_turn, spread
 
 WORKERS = 2
+WARM_BURSTS = 5
 
 
 def throughput(broker: Broker, folder: Path, options: argparse.Namespace, *, on_cluster: bool) -> float:

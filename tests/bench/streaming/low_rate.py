@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from streaming.local.broker import Broker
-from tests.bench.streaming.run import JOB, Driver, at_rate
+from tests.bench.streaming.driver import JOB, Driver
+from tests.bench.streaming.run import at_rate
 
 
 def main() -> None:

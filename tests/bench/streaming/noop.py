@@ -3,8 +3,8 @@
 Same source, parsing and routing in the JVM, shuffle, state store and sink; the function on each key adds up its rows
 and emits one record a key and micro-batch.
 
-With the argument `same-output` it writes two records for each topic event, of the size of the job's updates: what the
-output alone costs, whatever decides it.
+With the argument `echo` it passes each topic event on, and with `same-output` it writes two records for each, of the
+size of the job's updates: what output alone costs, whatever decides it.
 
 With the argument `two-stages` all rows go through a stateful function by parent first, as they would if one stage kept
 the patterns and another one the topics. Spark allows that when its check of unsupported operations is off.
@@ -44,21 +44,35 @@ LINES = 32
 
 
 def echo(key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+    """Counts the rows of a key, and passes the topic events on."""
+    yield from _written([(key[0].encode(), event) for event in _events(frames, state)])
+
+
+def same_output(key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
     """Counts the rows of a key, and writes records that name the topics."""
     with without_collection():
-        payloads = [payload for frame in frames for payload in frame["payload"].tolist()]
-        total = (int.from_bytes(state.get[0]) if state.exists else 0) + len(payloads)
-        state.update((total.to_bytes(8),))
-        events = [event for payload in payloads if b'"liteTopic"' in payload and (event := orjson.loads(payload))]
-        keys = [orjson.dumps((key[0], "group", "client", event["liteTopic"])) for event in events] * RECORDS
-        values = [orjson.dumps({"liteTopic": event["liteTopic"], "rest": "x" * 320}) for event in events] * RECORDS
-    starts = range(0, len(keys), LINES)
-    rows = [
-        (Kind.UPDATES, b"\n".join(keys[start : start + LINES]), b"\n".join(values[start : start + LINES]))
-        for start in starts
-    ]
-    if rows:
-        yield pd.DataFrame(rows, columns=["kind", "key", "value"])
+        topics = [orjson.loads(event)["liteTopic"] for event in _events(frames, state)] * RECORDS
+        values = [orjson.dumps({"liteTopic": topic, "rest": "x" * 320}) for topic in topics]
+        keys = [orjson.dumps((key[0], "group", "client", topic)) for topic in topics]
+    yield from _written(list(zip(keys, values, strict=True)))
+
+
+def _events(frames: Iterator[pd.DataFrame], state: GroupState) -> list[bytes]:
+    """The topic events of a key; all rows are counted."""
+    payloads = [payload for frame in frames for payload in frame["payload"].tolist()]
+    total = (int.from_bytes(state.get[0]) if state.exists else 0) + len(payloads)
+    state.update((total.to_bytes(8),))
+    return [payload for payload in payloads if b'"liteTopic"' in payload]
+
+
+def _written(records: list[tuple[bytes, bytes]]) -> Iterator[pd.DataFrame]:
+    starts = range(0, len(records), LINES)
+    lines = [map(b"\n".join, zip(*records[start : start + LINES], strict=True)) for start in starts]
+    if lines:
+        yield pd.DataFrame([(Kind.UPDATES, *each) for each in lines], columns=["kind", "key", "value"])
+
+
+WAYS = {"echo": echo, "same-output": same_output}
 
 
 def pass_on(_: tuple[str], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
@@ -87,7 +101,7 @@ def main() -> None:
         # The operator's rows are columnar; what follows it wants rows, which a projection makes.
         routed = routed.withColumn("timestamp", routed["timestamp"] + 1)
     counted = routed.groupBy("parent", "shard").applyInPandasWithState(
-        echo if "same-output" in sys.argv else count,
+        next((way for name, way in WAYS.items() if name in sys.argv), count),
         job.OUTPUT_SCHEMA,
         job.STATE_SCHEMA,
         "update",

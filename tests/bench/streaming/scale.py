@@ -28,7 +28,8 @@ from rich.table import Table
 from streaming.local.broker import Broker
 from streaming.local.java import short_lived
 from tests.bench.streaming.cpu import worker_bytes
-from tests.bench.streaming.run import JOB, NO_OP, Driver, System, in_turn
+from tests.bench.streaming.driver import JOB, NO_OP, Driver, System
+from tests.bench.streaming.run import in_turn
 from tests.bench.streaming.workload import CLIENT, GROUP, Workload
 
 TWO_STAGES = replace(NO_OP, name="two-stages", command=[*NO_OP.command, "two-stages"])

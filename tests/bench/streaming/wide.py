@@ -17,7 +17,7 @@ from rich.table import Table
 
 from streaming.local.broker import Broker
 from tests.bench.streaming.cpu import Memory, worker_bytes
-from tests.bench.streaming.run import JOB, Driver
+from tests.bench.streaming.driver import JOB, Driver
 from tests.bench.streaming.scale import Case, fill
 from tests.bench.streaming.workload import GROUP, Workload
 
