@@ -285,12 +285,13 @@ class Batch:
         if known is None:
             known = self._receivers[receiver] = self.version(receiver.client), self.group_of(receiver.group)
         version, group = known
-        reset = op is Op.REMOVE and (
-            (cause is Cause.EVICTED and group.resets_when_evicted)
-            or (cause in (Cause.UNSUBSCRIBED, Cause.LEASE_EXPIRED) and group.resets_when_unsubscribed)
-        )
+        reset = _resets(group, cause)
         shown = tuple(sorted(set(patterns))) if len(patterns) > 1 else tuple(patterns)
         return _new(Update, (op, receiver, topic, shown, cause, version, source, option, reset, None))
+
+    def resets(self, key: ClientKey, cause: Cause) -> bool:
+        """Whether the offsets of a client are to be forgotten that loses topics."""
+        return _resets(self.group_of(key.group), cause)
 
     @property
     def has_bitmaps(self) -> bool:
@@ -483,3 +484,10 @@ class Batch:
             else:
                 source, cause = self.change_of_terms(key.group)
                 yield key, Changed(before, after, source, cause, cause)
+
+
+def _resets(group: Group, cause: Cause) -> bool:
+    """Whether a client's offsets on a topic are to be forgotten that it loses for this cause, as its group says."""
+    if cause is Cause.EVICTED:
+        return group.resets_when_evicted
+    return cause in (Cause.UNSUBSCRIBED, Cause.LEASE_EXPIRED) and group.resets_when_unsubscribed

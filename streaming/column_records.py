@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streaming.columns import Ints, Sources
-from streaming.records import OPS, UpdateWriter, digest, text_json
+from streaming.records import OPS, UpdateWriter, digest, rest_json, text_json
 from streaming.update import Columns, Op
 
 _BYTES = pa.large_binary()
@@ -32,7 +32,8 @@ def lines(writer: UpdateWriter, columns: Columns, size: int) -> Iterator[tuple[b
     named = _joined(b'"liteTopic":', names, b',"lmqName":', writer.lmq_name, rests, b',"patterns":')
     digests = _array(map(digest, _list(_joined(columns.op.encode(), names, places))))
     identity = _joined(b',"eventId":"', digests, b"-")
-    source = _joined(b'","source":{', places, b',"timestamp":', timestamps, b"}}")
+    rest = rest_json(columns.offset_option, reset=columns.reset)
+    source = _joined(b'","source":{', places, b',"timestamp":', timestamps, b"}" + rest)
     receivers = list(map(writer.receiver, pairs.receiver_table, columns.versions))
     key, key_end, receiver_names, version, receiver_digest = map(_array, zip(*receivers, strict=True))
     cause = b',"cause":"%b","version":' % columns.cause.encode()

@@ -177,6 +177,14 @@ class Pairs:
             [*self.pattern_table, *others.pattern_table],
         )
 
+    def without(self, others: Self) -> Self:
+        """Those that are not among others, which are about the same topics."""
+        numbers = {receiver: number for number, receiver in enumerate(self.receiver_table)}
+        theirs = np.array([numbers.get(receiver, -1) for receiver in others.receiver_table], np.int64)[others.receivers]
+        known = theirs >= 0
+        taken = others.rows[known] * len(numbers) + theirs[known]
+        return self.chosen(~np.isin(self.rows * len(numbers) + self.receivers, taken))
+
     def of_clients(self, clients: Collection[ClientKey]) -> npt.NDArray[np.bool_]:
         """Which of them are of these clients."""
         wanted = np.array([receiver.client in clients for receiver in self.receiver_table], np.bool_)

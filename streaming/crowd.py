@@ -101,29 +101,18 @@ class CrowdUpdates:
         for place, (crowd, pairs) in enumerate(self._found):
             own = pairs.of_clients((key,))
             self._found[place] = crowd, pairs.chosen(~own)
-            spelled += self._updates(crowd, pairs.chosen(own))
+            spelled += self._columns(crowd, pairs.chosen(own)).one_by_one()
         return spelled
 
     def columns(self) -> Iterator[Columns]:
         """All other updates."""
         for crowd, pairs in self._found:
-            versions = [self._batch.version(receiver.client) for receiver in pairs.receiver_table]
-            op = Op.ADD if crowd.exists else Op.REMOVE
-            yield Columns(op, crowd.cause, crowd.names, crowd.sources, pairs, versions)
+            yield self._columns(crowd, pairs)
 
-    def _updates(self, crowd: Crowd, pairs: Pairs) -> Iterator[Update]:
+    def _columns(self, crowd: Crowd, pairs: Pairs) -> Columns:
+        versions = [self._batch.version(receiver.client) for receiver in pairs.receiver_table]
         op = Op.ADD if crowd.exists else Op.REMOVE
-        for row, receiver, patterns in zip(
-            pairs.rows.tolist(), pairs.receivers.tolist(), pairs.patterns.tolist(), strict=True
-        ):
-            yield self._batch.update(
-                op,
-                pairs.receiver_table[receiver],
-                crowd.names[row],
-                pairs.pattern_table[patterns],
-                cause=crowd.cause,
-                source=crowd.sources.at(row),
-            )
+        return Columns(op, crowd.cause, crowd.names, crowd.sources, pairs, versions)
 
 
 def _receivers(batch: "Batch", crowd: Crowd, renewed: Interests) -> Pairs:

@@ -24,7 +24,7 @@ from streaming.shard import Shard
 from streaming.state import Delta, ShardState
 from streaming.subscription import Ignored, Interest
 from streaming.terms import Terms, limited
-from streaming.update import Cause, Op, Problem, Update
+from streaming.update import Cause, Columns, Op, Problem, Update
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +32,16 @@ class Expansion:
     """What a micro-batch does to a shard.
 
     Attributes:
-        delta: complete when all updates are read; to be applied after that.
+        delta: complete when all of them are read; to be applied after that.
         updates: found while they are read.
-        crowd_updates: those of topics that come or go in crowds; complete when all others are read.
-        problems: complete when all updates are read.
+        columns: further updates, to be read when all others are.
+        problems: complete when all of them are read.
         ignored: how many entries were ignored for which reason.
     """
 
     delta: Delta
     updates: Iterable[Update]
-    crowd_updates: CrowdUpdates
+    columns: Iterable[Columns]
     problems: list[Problem]
     ignored: Counter[Ignored]
 
@@ -64,11 +64,12 @@ def expand(state: ShardState, events: Iterable[tuple[Source, Event]], shard: Sha
     for key, change in batch.changed.items():
         renewed.add(key, change.after)
     crowds = CrowdUpdates(batch, renewed)
-    one_by_one = chain(_born_and_gone(batch, renewed), _resubscribed(batch), slices.carry_on(batch))
-    updates = quota.cap(batch, one_by_one, crowds)
+    updates = quota.cap(batch, chain(_born_and_gone(batch, renewed), _resubscribed(batch)), crowds)
+    columns: Iterator[Columns] = chain(crowds.columns(), slices.carry_on(batch))
     if batch.has_bitmaps:
-        updates = map(batch.with_bitmap, updates)
-    return Expansion(batch.delta, updates, crowds, batch.problems, batch.ignored)
+        one_by_one = chain.from_iterable(map(Columns.one_by_one, columns))
+        updates, columns = map(batch.with_bitmap, chain(updates, one_by_one)), iter(())
+    return Expansion(batch.delta, updates, columns, batch.problems, batch.ignored)
 
 
 def _born_and_gone(batch: Batch, renewed: Interests) -> Iterator[Update]:

@@ -163,8 +163,10 @@ class Interests:
             if topic in self._names
             for receiver in self._names[topic]
         )
-        everyone = ((row, receivers[receiver], NO_TEXT) for receiver in self._everyone for row in range(len(topics)))
-        return Hits.of(chain(named, everyone))
+        everyone = np.array([receivers[receiver] for receiver in self._everyone], np.int64)
+        count = len(topics) * len(everyone)
+        rows = np.repeat(np.arange(len(topics)), len(everyone))
+        return Hits.together([Hits.of(named), Hits(rows, np.tile(everyone, len(topics)), np.full(count, NO_TEXT))])
 
     def _arrays(self, numbered: Numbered) -> "dict[str, _Flat]":
         if self._flat is None:

@@ -3,7 +3,7 @@
 import base64
 from hashlib import blake2b
 from json.encoder import encode_basestring
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -95,13 +95,7 @@ class UpdateWriter:
             OPS[op], receiver.names, event.names, self.patterns(patterns), event.cause, receiver.version,
             event.identity, receiver.digest, event.source,
         ]  # fmt: skip
-        if option is not None:
-            parts += [b',"offsetOption":', orjson.dumps(option)]
-        if reset:
-            parts.append(b',"resetOffset":true')
-        if bitmap is not None:
-            parts.append(b',"bitmap":"%b"' % bitmap.hex().encode())
-        parts.append(b"}")
+        parts.append(b"}" if option is bitmap is None and not reset else rest_json(option, reset=reset, bitmap=bitmap))
         return Record(receiver.key + event.key + receiver.key_end, b"".join(parts))
 
     def receiver(self, row: Receiver, version: int | None) -> _Receiver:
@@ -143,6 +137,16 @@ class UpdateWriter:
             b',"eventId":"%b-' % digest(b"%b%b%b" % (op.encode(), name, place)),
             b'","source":{%b,"timestamp":%d}' % (place, timestamp),
         )
+
+
+def rest_json(option: Any = None, *, reset: bool = False, bitmap: bytes | None = None) -> bytes:
+    """The last fields of an update, which few have, and its end."""
+    parts = [b',"offsetOption":', orjson.dumps(option)] if option is not None else []
+    if reset:
+        parts.append(b',"resetOffset":true')
+    if bitmap is not None:
+        parts.append(b',"bitmap":"%b"' % bitmap.hex().encode())
+    return b"".join([*parts, b"}"])
 
 
 def text_json(text: str) -> bytes:

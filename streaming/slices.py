@@ -12,10 +12,11 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from streaming import quota
+from streaming.columns import Sources
 from streaming.interests import Interests
 from streaming.receivers import ClientKey
 from streaming.state import Pending
-from streaming.update import Op, Update
+from streaming.update import Columns, Op
 
 if TYPE_CHECKING:
     from streaming.batch import Batch, Changed
@@ -35,7 +36,7 @@ def due(batch: "Batch") -> dict[ClientKey, Pending]:
     return {**under_way, **begun}
 
 
-def carry_on(batch: "Batch") -> Iterator[Update]:
+def carry_on(batch: "Batch") -> Iterator[Columns]:
     """The updates of the next slices; notes in the batch's delta what is left."""
     state, removed = batch.state, batch.delta.removed
     for key, pending in batch.sliced.items():
@@ -45,15 +46,13 @@ def carry_on(batch: "Batch") -> Iterator[Update]:
         was, will = Interests(batch.shard.inner_multi), Interests(batch.shard.inner_multi)
         was.add(key, pending.before)
         will.add(key, batch.interest(key))
-        for topic, before, after in zip(now, was.match_all(now), will.match_all(now), strict=True):
-            for receiver, patterns in before.items():
-                if receiver not in after:
-                    cause, source = pending.cause_remove, pending.source
-                    yield batch.update(Op.REMOVE, receiver, topic, patterns, cause=cause, source=source)
-            for receiver, patterns in after.items():
-                if receiver not in before:
-                    cause, source, option = pending.cause_add, pending.source, pending.offset_option
-                    yield batch.update(Op.ADD, receiver, topic, patterns, cause=cause, source=source, option=option)
+        before, after = was.pairs(now), will.pairs(now)
+        sources, version = Sources.same(pending.source, len(now)), batch.version(key)
+        for op, cause, pairs, option, reset in (
+            (Op.REMOVE, pending.cause_remove, before.without(after), None, batch.resets(key, pending.cause_remove)),
+            (Op.ADD, pending.cause_add, after.without(before), pending.offset_option, False),
+        ):
+            yield Columns(op, cause, now, sources, pairs, [version] * len(pairs.receiver_table), option, reset)
         first = next(stay, None)
         if first is None:
             batch.delta.pending[key] = None

@@ -73,6 +73,7 @@ class Columns:
         topics: names; rows of the pairs are places in here.
         sources: one for each topic.
         versions: one for each of the receivers in the pairs' table.
+        offset_option, reset: of all.
     """
 
     op: Op
@@ -81,6 +82,25 @@ class Columns:
     sources: Sources
     pairs: Pairs
     versions: Sequence[int | None]
+    offset_option: Any = None
+    reset: bool = False
+
+    def one_by_one(self) -> Iterator[Update]:
+        """The same by row."""
+        pairs = self.pairs
+        columns = (pairs.rows.tolist(), pairs.receivers.tolist(), pairs.patterns.tolist())
+        for row, receiver, patterns in zip(*columns, strict=True):
+            yield Update(
+                self.op,
+                pairs.receiver_table[receiver],
+                self.topics[row],
+                pairs.pattern_table[patterns],
+                self.cause,
+                self.versions[receiver],
+                self.sources.at(row),
+                self.offset_option,
+                self.reset,
+            )
 
     def pieces(self, size: int) -> Iterator["Columns"]:
         """The same in pieces of some so many bytes of JSON."""

@@ -118,7 +118,7 @@ def _work_on_shard(
         output.say(chunk, writer)
         if output.size >= PIECE_BYTES:
             yield output.taken()
-    for columns in expansion.crowd_updates.columns():
+    for columns in expansion.columns:
         for piece in columns.pieces(PIECE_BYTES):
             output.say_columns(piece, writer)
             if output.size >= PIECE_BYTES:

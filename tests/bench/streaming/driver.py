@@ -29,6 +29,8 @@ READY_SECONDS = 180
 BURST_SECONDS = 300
 LOG_SHOWN = 4_000
 WAKING_SECONDS = 1.0
+PATIENT = "--conf spark.executor.heartbeatInterval=1h --conf spark.network.timeout=2h pyspark-shell"
+"""Makes up for the heartbeats that a stopped Spark does not send, for which it ends itself."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ class Driver:
         """Starts the process."""
         self._process = subprocess.Popen(
             self._system.command,
-            env={**os.environ, **self._environment, **self._system.environment},
+            env={**os.environ, "PYSPARK_SUBMIT_ARGS": PATIENT, **self._environment, **self._system.environment},
             stderr=self._log.open("wb"),
             stdout=subprocess.DEVNULL,
         )

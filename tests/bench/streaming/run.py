@@ -41,7 +41,7 @@ ALONE, ALONE_RATE = 12, 1.0
 """Events of a turn that come alone, and how many of them in a second: none meets another."""
 
 WARM_SECONDS = 20
-"""Of warming up in one turn: Spark gives up executors that it has not heard of for two minutes."""
+"""Of warming up in one turn."""
 
 UNCOUNTED = 20
 """Events at the beginning of a turn at the steady rate."""
@@ -98,6 +98,7 @@ class Turns:
         try:
             return turn(driver)
         except Wrong as error:
+            Console(stderr=True).print(f"{name} is left out: {error}", markup=False)
             self._wrong[name] = str(error)
             del self._drivers[name]
             return {}

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -31,7 +31,7 @@ from streaming.receivers import ClientKey, Receiver
 from streaming.shard import Shard
 from streaming.state import Delta, ShardState
 from streaming.subscription import Ignored, Interest
-from streaming.update import Cause, Columns, Op, Problem, Update
+from streaming.update import Cause, Op, Problem, Update
 from tests.support.states import decode, encode
 
 STREAM_NAMES: dict[type[Event], str] = {
@@ -188,23 +188,8 @@ def expanded(state: ShardState, events: Iterable[tuple[Source, Event]], shard: S
     """What `expand` finds, all of it."""
     expansion = expand(state, events, shard)
     updates = list(expansion.updates)  # the rest is complete when these are read
-    updates += (update for columns in expansion.crowd_updates.columns() for update in one_by_one(columns))
+    updates += (update for columns in expansion.columns for update in columns.one_by_one())
     return Found(expansion.delta, updates, expansion.problems, expansion.ignored)
-
-
-def one_by_one(columns: Columns) -> Iterator[Update]:
-    """The updates that columns hold."""
-    pairs = columns.pairs
-    for row, receiver, patterns in zip(pairs.rows, pairs.receivers, pairs.patterns, strict=True):
-        yield Update(
-            columns.op,
-            pairs.receiver_table[receiver],
-            columns.topics[row],
-            pairs.pattern_table[patterns],
-            columns.cause,
-            columns.versions[receiver],
-            columns.sources.at(row),
-        )
 
 
 def together(events: Sequence[tuple[Source, Event]]) -> Sequence[tuple[Source, Event]]:

@@ -1,6 +1,8 @@
 """Records by column are those of `UpdateWriter.record`, to the byte."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -69,17 +71,28 @@ def written(updates: Sequence[Update]) -> list[tuple[bytes, bytes]]:
         st.tuples(st.integers(0, 8), st.integers(0, 3), st.lists(st.sampled_from(AWKWARD), max_size=3).map(tuple)),
         min_size=1,
     ),
-    op=st.sampled_from(Op),
-    entry=st.integers(0, 70_000),
+    what=st.tuples(st.sampled_from(Op), st.integers(0, 70_000)),
+    rest=st.tuples(
+        st.none() | st.builds(lambda value: {"type": "TAIL_N", "value": value}, st.integers(-(1 << 63), (1 << 63) - 1)),
+        st.booleans(),
+    ),
     size=st.integers(1, 3_000),
 )
 @settings(deadline=None)
 def test_they_are_those_of_each_update(
-    topics: list[str], updates: list[tuple[int, int, tuple[str, ...]]], op: Op, entry: int, size: int
+    topics: list[str],
+    updates: list[tuple[int, int, tuple[str, ...]]],
+    what: tuple[Op, int],
+    rest: tuple[dict[str, Any] | None, bool],
+    size: int,
 ) -> None:
     """However awkward the names, wherever rows are cut."""
     rows = [(row % len(topics), receiver, patterns) for row, receiver, patterns in updates]
-    columns, one_by_one = columns_of(rows, topics, op, entry)
+    columns, one_by_one = columns_of(rows, topics, *what)
+    option, reset = rest
+    columns = replace(columns, offset_option=option, reset=reset)
+    one_by_one = [update._replace(offset_option=option, reset=reset) for update in one_by_one]
+    assert list(columns.one_by_one()) == one_by_one
     assert said(columns, size) == written(one_by_one)
     assert [pair for piece in columns.pieces(size) for pair in said(piece, size)] == written(one_by_one)
 
@@ -112,6 +125,26 @@ def test_hits_of_one_receiver_and_topic_are_one_pair() -> None:
             pairs.rows.tolist(), pairs.receivers.tolist(), pairs.patterns.tolist(), strict=True
         )
     ] == [(0, "one", ("c",)), (0, "two", ()), (1, "one", ("a", "b", "c")), (1, "two", ("c",))]
+
+
+asked = st.sets(st.tuples(st.integers(0, 5), st.sampled_from(RECEIVERS)))
+
+
+@given(these=asked, others=asked)
+def test_what_others_ask_for_as_well_is_left_out(
+    these: set[tuple[int, Receiver]], others: set[tuple[int, Receiver]]
+) -> None:
+    """Whatever patterns say so."""
+
+    def pairs_of(wanted: set[tuple[int, Receiver]], text: str) -> Pairs:
+        numbers: Numbers[Receiver] = Numbers()
+        hits = Hits.of((row, numbers[receiver], 0) for row, receiver in wanted)
+        return Pairs.of(hits, numbers.things, [text])
+
+    left = pairs_of(these, "a").without(pairs_of(others, "b"))
+    found = [(row, left.receiver_table[number]) for row, number in zip(left.rows, left.receivers, strict=True)]
+    assert len(found) == len(left)
+    assert set(found) == these - others
 
 
 def test_a_client_with_several_rows_for_a_topic_has_one_topic() -> None:

@@ -70,8 +70,43 @@ def test_it_goes_on_with_each_batch_in_order_of_creation(story: Story) -> None:
 
 
 def test_all_updates_name_the_request(story: Story) -> None:
-    sources = {story.only_update.source for _ in range(1) if story.then(wake(0)) and story.then(wake(0))}
-    assert [source.topic for source in sources] == ["subscriptions"]
+    sources = [update.source for _ in range(2) if story.then(wake(0)) for update in story.expansion.updates]
+    assert [source[:3] for source in sources] == [("subscriptions", 0, 7)] * 3
+
+
+def test_what_both_requests_ask_for_is_not_mentioned() -> None:
+    story = Story(UNLIMITED, *map(created, ["a__1", "b__1", "a__2", "b__2", "a__3", "b__3"]))
+    for patterns in (["*__*"], ["a__*"], ["**"]):
+        story.then(replace(*patterns))
+        story.then(wake(0))
+        story.then(wake(0))
+        assert story.state.pending == {}
+        assert story.held() == [name for name in story.state.topics if patterns != ["a__*"] or name.startswith("a")]
+
+
+def test_what_the_request_said_is_in_all_updates() -> None:
+    """Its version and where to start; and what the group says of offsets of who leaves."""
+    option = {"type": "TAIL_N", "value": 3}
+    story = Story(bound(quota=-1, resets="unsubscribe"), *map(created, "abc"))
+    for events in ([replace("*", version=7, option=option)], [wake(0)]):
+        story.then(*events)
+        assert {(said.version, said.reset) for said in story.expansion.updates} == {(7, False)}
+        assert all(said.offset_option == option for said in story.expansion.updates)
+    for events in ([leave(version=8)], [wake(0)]):
+        story.then(*events)
+        assert {(said.op, said.version, said.reset) for said in story.expansion.updates} == {("REMOVE", 8, True)}
+        assert all(said.offset_option is None for said in story.expansion.updates)
+    assert story.rows == {}
+
+
+def test_topics_have_the_bitmap_of_other_groups() -> None:
+    selecting = bound("h")
+    story = Story(
+        UNLIMITED, selecting, replace("z", group="h", sql="a = 'b'"), *(created(each, a="b") for each in "xyz")
+    )
+    for events in ([replace("*")], [wake(0)]):
+        assert story.then(*events)
+        assert all(said.bitmap for said in story.expansion.updates)
 
 
 def test_what_comes_meanwhile_is_said_at_once(story: Story) -> None:
