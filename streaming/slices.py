@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from streaming.batch import Batch, Changed
 
 SLICE = 20_000
-"""Topics of one client that a micro-batch goes through; some half a second."""
+"""Topics of one client that a micro-batch goes through; some half a second with all that Spark does."""
 
 
 def due(batch: "Batch") -> dict[ClientKey, Pending]:
