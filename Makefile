@@ -64,7 +64,7 @@ format: .venv/.locked ## format and mend what ruff can mend
 	.venv/bin/ruff check --fix .
 
 .PHONY: bench
-bench: setup ## the job against a no-op of the same plan: latency and throughput as ratios (over an hour)
+bench: setup ## the job against a no-op of the same plan: latency and throughput as ratios (some two hours)
 	$(PY) -m tests.bench.streaming.run $(BENCH)
 
 .PHONY: bench-cluster

@@ -285,13 +285,9 @@ class Batch:
         if known is None:
             known = self._receivers[receiver] = self.version(receiver.client), self.group_of(receiver.group)
         version, group = known
-        reset = _resets(group, cause)
+        reset = group.resets(cause)
         shown = tuple(sorted(set(patterns))) if len(patterns) > 1 else tuple(patterns)
         return _new(Update, (op, receiver, topic, shown, cause, version, source, option, reset, None))
-
-    def resets(self, key: ClientKey, cause: Cause) -> bool:
-        """Whether the offsets of a client are to be forgotten that loses topics."""
-        return _resets(self.group_of(key.group), cause)
 
     @property
     def has_bitmaps(self) -> bool:
@@ -338,7 +334,7 @@ class Batch:
     @property
     def _judges_alike(self) -> bool:
         """Whether all who ask for a topic receive it, so that a topic that comes or goes needs no second thought."""
-        return not (self._limits() or self.state.limits or self.state.pending)
+        return self.state.serves_all and not self._limits()
 
     def _limits(self) -> dict[str, Terms]:
         """The terms of the groups in which not all who ask for a topic receive it, after the events so far."""
@@ -357,15 +353,14 @@ class Batch:
         """The topics that were not there before, or come anew, in order of their creation."""
         added = {name: topic.facts for name, topic in self.topics.items() if topic.exists}
         crowds = [crowd for crowd in self.crowds if crowd.exists]
-        if added and crowds:
-            places = {name: self.topics[name].source[1:3] for name in added}
-            for crowd in crowds:
-                added.update(zip(crowd.names, crowd.facts, strict=True))
-                places.update(zip(crowd.names, crowd.sources.places(), strict=True))
-            return {name: added[name] for name in sorted(added, key=places.__getitem__)}
+        places = {name: self.topics[name].source[1:3] for name in added} if crowds else {}
         for crowd in crowds:
             added.update(zip(crowd.names, crowd.facts, strict=True))
-        return added
+        if not places:
+            return added
+        for crowd in crowds:
+            places.update(zip(crowd.names, crowd.sources.places(), strict=True))
+        return {name: added[name] for name in sorted(added, key=places.__getitem__)}
 
     def _selected_of(self, name: str) -> Selected:
         if name in self._selected:
@@ -484,10 +479,3 @@ class Batch:
             else:
                 source, cause = self.change_of_terms(key.group)
                 yield key, Changed(before, after, source, cause, cause)
-
-
-def _resets(group: Group, cause: Cause) -> bool:
-    """Whether a client's offsets on a topic are to be forgotten that it loses for this cause, as its group says."""
-    if cause is Cause.EVICTED:
-        return group.resets_when_evicted
-    return cause in (Cause.UNSUBSCRIBED, Cause.LEASE_EXPIRED) and group.resets_when_unsubscribed

@@ -161,6 +161,10 @@ class Pairs:
             [named(number) for number in used_patterns.tolist()],
         )
 
+    def numbers(self) -> Iterator[tuple[int, int, int]]:
+        """The row, the receiver and the patterns of each."""
+        return zip(self.rows.tolist(), self.receivers.tolist(), self.patterns.tolist(), strict=True)
+
     def chosen(self, which: Chosen) -> Self:
         """Some of them."""
         return type(self)(

@@ -77,7 +77,7 @@ class CrowdUpdates:
 
         Args:
             batch: all of it is read.
-            renewed: what the clients ask for that ask for something else after the batch.
+            renewed: what the clients ask for that ask for something else after the batch, where topics come.
         """
         self._batch = batch
         self._found = [(crowd, _receivers(batch, crowd, renewed)) for crowd in batch.crowds]

@@ -61,8 +61,9 @@ def expand(state: ShardState, events: Iterable[tuple[Source, Event]], shard: Sha
     batch.read(events)
     batch.sliced = slices.due(batch)
     renewed = Interests(batch.shard.inner_multi)
-    for key, change in batch.changed.items():
-        renewed.add(key, change.after)
+    if batch.delta.added:
+        for key, change in batch.changed.items():
+            renewed.add(key, change.after)
     crowds = CrowdUpdates(batch, renewed)
     updates = quota.cap(batch, chain(_born_and_gone(batch, renewed), _resubscribed(batch)), crowds)
     columns: Iterator[Columns] = chain(crowds.columns(), slices.carry_on(batch))

@@ -95,8 +95,7 @@ class Interests:
             return list(map(self.match, topics))
         pairs = self.pairs(topics)
         found: list[Found] = [{} for _ in topics]
-        columns = (pairs.rows.tolist(), pairs.receivers.tolist(), pairs.patterns.tolist())
-        for row, receiver, patterns in zip(*columns, strict=True):
+        for row, receiver, patterns in pairs.numbers():
             found[row][pairs.receiver_table[receiver]] = list(pairs.pattern_table[patterns])
         return found
 
@@ -176,7 +175,7 @@ class Interests:
                     held = holders.setdefault(dialect, {}).setdefault((pattern, policy), [])
                     held.append(numbered.receivers[receiver])
             self._flat = {
-                dialect: _Flat(dialect, patterns, numbered, inner_multi=self._inner_multi and dialect == LITE.dialect)
+                dialect: _Flat(dialect, patterns, numbered, inner_multi=self._inner_multi_in(dialect))
                 for dialect, patterns in holders.items()
             }
         return self._flat
@@ -184,9 +183,11 @@ class Interests:
     def _index(self, dialect: str) -> PatternIndex[tuple[Receiver, int]]:
         index = self._patterns.get(dialect)
         if index is None:
-            inner_multi = self._inner_multi and dialect == "lite"
-            index = self._patterns[dialect] = PatternIndex(dialect, allow_inner_multi=inner_multi)
+            index = self._patterns[dialect] = PatternIndex(dialect, allow_inner_multi=self._inner_multi_in(dialect))
         return index
+
+    def _inner_multi_in(self, dialect: str) -> bool:
+        return self._inner_multi and dialect == LITE.dialect
 
 
 class _Flat:

@@ -59,7 +59,7 @@ def parse_topic_event(payload: bytes | None) -> TopicEvent:
     else:
         parent, lite_topic = _name(record, "parentTopic"), _name(record, "liteTopic")
     timestamp = _integer(record, "timestamp")
-    if record.keys() <= {*_PLAIN_FIELDS, "lmqName"}:
+    if record.keys() <= _NAMED_FIELDS:
         return TopicEvent(parent, lite_topic, event == "CREATED")
     return TopicEvent(parent, lite_topic, event == "CREATED", *_details(record), timestamp, _ttl(record))
 
@@ -106,6 +106,8 @@ def _objects(payloads: Sequence[bytes | None]) -> list[dict[str, Any]] | None:
 
 _PLAIN_FIELDS = ("event", "parentTopic", "liteTopic", "timestamp")
 """The fields that nearly all topic events have, and no others."""
+
+_NAMED_FIELDS = frozenset({*_PLAIN_FIELDS, "lmqName"})
 
 
 def _details(record: dict[str, Any]) -> tuple[str | None, dict[str, str] | None]:

@@ -47,9 +47,9 @@ def carry_on(batch: "Batch") -> Iterator[Columns]:
         was.add(key, pending.before)
         will.add(key, batch.interest(key))
         before, after = was.pairs(now), will.pairs(now)
-        sources, version = Sources.same(pending.source, len(now)), batch.version(key)
+        sources, version, group = Sources.same(pending.source, len(now)), batch.version(key), batch.group_of(key.group)
         for op, cause, pairs, option, reset in (
-            (Op.REMOVE, pending.cause_remove, before.without(after), None, batch.resets(key, pending.cause_remove)),
+            (Op.REMOVE, pending.cause_remove, before.without(after), None, group.resets(pending.cause_remove)),
             (Op.ADD, pending.cause_add, after.without(before), pending.offset_option, False),
         ):
             yield Columns(op, cause, now, sources, pairs, [version] * len(pairs.receiver_table), option, reset)

@@ -77,6 +77,12 @@ class Group(NamedTuple):
         """Whether a client that gives a topic up starts over."""
         return self.attributes.get(RESET_UNSUBSCRIBE, "").lower() == "true"
 
+    def resets(self, cause: Cause) -> bool:
+        """Whether a client that loses a topic for this cause starts over."""
+        if cause is Cause.EVICTED:
+            return self.resets_when_evicted
+        return cause in (Cause.UNSUBSCRIBED, Cause.LEASE_EXPIRED) and self.resets_when_unsubscribed
+
 
 UNKNOWN_GROUP = Group({}, -1, -1)
 """A group of which no event is known has the defaults."""
@@ -236,6 +242,11 @@ class ShardState:
             return dict.fromkeys(name for block in wanted.blocks for name in block.entries if name in self.topics)
         return dict.fromkeys(self._expanded(wanted))
 
+    @property
+    def serves_all(self) -> bool:
+        """Whether all who ask for a topic receive it, by all rules but the quotas."""
+        return not (self.limits or self.pending)
+
     def receivers(self, topic: str, found: Found | None = None) -> Found:
         """Who receives a stored topic by all rules but the quotas.
 
@@ -306,11 +317,11 @@ class ShardState:
     def _count(self, held: Held, topics: Sequence[str], step: int) -> None:
         """Counts topics in, or out, for all who may hold them."""
         counts: Mapping[ClientKey, int]
-        if self.limits or self.pending or len(topics) < MANY:
+        if self.serves_all and len(topics) >= MANY:
+            counts = self.interests.pairs(topics).topics_by_client()
+        else:
             found = zip(topics, self.interests.match_all(topics), strict=True)
             counts = Counter(chain.from_iterable(_clients(self.receivers(topic, asking)) for topic, asking in found))
-        else:
-            counts = self.interests.pairs(topics).topics_by_client()
         for client, count in counts.items():
             known = held.get(client, 0)
             if known is not None:

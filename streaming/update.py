@@ -88,8 +88,7 @@ class Columns:
     def one_by_one(self) -> Iterator[Update]:
         """The same by row."""
         pairs = self.pairs
-        columns = (pairs.rows.tolist(), pairs.receivers.tolist(), pairs.patterns.tolist())
-        for row, receiver, patterns in zip(*columns, strict=True):
+        for row, receiver, patterns in pairs.numbers():
             yield Update(
                 self.op,
                 pairs.receiver_table[receiver],

@@ -45,7 +45,9 @@ LINES = 32
 
 def echo(key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
     """Counts the rows of a key, and passes the topic events on."""
-    yield from _written([(key[0].encode(), event) for event in _events(frames, state)])
+    with without_collection():
+        records = [(key[0].encode(), event) for event in _events(frames, state)]
+    yield from _written(records)
 
 
 def same_output(key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:

@@ -164,7 +164,7 @@ def in_turn(names: Iterable[str], rounds: int, once: Callable[[str], T]) -> dict
 
 
 Figures = dict[str, dict[str, dict[str, float]]]
-"""By system or pair of systems, and figure: median, min and max over rounds."""
+"""By system or pair of systems, and figure: median, min and max over turns."""
 
 
 def summary(found: Sequence[Mapping[str, dict[str, float]]]) -> Figures:

@@ -1,6 +1,8 @@
 """Random histories leave the oracle's relation, however they are interleaved, cut into batches, sharded or repeated."""
 
 import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from math import inf
 from random import Random
 from typing import Any
@@ -52,8 +54,7 @@ def test_any_split_and_any_shard_count_leave_the_oracles_relation(
         before = len(job.updates)
         many = random.choice([1, 1, 64])
         with (
-            patch.object(reading, "MANY", many),
-            patch.object(batch_module, "MANY", many),
+            from_many_on(many),
             patch.multiple(worker, PIECE_BYTES=random.choice([1, 1_000_000]), _CHUNK=random.choice([1, 1_000])),
             patch.object(output, "ROW_BYTES", random.choice([1, 1_000, 1_000_000])),
             patch.multiple(interests, _BATCH=random.choice([1, 256]), _BUILD_TOPICS=0),
@@ -86,13 +87,22 @@ def test_columns_say_what_topics_one_by_one_say(profile: str, seed: int, length:
     workers = [Worker(), Worker()]
     for batch in batches(random, history(random, length, PROFILES[profile])):
         for job, at_work, many in zip(jobs, workers, (1, inf), strict=True):
-            with patch.object(reading, "MANY", many), patch.object(batch_module, "MANY", many), at_work:
+            with from_many_on(many), at_work:
                 job.run(batch)
         by_column, one_by_one = jobs
         assert by_column.states.keys() == one_by_one.states.keys()
         assert by_column.ignored == one_by_one.ignored
         for said in ("updates", "dead_letters"):
             assert sorted(getattr(by_column, said), key=repr) == sorted(getattr(one_by_one, said), key=repr)
+
+
+@contextmanager
+def from_many_on(count: float) -> Iterator[None]:
+    """So many topics are judged by column."""
+    with ExitStack() as stack:
+        for module in (reading, batch_module, state):
+            stack.enter_context(patch.object(module, "MANY", count))
+        yield
 
 
 class Worker:

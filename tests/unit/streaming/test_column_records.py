@@ -121,9 +121,7 @@ def test_hits_of_one_receiver_and_topic_are_one_pair() -> None:
     pairs = Pairs.of(hits, receivers, ["b", "c", "a"])
     assert [
         (row, pairs.receiver_table[receiver].client_id, pairs.pattern_table[patterns])
-        for row, receiver, patterns in zip(
-            pairs.rows.tolist(), pairs.receivers.tolist(), pairs.patterns.tolist(), strict=True
-        )
+        for row, receiver, patterns in pairs.numbers()
     ] == [(0, "one", ("c",)), (0, "two", ()), (1, "one", ("a", "b", "c")), (1, "two", ("c",))]
 
 

@@ -55,7 +55,7 @@ def test_many_topics_are_matched_as_each_alone(
         pairs = asked.pairs(topics)
     found = {
         (row, pairs.receiver_table[receiver], pairs.pattern_table[patterns])
-        for row, receiver, patterns in zip(pairs.rows, pairs.receivers, pairs.patterns, strict=True)
+        for row, receiver, patterns in pairs.numbers()
     }
     assert len(found) == len(pairs)
     assert found == {
