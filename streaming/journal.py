@@ -1,7 +1,7 @@
 """State values as journals of changes: a small change is a small write and a small read, however much is stored.
 
     header   "rx", format version
-    head     length (4 bytes), MessagePack of (bytes of the first segment, parts, retired), digest (16 bytes);
+    head     length (4 bytes), MessagePack of (bytes that would do, parts, retired), digest (16 bytes);
              only the length, which is 0, while there are no parts
     segment  length of the body (4 bytes), body (MessagePack), digest (16 bytes)
     ...
@@ -90,7 +90,7 @@ class Journal:
         batch: the micro-batch that works on it.
         tail: the segments in the value.
         parts: the ones before them.
-        first: bytes of the first segment.
+        live: of so many bytes, more or less, would be a journal of what it amounts to alone.
         retired: parts of former values, each with the micro-batch that needed it last.
     """
 
@@ -98,7 +98,7 @@ class Journal:
     batch: int = 0
     tail: bytes = b""
     parts: tuple[Part, ...] = ()
-    first: int = 0
+    live: int = 0
     retired: tuple[tuple[str, int], ...] = ()
 
     @classmethod
@@ -115,19 +115,19 @@ class Journal:
         head = value[start : start + _length(value, start - _LENGTH_BYTES)]
         if not head:
             tail = value[start:]
-            return cls(archive, batch, tail, first=_segment_length(tail))
+            return cls(archive, batch, tail, live=_segment_length(tail))
         end = start + len(head) + _DIGEST_BYTES
         if value[end - _DIGEST_BYTES : end] != _digest(head, b""):
             raise StateCorrupted(f"the head of a state value fails its checksum; {_WAY_OUT}")
-        first, parts, retired = msgpack.unpackb(head, use_list=False)
-        return cls(archive, batch, value[end:], tuple(Part(*part) for part in parts), first, retired)
+        live, parts, retired = msgpack.unpackb(head, use_list=False)
+        return cls(archive, batch, value[end:], tuple(Part(*part) for part in parts), live, retired)
 
     @property
     def stored(self) -> bytes | None:
         """The value to store; None when nothing is left to remember."""
         if not (self.parts or self.retired):
             return b"".join((_HEADER, bytes(_LENGTH_BYTES), self.tail)) if self.tail else None
-        head: bytes = msgpack.packb((self.first, self.parts, self.retired))
+        head: bytes = msgpack.packb((self.live, self.parts, self.retired))
         return b"".join((_HEADER, len(head).to_bytes(_LENGTH_BYTES), head, _digest(head, b""), self.tail))
 
     @property
@@ -184,26 +184,29 @@ class Journal:
             raise StateCorrupted(f"a part of the state is {len(data)} bytes long, not {part.length}; {_WAY_OUT}")
         return data
 
-    def grown(self, change: Any, whole: Callable[[], Any]) -> Self:
+    def grown(self, change: Any, whole: Callable[[], Any], lasting: int = 0) -> Self:
         """The journal with one more change at its end, or one that begins with the whole where that is better.
 
-        Writing anew then costs as much as was appended since the last time: constant work for each byte of change.
+        Writing anew then costs as much as was said since the last time that holds no more: constant work for each byte
+        of change. What only adds is never written anew, and the other workers need not read all of it again.
 
         Args:
             change: made of plain values.
             whole: gives the one change that amounts to all of it.
+            lasting: how many bytes larger, more or less, the whole is for this change.
         """
         tail = self.tail + _segment(change, self.position.digest)
-        if self.first and self._archived + len(tail) <= 2 * self.first + _SLACK_BYTES:
-            return self._swept().settled(tail)
+        live = max(1, self.live + lasting)
+        if self.live and self._archived + len(tail) <= 2 * live + _SLACK_BYTES:
+            return replace(self._swept(), live=live).settled(tail)
         tail = _segment(whole(), b"")
-        return replace(self.emptied(), first=len(tail)).settled(tail)
+        return replace(self.emptied(), live=len(tail)).settled(tail)
 
     def emptied(self) -> Self:
         """A journal of nothing, which remembers what to remove."""
         swept = self._swept()
         retired = (*swept.retired, *((part.name, self.batch) for part in self.parts))
-        return replace(swept, tail=b"", parts=(), first=0, retired=retired)
+        return replace(swept, tail=b"", parts=(), live=0, retired=retired)
 
     def settled(self, tail: bytes) -> Self:
         """With these segments behind its parts, in the archive if they are many."""

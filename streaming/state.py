@@ -446,7 +446,10 @@ def _latest_order(client: Client | None) -> int:
 
 def renew(journal: Journal, state: ShardState, delta: Delta) -> Journal:
     """The journal of a state to which the delta was applied, from the one before it."""
-    return journal.grown(_plain(delta), lambda: _whole(state)) if state else journal.emptied()
+    if not state:
+        return journal.emptied()
+    lasting = sum(map(len, delta.added)) - sum(map(len, delta.removed))
+    return journal.grown(_plain(delta), lambda: _whole(state), lasting)
 
 
 def catch_up(state: ShardState, changes: Iterable[Any]) -> None:

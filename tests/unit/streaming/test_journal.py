@@ -82,9 +82,9 @@ def test_a_worker_that_was_there_last_reads_on(told: list[str]) -> None:
     """Wherever the segments went in the meantime, unless all was written anew."""
     story = Story()
     for word in told:
-        before, begun = story.journal.position, story.journal.first
+        before, begun = story.journal.position, story.journal.live
         story.then(word)
-        if before.end and word and story.journal.first == begun:
+        if before.end and word and story.journal.live == begun:
             assert story.journal.continues(before)
             assert read(story.journal, before) == [word]
 
@@ -116,6 +116,25 @@ def test_there_are_few_parts_and_each_byte_is_written_a_few_times() -> None:
         story.stored = story.journal.grown([story.words[-1]], lambda: story.words).stored
         assert len(story.journal.parts) <= 10
     assert Counting.written < 12 * story.journal.position.end
+
+
+def test_what_only_adds_is_never_written_anew() -> None:
+    """From its first part on, whose head tells how much lasts."""
+    story = Story()
+    found = Journal(story.archive).grown(["a" * 250], lambda: ["a" * 250])
+    for _ in range(500):
+        found = Journal.open(found.grown(["b" * 40], pytest.fail, 40).stored, story.archive)
+    assert len(read(found)) == 501
+
+
+def test_what_was_added_and_removed_again_does_not_stay() -> None:
+    """However often: a journal has at most twice the bytes of what it amounts to."""
+    story = Story()
+    found = Journal(story.archive)
+    for _ in range(200):
+        for lasting in (100, -100):
+            found = Journal.open(found.grown(["a" * 100], lambda: ["whole"], lasting).stored, story.archive)
+            assert found.position.end <= 2 * 200 + 300 + 124
 
 
 def test_without_an_archive_all_stays_in_the_value() -> None:
