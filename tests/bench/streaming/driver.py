@@ -29,6 +29,7 @@ READY_SECONDS = 180
 BURST_SECONDS = 300
 LOG_SHOWN = 4_000
 WAKING_SECONDS = 1.0
+LOOKING_SECONDS = 0.005
 PATIENT = "--conf spark.executor.heartbeatInterval=1h --conf spark.network.timeout=2h pyspark-shell"
 """Makes up for the heartbeats that a stopped Spark does not send, for which it ends itself."""
 
@@ -155,7 +156,7 @@ class Driver:
         return found
 
     def burst(self, count: int) -> float:
-        """Seconds until the last update of so many topic events is read."""
+        """Seconds until the broker has the last update of so many topic events; nobody reads them meanwhile."""
         topics = self.workload.topics(count)
         payloads = [
             (parent, json.dumps({"event": "CREATED", "parentTopic": parent, "liteTopic": topic, "timestamp": 0}))
@@ -163,13 +164,25 @@ class Driver:
         ]
         wanted = count * max(self._system.counts, self._system.records)
         wanted = wanted or sum(len(self.workload.receivers(*topic)) for topic in topics)
+        before = self._written()
+        if not self._system.counts:
+            self._consumer.pause(self._partitions)
         start = time.perf_counter()
         for number, (parent, payload) in enumerate(payloads):
             self._producer.produce(self.settings.topic_events, payload, parent)
             if number % 1_000 == 0:
                 self._producer.poll(0)
-        self.wait(wanted, start)
-        return time.perf_counter() - start
+        if self._system.counts:
+            self.wait(wanted, start)
+            return time.perf_counter() - start
+        while (left := before + wanted - self._written()) > 0:
+            self._producer.poll(0)
+            self._check_time(start + BURST_SECONDS - time.perf_counter(), f"{left} updates are missing")
+            time.sleep(LOOKING_SECONDS)
+        seconds = time.perf_counter() - start
+        self._consumer.resume(self._partitions)
+        self.skip()
+        return seconds
 
     def wait(self, wanted: int, start: float, most: float = BURST_SECONDS) -> None:
         """Reads so many updates, or as many events as the no-op counts.
@@ -195,6 +208,10 @@ class Driver:
     def send(self, topic: str, key: str, value: dict[str, Any]) -> None:
         """Writes an event to one of the input topics."""
         self._producer.produce(topic, json.dumps(value), key)
+
+    def _written(self) -> int:
+        """How many updates the broker has; with transactions, their markers as well, which are few."""
+        return sum(self._consumer.get_watermark_offsets(partition, 10)[1] for partition in self._partitions)
 
     def skip(self) -> None:
         """Waits until what was sent is written, and leaves out the updates that were written until now."""

@@ -10,9 +10,10 @@ others are stopped; a ratio is that of two neighbouring turns. Each round has pr
 
 Latency is what a consumer of the updates topic sees: from handing a topic event to the producer until its first
 update is read, at a steady rate of events, and of events that come alone, into an idle job. A burst is produced as fast
-as the broker takes it, into an idle job; its time ends when the last update is read. Java compiles what is hot over
-minutes, so each process warms up first: some minutes at the steady rate, then some bursts. CPU is that of a system's
-own processes, in bursts and at the steady rate; neither the broker's nor the producer's and consumer's.
+as the broker takes it, into an idle job; its time ends when the broker has the last update. What a burst's updates cost
+a reader on the same cores is not the job's, so they are read by nobody. Java compiles what is hot over minutes, so each
+process warms up first: some minutes at the steady rate, then some bursts. CPU is that of a system's own processes, in
+bursts and at the steady rate; neither the broker's nor the producer's and consumer's.
 """
 
 import argparse
