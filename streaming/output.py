@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from streaming.column_records import lines
+from streaming.column_records import row
 from streaming.records import Record, UpdateWriter
 from streaming.subscription import Ignored
 from streaming.update import Columns, Op, Update
@@ -19,6 +19,7 @@ class Kind:
     """What an output row holds; ADD, REMOVE and IGNORED only stand in counts."""
 
     UPDATES = "updates"
+    COLUMNS = "updates-by-column"
     DEAD_LETTER = "dead-letter"
     INPUT = "input:"
     COUNTS = "counts"
@@ -30,7 +31,11 @@ class Kind:
 COUNTED = {Op.ADD: Kind.ADD, Op.REMOVE: Kind.REMOVE}
 
 OutputRow = tuple[str, bytes | None, bytes | None]
-"""Kind, key and value. In a row of updates these are lines, one each; an empty one is a tombstone's missing value."""
+"""Kind, key and value.
+
+In a row of updates these are lines, one each; an empty one is a tombstone's missing value. A row of updates by column
+has a value only (see `streaming.column_records`).
+"""
 
 
 @dataclass(slots=True)
@@ -76,10 +81,11 @@ class Output:
             self._add_lines(b"\n".join(keys), b"\n".join(values))
 
     def say_columns(self, columns: Columns, writer: UpdateWriter) -> None:
-        """`say` by column."""
+        """`say` by column: a row of updates, at least one."""
         self.counts[COUNTED[columns.op]] += len(columns.pairs)
-        for keys, values in lines(writer, columns, ROW_BYTES):
-            self._add_lines(keys, values)
+        tables = row(writer, columns)
+        self.rows.append((Kind.COLUMNS, b"", tables))
+        self.size += len(tables)
 
     def _add_lines(self, keys: bytes, values: bytes) -> None:
         self.rows.append((Kind.UPDATES, keys, values))

@@ -1,6 +1,7 @@
 """Output records: updates and dead letters, as keys and values for Kafka."""
 
 import base64
+from collections.abc import Iterable
 from hashlib import blake2b
 from json.encoder import encode_basestring
 from typing import Any, NamedTuple
@@ -77,7 +78,7 @@ class UpdateWriter:
         self._places: dict[tuple[str, int], bytes] = {}
 
     def record(self, update: Update) -> Record:
-        """The record of an update; `streaming.column_records` writes the same of many.
+        """The record of an update; `streaming.column_records` says the same of many.
 
         The `eventId` depends on what happened and where it stands in Kafka only, so a repeated batch repeats it.
         """
@@ -157,6 +158,13 @@ def text_json(text: str) -> bytes:
 def digest(data: bytes) -> bytes:
     """What stands for some data in an `eventId`."""
     return blake2b(data, digest_size=_DIGEST_BYTES).hexdigest().encode()
+
+
+def digest_lines(data: Iterable[bytes]) -> bytes:
+    """The digests of many, a line each."""
+    return (
+        b"".join([blake2b(each, digest_size=_DIGEST_BYTES).digest() for each in data]).hex("\n", _DIGEST_BYTES).encode()
+    )
 
 
 def dead_letter(source: Source, reason: Reason | str, message: str, original: bytes | None) -> Record:

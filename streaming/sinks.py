@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
+from streaming.column_records import TABLE_END, Tables
 from streaming.events import Stream
 from streaming.output import Kind
 
@@ -36,21 +38,62 @@ def address(expanded: "DataFrame", settings: "Settings") -> "DataFrame":
     """Kafka records (topic, key, value) of the output rows (see `OutputRow`); rows that only count are dropped."""
     kind = F.col("kind")
     topic = (
-        F.when(kind == Kind.UPDATES, settings.updates)
+        F.when(kind.isin(Kind.UPDATES, Kind.COLUMNS), settings.updates)
         .when(kind == Kind.DEAD_LETTER, settings.dead_letters)
         .when(kind == Kind.INPUT + Stream.GROUPS, settings.group_events)
         .when(kind == Kind.INPUT + Stream.SUBSCRIPTIONS, settings.subscription_events)
         .when(kind == Kind.INPUT + Stream.CLOCK, settings.clock)
     )
     key, value = F.col("key").cast("string"), F.col("value").cast("string")
-    one = F.array(F.struct(key.alias("key"), value.alias("value")))
-    many = F.arrays_zip(F.split(key, "\n").alias("key"), F.split(value, "\n").alias("value"))
-    return (
-        expanded.select(topic.alias("topic"), F.when(kind == Kind.UPDATES, many).otherwise(one).alias("records"))
-        .where("topic IS NOT NULL")
-        .select("topic", F.inline("records"))
-        .withColumn("value", F.nullif("value", F.lit("")))
+    rows = expanded.select(topic.alias("topic"), "kind", key.alias("key"), value.alias("value")).where(
+        "topic IS NOT NULL"
     )
+    return _records(rows.withColumn("tables", F.when(kind == Kind.COLUMNS, F.split("value", TABLE_END))))
+
+
+def _records(rows: "DataFrame") -> "DataFrame":
+    """Kafka records of rows (topic, kind, key, value, tables)."""
+    by_column = F.col("tables").isNotNull()
+    tables = {name: F.get("tables", F.lit(number)) for number, name in enumerate(Tables._fields)}
+    records = (
+        F.when(by_column, _zipped(_lines(tables.pop("records")), F.array().cast("array<string>")))
+        .when(F.col("kind") == Kind.UPDATES, _zipped(_lines(F.col("key")), _lines(F.col("value"))))
+        .otherwise(_zipped(F.array("key"), F.array("value")))
+    )
+    shared = [(table if name in _TEXTS else _lines(table)).alias(name) for name, table in tables.items()]
+    return (
+        rows.select("topic", by_column.alias("by_column"), *shared, records.alias("records"))
+        .select("topic", "by_column", *tables, F.inline("records"))
+        .withColumn("number", F.when(F.col("by_column"), F.col("key").cast("bigint")))
+        .withColumn("p", F.expr("number % (size(patterns) + 1) - 1"))
+        .withColumn("r", F.expr("number div (size(patterns) + 1) % size(key_starts)"))
+        .withColumn("t", F.expr("number div (size(patterns) + 1) div size(key_starts)"))
+        .select(
+            "topic",
+            F.when(F.col("by_column"), _joined(_KEY)).otherwise(F.col("key")).alias("key"),
+            F.when(F.col("by_column"), _joined(_VALUE)).otherwise(F.nullif("value", F.lit(""))).alias("value"),
+        )
+    )
+
+
+_TEXTS = ("middle", "end")
+_KEY = "key_starts[r] names[t] key_ends[r]"
+_VALUE = (
+    "starts[r] names[t] middle names[t] patterns[p] versions[r] digests[t] digest_ends[r] places[t] timestamps[t] end"
+)
+"""What `Tables` says of keys and values; the one of a tombstone is null, since its patterns have no line."""
+
+
+def _joined(parts: str) -> Column:
+    return F.concat(*(F.get(*part[:-1].split("[")) if part.endswith("]") else F.col(part) for part in parts.split()))
+
+
+def _lines(text: Column) -> Column:
+    return F.split(text, "\n")
+
+
+def _zipped(keys: Column, values: Column) -> Column:
+    return F.arrays_zip(keys.alias("key"), values.alias("value"))
 
 
 def start(records: "DataFrame", settings: "Settings") -> "StreamingQuery":

@@ -28,6 +28,9 @@ from streaming.update import Problem
 PIECE_BYTES = 4 * 1024 * 1024
 """Some so many bytes of updates leave at once."""
 
+COLUMN_ROW_BYTES = 256 * 1024
+"""Some so many bytes of updates are in a row of updates by column, which holds a seventh of them."""
+
 _CHUNK = 1_000
 """So many updates are found before their bytes are counted."""
 
@@ -119,7 +122,7 @@ def _work_on_shard(
         if output.size >= PIECE_BYTES:
             yield output.taken()
     for columns in expansion.columns:
-        for piece in columns.pieces(PIECE_BYTES):
+        for piece in columns.pieces(COLUMN_ROW_BYTES):
             output.say_columns(piece, writer)
             if output.size >= PIECE_BYTES:
                 yield output.taken()

@@ -13,18 +13,22 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
-from streaming import home, job, session, worker
+from streaming import home, job, session, sinks, worker
+from streaming.column_records import row
 from streaming.config import Settings, load
 from streaming.events import BIND_TOPIC, WILDCARD, Reason, Stream
 from streaming.local.java import environment, find_java
 from streaming.output import Kind
 from streaming.reading import STREAMS, Row
+from streaming.records import UpdateWriter
 from streaming.routing import Routing
+from streaming.update import Op
 from tests.integration.test_cluster import PARTITION_OF_SHARD
 from tests.integration.test_job import POISON
 from tests.support.histories import history
 from tests.support.simulator import NUMBER, Record, routes
 from tests.support.states import work
+from tests.unit.streaming.test_column_records import AWKWARD, columns_of, written
 
 SCHEMA = "topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, value BINARY"
 TIMESTAMP_MS = 1_700_000_000_123
@@ -261,6 +265,30 @@ def test_counts_are_sums_over_the_keys(spark: SparkSession) -> None:
     assert job.total(row.asDict()) == {Kind.ADD: 1, "ignored:stale-version": 7}
     (row,) = spark.createDataFrame([], job.OUTPUT_SCHEMA).agg(job.counts()).collect()
     assert job.total(row.asDict()) == {}
+
+
+@pytest.mark.parametrize("op", Op)
+def test_updates_by_column_become_the_records_that_python_writes(spark: SparkSession, op: Op) -> None:
+    """To the byte and in order, beside rows of other kinds; a REMOVE is followed by its tombstone."""
+    topics = [*AWKWARD, *AWKWARD_TOPICS]
+    said = [(at, at % 4, tuple(topics[at % 5 : at % 7])) for at in (*range(len(topics)), 0, 7, 7)]
+    columns, one_by_one = columns_of(said, topics, op)
+    rows = [
+        (Kind.UPDATES, b"k\nl", b"v\n"),
+        (Kind.COLUMNS, b"", bytearray(row(UpdateWriter("p$é"), columns))),
+        (Kind.DEAD_LETTER, b"d", b'"w"'),
+        (Kind.INPUT + Stream.CLOCK, b"c", b'{"wake": 0}'),
+        (Kind.COUNTS, b"", b"{}"),
+    ]
+    settings = settings_of(Routing())
+    frame = spark.createDataFrame(rows, job.OUTPUT_SCHEMA).coalesce(1)
+    assert [tuple(record) for record in sinks.address(frame, settings).collect()] == [
+        (settings.updates, "k", "v"),
+        (settings.updates, "l", None),
+        *((settings.updates, key.decode(), value and value.decode()) for key, value in written(one_by_one)),
+        (settings.dead_letters, "d", '"w"'),
+        (settings.clock, "c", '{"wake": 0}'),
+    ]
 
 
 def test_shards_are_placed_where_the_test_of_the_cluster_says(spark: SparkSession) -> None:

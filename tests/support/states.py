@@ -1,10 +1,11 @@
 """States as bytes and back, as a worker writes and reads them."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from streaming import home, state, worker
+from streaming.column_records import TABLE_END, Tables
 from streaming.errors import StateCorrupted
 from streaming.home import Home
 from streaming.journal import Journal
@@ -47,7 +48,10 @@ class Written:
     def add(self, output: Output) -> None:
         """Appends what is in output rows."""
         for kind, key, value in output.rows:
-            if kind == Kind.UPDATES:
+            if kind == Kind.COLUMNS:
+                for each, text in records(value or b""):
+                    self._add(_OPS[(text or b"")[:8]], each, text)
+            elif kind == Kind.UPDATES:
                 for each, text in zip((key or b"").split(b"\n"), (value or b"").split(b"\n"), strict=True):
                     self._add(_OPS[text[:8]], each, text or None)
             else:
@@ -59,6 +63,29 @@ class Written:
         self.kinds.append(kind)
         self.keys.append(key)
         self.payloads.append(value)
+
+
+def records(tables: bytes) -> Iterator[tuple[bytes, bytes | None]]:
+    """Keys and values of a row of updates by column, as `streaming.sinks` lets the JVM make them."""
+    lines = (text.split(b"\n") for text in tables.split(TABLE_END.encode()))
+    table = dict(zip(Tables._fields, lines, strict=True))
+    for number in map(int, table["records"]):
+        rest, p = divmod(number, len(table["patterns"]) + 1)
+        t, r = divmod(rest, len(table["key_starts"]))
+        places = {
+            "middle": 0, "end": 0, "patterns": p - 1,
+            **dict.fromkeys(("names", "digests", "places", "timestamps"), t),
+            **dict.fromkeys(("key_starts", "key_ends", "starts", "versions", "digest_ends"), r),
+        }  # fmt: skip
+
+        def joined(*names: str, table: dict[str, list[bytes]] = table, places: dict[str, int] = places) -> bytes:
+            return b"".join(table[name][places[name]] for name in names)
+
+        value = joined(
+            *("starts", "names", "middle", "names", "patterns", "versions"),
+            *("digests", "digest_ends", "places", "timestamps", "end"),
+        )
+        yield joined("key_starts", "names", "key_ends"), value if p else None
 
 
 TOMBSTONE = "tombstone"

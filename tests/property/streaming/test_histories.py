@@ -56,6 +56,7 @@ def test_any_split_and_any_shard_count_leave_the_oracles_relation(
         with (
             from_many_on(many),
             patch.multiple(worker, PIECE_BYTES=random.choice([1, 1_000_000]), _CHUNK=random.choice([1, 1_000])),
+            patch.object(worker, "COLUMN_ROW_BYTES", random.choice([1, 3_000, 1_000_000])),
             patch.object(output, "ROW_BYTES", random.choice([1, 1_000, 1_000_000])),
             patch.multiple(interests, _BATCH=random.choice([1, 256]), _BUILD_TOPICS=0),
             patch.object(slices, "SLICE", random.choice([1, 3, 20_000])),

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming.column_records import lines
+from streaming.column_records import row
 from streaming.columns import Hits, Numbers, Pairs, Sources
 from streaming.events import Source
 from streaming.receivers import Receiver
 from streaming.records import UpdateWriter
 from streaming.update import Cause, Columns, Op, Update
+from tests.support.states import records
 
 AWKWARD = ["a", "b", "a,b", 'a","b', "é", "😀", "a\\", "\n", "\x01", "\x7f", "%LMQ%$a$b", "%s", "%b", "{}"]
 RECEIVERS = [
@@ -31,7 +32,7 @@ def columns_of(
 ) -> tuple[Columns, list[Update]]:
     """Updates by column and one by one, each given as (number of the topic, number of the receiver, patterns)."""
     cause = Cause.TOPIC_CREATED if op is Op.ADD else Cause.TOPIC_DELETED
-    places = [Source("some topic", number % 3, 10**number, entry, -number) for number in range(len(topics))]
+    places = [Source("some topic", number % 3, 10 ** (number % 19), entry, -number) for number in range(len(topics))]
     rows, receivers, _ = zip(*updates, strict=True)
     tables: Numbers[tuple[str, ...]] = Numbers()
     patterns = [tables[texts] for *_, texts in updates]
@@ -44,24 +45,19 @@ def columns_of(
     return Columns(op, cause, topics, Sources.of(places), pairs, VERSIONS), one_by_one
 
 
-def said(columns: Columns, size: int = 1_000) -> list[tuple[bytes, bytes]]:
-    """Keys and values of all lines."""
-    pieces = list(lines(UpdateWriter("p$é"), columns, size))
-    return [
-        pair
-        for keys, values in pieces
-        for pair in zip(keys.split(b"\n"), values.split(b"\n"), strict=True)
-    ]  # fmt: skip
+def said(columns: Columns) -> list[tuple[bytes, bytes | None]]:
+    """Keys and values of all records."""
+    return list(records(row(UpdateWriter("p$é"), columns)))
 
 
-def written(updates: Sequence[Update]) -> list[tuple[bytes, bytes]]:
+def written(updates: Sequence[Update]) -> list[tuple[bytes, bytes | None]]:
     writer = UpdateWriter("p$é")
-    found: list[tuple[bytes, bytes]] = []
+    found: list[tuple[bytes, bytes | None]] = []
     for update in updates:
-        key, value = writer.record(update)
-        found.append((key, value or b""))
+        record = writer.record(update)
+        found.append(record)
         if update.op is Op.REMOVE:
-            found.append((key, b""))
+            found.append((record.key, None))
     return found
 
 
@@ -93,24 +89,23 @@ def test_they_are_those_of_each_update(
     columns = replace(columns, offset_option=option, reset=reset)
     one_by_one = [update._replace(offset_option=option, reset=reset) for update in one_by_one]
     assert list(columns.one_by_one()) == one_by_one
-    assert said(columns, size) == written(one_by_one)
-    assert [pair for piece in columns.pieces(size) for pair in said(piece, size)] == written(one_by_one)
+    assert said(columns) == written(one_by_one)
+    assert [pair for piece in columns.pieces(size) for pair in said(piece)] == written(one_by_one)
 
 
 @pytest.mark.parametrize("size", [1, 700, 1_500, 10_000])
 def test_pieces_are_of_some_size(size: int) -> None:
-    """To one line more or less; a longer line is a piece of its own."""
-    columns, one_by_one = columns_of([(0, 0, ("a",))] * 20, ["t"])
-    length = len(written(one_by_one)[0][1]) + 1
-    *pieces, last = (len(values) + 1 for _, values in lines(UpdateWriter("p$é"), columns, size))
-    assert all(abs(piece - max(size, length)) < length for piece in pieces)
-    assert last < size + length
+    """At most so large, and not much smaller; a larger update is a piece of its own."""
+    columns, one_by_one = columns_of([(0, 0, ("a",))] * 80, ["t"])
+    *pieces, last = ([value for _, value in said(piece) if value] for piece in columns.pieces(size))
+    assert sum(map(len, pieces)) + len(last) == len(one_by_one)
+    assert all(len(b"".join(piece)) <= size or len(piece) == 1 for piece in [*pieces, last])
+    assert all(len(b"".join(piece)) > size / 3 for piece in pieces)
 
 
-def test_columns_of_nothing_have_no_lines() -> None:
+def test_columns_of_nothing_have_no_pieces() -> None:
     columns, _ = columns_of([(0, 0, ())], ["t"])
     nothing = Columns(columns.op, columns.cause, [], columns.sources, columns.pairs.chosen(slice(0)), [])
-    assert not list(lines(UpdateWriter("p"), nothing, 1))
     assert not list(nothing.pieces(1))
 
 
