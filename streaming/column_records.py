@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import orjson
 
-from streaming.columns import Ints
+from streaming.columns import Ints, used
 from streaming.records import OPS, UpdateWriter, digest_lines, rest_json, text_json
 from streaming.update import Columns, Op
 
@@ -45,9 +45,9 @@ class Tables(NamedTuple):
     @classmethod
     def of(cls, writer: UpdateWriter, columns: Columns) -> "Tables":
         """The records of updates, at least one; a REMOVE is followed by its tombstone."""
-        topics, topic_of = _used(columns.pairs.rows)
-        receivers, receiver_of = _used(columns.pairs.receivers)
-        patterns, patterns_of = _used(columns.pairs.patterns)
+        topics, topic_of = used(columns.pairs.rows)
+        receivers, receiver_of = used(columns.pairs.receivers)
+        patterns, patterns_of = used(columns.pairs.patterns)
         sources = columns.sources.chosen(topics)
         stream = b'"topic":%b,"partition":' % text_json(sources.topic)
         names = _texts([columns.topics[number] for number in topics.tolist()])
@@ -92,13 +92,6 @@ class Tables(NamedTuple):
 def row(writer: UpdateWriter, columns: Columns) -> bytes:
     """The tables of updates, at least one, as one text."""
     return TABLE_END.encode().join(Tables.of(writer, columns))
-
-
-def _used(numbers: Ints) -> tuple[Ints, Ints]:
-    """The numbers that there are, and the places of all among them."""
-    there = np.zeros(int(numbers.max()) + 1, np.bool_)
-    there[numbers] = True
-    return np.flatnonzero(there), (np.cumsum(there) - 1)[numbers]
 
 
 def _texts(texts: Sequence[str]) -> list[bytes]:

@@ -73,6 +73,13 @@ class Sources(NamedTuple):
         return type(self)(self.topic, *(column[which] for column in self[1:]))
 
 
+def used(numbers: Ints) -> tuple[Ints, Ints]:
+    """The numbers that there are, in order, and the place of each among them; none is negative."""
+    there = np.zeros(int(numbers.max(initial=-1)) + 1, np.bool_)
+    there[numbers] = True
+    return np.flatnonzero(there), (np.cumsum(there) - 1)[numbers]
+
+
 class TopicEvents(NamedTuple):
     """Many topic events of one parent, in order.
 
@@ -135,7 +142,7 @@ class Pairs:
     @classmethod
     def of(cls, hits: Hits, receivers: Sequence[Receiver], texts: Sequence[str]) -> Self:
         """Brings together what says the same; `receivers` and `texts` are what the numbers stand for."""
-        order = np.lexsort((hits.texts, hits.receivers, hits.rows))
+        order = np.lexsort((hits.receivers * (len(texts) + 1) + hits.texts, hits.rows))
         rows, asking, entries = (column.take(order) for column in hits)
         begins = np.ones(len(rows), np.bool_)
         np.logical_or(rows[1:] != rows[:-1], asking[1:] != asking[:-1], out=begins[1:])
@@ -151,14 +158,15 @@ class Pairs:
             members = sets.things[NO_TEXT - 1 - number] if number < NO_TEXT else (number,)
             return tuple(sorted({texts[member] for member in members if member != NO_TEXT}))
 
-        used_receivers, places = np.unique(asking.take(firsts), return_inverse=True)
-        used_patterns, patterns = np.unique(together, return_inverse=True)
+        used_receivers, places = used(asking.take(firsts))
+        lowest = NO_TEXT - len(sets.things)
+        used_patterns, patterns = used(together - lowest)
         return cls(
             rows.take(firsts),
             places,
             patterns,
             [receivers[number] for number in used_receivers.tolist()],
-            [named(number) for number in used_patterns.tolist()],
+            [named(number + lowest) for number in used_patterns.tolist()],
         )
 
     def numbers(self) -> Iterator[tuple[int, int, int]]:

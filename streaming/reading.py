@@ -3,13 +3,13 @@
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from streaming import home
 from streaming.batch import PARSERS, Event
-from streaming.columns import MANY, Sources, TopicEvents
+from streaming.columns import MANY, Ints, Sources, TopicEvents
 from streaming.errors import Rejected
 from streaming.events import (
     PLAIN,
@@ -34,6 +34,8 @@ STREAMS = tuple(Stream)
 _PARSERS = tuple(PARSERS[stream] for stream in STREAMS)
 _GROUPS, _SUBSCRIPTIONS, _TOPICS, _CLOCK = range(4)
 
+Number = TypeVar("Number", int, Ints)
+
 Topics = tuple[str, str, str, str]
 """Kafka topic names of the input streams, in the order of `STREAMS`."""
 
@@ -56,8 +58,8 @@ class Row(NamedTuple):
     payload: bytes | None
 
 
-def position(entry: int) -> int:
-    """Where in its record an entry of a row stands."""
+def position(entry: Number) -> Number:
+    """Where in its record an entry of a row stands, or each of many."""
     return entry // 2
 
 
@@ -78,8 +80,9 @@ def read(
 def _all_at_once(parent: str, rows: Sequence[Entry], topics: Topics, output: Output) -> Iterator[tuple[Source, Event]]:
     """`_one_by_one` for many topic events."""
     _, partitions, offsets, entries, timestamps, payloads = zip(*rows, strict=True)
-    columns = (partitions, offsets, map(position, entries), timestamps)
-    sources = Sources(topics[_TOPICS], *(np.array(list(column), np.int64) for column in columns))
+    columns = (np.array(column, np.int64) for column in (partitions, offsets, entries, timestamps))
+    sources = Sources(topics[_TOPICS], *columns)
+    sources = sources._replace(entries=position(sources.entries))
     plain = parse_plain_topic_events(payloads, parent)
     if plain is not None:
         yield sources.at(0), TopicEvents(*plain, [PLAIN] * len(rows), sources)
