@@ -47,7 +47,7 @@ WARM_SECONDS = 20
 UNCOUNTED = 20
 """Events at the beginning of a turn at the steady rate."""
 
-QUOTA = 5_000
+QUOTA = 10_000
 """Of each client: more than it holds in the end, and less than there are topics, so that they have to be counted."""
 
 FRACTIONS = ("CPU s per 100,000", "cores")
