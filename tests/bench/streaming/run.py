@@ -47,6 +47,9 @@ WARM_SECONDS = 20
 UNCOUNTED = 20
 """Events at the beginning of a turn at the steady rate."""
 
+UNCOUNTED_BURST = 6_400
+"""Events before a burst. Spark ends Python workers that were idle for a minute, as those of who was stopped so long."""
+
 QUOTA = 10_000
 """Of each client: more than it holds in the end, and less than there are topics, so that they have to be counted."""
 
@@ -121,6 +124,7 @@ def measure(turns: Turns, options: argparse.Namespace) -> Iterator[dict[str, dic
         return {"alone ms": 1000 * statistics.median(driver.latencies(ALONE, ALONE_RATE))}
 
     def burst(driver: Driver) -> dict[str, float]:
+        driver.burst(UNCOUNTED_BURST)
         before = cpu_seconds(driver.pid)
         seconds = driver.burst(options.events)
         cpu = 100_000 / options.events * (cpu_seconds(driver.pid) - before)
