@@ -12,8 +12,8 @@ Latency is what a consumer of the updates topic sees: from handing a topic event
 update is read, at a steady rate of events, and of events that come alone, into an idle job. A burst is produced as fast
 as the broker takes it, into an idle job; its time ends when the broker has the last update. What a burst's updates cost
 a reader on the same cores is not the job's, so they are read by nobody. Java compiles what is hot over minutes, so each
-process warms up first: some minutes at the steady rate, then some bursts. CPU is that of a system's own processes, in
-bursts and at the steady rate; neither the broker's nor the producer's and consumer's.
+process warms up first: some minutes at the steady rate, and some bursts before those that count. CPU is that of a
+system's own processes, in bursts and at the steady rate; neither the broker's nor the producer's and consumer's.
 """
 
 import argparse
@@ -47,8 +47,9 @@ WARM_SECONDS = 20
 UNCOUNTED = 20
 """Events at the beginning of a turn at the steady rate."""
 
-UNCOUNTED_BURST = 6_400
-"""Events before a burst. Spark ends Python workers that were idle for a minute, as those of who was stopped so long."""
+REVIVING_BURSTS, REVIVING_EVENTS = 8, 640
+"""Before latency is measured. Spark ends Python workers that were idle for a minute, as are those of who is stopped so
+long; the new ones must have seen all parents, as those of a job that runs have."""
 
 QUOTA = 10_000
 """Of each client: more than it holds in the end, and less than there are topics, so that they have to be counted."""
@@ -117,14 +118,19 @@ def measure(turns: Turns, options: argparse.Namespace) -> Iterator[dict[str, dic
         driver.latencies(round(WARM_SECONDS * options.rate), options.rate)
         return {}
 
+    def revive(driver: Driver) -> None:
+        for _ in range(REVIVING_BURSTS):
+            driver.burst(REVIVING_EVENTS)
+
     def steady(driver: Driver) -> dict[str, float]:
+        revive(driver)
         return at_rate(driver, options.singles, options.rate, UNCOUNTED)
 
     def alone(driver: Driver) -> dict[str, float]:
+        revive(driver)
         return {"alone ms": 1000 * statistics.median(driver.latencies(ALONE, ALONE_RATE))}
 
     def burst(driver: Driver) -> dict[str, float]:
-        driver.burst(UNCOUNTED_BURST)
         before = cpu_seconds(driver.pid)
         seconds = driver.burst(options.events)
         cpu = 100_000 / options.events * (cpu_seconds(driver.pid) - before)
@@ -132,14 +138,22 @@ def measure(turns: Turns, options: argparse.Namespace) -> Iterator[dict[str, dic
 
     for _ in range(round(options.warm_up / WARM_SECONDS)):
         turns.each(warm)
+    quiet = [_together(turns, steady, alone) for _ in range(options.turns)]
     for _ in range(options.warm_bursts):
         turns.each(burst)
-    for _ in range(options.turns):
-        found: dict[str, dict[str, float]] = {}
-        for turn in (steady, alone, burst):
-            for name, figures in turns.each(turn).items():
-                found.setdefault(name, {}).update(figures)
-        yield found
+    # One after the other: nobody is stopped for a minute.
+    for figures in quiet:
+        found = turns.each(burst)
+        yield {name: {**figures[name], **found[name]} for name in found}
+
+
+def _together(turns: Turns, *several: Turn) -> dict[str, dict[str, float]]:
+    """Several turns of each system as one."""
+    found: dict[str, dict[str, float]] = {}
+    for turn in several:
+        for name, figures in turns.each(turn).items():
+            found.setdefault(name, {}).update(figures)
+    return found
 
 
 def at_rate(driver: Driver, events: int, rate: float, uncounted: int) -> dict[str, float]:
