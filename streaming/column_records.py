@@ -1,7 +1,7 @@
 """Output records of many updates at once, as tables: what `UpdateWriter.record` writes of each, to the byte.
 
 An update is about a topic, a receiver and patterns, and thousands share each of these. So a row for the JVM has each
-text once, and the numbers of those that each record is made of; `streaming.sinks` joins them. It holds a seventh of the
+text once, and the numbers of those that each record is made of; `streaming.sinks` joins them. It holds a sixth of the
 bytes of its records, and Python has no work for each update.
 """
 

@@ -74,10 +74,13 @@ class Sources(NamedTuple):
 
 
 def used(numbers: Ints) -> tuple[Ints, Ints]:
-    """The numbers that there are, in order, and the place of each among them; none is negative."""
-    there = np.zeros(int(numbers.max(initial=-1)) + 1, np.bool_)
-    there[numbers] = True
-    return np.flatnonzero(there), (np.cumsum(there) - 1)[numbers]
+    """The numbers that there are, in order, and the place of each among them; fast where they are near each other."""
+    if not len(numbers):
+        return numbers, numbers
+    lowest = numbers.min()
+    there = np.zeros(numbers.max() - lowest + 1, np.bool_)
+    there[numbers - lowest] = True
+    return np.flatnonzero(there) + lowest, (np.cumsum(there) - 1)[numbers - lowest]
 
 
 class TopicEvents(NamedTuple):
@@ -159,14 +162,13 @@ class Pairs:
             return tuple(sorted({texts[member] for member in members if member != NO_TEXT}))
 
         used_receivers, places = used(asking.take(firsts))
-        lowest = NO_TEXT - len(sets.things)
-        used_patterns, patterns = used(together - lowest)
+        used_patterns, patterns = used(together)
         return cls(
             rows.take(firsts),
             places,
             patterns,
             [receivers[number] for number in used_receivers.tolist()],
-            [named(number + lowest) for number in used_patterns.tolist()],
+            [named(number) for number in used_patterns.tolist()],
         )
 
     def numbers(self) -> Iterator[tuple[int, int, int]]:

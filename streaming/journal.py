@@ -188,7 +188,7 @@ class Journal:
         """The journal with one more change at its end, or one that begins with the whole where that is better.
 
         Writing anew then costs as much as was said since the last time that holds no more: constant work for each byte
-        of change. What only adds is never written anew, and the other workers need not read all of it again.
+        of change. What only adds is not written anew once it has parts, nor read again by other workers.
 
         Args:
             change: made of plain values.

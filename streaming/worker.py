@@ -29,7 +29,7 @@ PIECE_BYTES = 4 * 1024 * 1024
 """Some so many bytes of updates leave at once."""
 
 COLUMN_ROW_BYTES = 256 * 1024
-"""Some so many bytes of updates are in a row of updates by column, which holds a seventh of them."""
+"""Some so many bytes of updates are in a row of updates by column, which holds a sixth of them."""
 
 _CHUNK = 1_000
 """So many updates are found before their bytes are counted."""
