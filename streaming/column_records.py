@@ -6,12 +6,13 @@ bytes of its records, and Python has no work for each update.
 """
 
 from collections.abc import Sequence
+from operator import add
 from typing import NamedTuple
 
 import numpy as np
 import orjson
 
-from streaming.columns import Ints, used
+from streaming.columns import Ints, Sources, used
 from streaming.records import OPS, UpdateWriter, digest_lines, rest_json, text_json
 from streaming.update import Columns, Op
 
@@ -51,12 +52,10 @@ class Tables(NamedTuple):
         sources = columns.sources.chosen(topics)
         stream = b'"topic":%b,"partition":' % text_json(sources.topic)
         names = _texts([columns.topics[number] for number in topics.tolist()])
-        numbers = (column.tolist() for column in (sources.partitions, sources.offsets, sources.entries))
-        places = [b'%d,"offset":%d,"entry":%d' % place for place in zip(*numbers, strict=True)]
+        places = _places(sources)
         begin = columns.op.encode()
-        digests = digest_lines(
-            [b"%b%b%b%b" % (begin, name, stream, place) for name, place in zip(names, places, strict=True)]
-        )
+        named = (begin + names.replace(b"\n", stream + b"\n" + begin) + stream).split(b"\n")
+        digests = digest_lines(map(add, named, places.split(b"\n")))
         key_starts, key_ends, receiver_names, versions, receiver_digests = zip(
             *(
                 writer.receiver(columns.pairs.receiver_table[number], columns.versions[number])
@@ -70,9 +69,9 @@ class Tables(NamedTuple):
         if columns.op is Op.REMOVE:
             records = np.column_stack((records, tombstones)).ravel()
         return cls(
-            b"\n".join([name[1:] for name in names]),
+            names.replace(b'\n"', b"\n")[1:],
             digests,
-            b',"timestamp":\n'.join([*places, b""])[:-1],
+            places.replace(b"\n", b',"timestamp":\n') + b',"timestamp":',
             _lines(sources.timestamps),
             b"\n".join([b'%b"' % each for each in key_starts]),
             b"\n".join(key_ends),
@@ -94,12 +93,22 @@ def row(writer: UpdateWriter, columns: Columns) -> bytes:
     return TABLE_END.encode().join(Tables.of(writer, columns))
 
 
-def _texts(texts: Sequence[str]) -> list[bytes]:
+def _texts(texts: Sequence[str]) -> bytes:
     """Strings as JSON."""
     plain = '"{}"'.format('"\n"'.join(texts)).encode()
     if len(orjson.dumps(texts)) == len(plain) + len("[]"):  # nothing in them is escaped
-        return plain.split(b"\n")
-    return list(map(text_json, texts))
+        return plain
+    return b"\n".join(map(text_json, texts))
+
+
+def _places(sources: Sources) -> bytes:
+    """Where they stand in their stream."""
+    partition, entry = int(sources.partitions[0]), int(sources.entries[0])
+    if (sources.partitions == partition).all() and (sources.entries == entry).all():  # nearly always
+        start, end = b'%d,"offset":' % partition, b',"entry":%d' % entry
+        return start + _lines(sources.offsets).replace(b"\n", end + b"\n" + start) + end
+    numbers = (column.tolist() for column in (sources.partitions, sources.offsets, sources.entries))
+    return b"\n".join([b'%d,"offset":%d,"entry":%d' % place for place in zip(*numbers, strict=True)])
 
 
 def _lines(values: Ints) -> bytes:

@@ -19,6 +19,8 @@ T = TypeVar("T")
 MANY = 64
 """Topics from which on columns pay; fewer are faster one by one."""
 
+_MOST = np.iinfo(np.int64).max
+
 NO_TEXT = -1
 """The number of what a receiver by everything asks with."""
 
@@ -122,6 +124,14 @@ class Hits(NamedTuple):
         return cls(*map(np.concatenate, zip(cls.of(()), *several, strict=True)))
 
 
+def _order(hits: Hits, receivers: int, texts: int) -> Ints:
+    """By topic, then receiver, then entry; there are so many receivers and texts."""
+    asking = hits.receivers * texts + hits.texts
+    if len(hits.rows) and (int(hits.rows.max()) + 1) * receivers * texts <= _MOST:
+        return np.argsort(hits.rows * (receivers * texts) + asking, kind="stable")  # by one key in a tenth of the time
+    return np.lexsort((asking, hits.rows))
+
+
 @dataclass(frozen=True, slots=True)
 class Pairs:
     """Who asks for many topics: an element for each receiver and topic.
@@ -145,7 +155,7 @@ class Pairs:
     @classmethod
     def of(cls, hits: Hits, receivers: Sequence[Receiver], texts: Sequence[str]) -> Self:
         """Brings together what says the same; `receivers` and `texts` are what the numbers stand for."""
-        order = np.lexsort((hits.receivers * (len(texts) + 1) + hits.texts, hits.rows))
+        order = _order(hits, len(receivers), len(texts) + 1)
         rows, asking, entries = (column.take(order) for column in hits)
         begins = np.ones(len(rows), np.bool_)
         np.logical_or(rows[1:] != rows[:-1], asking[1:] != asking[:-1], out=begins[1:])

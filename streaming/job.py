@@ -19,7 +19,7 @@ from streaming.config import Settings
 from streaming.events import BIND_TOPIC
 from streaming.journal import Archive
 from streaming.output import Kind, Output
-from streaming.reading import Entry, Row
+from streaming.reading import Row, Rows
 from streaming.routing import SEPARATOR, Routing
 from streaming.worker import Settings as WorkerSettings
 from streaming.worker import without_collection, work
@@ -101,7 +101,7 @@ def expand(routed: DataFrame, settings: Settings) -> DataFrame:
     )
 
     def on_shard(key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState) -> Frames[None]:
-        rows = [row for frame in frames for row in _rows(frame)]
+        rows = Rows.together(list(map(_rows, frames)))
         former = bytes(state.get[0]) if state.exists else None
         number = int(key[1])  # Spark gives a numpy integer
         with without_collection():
@@ -152,9 +152,9 @@ def total(observed: Mapping[str, Any]) -> Counter[str]:
     return found
 
 
-def _rows(frame: pd.DataFrame) -> Iterator[Entry]:
-    columns: list[list[Any]] = [frame[name].tolist() for name in Row._fields]
-    return zip(*columns, strict=True)
+def _rows(frame: pd.DataFrame) -> Rows:
+    *numbers, payloads = (frame[name] for name in Row._fields)
+    return Rows(payloads.tolist(), *(column.to_numpy() for column in numbers))
 
 
 def _frames(steps: Generator[Output, None, T]) -> Frames[T]:

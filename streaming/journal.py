@@ -28,7 +28,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 FORMAT = 3
-INLINE_BYTES = 65_536
+INLINE_BYTES = 16_384
 """Most bytes of segments that stay in the value; 1 MB costs some 25 ms each time it is touched."""
 
 RETAINED_BATCHES = 100

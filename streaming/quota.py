@@ -155,10 +155,10 @@ def _capped(
 
 def _is_counted(batch: "Batch", key: ClientKey, own: list[Update], before: int | None) -> bool:
     """Whether each update of a client stands for a topic that it holds or gives up, and nobody else's does."""
-    was, will = batch.state.interest(key), batch.interest(key)
-    if was != NOTHING and before is None:
+    if before is None and batch.state.interest(key) != NOTHING:
         return False  # nobody has counted what it holds
     if key in batch.changed or batch.moved:
+        was, will = batch.state.interest(key), batch.interest(key)
         notations = [block.notation for wanted in (was, will) for block in wanted.blocks]
         return not any(notation.per_subscription or notation.dialect == MQTT for notation in notations)
     return len({update.lite_topic for update in own}) == len(own)

@@ -28,10 +28,10 @@ _BASE = {
     # Over TCP each task waits 40 ms for nothing: Nagle's algorithm holds Spark's second write back until the first one
     # is acknowledged, and the Python worker, which has nothing to say yet, delays that.
     "spark.python.unix.domain.socket.enabled": "true",
-    # Python hands output to the JVM after so many rows, of 16 KiB each where there are many updates, and of some 40 KiB
-    # where they are written by column: 80 or 200 MB, not twice as much. With fewer, more keys have their rows in two
-    # batches, each of which costs PySpark half a millisecond.
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "5000",
+    # Python hands output to the JVM after so many rows, of 16 KiB each where there are many updates, and of some 75 KiB
+    # where they are written by column: 40 or 190 MB. With fewer, more keys have their rows in two batches, each of
+    # which costs PySpark half a millisecond.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "2500",
     "spark.ui.showConsoleProgress": "false",
 }
 

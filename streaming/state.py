@@ -177,6 +177,7 @@ class ShardState:
         self._held: Held | None = None
         self._interests: Interests | None = None
         self._topic_indexes: dict[str, TopicIndex] = {}
+        self._terms: dict[str, Terms] = {}
         self._limits: dict[str, Terms] | None = None
         self._quotas: frozenset[int] | None = None
         self._deadlines: dict[int, dict[str, None]] | None = None
@@ -203,7 +204,10 @@ class ShardState:
 
     def terms(self, name: str) -> Terms:
         """On what terms the clients of a group receive."""
-        return terms_of(self.group(name), self.selected.get(name, Selected()))
+        found = self._terms.get(name)
+        if found is None:
+            found = self._terms[name] = terms_of(self.group(name), self.selected.get(name, Selected()))
+        return found
 
     @property
     def limits(self) -> dict[str, Terms]:
@@ -386,6 +390,7 @@ class ShardState:
         self._go_on(delta)
         if delta.groups or delta.selected:
             self._limits = self._quotas = None
+        self._terms.clear()  # not all of its groups are known ones, which would be forgotten some day
         if self._held is not None:
             self._held.update(delta.held)
         for client in delta.clients.values():
@@ -458,7 +463,7 @@ def catch_up(state: ShardState, changes: Iterable[Any]) -> None:
         state.follow(
             Delta(
                 dict.fromkeys(removed),
-                dict(map(_topic, added)),
+                _topics(added),
                 {name: None if group is None else Group(*group) for name, group in groups},
                 {ClientKey(*key): None if views is None else _client(*views) for key, views, _ in clients},
                 {
@@ -491,7 +496,7 @@ def _whole(state: ShardState) -> list[Any]:
 def _plain(delta: Delta) -> list[Any]:
     return [
         list(delta.removed),
-        [name if facts is PLAIN else (name, *facts) for name, facts in delta.added.items()],
+        _written(delta.added),
         list(delta.groups.items()),
         [(key, client and _views(client), delta.seen.get(key)) for key, client in delta.clients.items()],
         [(key, seen) for key, seen in delta.seen.items() if key not in delta.clients],
@@ -502,8 +507,16 @@ def _plain(delta: Delta) -> list[Any]:
     ]
 
 
-def _topic(written: str | tuple[Any, ...]) -> tuple[str, Facts]:
-    return (written, PLAIN) if isinstance(written, str) else (written[0], Facts(*written[1:]))
+def _written(topics: Mapping[str, Facts]) -> list[str | tuple[Any, ...]]:
+    if set(map(id, topics.values())) <= {id(PLAIN)}:  # nearly always, and there may be many
+        return list(topics)
+    return [name if facts is PLAIN else (name, *facts) for name, facts in topics.items()]
+
+
+def _topics(written: Sequence[Any]) -> dict[str, Facts]:
+    if set(map(type, written)) <= {str}:
+        return dict.fromkeys(written, PLAIN)
+    return dict((topic, PLAIN) if isinstance(topic, str) else (topic[0], Facts(*topic[1:])) for topic in written)
 
 
 def _selected(literal: tuple[str, str] | None, wildcard: tuple[str, str] | None) -> Selected:

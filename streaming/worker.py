@@ -17,7 +17,7 @@ from streaming.expansion import expand
 from streaming.home import HOME, Home
 from streaming.journal import Archive, Journal
 from streaming.output import Kind, Output
-from streaming.reading import Entry, Row, position, read
+from streaming.reading import Rows, position, read
 from streaming.records import UpdateWriter, dead_letter
 from streaming.routing import Routing
 from streaming.shard import Shard
@@ -28,7 +28,7 @@ from streaming.update import Problem
 PIECE_BYTES = 4 * 1024 * 1024
 """Some so many bytes of updates leave at once."""
 
-COLUMN_ROW_BYTES = 256 * 1024
+COLUMN_ROW_BYTES = 512 * 1024
 """Some so many bytes of updates are in a row of updates by column, which holds a sixth of them."""
 
 _CHUNK = 1_000
@@ -64,7 +64,7 @@ class Settings:
 
 
 def work(
-    parent: str, number: int, rows: Iterable[Entry], data: bytes | None, settings: Settings, *, batch: int = 0
+    parent: str, number: int, rows: Rows, data: bytes | None, settings: Settings, *, batch: int = 0
 ) -> Generator[Output, None, bytes | None]:
     """Applies a micro-batch's rows of one key.
 
@@ -83,7 +83,7 @@ def work(
         The key's new state (None for none, `data` itself when nothing changed).
     """
     output = Output()
-    ordered = sorted(rows)
+    ordered = rows.ordered()
     events = read(parent, number, ordered, settings.topics, output)
     journal = Journal.open(data, settings.archive and settings.archive(parent, number), batch)
     if parent == HOME:
@@ -92,8 +92,10 @@ def work(
         shard = Shard(parent, number, settings.routing, settings.inner_multi)
         done = yield from _work_on_shard(shard, events, journal, output)
     if done.problems:
-        named = map(Row._make, ordered)
-        originals = {(settings.topics[row.stream], *row[1:3], position(row.entry)): row.payload for row in named}
+        originals = {
+            (settings.topics[stream], partition, offset, position(entry)): payload
+            for stream, partition, offset, entry, _, payload in ordered.by_row()
+        }
         for source, reason, message in done.problems:
             output.add(Kind.DEAD_LETTER, dead_letter(source, reason, message, originals[source[:4]]))
     output.ignored = done.ignored

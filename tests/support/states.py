@@ -10,7 +10,7 @@ from streaming.errors import StateCorrupted
 from streaming.home import Home
 from streaming.journal import Journal
 from streaming.output import Kind, Output
-from streaming.reading import Entry
+from streaming.reading import Row, Rows
 from streaming.state import Delta, ShardState
 from streaming.subscription import Ignored
 from streaming.worker import Settings
@@ -93,10 +93,10 @@ _OPS = {b'{"op":"A': Kind.ADD, b'{"op":"R': Kind.REMOVE, b"": TOMBSTONE}
 
 
 def work(
-    parent: str, number: int, rows: Iterable[Entry], data: bytes | None, settings: Settings, *, batch: int = 0
+    parent: str, number: int, rows: Iterable[Row], data: bytes | None, settings: Settings, *, batch: int = 0
 ) -> tuple[bytes | None, Written]:
     """What a worker makes of a micro-batch's rows of one key: its new state, and all records."""
-    steps = worker.work(parent, number, rows, data, settings, batch=batch)
+    steps = worker.work(parent, number, Rows.of(rows), data, settings, batch=batch)
     whole = Written()
     while True:
         try:

@@ -29,7 +29,7 @@ READY_SECONDS = 180
 BURST_SECONDS = 300
 LOG_SHOWN = 4_000
 WAKING_SECONDS = 1.0
-LOOKING_SECONDS = 0.005
+LOOKING_SECONDS = 0.02
 PATIENT = "--conf spark.executor.heartbeatInterval=1h --conf spark.network.timeout=2h pyspark-shell"
 """Makes up for the heartbeats that a stopped Spark does not send, for which it ends itself."""
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streaming import columns as columns_module
 from streaming.column_records import row
 from streaming.columns import Hits, Numbers, Pairs, Sources
 from streaming.events import Source
@@ -28,11 +29,18 @@ VERSIONS = [7, None, -1, 0]
 
 
 def columns_of(
-    updates: Sequence[tuple[int, int, tuple[str, ...]]], topics: Sequence[str], op: Op = Op.ADD, entry: int = 0
+    updates: Sequence[tuple[int, int, tuple[str, ...]]],
+    topics: Sequence[str],
+    op: Op = Op.ADD,
+    partitions: int = 1,
+    entries: range = range(1),
 ) -> tuple[Columns, list[Update]]:
     """Updates by column and one by one, each given as (number of the topic, number of the receiver, patterns)."""
     cause = Cause.TOPIC_CREATED if op is Op.ADD else Cause.TOPIC_DELETED
-    places = [Source("some topic", number % 3, 10 ** (number % 19), entry, -number) for number in range(len(topics))]
+    places = [
+        Source("some topic", number % partitions, 10 ** (number % 19), entries[number % len(entries)], -number)
+        for number in range(len(topics))
+    ]
     rows, receivers, _ = zip(*updates, strict=True)
     tables: Numbers[tuple[str, ...]] = Numbers()
     patterns = [tables[texts] for *_, texts in updates]
@@ -67,7 +75,11 @@ def written(updates: Sequence[Update]) -> list[tuple[bytes, bytes | None]]:
         st.tuples(st.integers(0, 8), st.integers(0, 3), st.lists(st.sampled_from(AWKWARD), max_size=3).map(tuple)),
         min_size=1,
     ),
-    what=st.tuples(st.sampled_from(Op), st.integers(0, 70_000)),
+    what=st.tuples(
+        st.sampled_from(Op),
+        st.integers(1, 3),
+        st.builds(lambda first, count: range(first, first + count), st.integers(0, 70_000), st.integers(1, 3)),
+    ),
     rest=st.tuples(
         st.none() | st.builds(lambda value: {"type": "TAIL_N", "value": value}, st.integers(-(1 << 63), (1 << 63) - 1)),
         st.booleans(),
@@ -78,11 +90,11 @@ def written(updates: Sequence[Update]) -> list[tuple[bytes, bytes | None]]:
 def test_they_are_those_of_each_update(
     topics: list[str],
     updates: list[tuple[int, int, tuple[str, ...]]],
-    what: tuple[Op, int],
+    what: tuple[Op, int, range],
     rest: tuple[dict[str, Any] | None, bool],
     size: int,
 ) -> None:
-    """However awkward the names, wherever rows are cut."""
+    """However awkward the names, wherever they stand, wherever rows are cut."""
     rows = [(row % len(topics), receiver, patterns) for row, receiver, patterns in updates]
     columns, one_by_one = columns_of(rows, topics, *what)
     option, reset = rest
@@ -109,8 +121,10 @@ def test_columns_of_nothing_have_no_pieces() -> None:
     assert not list(nothing.pieces(1))
 
 
-def test_hits_of_one_receiver_and_topic_are_one_pair() -> None:
-    """Its patterns are sorted, each once; everything adds none."""
+@pytest.mark.parametrize("most", [columns_module._MOST, 0])
+def test_hits_of_one_receiver_and_topic_are_one_pair(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its patterns are sorted, each once; everything adds none. There may be too many to order them by one number."""
+    monkeypatch.setattr(columns_module, "_MOST", most)
     receivers = [Receiver("g", "one"), Receiver("g", "two")]
     hits = Hits.of([(1, 0, 2), (0, 0, 1), (1, 0, 0), (1, 0, 2), (1, 1, -1), (1, 1, 1), (0, 1, -1), (1, 0, 1)])
     pairs = Pairs.of(hits, receivers, ["b", "c", "a"])

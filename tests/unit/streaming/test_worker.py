@@ -14,7 +14,7 @@ from streaming.events import BIND_TOPIC, PLAIN, QUOTA, WILDCARD, Reason
 from streaming.home import HOME, UNREADABLE, bucket_of
 from streaming.journal import Journal, Position
 from streaming.output import Kind, Output, OutputRow
-from streaming.reading import Row
+from streaming.reading import Row, Rows
 from streaming.routing import Routing
 from streaming.state import Delta, ShardState
 from streaming.subscription import Ignored
@@ -379,7 +379,7 @@ def test_what_was_done_is_counted() -> None:
 
 
 def last_row(rows: list[Row], data: bytes | None) -> tuple[bytes | None, OutputRow]:
-    (output,), data = pieces_of(worker.work("p", 0, rows, data, SETTINGS))
+    (output,), data = pieces_of(worker.work("p", 0, Rows.of(rows), data, SETTINGS))
     *_, last = output.all_rows()
     return data, last
 
@@ -606,7 +606,7 @@ def test_output_comes_in_pieces(monkeypatch: pytest.MonkeyPatch, quota: int) -> 
     whole = work("p", 0, rows, data, SETTINGS)
     monkeypatch.setattr(worker, "PIECE_BYTES", 1)
     monkeypatch.setattr(worker, "_CHUNK", 10)
-    outputs, stored = pieces_of(worker.work("p", 0, rows, data, SETTINGS))
+    outputs, stored = pieces_of(worker.work("p", 0, Rows.of(rows), data, SETTINGS))
     pieces = [written(output) for output in outputs]
     assert stored == whole[0]
     assert [piece.kinds.count(Kind.ADD) for piece in pieces] == [10, 10, 5, 0]
@@ -637,7 +637,7 @@ def test_what_no_quota_concerns_is_found_while_it_is_taken(monkeypatch: pytest.M
         return update(self, *arguments, **named)
 
     monkeypatch.setattr(Batch, "update", counted)
-    steps = worker.work("p", 0, [row(SUBSCRIPTIONS, request_json(liteTopicSet=["*"]))], data, SETTINGS)
+    steps = worker.work("p", 0, Rows.of([row(SUBSCRIPTIONS, request_json(liteTopicSet=["*"]))]), data, SETTINGS)
     for number in range(1, 4):
         next(steps)
         assert made == 10 * number
