@@ -20,6 +20,7 @@ MANY = 64
 """Topics from which on columns pay; fewer are faster one by one."""
 
 _MOST = np.iinfo(np.int64).max
+"""The largest number in a column."""
 
 NO_TEXT = -1
 """The number of what a receiver by everything asks with."""
