@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from streaming.config import Settings, load
 from streaming.local.broker import Broker
@@ -216,8 +216,10 @@ class Driver:
     def skip(self) -> None:
         """Waits until what was sent is written, and leaves out the updates that were written until now."""
         self._producer.flush()
-        for number in range(PARTITIONS):
-            self._consumer.seek(TopicPartition(self.settings.updates, number, OFFSET_END))
+        for partition in self._partitions:
+            # Not to Kafka's own end, which is looked up later: a fast system has written the next update by then.
+            end = self._consumer.get_watermark_offsets(partition, 10)[1]
+            self._consumer.seek(TopicPartition(partition.topic, partition.partition, end))
 
     def rest(self) -> None:
         """Stops until `wake`: others have their turn."""
