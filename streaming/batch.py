@@ -116,8 +116,6 @@ class Batch:
 
     def terms(self, name: str) -> Terms:
         """On what terms the clients of a group receive after the events so far."""
-        if not self._speaks_of(name):
-            return self.state.terms(name)
         return terms_of(self.group_of(name), self._selected_of(name))
 
     def client(self, key: ClientKey) -> Client:
@@ -126,8 +124,6 @@ class Batch:
 
     def interest(self, key: ClientKey) -> Interest:
         """What a client asks for after the events so far."""
-        if key not in self._clients and not self._speaks_of(key.group):
-            return self.state.interest(key)
         return interest_in(self.group_of(key.group), self.client(key))
 
     def version(self, key: ClientKey) -> int | None:
@@ -322,9 +318,6 @@ class Batch:
         """The groups of which the batch says something, each with the event that said it last."""
         yield from ((name, source) for name, (_, source) in self._groups.items())
         yield from ((name, source) for name, (_, source) in self._selected.items() if name not in self._groups)
-
-    def _speaks_of(self, group: str) -> bool:
-        return group in self._groups or group in self._selected
 
     def _topic(self, source: Source, name: str, created: bool, facts: Facts) -> None:  # noqa: FBT001 - private
         known = self.topics.get(name)

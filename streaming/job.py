@@ -153,8 +153,7 @@ def total(observed: Mapping[str, Any]) -> Counter[str]:
 
 
 def _rows(frame: pd.DataFrame) -> Rows:
-    *numbers, payloads = (frame[name] for name in Row._fields)
-    return Rows(payloads.tolist(), *(column.to_numpy() for column in numbers))
+    return Rows(*(frame[name].to_numpy() for name in Row._fields))
 
 
 def _frames(steps: Generator[Output, None, T]) -> Frames[T]:

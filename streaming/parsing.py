@@ -66,24 +66,22 @@ def parse_topic_event(payload: bytes | None) -> TopicEvent:
 
 
 def parse_plain_topic_events(payloads: Sequence[bytes | None], parent: str) -> tuple[list[str], list[bool]] | None:
-    """Reads many topic events of one parent that are valid, have the same fields, and say no more than nearly all do.
+    """Reads many topic events of one parent that are valid and say no more than nearly all do, by column.
 
     Returns:
         The names of the topics, and whether they were created; None where an event is another, right or wrong. What
         `parse_topic_event` says of each then takes twice as long.
     """
     records = _objects(payloads)
-    if records is None:
+    if records is None or not set().union(*records) <= set(_PLAIN_FIELDS):
         return None
-    fields = _PLAIN_FIELDS if "timestamp" in records[0] else _PLAIN_FIELDS[:-1]
     try:
-        events, parents, names, *rest = map(list, zip(*map(itemgetter(*fields), records), strict=True))
+        events, parents, names = map(list, zip(*map(itemgetter(*_PLAIN_FIELDS[:-1]), records), strict=True))
     except KeyError:
         return None
-    timestamps = rest[0] if rest else []
+    timestamps = [record.get("timestamp") for record in records]
     if (
-        set(map(len, records)) == {len(fields)}
-        and set(map(type, names)) == set(map(type, events)) == set(map(type, parents)) == {str}
+        set(map(type, names)) == set(map(type, events)) == set(map(type, parents)) == {str}
         and set(map(type, timestamps)) <= {int, NoneType}
         and set(events) <= {"CREATED", "DELETED"}
         and set(parents) == {parent}

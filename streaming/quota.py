@@ -22,6 +22,7 @@ from streaming.update import Cause, Op, Problem, Update
 if TYPE_CHECKING:
     from streaming.batch import Batch
     from streaming.crowd import CrowdUpdates
+    from streaming.state import Group
 
 
 def excess(batch: "Batch", key: ClientKey, wanted: Interest, terms: Terms) -> str | None:
@@ -167,13 +168,13 @@ def _is_counted(batch: "Batch", key: ClientKey, own: list[Update], before: int |
 def shares(batch: "Batch", key: ClientKey) -> tuple[int | None, int | None]:
     """How much a client may hold before and after the batch; None for anything."""
     return (
-        _share(batch, batch.state.interest(key), batch.state.terms(key.group)),
-        _share(batch, batch.interest(key), batch.terms(key.group)),
+        _share(batch, batch.state.interest(key), batch.state.group(key.group)),
+        _share(batch, batch.interest(key), batch.group_of(key.group)),
     )
 
 
-def _share(batch: "Batch", interest: Interest, terms: Terms) -> int | None:
-    return None if interest.everything is not None or interest == NOTHING else batch.shard.share(terms.quota)
+def _share(batch: "Batch", interest: Interest, group: "Group") -> int | None:
+    return None if interest.everything is not None or interest == NOTHING else batch.shard.share(group.quota)
 
 
 class _Recount:

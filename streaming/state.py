@@ -177,7 +177,6 @@ class ShardState:
         self._held: Held | None = None
         self._interests: Interests | None = None
         self._topic_indexes: dict[str, TopicIndex] = {}
-        self._terms: dict[str, Terms] = {}
         self._limits: dict[str, Terms] | None = None
         self._quotas: frozenset[int] | None = None
         self._deadlines: dict[int, dict[str, None]] | None = None
@@ -204,10 +203,7 @@ class ShardState:
 
     def terms(self, name: str) -> Terms:
         """On what terms the clients of a group receive."""
-        found = self._terms.get(name)
-        if found is None:
-            found = self._terms[name] = terms_of(self.group(name), self.selected.get(name, Selected()))
-        return found
+        return terms_of(self.group(name), self.selected.get(name, Selected()))
 
     @property
     def limits(self) -> dict[str, Terms]:
@@ -390,7 +386,6 @@ class ShardState:
         self._go_on(delta)
         if delta.groups or delta.selected:
             self._limits = self._quotas = None
-        self._terms.clear()  # not all of its groups are known ones, which would be forgotten some day
         if self._held is not None:
             self._held.update(delta.held)
         for client in delta.clients.values():

@@ -164,7 +164,7 @@ class Driver:
         ]
         wanted = count * max(self._system.counts, self._system.records)
         wanted = wanted or sum(len(self.workload.receivers(*topic)) for topic in topics)
-        before = self._written()
+        before = sum(self._ends())
         if not self._system.counts:
             self._consumer.pause(self._partitions)
         start = time.perf_counter()
@@ -175,7 +175,7 @@ class Driver:
         if self._system.counts:
             self.wait(wanted, start)
             return time.perf_counter() - start
-        while (left := before + wanted - self._written()) > 0:
+        while (left := before + wanted - sum(self._ends())) > 0:
             self._producer.poll(0)
             self._check_time(start + BURST_SECONDS - time.perf_counter(), f"{left} updates are missing")
             time.sleep(LOOKING_SECONDS)
@@ -209,17 +209,16 @@ class Driver:
         """Writes an event to one of the input topics."""
         self._producer.produce(topic, json.dumps(value), key)
 
-    def _written(self) -> int:
-        """How many updates the broker has; with transactions, their markers as well, which are few."""
-        return sum(self._consumer.get_watermark_offsets(partition, 10)[1] for partition in self._partitions)
+    def _ends(self) -> list[int]:
+        """How many updates each partition has; with transactions, their markers as well, which are few."""
+        return [self._consumer.get_watermark_offsets(partition, 10)[1] for partition in self._partitions]
 
     def skip(self) -> None:
         """Waits until what was sent is written, and leaves out the updates that were written until now."""
         self._producer.flush()
-        for partition in self._partitions:
-            # Not to Kafka's own end, which is looked up later: a fast system has written the next update by then.
-            end = self._consumer.get_watermark_offsets(partition, 10)[1]
-            self._consumer.seek(TopicPartition(partition.topic, partition.partition, end))
+        # Not to Kafka's own end, which is looked up later: a fast system has written the next update by then.
+        for number, end in enumerate(self._ends()):
+            self._consumer.seek(TopicPartition(self.settings.updates, number, end))
 
     def rest(self) -> None:
         """Stops until `wake`: others have their turn."""

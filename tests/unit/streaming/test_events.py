@@ -121,29 +121,18 @@ def test_an_invalid_topic_event(payload: bytes, reason: Reason, said: list[str])
 
 PLAIN_TOPICS = [
     topic_json(liteTopic="t1"),
-    topic_json(liteTopic="t1", event="DELETED"),
-    topic_json(liteTopic=" é\n"),
+    topic_json(liteTopic="t2", timestamp=INT64 - 1),
+    topic_json(liteTopic="t1", event="DELETED", timestamp=-INT64),
+    topic_json(liteTopic=" é\n", timestamp=None),
     b" " + topic_json(liteTopic="x" * (MAX_NAME_BYTES // 6)) + b"\n",
     TWICE,
 ]
-TIMED_TOPICS = [
-    topic_json(liteTopic="t1", timestamp=5),
-    topic_json(liteTopic="t2", timestamp=INT64 - 1),
-    topic_json(liteTopic="t1", event="DELETED", timestamp=-INT64),
-    topic_json(liteTopic="t3", timestamp=None),
-]
+READ_PLAIN = (["t1", "t2", "t1", " é\n", "x" * (MAX_NAME_BYTES // 6), "last"], [True, True, False, True, True, True])
 
 
 def test_plain_topic_events_are_read_together() -> None:
-    names = ["t1", "t1", " é\n", "x" * (MAX_NAME_BYTES // 6), "last"]
-    assert parse_plain_topic_events(PLAIN_TOPICS, "p") == (names, [True, False, True, True, True])
-    assert parse_plain_topic_events(TIMED_TOPICS, "p") == (["t1", "t2", "t1", "t3"], [True, True, False, True])
+    assert parse_plain_topic_events(PLAIN_TOPICS, "p") == READ_PLAIN
     assert parse_plain_topic_events(PLAIN_TOPICS[:1], "p") == (["t1"], [True])
-
-
-@pytest.mark.parametrize("events", [[PLAIN_TOPICS[0], TIMED_TOPICS[0]], [TIMED_TOPICS[0], PLAIN_TOPICS[0]]])
-def test_of_different_fields_they_are_not(events: list[bytes]) -> None:
-    assert parse_plain_topic_events(events, "p") is None
 
 
 @pytest.mark.parametrize(
