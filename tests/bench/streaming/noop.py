@@ -3,8 +3,9 @@
 Same source, parsing and routing in the JVM, shuffle, state store and sink; the function on each key adds up its rows
 and emits one record a key and micro-batch.
 
-With the argument `echo` it passes each topic event on, and with `same-output` it writes two records for each, of the
-size of the job's updates: what output alone costs, whatever decides it.
+With the argument `echo` it passes each topic event on, row by row, as a plain query from Kafka to Kafka does. With
+`same-output` it writes two records for each, of the size of the job's updates: what output alone costs, whatever
+decides it.
 
 With the argument `two-stages` all rows go through a stateful function by parent first, as they would if one stage kept
 the patterns and another one the topics. Spark allows that when its check of unsupported operations is off.
@@ -19,6 +20,7 @@ from collections.abc import Iterator
 
 import orjson
 import pandas as pd
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from streaming import checkpoint, job, service, session, sinks
@@ -46,8 +48,9 @@ LINES = 32
 def echo(key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
     """Counts the rows of a key, and passes the topic events on."""
     with without_collection():
-        records = [(key[0].encode(), event) for event in _events(frames, state)]
-    yield from _written(records)
+        events = _events(frames, state)
+    if events:
+        yield pd.DataFrame({"kind": Kind.UPDATES, "key": key[0].encode(), "value": events})
 
 
 def same_output(key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
@@ -56,7 +59,10 @@ def same_output(key: tuple[str, int], frames: Iterator[pd.DataFrame], state: Gro
         topics = [orjson.loads(event)["liteTopic"] for event in _events(frames, state)] * RECORDS
         values = [orjson.dumps({"liteTopic": topic, "rest": "x" * 320}) for topic in topics]
         keys = [orjson.dumps((key[0], "group", "client", topic)) for topic in topics]
-    yield from _written(list(zip(keys, values, strict=True)))
+    starts = range(0, len(keys), LINES)
+    lines = [[b"\n".join(part[start : start + LINES]) for part in (keys, values)] for start in starts]
+    if lines:
+        yield pd.DataFrame([(Kind.UPDATES, *each) for each in lines], columns=["kind", "key", "value"])
 
 
 def _events(frames: Iterator[pd.DataFrame], state: GroupState) -> list[bytes]:
@@ -65,13 +71,6 @@ def _events(frames: Iterator[pd.DataFrame], state: GroupState) -> list[bytes]:
     total = (int.from_bytes(state.get[0]) if state.exists else 0) + len(payloads)
     state.update((total.to_bytes(8),))
     return [payload for payload in payloads if b'"liteTopic"' in payload]
-
-
-def _written(records: list[tuple[bytes, bytes]]) -> Iterator[pd.DataFrame]:
-    starts = range(0, len(records), LINES)
-    lines = [map(b"\n".join, zip(*records[start : start + LINES], strict=True)) for start in starts]
-    if lines:
-        yield pd.DataFrame([(Kind.UPDATES, *each) for each in lines], columns=["kind", "key", "value"])
 
 
 WAYS = {"echo": echo, "same-output": same_output}
@@ -109,7 +108,9 @@ def main() -> None:
         "update",
         GroupStateTimeout.NoTimeout,
     )
-    query = sinks.start(sinks.address(counted.observe(job.METRICS, job.counts()), settings), settings)
+    counted = counted.observe(job.METRICS, job.counts())
+    plain = counted.select(F.lit(settings.updates).alias("topic"), "key", "value")
+    query = sinks.start(plain if "echo" in sys.argv else sinks.address(counted, settings), settings)
     sys.stderr.write("ready: reading\n")
     while not stop.wait(0.2) and query.isActive:
         pass
