@@ -93,7 +93,7 @@ def cap(batch: "Batch", updates: Iterable[Update], crowds: "CrowdUpdates") -> It
 
 
 def _lowest_share(batch: "Batch") -> int:
-    quotas = {*batch.state.quotas, *(batch.terms(name).quota for name, _ in batch.regrouped())}
+    quotas = {*batch.state.quotas, *(batch.group_of(name).quota for name, _ in batch.regrouped())}
     return min(share for share in map(batch.shard.share, quotas) if share is not None)
 
 
@@ -109,7 +109,7 @@ def _by_client(
     others = [receiver.client for topic in batch.moved for receiver in batch.state.interests.match(topic)]
     others += [*batch.changed, *crowds.clients]
     for group, _ in batch.regrouped():
-        if batch.terms(group).quota != batch.state.terms(group).quota:
+        if batch.group_of(group).quota != batch.state.group(group).quota:
             others += batch.members(group)
     for key in others:
         found.setdefault(key, [])

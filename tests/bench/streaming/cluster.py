@@ -21,8 +21,7 @@ from rich.table import Table
 from streaming.local.broker import Broker
 from streaming.local.cluster import Cluster
 from tests.bench.streaming.driver import JOB, Driver
-from tests.bench.streaming.run import QUOTA, in_turn, spread
-from tests.bench.streaming.workload import Workload
+from tests.bench.streaming.run import in_turn, spread
 
 WORKERS = 2
 WARM_BURSTS = 5
@@ -36,7 +35,7 @@ def throughput(broker: Broker, folder: Path, options: argparse.Namespace, *, on_
         if on_cluster:
             cluster = stack.enter_context(Cluster(folder / f"cluster-{uuid4().hex[:6]}", workers=WORKERS))
             system = replace(JOB, environment={"REEXPAND_MASTER": cluster.url})
-        driver = Driver(system, broker, folder, Workload(quota=QUOTA))
+        driver = Driver(system, broker, folder)
         stack.callback(driver.close)
         driver.prepare()
         for _ in range(WARM_BURSTS):

@@ -34,15 +34,9 @@ from streaming.worker import without_collection
 def count(key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
     """Counts the rows of a key."""
     with without_collection():
-        total = (int.from_bytes(state.get[0]) if state.exists else 0) + sum(map(len, frames))
-        state.update((total.to_bytes(8),))
+        total = _counted(state, sum(map(len, frames)))
     value = json.dumps({"parentTopic": key[0], "count": total}).encode()
     yield pd.DataFrame({"kind": [Kind.UPDATES], "key": [key[0].encode()], "value": [value]})
-
-
-RECORDS = 2
-LINES = 32
-"""Records in a row: as many as the job's."""
 
 
 def echo(key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
@@ -51,6 +45,11 @@ def echo(key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState
         events = _events(frames, state)
     if events:
         yield pd.DataFrame({"kind": Kind.UPDATES, "key": key[0].encode(), "value": events})
+
+
+RECORDS = 2
+LINES = 32
+"""Records in a row: as many as the job's that are not written by column."""
 
 
 def same_output(key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
@@ -68,9 +67,15 @@ def same_output(key: tuple[str, int], frames: Iterator[pd.DataFrame], state: Gro
 def _events(frames: Iterator[pd.DataFrame], state: GroupState) -> list[bytes]:
     """The topic events of a key; all rows are counted."""
     payloads = [payload for frame in frames for payload in frame["payload"].tolist()]
-    total = (int.from_bytes(state.get[0]) if state.exists else 0) + len(payloads)
-    state.update((total.to_bytes(8),))
+    _counted(state, len(payloads))
     return [payload for payload in payloads if b'"liteTopic"' in payload]
+
+
+def _counted(state: GroupState, rows: int) -> int:
+    """How many rows a key has seen, with some more."""
+    total = (int.from_bytes(state.get[0]) if state.exists else 0) + rows
+    state.update((total.to_bytes(8),))
+    return total
 
 
 WAYS = {"echo": echo, "same-output": same_output}
@@ -78,11 +83,11 @@ WAYS = {"echo": echo, "same-output": same_output}
 
 def pass_on(_: tuple[str], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
     """Counts the rows of a parent, and hands them on."""
-    seen = int.from_bytes(state.get[0]) if state.exists else 0
+    seen = 0
     for frame in frames:
         seen += len(frame)
         yield frame
-    state.update((seen.to_bytes(8),))
+    _counted(state, seen)
 
 
 def main() -> None:
@@ -101,16 +106,20 @@ def main() -> None:
         )
         # The operator's rows are columnar; what follows it wants rows, which a projection makes.
         routed = routed.withColumn("timestamp", routed["timestamp"] + 1)
+    way = next((way for name, way in WAYS.items() if name in sys.argv), count)
     counted = routed.groupBy("parent", "shard").applyInPandasWithState(
-        next((way for name, way in WAYS.items() if name in sys.argv), count),
+        way,
         job.OUTPUT_SCHEMA,
         job.STATE_SCHEMA,
         "update",
         GroupStateTimeout.NoTimeout,
     )
     counted = counted.observe(job.METRICS, job.counts())
-    plain = counted.select(F.lit(settings.updates).alias("topic"), "key", "value")
-    query = sinks.start(plain if "echo" in sys.argv else sinks.address(counted, settings), settings)
+    if way is echo:
+        records = counted.select(F.lit(settings.updates).alias("topic"), "key", "value")
+    else:
+        records = sinks.address(counted, settings)
+    query = sinks.start(records, settings)
     sys.stderr.write("ready: reading\n")
     while not stop.wait(0.2) and query.isActive:
         pass

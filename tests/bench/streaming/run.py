@@ -34,7 +34,6 @@ from streaming.local.broker import Broker
 from tests.bench.streaming.check import Wrong, check
 from tests.bench.streaming.cpu import cpu_seconds
 from tests.bench.streaming.driver import JOB, NO_OP, Driver, System
-from tests.bench.streaming.workload import Workload
 
 T = TypeVar("T")
 
@@ -50,9 +49,6 @@ UNCOUNTED = 20
 REVIVING_BURSTS, REVIVING_EVENTS = 8, 640
 """Before latency is measured. Spark ends Python workers that were idle for a minute, as are those of who is stopped so
 long; the new ones must have seen all parents, as those of a job that runs have."""
-
-QUOTA = 10_000
-"""Of each client: more than it holds in the end, and less than there are topics, so that they have to be counted."""
 
 FRACTIONS = ("CPU s per 100,000", "cores")
 
@@ -88,7 +84,7 @@ class Turns:
                 check(driver, self._broker.bootstrap_servers)
             return {}
 
-        driver = self._drivers[system.name] = Driver(system, self._broker, self._folder, Workload(quota=QUOTA))
+        driver = self._drivers[system.name] = Driver(system, self._broker, self._folder)
         self._exit.callback(driver.close)
         self._take(system.name, prepare)
 

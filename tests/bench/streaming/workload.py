@@ -22,10 +22,11 @@ class Workload:
     Args:
         parents: how many.
         patterns: of each parent; at least 100.
-        quota: how many topics a client may hold; None for the default.
+        quota: how many topics a client may hold; by default more than it does after two dozen bursts, and less than
+            there are topics, so that they have to be counted.
     """
 
-    def __init__(self, parents: int = 64, patterns: int = 100, quota: int | None = None, seed: int = 1) -> None:
+    def __init__(self, parents: int = 64, patterns: int = 100, quota: int = 10_000, seed: int = 1) -> None:
         self._random = Random(seed)
         self._quota = quota
         self._clients = patterns // 5
@@ -38,10 +39,10 @@ class Workload:
 
     def group_events(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """A wildcard group for each parent, by its key."""
-        quota = {} if self._quota is None else {QUOTA: self._quota}
         for parent in self.parents:
             group = GROUP.format(parent=parent)
-            yield group, {"group": group, "attributes": {BIND_TOPIC: parent, WILDCARD: "true", **quota}}
+            attributes = {BIND_TOPIC: parent, WILDCARD: "true", QUOTA: self._quota}
+            yield group, {"group": group, "attributes": attributes}
 
     def requests(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """The patterns of each parent, spread over its clients, by group."""
