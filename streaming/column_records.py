@@ -1,8 +1,9 @@
-"""Output records of many updates at once, as tables: what `UpdateWriter.record` writes of each, to the byte.
+"""Output records as tables: of many updates at once what `UpdateWriter.record` writes of each, to the byte.
 
 An update is about a topic, a receiver and patterns, and thousands share each of these. So a row for the JVM has each
 text once, and the numbers of those that each record is made of; `streaming.sinks` joins them. It holds a sixth of the
-bytes of its records, and Python has no work for each update.
+bytes of its records, and Python has no work for each update. Records that share nothing are tables as well: for each
+further shape of a row Spark would plan every micro-batch longer.
 """
 
 from collections.abc import Sequence
@@ -42,6 +43,18 @@ class Tables(NamedTuple):
     middle: bytes
     end: bytes
     records: bytes
+
+    @classmethod
+    def singly(cls, keys: Sequence[bytes], values: Sequence[bytes | None]) -> "Tables":
+        """Records that have nothing in common, at least one: each is a receiver's, about a topic without a name."""
+        empty = b"\n" * (len(keys) - 1)
+        texts = b"\n".join([value or b"" for value in values])
+        records = [2 * number + (value is not None) for number, value in enumerate(values)]
+        return cls(
+            *(b"", b"", b"", b""),
+            *(b"\n".join(keys), empty, texts, empty, empty),
+            *(b"", b"", b"", b"\n".join([b"%d" % record for record in records])),
+        )
 
     @classmethod
     def of(cls, writer: UpdateWriter, columns: Columns) -> "Tables":
@@ -88,9 +101,9 @@ class Tables(NamedTuple):
         )
 
 
-def row(writer: UpdateWriter, columns: Columns) -> bytes:
-    """The tables of updates, at least one, as one text."""
-    return TABLE_END.encode().join(Tables.of(writer, columns))
+def text(tables: Tables) -> bytes:
+    """The tables as one text."""
+    return TABLE_END.encode().join(tables)
 
 
 def _texts(texts: Sequence[str]) -> bytes:

@@ -18,7 +18,7 @@ from streaming.archive import Folder
 from streaming.config import Settings
 from streaming.events import BIND_TOPIC
 from streaming.journal import Archive
-from streaming.output import Kind, Output
+from streaming.output import Output
 from streaming.reading import Row, Rows
 from streaming.routing import SEPARATOR, Routing
 from streaming.worker import Settings as WorkerSettings
@@ -30,7 +30,8 @@ Frames = Generator[pd.DataFrame, None, T]
 log = logging.getLogger("reexpand")
 
 STATE_SCHEMA = "value BINARY"
-OUTPUT_SCHEMA = "kind STRING, key BINARY, value BINARY"
+OUTPUT_SCHEMA = "topic STRING, key BINARY, value BINARY"
+"""As in `OutputRow`, but with the Kafka topic of its kind; a row of counts has none."""
 METRICS, COUNTS = "reexpand", "counts"
 """Names under which a micro-batch's counts stand in Spark's progress."""
 
@@ -46,7 +47,7 @@ def start(spark: SparkSession, settings: Settings) -> StreamingQuery:
     """Starts the job on a session that `streaming.session` made."""
     routed = route(read(spark, settings), settings)
     expanded = expand(routed, settings).observe(METRICS, counts())
-    return sinks.start(sinks.address(expanded, settings), settings)
+    return sinks.start(sinks.address(expanded), settings)
 
 
 def read(spark: SparkSession, settings: Settings) -> DataFrame:
@@ -99,6 +100,7 @@ def expand(routed: DataFrame, settings: Settings) -> DataFrame:
         settings.client_timeout_ms,
         _archive(settings),
     )
+    topics = sinks.topics(settings)
 
     def on_shard(key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState) -> Frames[None]:
         rows = Rows.together(list(map(_rows, frames)))
@@ -106,7 +108,7 @@ def expand(routed: DataFrame, settings: Settings) -> DataFrame:
         number = int(key[1])  # Spark gives a numpy integer
         with without_collection():
             steps = work(key[0], number, rows, former, worker_settings, batch=_batch())
-            renewed = yield from _frames(steps)
+            renewed = yield from _frames(steps, topics)
         if renewed is None and former is not None:
             state.remove()
         elif renewed is not None and renewed is not former:
@@ -141,7 +143,7 @@ def _batch() -> int:
 
 def counts() -> Column:
     """What the keys of a micro-batch did, as one column to observe: each one is planned anew in each micro-batch."""
-    return F.collect_list(F.when(F.col("kind") == Kind.COUNTS, F.col("value").cast("string"))).alias(COUNTS)
+    return F.collect_list(F.when(F.col("topic").isNull(), F.col("value").cast("string"))).alias(COUNTS)
 
 
 def total(observed: Mapping[str, Any]) -> Counter[str]:
@@ -156,7 +158,7 @@ def _rows(frame: pd.DataFrame) -> Rows:
     return Rows(*(frame[name].to_numpy() for name in Row._fields))
 
 
-def _frames(steps: Generator[Output, None, T]) -> Frames[T]:
+def _frames(steps: Generator[Output, None, T], topics: Mapping[str, str]) -> Frames[T]:
     """The output rows of a key, and what its work returns."""
     while True:
         try:
@@ -164,9 +166,9 @@ def _frames(steps: Generator[Output, None, T]) -> Frames[T]:
         except StopIteration as end:
             result: T = end.value
             return result
-        rows = list(output.all_rows())
+        rows = [(topics.get(kind), key, value) for kind, key, value in output.all_rows()]
         if rows:
-            yield pd.DataFrame(rows, columns=["kind", "key", "value"], dtype=object)
+            yield pd.DataFrame(rows, columns=["topic", "key", "value"], dtype=object)
 
 
 def _topic_route(text: Column, settings: Settings) -> Column:

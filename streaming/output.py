@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from streaming.column_records import row
+from streaming.column_records import Tables, text
 from streaming.records import Record, UpdateWriter
 from streaming.subscription import Ignored
 from streaming.update import Columns, Op, Update
@@ -19,7 +19,6 @@ class Kind:
     """What an output row holds; ADD, REMOVE and IGNORED only stand in counts."""
 
     UPDATES = "updates"
-    COLUMNS = "updates-by-column"
     DEAD_LETTER = "dead-letter"
     INPUT = "input:"
     COUNTS = "counts"
@@ -30,12 +29,8 @@ class Kind:
 
 COUNTED = {Op.ADD: Kind.ADD, Op.REMOVE: Kind.REMOVE}
 
-OutputRow = tuple[str, bytes | None, bytes | None]
-"""Kind, key and value.
-
-In a row of updates these are lines, one each; an empty one is a tombstone's missing value. A row of updates by column
-has a value only (see `streaming.column_records`).
-"""
+OutputRow = tuple[str, bytes, bytes]
+"""Kind, what the keys of all its records begin with, and its records (see `streaming.column_records`), or counts."""
 
 
 @dataclass(slots=True)
@@ -55,41 +50,39 @@ class Output:
 
     def add(self, kind: str, record: Record) -> None:
         """Appends a row of one record."""
-        self.rows.append((kind, *record))
+        # Its key stands alone: that of an input record is a name, in which there may be anything.
+        self.rows.append((kind, record.key, text(Tables.singly([b""], [record.value]))))
         if kind == Kind.DEAD_LETTER:
             self.counts[kind] += 1
 
     def say(self, updates: Iterable[Update], writer: UpdateWriter) -> None:
         """Appends what updates say; a REMOVE is followed by the tombstone with which compaction forgets its key."""
         keys: list[bytes] = []
-        values: list[bytes] = []
+        values: list[bytes | None] = []
         size = 0
         for update in updates:
-            key, text = writer.record(update)
-            value = text or b""
+            key, value = writer.record(update)
             keys.append(key)
             values.append(value)
             if update.op is Op.REMOVE:
                 keys.append(key)
-                values.append(b"")
+                values.append(None)
             self.counts[COUNTED[update.op]] += 1
-            size += len(value)
+            size += len(value or b"")
             if size >= ROW_BYTES:
-                self._add_lines(b"\n".join(keys), b"\n".join(values))
+                self._add(Tables.singly(keys, values))
                 keys, values, size = [], [], 0
         if keys:
-            self._add_lines(b"\n".join(keys), b"\n".join(values))
+            self._add(Tables.singly(keys, values))
 
     def say_columns(self, columns: Columns, writer: UpdateWriter) -> None:
         """`say` by column: a row of updates, at least one."""
         self.counts[COUNTED[columns.op]] += len(columns.pairs)
-        tables = row(writer, columns)
-        self.rows.append((Kind.COLUMNS, b"", tables))
-        self.size += len(tables)
+        self._add(Tables.of(writer, columns))
 
-    def _add_lines(self, keys: bytes, values: bytes) -> None:
-        self.rows.append((Kind.UPDATES, keys, values))
-        self.size += len(values)
+    def _add(self, updates: Tables) -> None:
+        self.rows.append((Kind.UPDATES, b"", text(updates)))
+        self.size += len(self.rows[-1][-1])
 
     def taken(self) -> "Output":
         """What there is, which is no more here."""

@@ -34,50 +34,41 @@ def _client_options(settings: "Settings") -> dict[str, str]:
     return {"bootstrap.servers": settings.bootstrap_servers, **settings.client_options()}
 
 
-def address(expanded: "DataFrame", settings: "Settings") -> "DataFrame":
-    """Kafka records (topic, key, value) of the output rows (see `OutputRow`); rows that only count are dropped."""
-    kind = F.col("kind")
-    topic = (
-        F.when(kind.isin(Kind.UPDATES, Kind.COLUMNS), settings.updates)
-        .when(kind == Kind.DEAD_LETTER, settings.dead_letters)
-        .when(kind == Kind.INPUT + Stream.GROUPS, settings.group_events)
-        .when(kind == Kind.INPUT + Stream.SUBSCRIPTIONS, settings.subscription_events)
-        .when(kind == Kind.INPUT + Stream.CLOCK, settings.clock)
-    )
-    key, value = F.col("key").cast("string"), F.col("value").cast("string")
-    rows = expanded.select(topic.alias("topic"), "kind", key.alias("key"), value.alias("value")).where(
-        "topic IS NOT NULL"
-    )
-    return _records(rows.withColumn("tables", F.when(kind == Kind.COLUMNS, F.split("value", TABLE_END))))
+def topics(settings: "Settings") -> dict[str, str]:
+    """The Kafka topic of output rows by their kind."""
+    return {
+        Kind.UPDATES: settings.updates,
+        Kind.DEAD_LETTER: settings.dead_letters,
+        Kind.INPUT + Stream.GROUPS: settings.group_events,
+        Kind.INPUT + Stream.SUBSCRIPTIONS: settings.subscription_events,
+        Kind.INPUT + Stream.CLOCK: settings.clock,
+    }
 
 
-def _records(rows: "DataFrame") -> "DataFrame":
-    """Kafka records of rows (topic, kind, key, value, tables)."""
-    by_column = F.col("tables").isNotNull()
-    tables = {name: F.get("tables", F.lit(number)) for number, name in enumerate(Tables._fields)}
-    records = (
-        F.when(by_column, _zipped(_lines(tables.pop("records")), F.array().cast("array<string>")))
-        .when(F.col("kind") == Kind.UPDATES, _zipped(_lines(F.col("key")), _lines(F.col("value"))))
-        .otherwise(_zipped(F.array("key"), F.array("value")))
-    )
+def address(expanded: "DataFrame") -> "DataFrame":
+    """Kafka records (topic, key, value) of output rows (see `job.OUTPUT_SCHEMA`); those of counts have no tables.
+
+    Spark plans this anew in each micro-batch: each branch here costs as much as the work on some events.
+    """
+    texts = F.split(F.col("value").cast("string"), TABLE_END)
+    tables = {name: F.get("texts", F.lit(number)) for number, name in enumerate(Tables._fields)}
+    numbers = F.explode(_lines(tables.pop("records")).cast("array<bigint>"))
     shared = [(table if name in _TEXTS else _lines(table)).alias(name) for name, table in tables.items()]
     return (
-        rows.select("topic", by_column.alias("by_column"), *shared, records.alias("records"))
-        .select("topic", "by_column", *tables, F.inline("records"))
-        .withColumn("number", F.when(F.col("by_column"), F.col("key").cast("bigint")))
-        .withColumn("p", F.expr("number % (size(patterns) + 1) - 1"))
-        .withColumn("r", F.expr("number div (size(patterns) + 1) % size(key_starts)"))
-        .withColumn("t", F.expr("number div (size(patterns) + 1) div size(key_starts)"))
+        expanded.select("topic", F.col("key").cast("string"), texts.alias("texts"))
+        .select("topic", "key", *shared, numbers.alias("number"))
         .select(
-            "topic",
-            F.when(F.col("by_column"), _joined(_KEY)).otherwise(F.col("key")).alias("key"),
-            F.when(F.col("by_column"), _joined(_VALUE)).otherwise(F.nullif("value", F.lit(""))).alias("value"),
+            "*",
+            F.expr("number % (size(patterns) + 1) - 1").alias("p"),
+            F.expr("number div (size(patterns) + 1) % size(key_starts)").alias("r"),
+            F.expr("number div (size(patterns) + 1) div size(key_starts)").alias("t"),
         )
+        .select("topic", _joined(_KEY).alias("key"), _joined(_VALUE).alias("value"))
     )
 
 
 _TEXTS = ("middle", "end")
-_KEY = "key_starts[r] names[t] key_ends[r]"
+_KEY = "key key_starts[r] names[t] key_ends[r]"
 _VALUE = (
     "starts[r] names[t] middle names[t] patterns[p] versions[r] digests[t] digest_ends[r] places[t] timestamps[t] end"
 )
@@ -90,10 +81,6 @@ def _joined(parts: str) -> Column:
 
 def _lines(text: Column) -> Column:
     return F.split(text, "\n")
-
-
-def _zipped(keys: Column, values: Column) -> Column:
-    return F.arrays_zip(keys.alias("key"), values.alias("value"))
 
 
 def start(records: "DataFrame", settings: "Settings") -> "StreamingQuery":

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
 from streaming import home, job, session, sinks, worker
-from streaming.column_records import row
+from streaming.column_records import Tables, text
 from streaming.config import Settings, load
 from streaming.events import BIND_TOPIC, WILDCARD, Reason, Stream
 from streaming.local.java import environment, find_java
@@ -256,10 +256,10 @@ def test_good_entries_beside_bad_ones_are_applied(spark: SparkSession, routing: 
 
 def test_counts_are_sums_over_the_keys(spark: SparkSession) -> None:
     rows = [
-        (Kind.UPDATES, b"k", b"v"),
-        (Kind.COUNTS, b"", b'{"add": 1, "ignored:stale-version": 3}'),
-        (Kind.DEAD_LETTER, b"k", None),
-        (Kind.COUNTS, b"", b'{"ignored:stale-version": 4}'),
+        ("updates", b"k", b"v"),
+        (None, b"", b'{"add": 1, "ignored:stale-version": 3}'),
+        ("dead-letters", b"k", None),
+        (None, b"", b'{"ignored:stale-version": 4}'),
     ]
     (row,) = spark.createDataFrame(rows, job.OUTPUT_SCHEMA).agg(job.counts()).collect()
     assert job.total(row.asDict()) == {Kind.ADD: 1, "ignored:stale-version": 7}
@@ -274,20 +274,22 @@ def test_updates_by_column_become_the_records_that_python_writes(spark: SparkSes
     said = [(at, at % 4, tuple(topics[at % 5 : at % 7])) for at in (*range(len(topics)), 0, 7, 7)]
     columns, one_by_one = columns_of(said, topics, op)
     rows = [
-        (Kind.UPDATES, b"k\nl", b"v\n"),
-        (Kind.COLUMNS, b"", bytearray(row(UpdateWriter("p$é"), columns))),
-        (Kind.DEAD_LETTER, b"d", b'"w"'),
-        (Kind.INPUT + Stream.CLOCK, b"c", b'{"wake": 0}'),
+        (Kind.UPDATES, b"", text(Tables.singly([b"k", b"l", b"m"], [b"v", None, b"w"]))),
+        (Kind.UPDATES, b"", text(Tables.of(UpdateWriter("p$é"), columns))),
+        (Kind.DEAD_LETTER, b"d", text(Tables.singly([b""], [b'"w"']))),
+        (Kind.INPUT + Stream.CLOCK, b"c\n\x1e", text(Tables.singly([b""], [b'{"wake": 0}']))),
         (Kind.COUNTS, b"", b"{}"),
     ]
     settings = settings_of(Routing())
-    frame = spark.createDataFrame(rows, job.OUTPUT_SCHEMA).coalesce(1)
-    assert [tuple(record) for record in sinks.address(frame, settings).collect()] == [
+    addressed = [(sinks.topics(settings).get(kind), key, value) for kind, key, value in rows]
+    frame = spark.createDataFrame(addressed, job.OUTPUT_SCHEMA).coalesce(1)
+    assert [tuple(record) for record in sinks.address(frame).collect()] == [
         (settings.updates, "k", "v"),
         (settings.updates, "l", None),
+        (settings.updates, "m", "w"),
         *((settings.updates, key.decode(), value and value.decode()) for key, value in written(one_by_one)),
         (settings.dead_letters, "d", '"w"'),
-        (settings.clock, "c", '{"wake": 0}'),
+        (settings.clock, "c\n\x1e", '{"wake": 0}'),
     ]
 
 

@@ -40,33 +40,24 @@ class Written:
     """The records of output rows one by one, by column; what was counted of them, and ignored for which reason."""
 
     kinds: list[str] = field(default_factory=list)
-    keys: list[bytes | None] = field(default_factory=list)
+    keys: list[bytes] = field(default_factory=list)
     payloads: list[bytes | None] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     ignored: Counter[Ignored] = field(default_factory=Counter)
 
     def add(self, output: Output) -> None:
         """Appends what is in output rows."""
-        for kind, key, value in output.rows:
-            if kind == Kind.COLUMNS:
-                for each, text in records(value or b""):
-                    self._add(_OPS[(text or b"")[:8]], each, text)
-            elif kind == Kind.UPDATES:
-                for each, text in zip((key or b"").split(b"\n"), (value or b"").split(b"\n"), strict=True):
-                    self._add(_OPS[text[:8]], each, text or None)
-            else:
-                self._add(kind, key, value)
+        for kind, start, tables in output.rows:
+            for end, value in records(tables):
+                self.kinds.append(_OPS[(value or b"")[:8]] if kind == Kind.UPDATES else kind)
+                self.keys.append(start + end)
+                self.payloads.append(value)
         self.counts.update(output.counts)
         self.ignored.update(output.ignored)
 
-    def _add(self, kind: str, key: bytes | None, value: bytes | None) -> None:
-        self.kinds.append(kind)
-        self.keys.append(key)
-        self.payloads.append(value)
-
 
 def records(tables: bytes) -> Iterator[tuple[bytes, bytes | None]]:
-    """Keys and values of a row of updates by column, as `streaming.sinks` lets the JVM make them."""
+    """Keys, without what all begin with, and values of a row, as `streaming.sinks` lets the JVM make them."""
     lines = (text.split(b"\n") for text in tables.split(TABLE_END.encode()))
     table = dict(zip(Tables._fields, lines, strict=True))
     for number in map(int, table["records"]):

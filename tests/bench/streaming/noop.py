@@ -17,51 +17,61 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 
 import orjson
 import pandas as pd
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from streaming import checkpoint, job, service, session, sinks
+from streaming.column_records import Tables, text
 from streaming.config import load
 from streaming.local import jars
 from streaming.local.java import environment, find_java
-from streaming.output import Kind
+from streaming.output import OutputRow
 from streaming.worker import without_collection
 
 
-def count(key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
-    """Counts the rows of a key."""
+def count(
+    topic: str, key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState
+) -> Iterator[pd.DataFrame]:
+    """Counts the rows of a key; writes to the topic, as the others."""
     with without_collection():
         total = _counted(state, sum(map(len, frames)))
     value = json.dumps({"parentTopic": key[0], "count": total}).encode()
-    yield pd.DataFrame({"kind": [Kind.UPDATES], "key": [key[0].encode()], "value": [value]})
+    yield pd.DataFrame([_row(topic, [key[0].encode()], [value])], columns=COLUMNS)
 
 
-def echo(key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+def echo(topic: str, key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
     """Counts the rows of a key, and passes the topic events on."""
     with without_collection():
         events = _events(frames, state)
     if events:
-        yield pd.DataFrame({"kind": Kind.UPDATES, "key": key[0].encode(), "value": events})
+        yield pd.DataFrame({"topic": topic, "key": key[0].encode(), "value": events})
 
 
+COLUMNS = ["topic", "key", "value"]
 RECORDS = 2
 LINES = 32
 """Records in a row: as many as the job's that are not written by column."""
 
 
-def same_output(key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+def same_output(
+    topic: str, key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState
+) -> Iterator[pd.DataFrame]:
     """Counts the rows of a key, and writes records that name the topics."""
     with without_collection():
-        topics = [orjson.loads(event)["liteTopic"] for event in _events(frames, state)] * RECORDS
-        values = [orjson.dumps({"liteTopic": topic, "rest": "x" * 320}) for topic in topics]
-        keys = [orjson.dumps((key[0], "group", "client", topic)) for topic in topics]
+        names = [orjson.loads(event)["liteTopic"] for event in _events(frames, state)] * RECORDS
+        values = [orjson.dumps({"liteTopic": name, "rest": "x" * 320}) for name in names]
+        keys = [orjson.dumps((key[0], "group", "client", name)) for name in names]
     starts = range(0, len(keys), LINES)
-    lines = [[b"\n".join(part[start : start + LINES]) for part in (keys, values)] for start in starts]
-    if lines:
-        yield pd.DataFrame([(Kind.UPDATES, *each) for each in lines], columns=["kind", "key", "value"])
+    rows = [_row(topic, keys[start : start + LINES], values[start : start + LINES]) for start in starts]
+    if rows:
+        yield pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _row(topic: str, keys: list[bytes], values: list[bytes]) -> OutputRow:
+    return topic, b"", text(Tables.singly(keys, values))
 
 
 def _events(frames: Iterator[pd.DataFrame], state: GroupState) -> list[bytes]:
@@ -108,18 +118,14 @@ def main() -> None:
         routed = routed.withColumn("timestamp", routed["timestamp"] + 1)
     way = next((way for name, way in WAYS.items() if name in sys.argv), count)
     counted = routed.groupBy("parent", "shard").applyInPandasWithState(
-        way,
+        partial(way, settings.updates),
         job.OUTPUT_SCHEMA,
         job.STATE_SCHEMA,
         "update",
         GroupStateTimeout.NoTimeout,
     )
     counted = counted.observe(job.METRICS, job.counts())
-    if way is echo:
-        records = counted.select(F.lit(settings.updates).alias("topic"), "key", "value")
-    else:
-        records = sinks.address(counted, settings)
-    query = sinks.start(records, settings)
+    query = sinks.start(counted if way is echo else sinks.address(counted), settings)
     sys.stderr.write("ready: reading\n")
     while not stop.wait(0.2) and query.isActive:
         pass

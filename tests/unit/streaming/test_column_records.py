@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming import columns as columns_module
-from streaming.column_records import row
+from streaming.column_records import Tables, text
 from streaming.columns import Hits, Numbers, Pairs, Sources
 from streaming.events import Source
 from streaming.receivers import Receiver
@@ -55,7 +55,7 @@ def columns_of(
 
 def said(columns: Columns) -> list[tuple[bytes, bytes | None]]:
     """Keys and values of all records."""
-    return list(records(row(UpdateWriter("p$é"), columns)))
+    return list(records(text(Tables.of(UpdateWriter("p$é"), columns))))
 
 
 def written(updates: Sequence[Update]) -> list[tuple[bytes, bytes | None]]:
