@@ -295,13 +295,16 @@ def test_records_that_are_gone_before_they_are_read_are_said(broker: SharedBroke
     updates = Updates(broker.bootstrap_servers, config={"cleanup.policy": "compact,delete"})
     updates.write(add("first"))
     held = {"queued.min.messages": 1, "fetch.message.max.bytes": 1_000, "fetch.wait.max.ms": 10}
+    waits = deleted = False
 
     def wait(change: Change) -> None:
+        nonlocal waits
         if change.row.lite_topic == "first":
+            waits = True
             assert eventually(lambda: deleted, 60)
 
-    deleted = False
     with updates.client(options=held, on_change=wait) as client:
+        assert eventually(lambda: waits, 60)  # else it might begin behind what is gone, and miss nothing
         for start in range(0, 5_000, 100):  # in many fetches, of which the client has at most the next in its memory
             updates.write(*(add(f"t{number}") for number in range(start, start + 100)))
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
