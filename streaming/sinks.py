@@ -52,11 +52,13 @@ def address(expanded: "DataFrame") -> "DataFrame":
     """
     texts = F.split(F.col("value").cast("string"), TABLE_END)
     tables = {name: F.get("texts", F.lit(number)) for number, name in enumerate(Tables._fields)}
-    numbers = F.explode(_lines(tables.pop("records")).cast("array<bigint>"))
+    numbers = _lines(tables.pop("records")).cast("array<bigint>")
     shared = [(table if name in _TEXTS else _lines(table)).alias(name) for name, table in tables.items()]
     return (
         expanded.select("topic", F.col("key").cast("string"), texts.alias("texts"))
-        .select("topic", "key", *shared, numbers.alias("number"))
+        .select("topic", "key", *shared, numbers.alias("numbers"))
+        # A step of its own: what stands beside `explode` is computed for each record, tables of thousands as well.
+        .select("topic", "key", *tables, F.explode("numbers").alias("number"))
         .select(
             "*",
             F.expr("number % (size(patterns) + 1) - 1").alias("p"),
