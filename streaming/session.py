@@ -50,11 +50,17 @@ _LOCAL = {
 _JAVA_OPTIONS = "-Dlog4j2.configurationFile={file} -Dreexpand.log.level={level}"
 
 _LOCAL_FILES = {
-    # The default shells out to `chmod` for each file of a local file system: some 60 processes a micro-batch.
+    # Without Hadoop's native library a local file system starts a process, `chmod`, for each file and its checksum:
+    # some 60 in a micro-batch with the default manager of checkpoint files, 8 with this one.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
 }
+
+
+_FILE_SYSTEM = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
+"""Hadoop's local file system, with checksums as usual, but Java sets the permissions: no process is left."""
+_FILE_SYSTEM_JAR = "hadoop-bare-naked-local-fs"
 
 
 class SparkUnavailable(ReexpandError):
@@ -67,7 +73,7 @@ def options(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = 
     Args:
         settings: of the job; without `master` the session is local, unless spark-submit set one.
         shuffle_partitions: how many state partitions the checkpoint has.
-        jars: of Spark's Kafka connector.
+        jars: what Spark lacks (see `streaming.local.jars`).
     """
     chosen = {**_BASE, "spark.sql.shuffle.partitions": str(shuffle_partitions), "spark.app.name": "reexpand"}
     if _is_local(settings):
@@ -82,6 +88,11 @@ def options(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = 
         chosen["spark.master"] = settings.master
     if urlparse(settings.checkpoint).scheme in ("", "file"):
         chosen |= _LOCAL_FILES
+        file_system = next((jar for jar in jars if jar.name.startswith(_FILE_SYSTEM_JAR)), None)
+        if file_system and _is_local(settings) and not _is_submitted():
+            # Spark reads files before it has the classes of `spark.jars`.
+            chosen["spark.driver.extraClassPath"] = str(file_system.resolve())
+            chosen["spark.hadoop.fs.file.impl"] = _FILE_SYSTEM
     if jars:
         chosen["spark.jars"] = ",".join(jar.resolve().as_uri() for jar in jars)
     return chosen

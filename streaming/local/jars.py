@@ -1,4 +1,4 @@
-"""The jars that Python packages do not bring: Spark's Kafka connector, and the broker.
+"""The jars that Python packages do not bring: Spark's Kafka connector and local files, and the broker.
 
 Ivy fetches them from Maven Central; its jar ships inside PySpark, so no build tool is needed. `ivy.xml` names the
 versions and `jars.sha256` what must come of it, file by file.
@@ -167,7 +167,7 @@ LOCAL = JarSets(_HERE / "ivy.xml", _HERE / "jars.sha256", ("spark", "kafka"))
 
 
 def spark() -> list[Path]:
-    """The jars of Spark's Kafka connector, fetched when they are not there yet."""
+    """The jars that Spark lacks, fetched when they are not there yet."""
     return LOCAL.jars("spark")
 
 

@@ -13,6 +13,7 @@ from streaming.cli import main
 from streaming.config import Settings
 
 CHOSEN = {
+    "spark.hadoop.fs.file.impl",
     "spark.python.unix.domain.socket.enabled",
     "spark.sql.streaming.checkpoint.fileChecksum.enabled",
     "spark.sql.streaming.checkpointFileManagerClass",

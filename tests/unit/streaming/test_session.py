@@ -37,6 +37,20 @@ def test_only_local_checkpoints_get_the_file_manager_of_local_files(checkpoint: 
     assert (MANAGER in options_for(checkpoint)) == local
 
 
+def test_a_local_job_writes_local_files_without_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the driver has the class: executors elsewhere get it too late, and spark-submit has read files by then."""
+    jars = (Path("/jars/kafka.jar"), Path("/jars/hadoop-bare-naked-local-fs-1.jar"))
+    names = {"spark.hadoop.fs.file.impl", "spark.driver.extraClassPath"}
+    found = options_for(jars=jars)
+    assert found["spark.driver.extraClassPath"] == str(jars[1])
+    assert names <= found.keys()
+    assert not names & options_for(jars=jars[:1]).keys()
+    assert not names & options_for("s3a://bucket/c", jars=jars).keys()
+    assert not names & options_for(master="spark://master:7077", jars=jars).keys()
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    assert not names & options_for(jars=jars).keys()
+
+
 @pytest.mark.parametrize("master", [None, "local", "local[2]", "local[*,4]"])
 def test_a_local_job_stays_on_this_machine(master: str | None) -> None:
     found = options_for(master=master)
