@@ -39,6 +39,12 @@ _BATCH = "streaming.sql.batchId"
 """The local property under which Spark's MicroBatchExecution tells tasks their micro-batch."""
 
 _ROUTES = "array<struct<parent: string, shard: int, entry: int, payload: binary>>"
+_EVENTS = (
+    "array<struct<parentTopic: string, liteTopic: string, lmqName: string, subscriptionSet: array<string>, "
+    f"group: string, attributes: struct<`{BIND_TOPIC}`: string>, "
+    "tick: bigint, alarm: bigint, wake: bigint, shard: int>>"
+)
+"""The fields by which entries of all streams are placed."""
 _STRICT = {"allowSingleQuotes": "false"}
 _LMQ_NAME = r"(?s)^%LMQ%\$([^$]*)\$(.*)$"
 
@@ -71,24 +77,32 @@ def route(records: DataFrame, settings: Settings) -> DataFrame:
     (`home.HOME`, `home.UNREADABLE`), whose work is to say why.
     """
     groups, subscriptions, topics, _ = settings.inputs
-    stream = (
-        F.when(F.col("topic") == topics, 2).when(F.col("topic") == subscriptions, 1).when(F.col("topic") == groups, 0)
-    ).otherwise(3)
-    text = F.col("value").cast("string")
-    routes = (
-        F.when(F.col("value").isNull() | ~F.is_valid_utf8(text), _route(F.lit(home.HOME), F.lit(home.UNREADABLE)))
-        .when(F.col("topic") == groups, _group_routes(text, settings))
-        .when(F.col("topic") == subscriptions, _subscription_routes(text, settings))
-        .when(F.col("topic") == topics, _topic_route(text, settings))
-        .otherwise(_clock_routes(text))
-    )
-    return records.select(
+    topic = F.col("topic")
+    stream = F.when(topic == topics, 2).when(topic == subscriptions, 1).when(topic == groups, 0).otherwise(3)
+    text = F.try_validate_utf8(F.col("value").cast("string"))
+    # The record stands in an array of two, so that anything behind its end makes the whole text malformed.
+    both = F.from_json(F.concat(F.lit("["), text, F.lit(",null]")), _EVENTS, _STRICT)
+    # Spark plans this anew in each micro-batch, so there is one parser for all streams. In a step of its own: Spark
+    # would parse a record for each field that is read.
+    parsed = records.select(
+        "topic",
         stream.cast("tinyint").alias("stream"),
         "partition",
         "offset",
         F.unix_millis("timestamp").alias("timestamp"),
-        F.inline(routes.cast(_ROUTES)),
+        "value",
+        (F.size(both) == 2).alias("whole"),  # noqa: PLR2004 - see above
+        both[0].alias("event"),
     )
+    event = parsed["event"]
+    placed = (
+        F.when(topic == topics, _topic_route(event, settings))
+        .when(topic == subscriptions, _subscription_routes(event, settings))
+        .when(topic == groups, _group_routes(event, settings))
+        .otherwise(_clock_routes(event))
+    )
+    routes = F.when(parsed["whole"], placed).otherwise(_route(F.lit(home.HOME), F.lit(home.UNREADABLE)))
+    return parsed.select("stream", "partition", "offset", "timestamp", F.inline(routes.cast(_ROUTES)))
 
 
 def expand(routed: DataFrame, settings: Settings) -> DataFrame:
@@ -171,8 +185,7 @@ def _frames(steps: Generator[Output, None, T], topics: Mapping[str, str]) -> Fra
             yield pd.DataFrame(rows, columns=["topic", "key", "value"], dtype=object)
 
 
-def _topic_route(text: Column, settings: Settings) -> Column:
-    event = F.from_json(text, "parentTopic STRING, liteTopic STRING, lmqName STRING", _STRICT)
+def _topic_route(event: Column, settings: Settings) -> Column:
     parent = F.coalesce(event["parentTopic"], F.regexp_extract(event["lmqName"], _LMQ_NAME, 1), F.lit(home.HOME))
     if not settings.shards:
         return _route(parent, F.lit(0))
@@ -182,45 +195,32 @@ def _topic_route(text: Column, settings: Settings) -> Column:
     return _route(parent, F.pmod(F.crc32(routed.cast("binary")), _shard_count(parent, settings)))
 
 
-def _subscription_routes(text: Column, settings: Settings) -> Column:
-    # The record stands in an array of two, so that anything behind its end makes the whole text malformed.
-    wrapped = F.from_json(
-        F.concat(F.lit("["), text, F.lit(",{}]")), "array<struct<subscriptionSet: array<string>>>", _STRICT
-    )
-    whole = F.array(text)
-    listed = wrapped[0]["subscriptionSet"]
-    entries = F.when(F.size(wrapped) == 2, F.when(F.size(listed) > 0, listed).otherwise(whole)).otherwise(  # noqa: PLR2004 - see above
-        F.array(F.lit(None).cast("string"))
-    )
+def _subscription_routes(event: Column, settings: Settings) -> Column:
+    text = F.col("value").cast("string")
+    listed = event["subscriptionSet"]
 
-    def on_shards(entry: Column, position: Column) -> Column:
+    def of(entry: Column, position: Column) -> Column:
         parent = F.get_json_object(entry, "$.topic")
-        payload = F.coalesce(entry, text).cast("binary")
-        bucket = _bucket(F.get_json_object(entry, "$.group"))
         # What names no parent is the affair of the client's home alone.
-        return F.when(
-            parent.isNull() | parent.rlike(r"^\s*$"),
-            F.array(_struct(F.lit(home.HOME), bucket, 2 * position + 1, payload)),
-        ).otherwise(
-            F.concat(
-                F.array(_struct(F.lit(home.HOME), bucket, 2 * position, payload)),
-                _on_shards(parent, 2 * position, payload, settings),
-            )
-        )
+        lost = parent.isNull() | parent.rlike(r"^\s*$")
+        bucket = _bucket(F.get_json_object(entry, "$.group"))
+        payload = F.coalesce(entry, text).cast("binary")
+        number = 2 * position + lost.cast("int")
+        at_home = F.array(_struct(F.lit(home.HOME), bucket, number, payload))
+        return F.when(lost, at_home).otherwise(F.concat(at_home, _on_shards(parent, number, payload, settings)))
 
-    return F.flatten(F.transform(entries, on_shards))
+    return F.flatten(F.transform(F.when(F.size(listed) > 0, listed).otherwise(F.array(text)), of))
 
 
-def _group_routes(text: Column, settings: Settings) -> Column:
-    event = F.from_json(text, f"group STRING, parentTopic STRING, attributes STRUCT<`{BIND_TOPIC}`: STRING>", _STRICT)
+def _group_routes(event: Column, settings: Settings) -> Column:
     parent = F.coalesce(event["attributes"].getField(BIND_TOPIC), event["parentTopic"])
+    lost = parent.isNull() | (parent == home.HOME)
     at_home = _route(F.lit(home.HOME), _bucket(event["group"]))
     shards = _on_shards(parent, F.lit(0), F.col("value"), settings)
-    return F.when(parent.isNull() | (parent == home.HOME), at_home).otherwise(F.concat(at_home, shards))
+    return F.when(lost, at_home).otherwise(F.concat(at_home, shards))
 
 
-def _clock_routes(text: Column) -> Column:
-    event = F.from_json(text, "tick BIGINT, alarm BIGINT, wake BIGINT, parentTopic STRING, shard INT", _STRICT)
+def _clock_routes(event: Column) -> Column:
     parent = event["parentTopic"]
     homes = F.transform(
         F.sequence(F.lit(0), F.lit(home.BUCKETS - 1)),

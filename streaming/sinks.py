@@ -52,13 +52,14 @@ def address(expanded: "DataFrame") -> "DataFrame":
     """
     texts = F.split(F.col("value").cast("string"), TABLE_END)
     tables = {name: F.get("texts", F.lit(number)) for number, name in enumerate(Tables._fields)}
-    numbers = _lines(tables.pop("records")).cast("array<bigint>")
+    numbers = _lines(tables.pop("records"))
     shared = [(table if name in _TEXTS else _lines(table)).alias(name) for name, table in tables.items()]
     return (
         expanded.select("topic", F.col("key").cast("string"), texts.alias("texts"))
         .select("topic", "key", *shared, numbers.alias("numbers"))
-        # A step of its own: what stands beside `explode` is computed for each record, tables of thousands as well.
-        .select("topic", "key", *tables, F.explode("numbers").alias("number"))
+        # A step of its own: what stands beside `explode` is computed for each record, tables of thousands as well. The
+        # cast is in it: of a bare column Spark infers a filter of empty ones, for which it splits all tables again.
+        .select("topic", "key", *tables, F.explode(F.col("numbers").cast("array<bigint>")).alias("number"))
         .select(
             "*",
             F.expr("number % (size(patterns) + 1) - 1").alias("p"),

@@ -159,6 +159,56 @@ def test_awkward_names_are_routed_to_the_shard_that_python_knows(spark: SparkSes
     assert by_jvm(spark, records, routing) == by_simulator(records, routing)
 
 
+@pytest.mark.parametrize("routing", ROUTINGS, ids=ROUTING_IDS)
+def test_fields_that_place_other_streams_place_nothing_here(spark: SparkSession, routing: Routing) -> None:
+    """Whatever is in them: one parser reads the fields of all streams."""
+    good: list[tuple[Stream, dict[str, Any]]] = [
+        (Stream.TOPICS, {"event": "CREATED", "parentTopic": "p", "liteTopic": "a__b"}),
+        (Stream.TOPICS, {"event": "CREATED", "lmqName": "%LMQ%$p$a__b"}),
+        (Stream.SUBSCRIPTIONS, {"subscriptionSet": [request(), request(topic="q")]}),
+        (Stream.SUBSCRIPTIONS, request()),
+        (Stream.GROUPS, {"group": "g", "attributes": {BIND_TOPIC: "p"}}),
+        (Stream.GROUPS, {"group": "g", "parentTopic": "p", "attributes": {}}),
+        (Stream.CLOCK, {"tick": 5}),
+        (Stream.CLOCK, {"alarm": 5, "parentTopic": "p"}),
+        (Stream.CLOCK, {"wake": 5, "parentTopic": "p", "shard": 0}),
+    ]
+    fields = {
+        Stream.TOPICS: ("parentTopic", "liteTopic", "lmqName"),
+        Stream.SUBSCRIPTIONS: ("subscriptionSet",),
+        Stream.GROUPS: ("group", "attributes", "parentTopic"),
+        Stream.CLOCK: ("tick", "alarm", "wake", "parentTopic", "shard"),
+    }
+    strange: list[Any] = [
+        None,
+        True,
+        0.5,
+        -1,
+        2**63,
+        2**70,
+        "",
+        "x",
+        "5",
+        [],
+        [1],
+        [[{}]],
+        {},
+        {"a": {"b": 1}},
+        {BIND_TOPIC: []},
+    ]
+    every = {name for names in fields.values() for name in names}
+    values: list[tuple[Stream, Any]] = [
+        (stream, {**before, **value, **behind})
+        for stream, value in good
+        for name in sorted(every.difference(fields[stream]))
+        if not (stream is Stream.SUBSCRIPTIONS and name == "group")
+        for foreign in strange
+        for before, behind in (({name: foreign}, {}), ({}, {name: foreign}))
+    ]
+    records = numbered(values)
+    assert by_jvm(spark, records, routing) == by_simulator(records, routing)
+
+
 def test_rows_carry_the_place_and_time_of_their_record(spark: SparkSession) -> None:
     """And entries their place in it, with no byte changed where the record has one entry."""
     single = b'{ "topic" : "p", "clientId": "\\u00e9" }'
@@ -198,6 +248,9 @@ FURTHER_POISON: list[tuple[Stream, Any, Reason]] = [
     (Stream.TOPICS, {"event": "CREATED", "parentTopic": "  ", "liteTopic": "t"}, Reason.BLANK_NAME),
     (Stream.SUBSCRIPTIONS, json.dumps(request()).encode() + b",", Reason.NOT_JSON),
     (Stream.SUBSCRIPTIONS, json.dumps(request()).encode() + b",{}", Reason.NOT_JSON),
+    (Stream.SUBSCRIPTIONS, json.dumps(request()).encode() + b",null", Reason.NOT_JSON),
+    (Stream.SUBSCRIPTIONS, b"null," + json.dumps(request()).encode(), Reason.NOT_JSON),
+    (Stream.SUBSCRIPTIONS, b"null", Reason.WRONG_TYPE),
     (Stream.SUBSCRIPTIONS, json.dumps({"subscriptionSet": [request()]}).encode() + b",{}", Reason.NOT_JSON),
     (
         Stream.SUBSCRIPTIONS,
@@ -205,6 +258,8 @@ FURTHER_POISON: list[tuple[Stream, Any, Reason]] = [
         Reason.NOT_JSON,
     ),
     (Stream.SUBSCRIPTIONS, b"{}]", Reason.NOT_JSON),
+    (Stream.SUBSCRIPTIONS, json.dumps(request()).encode() + b"],[", Reason.NOT_JSON),
+    (Stream.SUBSCRIPTIONS, json.dumps(request()).encode() + b",null],[", Reason.NOT_JSON),
     (Stream.SUBSCRIPTIONS, b"", Reason.NOT_JSON),
     (Stream.SUBSCRIPTIONS, b"7", Reason.WRONG_TYPE),
     (Stream.SUBSCRIPTIONS, b"[]", Reason.WRONG_TYPE),
