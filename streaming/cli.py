@@ -347,7 +347,7 @@ def advise(
 
 @main.command()
 def jars() -> None:
-    """Fetch the jars of Spark's Kafka connector and of the broker, if they are not there yet.
+    """Fetch the jars that Spark lacks, as its Kafka connector, and the broker's, if they are not there yet.
 
     \b
     Example:
