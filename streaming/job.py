@@ -101,7 +101,7 @@ def route(records: DataFrame, settings: Settings) -> DataFrame:
         .when(topic == groups, _group_routes(event, settings))
         .otherwise(_clock_routes(event))
     )
-    routes = F.when(parsed["whole"], placed).otherwise(_route(F.lit(home.HOME), F.lit(home.UNREADABLE)))
+    routes = F.coalesce(F.when(parsed["whole"], placed), _route(F.lit(home.HOME), F.lit(home.UNREADABLE)))
     return parsed.select("stream", "partition", "offset", "timestamp", F.inline(routes.cast(_ROUTES)))
 
 
@@ -221,6 +221,7 @@ def _group_routes(event: Column, settings: Settings) -> Column:
 
 
 def _clock_routes(event: Column) -> Column:
+    """Null where it is no event of the clock."""
     parent = event["parentTopic"]
     homes = F.transform(
         F.sequence(F.lit(0), F.lit(home.BUCKETS - 1)),
@@ -232,7 +233,6 @@ def _clock_routes(event: Column) -> Column:
         .when(
             event["wake"].isNotNull() & parent.isNotNull() & event["shard"].isNotNull(), _route(parent, event["shard"])
         )
-        .otherwise(_route(F.lit(home.HOME), F.lit(home.UNREADABLE)))
     )
 
 
