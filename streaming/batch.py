@@ -374,12 +374,10 @@ class Batch:
         former = self.client(key)
         after = end(former, request, as_of, self._seen_of(key))
         mode = self.group_of(key.group).mode
-        if after == former:
-            view = former.view(mode)
-            if self.shard.number == 0:
-                ignored = Ignored.STALE_VERSION if view.outdates(request.version) else Ignored.ASKED_AGAIN
-                self.ignored[ignored if view.live else Ignored.NO_SUBSCRIPTION] += 1
-            return
+        view = former.view(mode)
+        if self.shard.number == 0 and view.content == after.view(mode).content:
+            ignored = Ignored.STALE_VERSION if view.outdates(request.version) else Ignored.ASKED_AGAIN
+            self.ignored[ignored if view.live else Ignored.NO_SUBSCRIPTION] += 1
         self._store(key, source, request, after.literal, after.wildcard)
 
     def _excess(self, key: ClientKey, request: SubscriptionRequest, change: Change) -> str | None:
@@ -395,15 +393,15 @@ class Batch:
 
     def _remember(self, key: ClientKey, action: Action, place: Place, changes: dict[Mode, Change]) -> None:
         former, seen = self.client(key), self._seen_of(key)
-        began = seen[2:] if seen is not None and seen.partition == place.partition else (-1, -1)
-        literal, wildcard = (
-            place.position
-            if changes[mode].applied
-            and (action is Action.COMPLETE_ADD or (action is Action.PARTIAL_ADD and not former.view(mode).live))
-            else began[number]
-            for number, mode in enumerate(Mode)
-        )
-        self._seen[key] = Seen(place.partition, place.position, literal, wildcard)
+        began = [(-1, 0)] * len(Mode)
+        if seen is not None and seen.partition == place.partition:
+            began = [(seen.literal, seen.literal_order), (seen.wildcard, seen.wildcard_order)]
+        for number, mode in enumerate(Mode):
+            begins = action is Action.COMPLETE_ADD or (action is Action.PARTIAL_ADD and not former.view(mode).live)
+            if changes[mode].applied and begins:
+                began[number] = place.position, self._order
+        (literal, literal_order), (wildcard, wildcard_order) = began
+        self._seen[key] = Seen(place.partition, place.position, literal, wildcard, literal_order, wildcard_order)
 
     def _seen_of(self, key: ClientKey) -> Seen | None:
         return self._seen.get(key) or self.state.seen.get(key)

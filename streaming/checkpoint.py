@@ -83,6 +83,9 @@ def agree(spark: SparkSession, settings: Settings) -> int:
         identity.write(values(settings, partitions))
         return partitions
     partitions = settings.shuffle_partitions or fixed.get("shuffle_partitions") or default_partitions()
+    if fixed.get("format") in journal.READ_FORMATS and fixed["format"] != journal.FORMAT:
+        fixed["format"] = journal.FORMAT  # from now on the release that made it cannot read it
+        identity.write(fixed)
     wanted = values(settings, partitions)
     different = [
         f"{name} is {wanted.get(name)!r}, the checkpoint has {fixed.get(name)!r}"

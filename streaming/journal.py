@@ -27,7 +27,9 @@ from streaming.errors import StateCorrupted, StateFormatUnknown
 K = TypeVar("K")
 V = TypeVar("V")
 
-FORMAT = 3
+FORMAT = 4
+READ_FORMATS = (3, FORMAT)
+"""Format 3 knows less of when a client asked; what lacks that is read as before."""
 INLINE_BYTES = 16_384
 """Most bytes of segments that stay in the value; 1 MB costs some 25 ms each time it is touched."""
 
@@ -275,8 +277,9 @@ def _after_header(value: bytes) -> int:
     start = len(_HEADER) + _LENGTH_BYTES
     if value[:2] != _HEADER[:2] or len(value) <= start:
         raise StateCorrupted(f"a state value lacks its header; {_WAY_OUT}")
-    if value[2] != FORMAT:
+    if value[2] not in READ_FORMATS:
         raise StateFormatUnknown(
-            f"a state value has format {value[2]}, this release reads {FORMAT}; use the one that wrote it"
+            f"a state value has format {value[2]}, this release reads {' and '.join(map(str, READ_FORMATS))}; "
+            "use the one that wrote it"
         )
     return start

@@ -388,8 +388,7 @@ class ShardState:
             self._limits = self._quotas = None
         if self._held is not None:
             self._held.update(delta.held)
-        for client in delta.clients.values():
-            self.latest_order = max(self.latest_order, _latest_order(client))
+        self.latest_order = max(self.latest_order, _latest_order(delta))
         for key, before in affected.items():
             after = self.interest(key)
             if after != before:
@@ -436,12 +435,12 @@ def _clients(receivers: Iterable[Receiver]) -> set[ClientKey]:
     return {receiver.client for receiver in receivers}
 
 
-def _latest_order(client: Client | None) -> int:
-    if client is None:
-        return 0
-    orders = [view.everything or 0 for view in client]
-    orders += [block.order for view in client for block in view.blocks]
-    return max(orders)
+def _latest_order(delta: Delta) -> int:
+    views = list(chain.from_iterable(filter(None, delta.clients.values())))
+    orders = [view.everything or 0 for view in views]
+    orders += [block.order for view in views for block in view.blocks]
+    orders += [order for seen in delta.seen.values() if seen for order in (seen.literal_order, seen.wildcard_order)]
+    return max(orders, default=0)
 
 
 def renew(journal: Journal, state: ShardState, delta: Delta) -> Journal:
@@ -524,7 +523,7 @@ def _views(client: Client) -> tuple[Any, Any]:
 
 
 def _view_fields(view: View) -> tuple[Any, ...]:
-    return view.live, view.version, _block_fields(view.blocks), view.everything
+    return view.live, view.version, _block_fields(view.blocks), view.everything, view.everything_at
 
 
 def _block_fields(blocks: Iterable[Block]) -> list[Any]:
@@ -548,8 +547,8 @@ def _client(literal: tuple[Any, ...], wildcard: tuple[Any, ...] | None) -> Clien
     return Client(shared, shared if wildcard is None else _view(*wildcard))
 
 
-def _view(live: bool, version: int | None, blocks: Iterable[tuple[Any, ...]], everything: int | None) -> View:  # noqa: FBT001
-    return View(live, version, tuple(map(_block, blocks)), everything)
+def _view(live: bool, version: int | None, blocks: Iterable[tuple[Any, ...]], *everything: Any) -> View:  # noqa: FBT001
+    return View(live, version, tuple(map(_block, blocks)), *everything)
 
 
 def _block(fields: tuple[Any, ...]) -> Block:

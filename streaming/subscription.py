@@ -58,16 +58,24 @@ class View(NamedTuple):
         version: the last one applied; None while all requests were unversioned.
         blocks: what it asked for, oldest first.
         everything: receives every topic of the parent (empty set in a wildcard group): since which order; None: no.
+        everything_at: the position of the request of that order.
     """
 
     live: bool = False
     version: int | None = None
     blocks: tuple[Block, ...] = ()
     everything: int | None = None
+    everything_at: int = -1
 
     def outdates(self, version: int | None) -> bool:
         """Whether a request of that version is older than what was applied; without versions none is."""
         return version is not None and self.version is not None and version < self.version
+
+    @property
+    def content(self) -> tuple[bool, int | None, set[tuple[Notation, str]], bool]:
+        """All of it but the order."""
+        entries = {(block.notation, entry) for block in self.blocks for entry in block.entries}
+        return self.live, self.version, entries, self.everything is not None
 
 
 ABSENT = View()
@@ -79,12 +87,15 @@ class Seen(NamedTuple):
     Attributes:
         position: of the last request of any kind.
         literal, wildcard: of the last that began or replaced the session in that reading; -1: none in this partition.
+        literal_order, wildcard_order: the number of that one on this shard; 0 where a former release wrote it.
     """
 
     partition: int
     position: int
     literal: int
     wildcard: int
+    literal_order: int = 0
+    wildcard_order: int = 0
 
 
 class Client(NamedTuple):
@@ -223,8 +234,11 @@ def advance(view: View, request: SubscriptionRequest, rules: Rules, order: int, 
     else:
         everything = view.everything is not None and not valid
         blocks = _with(_without(view.blocks, notation, valid), new)
-    since = None if not everything else order if view.everything is None else view.everything
-    return Change(View(True, version, blocks, since), invalid)
+    if not everything:
+        view = view._replace(everything=None, everything_at=-1)
+    elif view.everything is None:
+        view = view._replace(everything=order, everything_at=place.position)
+    return Change(View(True, version, blocks, view.everything, view.everything_at), invalid)
 
 
 def end(client: Client, request: SubscriptionRequest, as_of: Place, seen: Seen | None) -> Client:
@@ -232,25 +246,44 @@ def end(client: Client, request: SubscriptionRequest, as_of: Place, seen: Seen |
 
     The removal of a client on all of its parents, and of one that did not ask for too long, is decided elsewhere and
     arrives here later; meanwhile the client may have come again. A session that began since then, or a COMPLETE_ADD,
-    has nothing of what was before; else what it added since stays.
+    has nothing of what was before, and what it repeated of that is as new as itself; else what it added since stays.
     """
     here = seen is not None and seen.partition == as_of.partition
     asked_again = seen is not None and here and seen.position > as_of.position
     if asked_again and request.expired:
         return client
 
-    def ended(view: View, began: int) -> View:
+    def ended(view: View, began: int, order: int) -> View:
         if asked_again and began > as_of.position:
-            return view
+            return _renewed(view, as_of, began, order)
         if view.outdates(request.version) and not asked_again:
             return view
         version = view.version if request.version is None or asked_again else request.version
-        later = tuple(b for b in view.blocks if b.partition == as_of.partition and b.position > as_of.position)
-        return View(view.live and asked_again, version, later)
+        return View(view.live and asked_again, version, tuple(b for b in view.blocks if _is_later(b, as_of)))
 
-    literal = ended(client.literal, -1 if seen is None else seen.literal)
-    wildcard = ended(client.wildcard, -1 if seen is None else seen.wildcard)
+    literal = ended(client.literal, *((-1, 0) if seen is None else (seen.literal, seen.literal_order)))
+    wildcard = ended(client.wildcard, *((-1, 0) if seen is None else (seen.wildcard, seen.wildcard_order)))
     return Client(literal, literal if wildcard == literal else wildcard)
+
+
+def _is_later(block: Block, place: Place) -> bool:
+    return block.partition == place.partition and block.position > place.position
+
+
+def _renewed(view: View, as_of: Place, began: int, order: int) -> View:
+    """What a COMPLETE_ADD at `began` kept from before `as_of` is of its order; all of it has one notation."""
+    if not order:
+        return view
+    if view.everything is not None and view.everything_at <= as_of.position:
+        view = view._replace(everything=order, everything_at=began)
+    former = [block for block in view.blocks if not _is_later(block, as_of)]
+    if not former:
+        return view
+    whole = [*former, *(block for block in view.blocks if block.order == order)]
+    entries = tuple(entry for block in whole for entry in block.entries)
+    renewed = Block(order, as_of.partition, began, former[0].notation, entries)
+    others = [block for block in view.blocks if block not in whole]
+    return view._replace(blocks=tuple(sorted((*others, renewed), key=lambda block: block.order)))
 
 
 def _replaced(held: tuple[Block, ...], new: Block) -> tuple[Block, ...]:

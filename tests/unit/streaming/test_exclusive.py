@@ -3,6 +3,7 @@
 import pytest
 
 from streaming.events import GroupEvent, Place, Source
+from streaming.subscription import Ignored
 from streaming.update import Cause, Op
 from tests.support.states import decode, encode
 from tests.unit.streaming.builders import (
@@ -336,3 +337,17 @@ def test_an_offset_option_goes_to_the_one_who_asked() -> None:
     assert {update.op: update.offset_option for update in story.expansion.updates} == {Op.ADD: option, Op.REMOVE: None}
     story.then(replace("x", client="d", option=option))
     assert {update.offset_option for update in story.expansion.updates} == {None}
+
+
+@pytest.mark.parametrize("entries", [("*",), ()])
+def test_who_repeats_a_set_after_its_end_wins_it_back_when_the_end_arrives(entries: tuple[str, ...]) -> None:
+    """Until then it is a mere re-sync, which takes nothing from who asked in between."""
+    story = Story(EXCLUSIVE, replace(*entries), replace(*entries, client="d"), created("t"))
+    assert story.held(client="d") == ["t"]
+    story.offset = 10
+    assert story.then(replace(*entries)) == set()
+    assert story.then(ended(9)) == {
+        evicted("t", *entries, client="d"),
+        added("t", *entries, cause=Cause.SUBSCRIBED),
+    }
+    assert story.ignored == {Ignored.ASKED_AGAIN: 1}

@@ -152,7 +152,11 @@ def test_without_an_archive_all_stays_in_the_value() -> None:
     [
         (b"", StateCorrupted, "lacks its header; restore the checkpoint"),
         (b"not a state value at all", StateCorrupted, "lacks its header; restore the checkpoint"),
-        (b"rx\x63" + bytes(16), StateFormatUnknown, "has format 99, this release reads 3; use the one that wrote it"),
+        (
+            b"rx\x63" + bytes(16),
+            StateFormatUnknown,
+            "has format 99, this release reads 3 and 4; use the one that wrote it",
+        ),
     ],
 )
 def test_the_message_says_what_to_do(data: bytes, error: type[Exception], said: str) -> None:

@@ -1,5 +1,8 @@
 """What a shard remembers, as bytes."""
 
+from hashlib import blake2b
+
+import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,6 +46,7 @@ views = st.builds(
     st.none() | st.integers(-INT64, INT64 - 1),
     st.lists(blocks, max_size=3).map(tuple),
     st.none() | offsets,
+    begins,
 )
 shared = views.map(lambda view: Client(view, view))
 groups = st.builds(Group, st.dictionaries(names, names, max_size=3), partitions, offsets, st.none() | names)
@@ -68,7 +72,7 @@ def states(draw: st.DrawFn) -> ShardState:
     made.groups = draw(st.dictionaries(names, groups, max_size=3))
     keys = st.builds(ClientKey, names, names)
     made.clients = draw(st.dictionaries(keys, shared | st.builds(Client, views, views), max_size=4))
-    made.seen = draw(st.dictionaries(keys, st.builds(Seen, partitions, offsets, begins, begins)))
+    made.seen = draw(st.dictionaries(keys, st.builds(Seen, partitions, offsets, begins, begins, offsets, offsets)))
     made.selected = draw(st.dictionaries(names, st.builds(Selected, selections, selections), max_size=2))
     made.alarms = draw(st.dictionaries(st.integers(0, INT64 - 1), st.just(True), max_size=2))
     return made
@@ -79,9 +83,9 @@ def filled() -> ShardState:
     made = ShardState()
     made.topics = {"a__b": PLAIN, "é": Facts("x", {"k": "v"}, 7_000), "😀": PLAIN}
     made.groups = {"g": Group({BIND_TOPIC: "p", WILDCARD: ""}, 2, 17), "h": Group({}, 0, 3, "q")}
-    view = View(True, -5, (Block(4, 0, 40, LITE, ("a__*", "b")), Block(6, 1, 60, WAMP, ("c..",))), 2)
+    view = View(True, -5, (Block(4, 0, 40, LITE, ("a__*", "b")), Block(6, 1, 60, WAMP, ("c..",))), 2, 40)
     made.clients = {ClientKey("g", "shared"): Client(view, view), ClientKey("g", "apart"): Client(view, ABSENT)}
-    made.seen = {ClientKey("g", "shared"): Seen(1, 70, 40, 30), ClientKey("g", "left"): Seen(0, 5, -1, -1)}
+    made.seen = {ClientKey("g", "shared"): Seen(1, 70, 40, 30, 6, 5), ClientKey("g", "left"): Seen(0, 5, -1, -1)}
     made.selected = {"g": Selected(Selection("TAG", "x"), None)}
     made.alarms = {7_000: True}
     asked = Interest(True, view.blocks, 2)
@@ -315,28 +319,40 @@ def test_nothing_left_is_an_empty_state() -> None:
     assert made == ShardState()
 
 
+def test_the_former_format_is_read() -> None:
+    """It does not know when a client asked for everything, nor the order of the request that replaced its set."""
+    client, everything = ClientKey("g", "c"), (True, None, (), 2)
+    body = msgpack.packb([[], ["t"], [], [[client, [everything, None], [0, 70, 40, 30]]], [], [], [], [], []])
+    segment = len(body).to_bytes(4) + body
+    found = decode(b"rx\x03" + bytes(4) + segment + blake2b(body, digest_size=16).digest())
+    view = View(True, None, (), 2)
+    assert (found.clients, found.seen) == ({client: Client(view, view)}, {client: Seen(0, 70, 40, 30)})
+    assert list(found.topics) == ["t"]
+
+
 def test_the_format_is_known() -> None:
     """A change of what is stored needs a new number, and with it this test and a way to read the former one."""
-    assert journal.FORMAT == 3
+    assert journal.FORMAT == 4
     made = filled()
     view = (
         True,
         -5,
         ((4, 0, 40, None, ("a__*", "b")), (6, 1, 60, ("wamp", None, True), ("c..",))),
         2,
+        40,
     )
     data = encode(made) or b""
-    assert data[:7] == b"rx\x03" + bytes(4)
+    assert data[:7] == b"rx\x04" + bytes(4)
     assert list(Journal.open(data).changes()) == [
         (
             (),
             ("a__b", ("é", "x", {"k": "v"}, 7_000), "😀"),
             (("g", ({BIND_TOPIC: "p", WILDCARD: ""}, 2, 17, None)), ("h", ({}, 0, 3, "q"))),
             (
-                (("g", "shared"), (view, None), (1, 70, 40, 30)),
-                (("g", "apart"), (view, (False, None, (), None)), None),
+                (("g", "shared"), (view, None), (1, 70, 40, 30, 6, 5)),
+                (("g", "apart"), (view, (False, None, (), None, -1)), None),
             ),
-            ((("g", "left"), (0, 5, -1, -1)),),
+            ((("g", "left"), (0, 5, -1, -1, 0, 0)),),
             (("g", (("TAG", "x"), None)),),
             ((7_000, True),),
             (

@@ -45,10 +45,10 @@ def at(offset: int, entry: int = 0) -> int:
     return Place(0, offset, 0, entry).position
 
 
-def seen(offset: int, complete: int = -1) -> Seen:
-    """A client asked last there, and replaced its set there, in both readings."""
+def seen(offset: int, complete: int = -1, order: int = 0) -> Seen:
+    """A client asked last there, and replaced its set there, in both readings, with a request of that order."""
     began = at(complete) if complete >= 0 else -1
-    return Seen(0, at(offset), began, began)
+    return Seen(0, at(offset), began, began, order, order)
 
 
 def old(*entries: str, notation: Notation = LITE, order: int = OLD) -> Block:
@@ -65,7 +65,8 @@ def live(*held: str | Block, version: int | None = None, everything: int | None 
     """The view of a client in session; entries without a block were there before."""
     entries = tuple(entry for entry in held if isinstance(entry, str))
     blocks = tuple(block for block in held if isinstance(block, Block))
-    return View(True, version, (old(*entries), *blocks) if entries else blocks, everything)
+    asked = (everything, -1 if everything is None else at(10 * everything))
+    return View(True, version, (old(*entries), *blocks) if entries else blocks, *asked)
 
 
 def refused(view: View, *entries: str) -> Change:
@@ -228,6 +229,14 @@ ENDS: list[tuple[str, View, SubscriptionRequest, Seen | None, View]] = [
     ("what was added since stays", HELD, ended(40), seen(50, 30), live(old("b", order=5), version=7)),
     ("a client that only asked since is still in session", live("a"), ended(40), seen(50, 30), live()),
     ("what replaced all since stays whole, what it kept included", HELD, ended(40), seen(60, 50), HELD),
+    ("what it kept was asked for anew", HELD, ended(40), seen(60, 55, order=8), live(
+        old("b", order=5), Block(8, 0, at(55), LITE, ("a",)), version=7)),
+    ("with what it brought", live("a", "b", old("c", order=8)), ended(40), seen(90, 80, order=8),
+        live(old("a", "b", "c", order=8))),
+    ("and before what was added since", live("a", old("c", order=8)), ended(40), seen(80, 60, order=6),
+        live(old("a", order=6), old("c", order=8))),
+    ("also everything that it repeated", live(everything=OLD), ended(40), seen(60, 60, order=6), live(everything=6)),
+    ("but not what was asked for between", live(everything=5), ended(40), seen(60, 60, order=6), live(everything=5)),
     ("everything from before is over although the client added since", live("a", everything=OLD), ended(40),
         seen(50, 30), live()),
     ("a version of then does not count for what came since", HELD, ended(40, version=9), seen(50, 30),
