@@ -308,6 +308,10 @@ class Batch:
         left_out: dict[str, Any] = dict.fromkeys(("quota", *others))
         return self.terms(name)._replace(**left_out) != self.state.terms(name)._replace(**left_out)
 
+    def regroups(self, name: str) -> bool:
+        """Whether the batch says something of a group's attributes."""
+        return name in self._groups
+
     def change_of_terms(self, name: str) -> tuple[Source, Cause]:
         """What changed the terms of a group."""
         if name in self._groups and self.terms_changed(name, "selection"):

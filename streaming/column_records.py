@@ -14,7 +14,7 @@ import numpy as np
 import orjson
 
 from streaming.columns import Ints, Sources, used
-from streaming.records import OPS, UpdateWriter, digest_lines, rest_json, text_json
+from streaming.records import OPS, UpdateWriter, digest_lines, patterns_lines, rest_json, text_json
 from streaming.update import Columns, Op
 
 TABLE_END = "\x1e"
@@ -91,9 +91,8 @@ class Tables(NamedTuple):
             b"\n".join([b'%b%b"liteTopic":"' % (OPS[columns.op], each) for each in receiver_names]),
             b"\n".join([b'%b,"eventId":"' % each for each in versions]),
             b"\n".join([b'-%b","source":{%b' % (each, stream) for each in receiver_digests]),
-            b"\n".join(
-                b',"patterns":%b%b' % (writer.patterns(columns.pairs.pattern_table[number]), cause)
-                for number in patterns.tolist()
+            patterns_lines(
+                [columns.pairs.pattern_table[number] for number in patterns.tolist()], b',"patterns":', cause
             ),
             b',"lmqName":' + writer.lmq_name,
             b"}" + rest_json(columns.offset_option, reset=columns.reset),

@@ -83,7 +83,7 @@ def used(numbers: Ints) -> tuple[Ints, Ints]:
     lowest = numbers.min()
     there = np.zeros(numbers.max() - lowest + 1, np.bool_)
     there[numbers - lowest] = True
-    return np.flatnonzero(there) + lowest, (np.cumsum(there) - 1)[numbers - lowest]
+    return there.nonzero()[0] + lowest, (there.cumsum() - 1)[numbers - lowest]
 
 
 class TopicEvents(NamedTuple):
@@ -129,7 +129,7 @@ def _order(hits: Hits, receivers: int, texts: int) -> Ints:
     """By topic, then receiver, then entry; there are so many receivers and texts."""
     asking = hits.receivers * texts + hits.texts
     if (int(hits.rows.max(initial=-1)) + 1) * receivers * texts <= _MOST:
-        return np.argsort(hits.rows * (receivers * texts) + asking, kind="stable")  # by one key in a tenth of the time
+        return (hits.rows * (receivers * texts) + asking).argsort(kind="stable")  # by one key in a tenth of the time
     return np.lexsort((asking, hits.rows))
 
 
@@ -160,16 +160,18 @@ class Pairs:
         rows, asking, entries = (column.take(order) for column in hits)
         begins = np.ones(len(rows), np.bool_)
         np.logical_or(rows[1:] != rows[:-1], asking[1:] != asking[:-1], out=begins[1:])
-        firsts = np.flatnonzero(begins)
+        firsts = begins.nonzero()[0]
         sizes = np.diff(firsts, append=len(rows))
         sets: Numbers[tuple[int, ...]] = Numbers()
         together = entries.take(firsts)
-        for at in np.flatnonzero(sizes > 1).tolist():
+        for at in (sizes > 1).nonzero()[0].tolist():
             members = entries[firsts[at] : firsts[at] + sizes[at]].tolist()
             together[at] = NO_TEXT - 1 - sets[tuple(members)]
 
         def named(number: int) -> tuple[str, ...]:
-            members = sets.things[NO_TEXT - 1 - number] if number < NO_TEXT else (number,)
+            if number > NO_TEXT:
+                return (texts[number],)
+            members = sets.things[NO_TEXT - 1 - number] if number < NO_TEXT else ()
             return tuple(sorted({texts[member] for member in members if member != NO_TEXT}))
 
         used_receivers, places = used(asking.take(firsts))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from streaming.events import Reason, Source
 from streaming.interests import MQTT, Interests
 from streaming.receivers import ClientKey, Receiver
+from streaming.state import share_in
 from streaming.subscription import NOTHING, Interest
 from streaming.terms import Terms, agrees
 from streaming.update import Cause, Op, Problem, Update
@@ -22,7 +23,6 @@ from streaming.update import Cause, Op, Problem, Update
 if TYPE_CHECKING:
     from streaming.batch import Batch
     from streaming.crowd import CrowdUpdates
-    from streaming.state import Group
 
 
 def excess(batch: "Batch", key: ClientKey, wanted: Interest, terms: Terms) -> str | None:
@@ -167,14 +167,11 @@ def _is_counted(batch: "Batch", key: ClientKey, own: list[Update], before: int |
 
 def shares(batch: "Batch", key: ClientKey) -> tuple[int | None, int | None]:
     """How much a client may hold before and after the batch; None for anything."""
-    return (
-        _share(batch, batch.state.interest(key), batch.state.group(key.group)),
-        _share(batch, batch.interest(key), batch.group_of(key.group)),
-    )
-
-
-def _share(batch: "Batch", interest: Interest, group: "Group") -> int | None:
-    return None if interest.everything is not None or interest == NOTHING else batch.shard.share(group.quota)
+    share = batch.shard.share
+    before = batch.state.share(key, share)
+    if key not in batch.changed and not batch.regroups(key.group):
+        return before, before  # nearly always
+    return before, share_in(batch.group_of(key.group), batch.interest(key), share)
 
 
 class _Recount:

@@ -1,7 +1,8 @@
 """Output records: updates and dead letters, as keys and values for Kafka."""
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from json.encoder import encode_basestring
 from typing import Any, NamedTuple
@@ -23,6 +24,9 @@ _DIGEST_BYTES = 8
 
 _EVENTS_KEPT = 10_000
 """Of so many topics a writer keeps what their updates share: the receivers of one may come far apart."""
+
+_RECEIVERS_KEPT = 16_384
+"""For so many receivers of all shards a process keeps it; a busy one receives in each micro-batch."""
 
 OPS = {op: f'{{"op":"{op}",'.encode() for op in Op}
 """How an update begins."""
@@ -103,7 +107,7 @@ class UpdateWriter:
         """What all updates of a receiver share."""
         known = self._receivers.get((row, version))
         if known is None:
-            known = self._receivers[row, version] = self._receiver(row, version)
+            known = self._receivers[row, version] = _receiver(self._parent, row, version)
         return known
 
     def patterns(self, patterns: tuple[str, ...]) -> bytes:
@@ -112,17 +116,6 @@ class UpdateWriter:
         if known is None:
             known = self._patterns[patterns] = _patterns_json(patterns)
         return known
-
-    def _receiver(self, row: Receiver, version: int | None) -> _Receiver:
-        group, client_id, part = row
-        names = {"parentTopic": self._parent, "group": group, "clientId": client_id}
-        if part.startswith(SHARE):
-            names["share"] = part.removeprefix(SHARE)
-        elif part:
-            names["subscription"] = part
-        key = orjson.dumps((self._parent, group, client_id))[:-1] + b","
-        end = b"," + orjson.dumps(part) + b"]" if part else b"]"
-        return _Receiver(key, end, orjson.dumps(names)[1:-1] + b",", orjson.dumps(version), digest(key + end))
 
     def _caused(self, op: Op, lite_topic: str, cause: Cause, source: Source) -> _Event:
         topic, partition, offset, entry, timestamp = source
@@ -138,6 +131,19 @@ class UpdateWriter:
             b',"eventId":"%b-' % digest(b"%b%b%b" % (op.encode(), name, place)),
             b'","source":{%b,"timestamp":%d}' % (place, timestamp),
         )
+
+
+@lru_cache(maxsize=_RECEIVERS_KEPT)
+def _receiver(parent: str, row: Receiver, version: int | None) -> _Receiver:
+    group, client_id, part = row
+    names = {"parentTopic": parent, "group": group, "clientId": client_id}
+    if part.startswith(SHARE):
+        names["share"] = part.removeprefix(SHARE)
+    elif part:
+        names["subscription"] = part
+    key = orjson.dumps((parent, group, client_id))[:-1] + b","
+    end = b"," + orjson.dumps(part) + b"]" if part else b"]"
+    return _Receiver(key, end, orjson.dumps(names)[1:-1] + b",", orjson.dumps(version), digest(key + end))
 
 
 def rest_json(option: Any = None, *, reset: bool = False, bitmap: bytes | None = None) -> bytes:
@@ -184,6 +190,14 @@ def dead_letter(source: Source, reason: Reason | str, message: str, original: by
         "truncated": len(original or b"") > MAX_ORIGINAL_BYTES,
     }
     return Record(orjson.dumps(source[:4]), orjson.dumps(value))
+
+
+def patterns_lines(patterns: Sequence[tuple[str, ...]], before: bytes, behind: bytes) -> bytes:
+    """Matched patterns as JSON, a line each, between two texts."""
+    data = orjson.dumps(patterns)
+    if len(data) <= MAX_PATTERN_BYTES and data.count(b"],[") == len(patterns) - 1:  # nothing in them looks like an end
+        return b"%b%b%b" % (before, data[1:-1].replace(b"],[", b"]%b\n%b[" % (behind, before)), behind)
+    return b"\n".join([b"%b%b%b" % (before, _patterns_json(each), behind) for each in patterns])
 
 
 def _patterns_json(patterns: tuple[str, ...]) -> bytes:

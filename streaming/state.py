@@ -1,7 +1,7 @@
 """What one shard remembers between micro-batches, and how that is written."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, takewhile
 from typing import Any, NamedTuple
@@ -124,6 +124,17 @@ def interest_in(group: Group, client: Client) -> Interest:
     return NOTHING if group.bound_to is not None else interest(client, group.mode)
 
 
+def share_in(group: Group, wanted: Interest, share: Callable[[int], int | None]) -> int | None:
+    """How much of a client's quota holds where it asks for that; None for no limit.
+
+    Args:
+        group: of the client.
+        wanted: what it asks for.
+        share: a shard's part of a quota (see `Shard.share`).
+    """
+    return None if wanted.everything is not None or wanted == NOTHING else share(group.quota)
+
+
 def terms_of(group: Group, selected: Selected) -> Terms:
     """What a group's attributes and its selector amount to."""
     return Terms(group.mode, group.bound_to is not None, group.exclusive, selected.view(group.mode), group.quota)
@@ -179,6 +190,7 @@ class ShardState:
         self._topic_indexes: dict[str, TopicIndex] = {}
         self._limits: dict[str, Terms] | None = None
         self._quotas: frozenset[int] | None = None
+        self._shares: dict[ClientKey, int | None] = {}
         self._deadlines: dict[int, dict[str, None]] | None = None
         self._remaining: dict[ClientKey, dict[str, None]] = {}
         self._former: dict[ClientKey, Interests] = {}
@@ -217,6 +229,12 @@ class ShardState:
         """What a client asks for now."""
         client = self.clients.get(key)
         return NOTHING if client is None else interest_in(self.group(key.group), client)
+
+    def share(self, key: ClientKey, share: Callable[[int], int | None]) -> int | None:
+        """`share_in` for a client as it is now; the shard is always the same."""
+        if key not in self._shares:
+            self._shares[key] = share_in(self.group(key.group), self.interest(key), share)
+        return self._shares[key]
 
     @property
     def interests(self) -> Interests:
@@ -384,8 +402,7 @@ class ShardState:
         overlay(self.alarms, delta.alarms)
         overlay(self.pending, delta.pending)
         self._go_on(delta)
-        if delta.groups or delta.selected:
-            self._limits = self._quotas = None
+        self._forget(delta)
         if self._held is not None:
             self._held.update(delta.held)
         self.latest_order = max(self.latest_order, _latest_order(delta))
@@ -394,6 +411,13 @@ class ShardState:
             if after != before:
                 self.interests.remove(key, before)
                 self.interests.add(key, after)
+
+    def _forget(self, delta: Delta) -> None:
+        """Drops what follows from groups and clients that are others now."""
+        if delta.groups or delta.selected:
+            self._limits = self._quotas = None
+        if delta.groups or delta.clients:
+            self._shares.clear()
 
     def _go_on(self, delta: Delta) -> None:
         """Drops from what remains what is done, or gone."""

@@ -106,9 +106,13 @@ class Columns:
         pairs = self.pairs
         if not len(pairs):
             return
-        names = np.array(list(map(len, self.topics)), np.int64)
-        patterns = np.array([sum(map(len, texts)) for texts in pairs.pattern_table], np.int64)
-        ends = np.cumsum(_REST_OF_UPDATE + _NAMES_IN_UPDATE * names[pairs.rows] + patterns[pairs.patterns])
+        names = list(map(len, self.topics))
+        patterns = [sum(map(len, texts)) for texts in pairs.pattern_table]
+        if len(pairs) * (_REST_OF_UPDATE + _NAMES_IN_UPDATE * max(names) + max(patterns)) <= size:
+            yield self
+            return
+        sizes = _NAMES_IN_UPDATE * np.array(names, np.int64)[pairs.rows] + np.array(patterns, np.int64)[pairs.patterns]
+        ends = np.cumsum(_REST_OF_UPDATE + sizes)
         cuts = np.unique(np.searchsorted(ends, np.arange(0, ends[-1], size), "right")).tolist()
         for start, end in pairwise([*cuts, len(pairs)]):
             yield replace(self, pairs=pairs.chosen(slice(start, end)))

@@ -11,13 +11,13 @@ def ranges(starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
     """Return every number of every range, behind the number of its range."""
     sizes = ends - starts
     owners = np.repeat(np.arange(len(sizes)), sizes)
-    behind = np.cumsum(sizes)
+    behind = sizes.cumsum()
     return owners, np.arange(len(owners)) + np.repeat(starts - behind + sizes, sizes)
 
 
 def firsts_of(sizes: Ints) -> Any:
     """Return where each of some runs begins, and where the last one ends."""
-    return np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes))).astype(np.int32)
+    return np.concatenate((np.zeros(1, np.int64), sizes.cumsum())).astype(np.int32)
 
 
 def cuts(bounds: Any, parts: int, whole: int) -> bool:

@@ -42,7 +42,7 @@ class Keys:
 
     def maybe(self, keys: U64) -> Ints:
         """Return which of these may be there."""
-        return np.flatnonzero(self._present.take((keys >> self._wide).view(np.int64)))
+        return self._present.take((keys >> self._wide).view(np.int64)).nonzero()[0]
 
     def find(self, keys: U64) -> tuple[Ints, Ints]:
         """Return which of these are there, and the number of each among the sorted ones."""
@@ -51,10 +51,10 @@ class Keys:
         found_asked, found_numbers = [asked[:0]], [self._numbers[:0]]
         while len(asked):
             there = self._table.take(places)
-            hits = np.flatnonzero(there == keys)
+            hits = (there == keys).nonzero()[0]
             found_asked.append(asked.take(hits))
             found_numbers.append(self._numbers.take(places.take(hits)))
-            others = np.flatnonzero((there < keys) & (there != EMPTY))  # they lie in order, so a larger one ends it
+            others = ((there < keys) & (there != EMPTY)).nonzero()[0]  # they lie in order, so a larger one ends it
             asked, keys, places = asked.take(others), keys.take(others), places.take(others) + 1
         return np.concatenate(found_asked), np.concatenate(found_numbers)
 

@@ -167,7 +167,7 @@ class FlatPatterns:
         unseen = hidden(segments, self._dialect)
         if unseen is not None:
             real &= ~(unseen.take(rows) & self._wild_start.take(shapes))
-        chosen = np.flatnonzero(real)
+        chosen = real.nonzero()[0]
         rows, entries, shapes = rows.take(chosen), entries.take(chosen), shapes.take(chosen)
         chosen = self._verified(segments, rows, entries, shapes)
         rows, entries = rows.take(chosen), entries.take(chosen)
@@ -192,7 +192,7 @@ class FlatPatterns:
             places = firsts.take(hits) + self._literal_places[column].take(shapes.take(hits))
             literals = self._arrays["literals"].take(begins.take(hits) + column)
             real[hits] &= same_text(segments, places, self._literals, literals)
-        return np.flatnonzero(real)
+        return real.nonzero()[0]
 
     def _match_others(self, topics: Sequence[str]) -> tuple[Ints, Ints]:
         found = [(row, number) for row, topic in enumerate(topics) for number in self._others.match(topic)]
@@ -237,12 +237,12 @@ def _probes(segments: Segments, counts: Ints, shapes: Sequence[Shape], salt: Sal
     places = np.arange(len(segments.starts)) - np.repeat(segments.first[:-1], segments.counts)
     mixed = at_positions(hashes(segments, salt), places, salt)
     sums = np.zeros(len(mixed) + 1, np.uint64)
-    np.cumsum(mixed, out=sums[1:])
-    for count in np.flatnonzero(np.bincount(counts)).tolist():
+    mixed.cumsum(out=sums[1:])
+    for count in np.bincount(counts).nonzero()[0].tolist():
         fitting = [number for number, shape in enumerate(shapes) if shape.fits(count)] if count else []
         if not fitting:
             continue
-        rows = np.flatnonzero(counts == count)
+        rows = (counts == count).nonzero()[0]
         begins = segments.first[rows]
         columns = [mixed.take(begins + place) for place in range(min(count, MAX_POSITIONS))]
         bases: dict[tuple[Tail, int], U64] = {}
@@ -277,7 +277,7 @@ def _build(members: list[tuple[int, int, Pattern]], shapes: Sequence[Shape], sal
     flat_places = np.array([at for place, _ in entries for at in shapes[place].literals], np.int64)
     sums = np.zeros(len(flat_ids) + 1, np.uint64)
     np.cumsum(at_positions(hashed[flat_ids], flat_places, salt), out=sums[1:])
-    behind = np.cumsum(sizes)
+    behind = sizes.cumsum()
     keys = sums[behind] - sums[behind - sizes]
     keys += np.array([salt.of(*shapes[place][:2]) for place, _ in entries], np.uint64)
     order = np.argsort(keys, kind="stable")

@@ -83,30 +83,30 @@ def cut(topics: Sequence[str], dialect: Dialect) -> Segments:
     separator = dialect.separator
     single = len(separator) == 1
     data, sizes = _join(topics, separator if single else "\n")
-    boundaries = np.cumsum(sizes + 1) - 1
+    boundaries = (sizes + 1).cumsum() - 1
     code = ord(separator[0])
     if single:
-        ends = np.flatnonzero(data[:-_WORD] == code)
+        ends = (data[:-_WORD] == code).nonzero()[0]
         starts = _behind(ends, 1)
     else:
         ends = np.sort(np.concatenate((_leftmost_pairs(data, code), boundaries)))
         starts = _behind(ends, 1 + (data[ends] == code))
     first = np.zeros(len(topics) + 1, np.int64)
-    first[1:] = np.searchsorted(ends, boundaries) + 1
+    first[1:] = ends.searchsorted(boundaries) + 1
     return _segments(data, first, starts, ends - starts)
 
 
 def pack(texts: Sequence[str]) -> Segments:
     """Take each text as one segment."""
     data, sizes = _join(texts, "\n")
-    ends = np.cumsum(sizes + 1) - 1
+    ends = (sizes + 1).cumsum() - 1
     return _segments(data, np.arange(len(texts) + 1), ends - sizes, sizes)
 
 
 def unpack(data: U8, sizes: npt.NDArray[np.int32]) -> Segments:
     """Take the data and the lengths of what `pack` gave."""
     lengths = sizes.astype(np.int64)
-    ends = np.cumsum(lengths + 1) - 1
+    ends = (lengths + 1).cumsum() - 1
     return _segments(data, np.arange(len(lengths) + 1), ends - lengths, lengths)
 
 
@@ -128,7 +128,7 @@ def are_texts(segments: Segments) -> bool:
 def hashes(segments: Segments, salt: Salt) -> U64:
     """Hash each segment to 64 bits; segments of at most eight bytes and one length never collide."""
     mixed: U64 = _mix(segments.words ^ salt.seed) + segments.lengths.astype(np.uint64) * salt.length
-    longer = np.flatnonzero(segments.lengths > _WORD)
+    longer = (segments.lengths > _WORD).nonzero()[0]
     words = _words(segments.data)
     for offset in range(_WORD, _LOOPED, _WORD):
         longer = longer[segments.lengths[longer] > offset]
@@ -156,7 +156,7 @@ def same_text(one: Segments, numbers: Ints, other: Segments, others: Ints) -> np
     lengths = one.lengths.take(numbers)
     same: npt.NDArray[np.bool_] = lengths == other.lengths.take(others)
     same &= one.words.take(numbers) == other.words.take(others)
-    pairs = np.flatnonzero(same & (lengths > _WORD))
+    pairs = (same & (lengths > _WORD)).nonzero()[0]
     here, there = _words(one.data), _words(other.data)
     for offset in range(_WORD, _LOOPED, _WORD):
         pairs = pairs[lengths[pairs] > offset]
@@ -198,7 +198,7 @@ def _segments(data: U8, first: Ints, starts: Ints, lengths: Ints) -> Segments:
 
 def _leftmost_pairs(data: U8, code: int) -> Ints:
     """Return where `str.split` finds a separator of two equal bytes: every second byte of a run, while two are left."""
-    found = np.flatnonzero(data == code)
+    found: Ints = (data == code).nonzero()[0]
     if not len(found):
         return found
     begins = np.empty(len(found), np.bool_)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -10,15 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming import columns as columns_module
+from streaming import records as records_module
 from streaming.column_records import Tables, text
 from streaming.columns import Hits, Numbers, Pairs, Sources
 from streaming.events import Source
 from streaming.receivers import Receiver
-from streaming.records import UpdateWriter
+from streaming.records import MAX_PATTERN_BYTES, UpdateWriter
 from streaming.update import Cause, Columns, Op, Update
 from tests.support.states import records
 
-AWKWARD = ["a", "b", "a,b", 'a","b', "é", "😀", "a\\", "\n", "\x01", "\x7f", "%LMQ%$a$b", "%s", "%b", "{}"]
+AWKWARD = ["a", "b", "a,b", 'a","b', "é", "😀", "a\\", "\n", "\x01", "\x7f", "%LMQ%$a$b", "%s", "%b", "{}", "],["]
 RECEIVERS = [
     Receiver("g", "c"),
     Receiver("g", "é\n"),
@@ -85,27 +87,31 @@ def written(updates: Sequence[Update]) -> list[tuple[bytes, bytes | None]]:
         st.booleans(),
     ),
     size=st.integers(1, 3_000),
+    room=st.sampled_from([MAX_PATTERN_BYTES, 20]),
 )
 @settings(deadline=None)
 def test_they_are_those_of_each_update(
+    *,
     topics: list[str],
     updates: list[tuple[int, int, tuple[str, ...]]],
     what: tuple[Op, int, range],
     rest: tuple[dict[str, Any] | None, bool],
     size: int,
+    room: int,
 ) -> None:
-    """However awkward the names, wherever they stand, wherever rows are cut."""
+    """However awkward the names, wherever they stand, wherever rows are cut; patterns may be too many to be named."""
     rows = [(row % len(topics), receiver, patterns) for row, receiver, patterns in updates]
     columns, one_by_one = columns_of(rows, topics, *what)
     option, reset = rest
     columns = replace(columns, offset_option=option, reset=reset)
     one_by_one = [update._replace(offset_option=option, reset=reset) for update in one_by_one]
     assert list(columns.one_by_one()) == one_by_one
-    assert said(columns) == written(one_by_one)
-    assert [pair for piece in columns.pieces(size) for pair in said(piece)] == written(one_by_one)
+    with patch.object(records_module, "MAX_PATTERN_BYTES", room):
+        assert said(columns) == written(one_by_one)
+        assert [pair for piece in columns.pieces(size) for pair in said(piece)] == written(one_by_one)
 
 
-@pytest.mark.parametrize("size", [1, 700, 1_500, 10_000])
+@pytest.mark.parametrize("size", [1, 700, 1_500, 10_000, 21_000])
 def test_pieces_are_of_some_size(size: int) -> None:
     """At most so large, and not much smaller; a larger update is a piece of its own."""
     columns, one_by_one = columns_of([(0, 0, ("a",))] * 80, ["t"])
