@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
+import orjson
 import pytest
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
@@ -260,7 +261,15 @@ FURTHER_POISON: list[tuple[Stream, Any, Reason]] = [
     (Stream.SUBSCRIPTIONS, b"{}]", Reason.NOT_JSON),
     (Stream.SUBSCRIPTIONS, json.dumps(request()).encode() + b"],[", Reason.NOT_JSON),
     (Stream.SUBSCRIPTIONS, json.dumps(request()).encode() + b",null],[", Reason.NOT_JSON),
-    (Stream.SUBSCRIPTIONS, b"", Reason.NOT_JSON),
+    *(
+        (
+            Stream.SUBSCRIPTIONS,
+            json.dumps({"subscriptionSet": [request(), request()]}).encode() + behind,
+            Reason.NOT_JSON,
+        )
+        for behind in (b",null],[", b',{"tick":0}],[', b',{}],["')
+    ),
+    *((stream, text, Reason.NOT_JSON) for stream in Stream for text in (b"", b"]", b"],[", b" ] ")),
     (Stream.SUBSCRIPTIONS, b"7", Reason.WRONG_TYPE),
     (Stream.SUBSCRIPTIONS, b"[]", Reason.WRONG_TYPE),
     (Stream.SUBSCRIPTIONS, {"subscriptionSet": None, "topic": "p"}, Reason.WRONG_TYPE),
@@ -291,6 +300,29 @@ def test_exactly_one_key_reports_a_bad_entry(spark: SparkSession, routing: Routi
     records = numbered([(Stream.GROUPS, wild), *((stream, value) for stream, value, _ in table)])
     letters = dead_letters(spark, records, routing)
     assert letters == {offset: [reason] for offset, (_, _, reason) in enumerate(table, 1)}
+
+
+def test_any_pieces_of_json_are_reported_once(spark: SparkSession) -> None:
+    """Whatever stands before and behind them; none stops the query."""
+    event = '{"event":"CREATED","parentTopic":"p","liteTopic":"t"}'
+    group = json.dumps({"group": "g", "attributes": {BIND_TOPIC: "p"}})
+    whole = [json.dumps(request()), json.dumps({"subscriptionSet": [request()]}), event, group, '{"tick":1}']
+    pieces = ["[", "]", "{", "}", ",", ":", '"', "null", "1", '"tick":', '{"tick":', "\\", " ", "//", *whole]
+    random = Random(1)
+    texts = {"".join(random.choices(pieces, k=random.randint(1, 6))).encode() for _ in range(1_500)}
+    broken = [text for text in sorted(texts) if not is_json(text)]
+    records = numbered([(stream, text) for text in broken for stream in Stream])
+    letters = dead_letters(spark, records, Routing({"p": 3}, 1))
+    assert letters == {record.offset: [Reason.NOT_JSON] for record in records}
+
+
+def is_json(data: bytes) -> bool:
+    """Whether it is one value, and nothing else."""
+    try:
+        orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("routing", ROUTINGS, ids=ROUTING_IDS)
