@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 from streaming.local import jars
 from streaming.local.errors import BrokerError, FolderInUseError
 from streaming.local.guardian import guarded
-from streaming.local.java import FIRST_TIER, Java, environment, find_java
+from streaming.local.java import Java, environment, find_java
 from streaming.local.node import HOST, Node, format_storage, load_node, move_node, write_configuration
 
 if TYPE_CHECKING:
@@ -183,8 +183,6 @@ class Broker:
     def _java_options(self) -> list[str]:
         return [
             f"-Xmx{self._heap}",
-            # It starts in 3.2 s instead of 5 s and leaves the cores to Spark; 400,000 records take it no longer.
-            FIRST_TIER,
             "-XX:+ExitOnOutOfMemoryError",
             "-Djava.awt.headless=true",
             f"-Dlog4j2.configurationFile={_HERE / 'log4j2.properties'}",

@@ -67,6 +67,7 @@ class Turns:
         """What is wrong with a system goes into `wrong`, and it has no further turn."""
         self._broker, self._folder, self._wrong = broker, folder, wrong
         self._drivers: dict[str, Driver] = {}
+        self._step = 1
         self._exit = ExitStack()
 
     def __enter__(self) -> Self:
@@ -89,9 +90,10 @@ class Turns:
         self._take(system.name, prepare)
 
     def each(self, turn: Turn) -> dict[str, dict[str, float]]:
-        """One turn of each system, in the order in which they were given."""
-        found = {name: self._take(name, turn) for name in list(self._drivers)}
-        return {name: figures for name, figures in found.items() if name in self._drivers}
+        """One turn of each system; forth at one time and back at the next, so that nobody always follows the same."""
+        found = {name: self._take(name, turn) for name in list(self._drivers)[:: self._step]}
+        self._step = -self._step
+        return {name: found[name] for name in self._drivers}
 
     def _take(self, name: str, turn: Turn) -> dict[str, float]:
         driver = self._drivers[name]
