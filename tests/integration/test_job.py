@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer
 
+from streaming import journal
 from streaming.events import BIND_TOPIC, MAX_NAME_BYTES, MODEL, QUOTA, WILDCARD, Reason, Stream
 from streaming.oracle import Effective
 from tests.support.histories import Profile, expected, history
@@ -250,7 +251,10 @@ def test_both_kafka_libraries_read_what_the_job_writes(streams: Streams, tmp_pat
 
 
 def test_a_stopped_job_goes_on_where_it_stopped(streams: Streams, tmp_path: Path) -> None:
-    """SIGTERM ends it with exit code 0 after the running batch; nothing is emitted twice by the next start."""
+    """SIGTERM ends it with exit code 0 after the running batch; nothing is emitted twice by the next start.
+
+    Neither when it was a former release that stopped: then the checkpoint is the new one's from there on.
+    """
     feed = streams.producer()
     log = tmp_path / "job.log"
     feed.send(Stream.SUBSCRIPTIONS, request(liteTopicSet=["t1", "t2"], version=4), "literal")
@@ -259,6 +263,11 @@ def test_a_stopped_job_goes_on_where_it_stopped(streams: Streams, tmp_path: Path
     with running(streams, log) as job:
         assert eventually(lambda: len(streams.relation()) == 1, SETTLE_SECONDS, POLL_SECONDS)
         assert job.stop() == 0
+    identity = streams.checkpoint / "reexpand.json"
+    values = json.loads(identity.read_text())
+    assert values["format"] == journal.FORMAT
+    identity.write_text(json.dumps({**values, "format": journal.READ_FORMATS[0]}))
+    identity.with_name(f".{identity.name}.crc").unlink()
     feed.send(Stream.SUBSCRIPTIONS, request(action="COMPLETE_REMOVE", version=3), "literal")  # stale
     feed.send(Stream.TOPICS, {"event": "CREATED", "lmqName": "%LMQ%$p$t2"}, "p")
     feed.send(Stream.TOPICS, {"event": "DELETED", "parentTopic": "p", "liteTopic": "t1"}, "p")
@@ -270,6 +279,7 @@ def test_a_stopped_job_goes_on_where_it_stopped(streams: Streams, tmp_path: Path
         assert job.stop() == 0
     operations = Counter((update["op"], update["liteTopic"]) for update in streams.updates())
     assert operations == {("ADD", "t1"): 1, ("ADD", "t2"): 1, ("REMOVE", "t1"): 1}
+    assert json.loads(identity.read_text()) == values
 
 
 def test_a_checkpoint_of_other_settings_is_refused(streams: Streams, tmp_path: Path) -> None:
