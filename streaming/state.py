@@ -307,9 +307,7 @@ class ShardState:
 
     def rows(self, key: ClientKey) -> dict[str, Found]:
         """A client's part in `receivers` of all topics that it receives, in order of their creation."""
-        asked = dict.fromkeys(self.topics_of(self.interest(key)))
-        if key in self.pending:
-            asked.update(dict.fromkeys(self.topics_of(self.pending[key].before)))
+        asked = self._asked(key)
         rows: dict[str, Found] = {}
         for topic in self.topics:
             if topic in asked:
@@ -328,9 +326,15 @@ class ShardState:
                 self._count(self._held, names[start : start + _CHUNK], 1)
         found = self._held.get(key, 0)
         if found is None:
-            topics = self.topics_of(self.interest(key))
-            found = self._held[key] = sum(key in _clients(self.receivers(topic)) for topic in topics)
+            found = self._held[key] = sum(key in _clients(self.receivers(topic)) for topic in self._asked(key))
         return found
+
+    def _asked(self, key: ClientKey) -> dict[str, None]:
+        """The stored topics that a client asks for, or has not yet given up."""
+        asked = dict.fromkeys(self.topics_of(self.interest(key)))
+        if key in self.pending:
+            asked.update(dict.fromkeys(self.topics_of(self.pending[key].before)))
+        return asked
 
     def _count(self, held: Held, topics: Sequence[str], step: int) -> None:
         """Counts topics in, or out, for all who may hold them."""

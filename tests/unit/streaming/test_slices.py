@@ -235,6 +235,16 @@ def test_receive_all_goes_in_slices_whatever_the_quota() -> None:
     assert story.held() == ["a", "b"]
 
 
+def test_another_worker_counts_what_a_client_has_not_yet_given_up() -> None:
+    """A quota may hold as soon as it asks for something else."""
+    story = Story(bound(quota=2), replace(), *map(created, "abcde"))
+    other = decode(encode(story.state))
+    assert other.held(KEY) == 5
+    story.then(leave())
+    other.follow(story.expansion.delta)
+    assert (other.held(KEY), story.held()) == (3, [*"cde"])
+
+
 def test_rows_of_their_own_go_in_slices() -> None:
     story = Story(UNLIMITED, *map(created, ["a.b", "a.c", "a.d"]))
     story.then(replace("*.*", "a.*", notation=WAMP))
