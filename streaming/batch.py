@@ -397,14 +397,14 @@ class Batch:
 
     def _remember(self, key: ClientKey, action: Action, place: Place, changes: dict[Mode, Change]) -> None:
         former, seen = self.client(key), self._seen_of(key)
-        began = [(-1, 0)] * len(Mode)
-        if seen is not None and seen.partition == place.partition:
-            began = [(seen.literal, seen.literal_order), (seen.wildcard, seen.wildcard_order)]
-        for number, mode in enumerate(Mode):
+
+        def began(mode: Mode) -> tuple[int, int]:
             begins = action is Action.COMPLETE_ADD or (action is Action.PARTIAL_ADD and not former.view(mode).live)
             if changes[mode].applied and begins:
-                began[number] = place.position, self._order
-        (literal, literal_order), (wildcard, wildcard_order) = began
+                return place.position, self._order
+            return seen.began(mode) if seen is not None and seen.partition == place.partition else (-1, 0)
+
+        (literal, literal_order), (wildcard, wildcard_order) = map(began, Mode)
         self._seen[key] = Seen(place.partition, place.position, literal, wildcard, literal_order, wildcard_order)
 
     def _seen_of(self, key: ClientKey) -> Seen | None:

@@ -83,14 +83,12 @@ def agree(spark: SparkSession, settings: Settings) -> int:
         identity.write(values(settings, partitions))
         return partitions
     partitions = settings.shuffle_partitions or fixed.get("shuffle_partitions") or default_partitions()
-    if fixed.get("format") in journal.READ_FORMATS and fixed["format"] != journal.FORMAT:
-        fixed["format"] = journal.FORMAT  # from now on the release that made it cannot read it
-        identity.write(fixed)
     wanted = values(settings, partitions)
+    former = fixed.get("format") != journal.FORMAT and fixed.get("format") in journal.READ_FORMATS
     different = [
         f"{name} is {wanted.get(name)!r}, the checkpoint has {fixed.get(name)!r}"
         for name in sorted(wanted.keys() | fixed.keys())
-        if wanted.get(name) != fixed.get(name)
+        if wanted.get(name) != fixed.get(name) and not (former and name == "format")
     ]
     if different:
         raise CheckpointMismatch(
@@ -98,4 +96,6 @@ def agree(spark: SparkSession, settings: Settings) -> int:
             "Set them back, or start with an empty checkpoint directory and an empty updates topic: "
             "the job then reads its inputs from the beginning."
         )
+    if former:  # from now on the release that made it cannot read it
+        identity.write({**fixed, "format": journal.FORMAT})
     return partitions

@@ -74,8 +74,7 @@ class View(NamedTuple):
     @property
     def content(self) -> tuple[bool, int | None, set[tuple[Notation, str]], bool]:
         """All of it but the order."""
-        entries = {(block.notation, entry) for block in self.blocks for entry in block.entries}
-        return self.live, self.version, entries, self.everything is not None
+        return self.live, self.version, _entries(self.blocks), self.everything is not None
 
 
 ABSENT = View()
@@ -96,6 +95,12 @@ class Seen(NamedTuple):
     wildcard: int
     literal_order: int = 0
     wildcard_order: int = 0
+
+    def began(self, mode: Mode) -> tuple[int, int]:
+        """Where the one of that reading stands, and its number."""
+        if mode is Mode.WILDCARD:
+            return self.wildcard, self.wildcard_order
+        return self.literal, self.literal_order
 
 
 class Client(NamedTuple):
@@ -123,7 +128,7 @@ class Interest(NamedTuple):
     @property
     def entries(self) -> set[tuple[Notation, str]]:
         """All entries, without their order."""
-        return {(block.notation, entry) for block in self.blocks for entry in block.entries}
+        return _entries(self.blocks)
 
     def without(self, other: "Interest", *, ordered: bool) -> "Interest":
         """The part of it that another interest does not literally have.
@@ -253,7 +258,9 @@ def end(client: Client, request: SubscriptionRequest, as_of: Place, seen: Seen |
     if asked_again and request.expired:
         return client
 
-    def ended(view: View, began: int, order: int) -> View:
+    def ended(mode: Mode) -> View:
+        view = client.view(mode)
+        began, order = (-1, 0) if seen is None else seen.began(mode)
         if asked_again and began > as_of.position:
             return _renewed(view, as_of, began, order)
         if view.outdates(request.version) and not asked_again:
@@ -261,9 +268,12 @@ def end(client: Client, request: SubscriptionRequest, as_of: Place, seen: Seen |
         version = view.version if request.version is None or asked_again else request.version
         return View(view.live and asked_again, version, tuple(b for b in view.blocks if _is_later(b, as_of)))
 
-    literal = ended(client.literal, *((-1, 0) if seen is None else (seen.literal, seen.literal_order)))
-    wildcard = ended(client.wildcard, *((-1, 0) if seen is None else (seen.wildcard, seen.wildcard_order)))
+    literal, wildcard = map(ended, Mode)
     return Client(literal, literal if wildcard == literal else wildcard)
+
+
+def _entries(blocks: Iterable[Block]) -> set[tuple[Notation, str]]:
+    return {(block.notation, entry) for block in blocks for entry in block.entries}
 
 
 def _is_later(block: Block, place: Place) -> bool:

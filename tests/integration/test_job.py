@@ -263,11 +263,8 @@ def test_a_stopped_job_goes_on_where_it_stopped(streams: Streams, tmp_path: Path
     with running(streams, log) as job:
         assert eventually(lambda: len(streams.relation()) == 1, SETTLE_SECONDS, POLL_SECONDS)
         assert job.stop() == 0
-    identity = streams.checkpoint / "reexpand.json"
-    values = json.loads(identity.read_text())
-    assert values["format"] == journal.FORMAT
-    identity.write_text(json.dumps({**values, "format": journal.READ_FORMATS[0]}))
-    identity.with_name(f".{identity.name}.crc").unlink()
+    values = identity(streams)
+    as_of_the_former_release(streams)
     feed.send(Stream.SUBSCRIPTIONS, request(action="COMPLETE_REMOVE", version=3), "literal")  # stale
     feed.send(Stream.TOPICS, {"event": "CREATED", "lmqName": "%LMQ%$p$t2"}, "p")
     feed.send(Stream.TOPICS, {"event": "DELETED", "parentTopic": "p", "liteTopic": "t1"}, "p")
@@ -279,7 +276,21 @@ def test_a_stopped_job_goes_on_where_it_stopped(streams: Streams, tmp_path: Path
         assert job.stop() == 0
     operations = Counter((update["op"], update["liteTopic"]) for update in streams.updates())
     assert operations == {("ADD", "t1"): 1, ("ADD", "t2"): 1, ("REMOVE", "t1"): 1}
-    assert json.loads(identity.read_text()) == values
+    assert identity(streams) == values
+
+
+def identity(streams: Streams) -> Any:
+    """What the checkpoint says of itself."""
+    return json.loads((streams.checkpoint / "reexpand.json").read_text())
+
+
+def as_of_the_former_release(streams: Streams) -> Any:
+    """Has the checkpoint say that the former release made it; returns what it says then."""
+    file, values = streams.checkpoint / "reexpand.json", identity(streams)
+    assert values["format"] == journal.FORMAT
+    file.write_text(json.dumps({**values, "format": journal.READ_FORMATS[0]}))
+    file.with_name(f".{file.name}.crc").unlink()
+    return identity(streams)
 
 
 def test_a_checkpoint_of_other_settings_is_refused(streams: Streams, tmp_path: Path) -> None:
@@ -287,6 +298,7 @@ def test_a_checkpoint_of_other_settings_is_refused(streams: Streams, tmp_path: P
     log = tmp_path / "job.log"
     with running(streams, log) as job:
         assert job.stop() == 0
+    left = as_of_the_former_release(streams)
     refused = Job(streams, log, "--shards", "p=2")
     try:
         assert refused.process.wait(60) == 2
@@ -295,3 +307,4 @@ def test_a_checkpoint_of_other_settings_is_refused(streams: Streams, tmp_path: P
         refused.close()
     assert "shards is {'p': 2}, the checkpoint has {}" in said
     assert "Traceback" not in said
+    assert identity(streams) == left
