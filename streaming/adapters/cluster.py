@@ -26,8 +26,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from streaming.adapters.watch import Change, Sight, Standing, Turns, decode, encode, sight
 from streaming.errors import ReexpandError
-from streaming.kafka import made, reason
-from streaming.topics import FOR_EVER
+from streaming.kafka.clients import made, reason
+from streaming.kafka.specs import FOR_EVER
 
 log = logging.getLogger("reexpand")
 

@@ -13,7 +13,7 @@ import orjson
 
 import matcher
 from streaming.errors import ConfigError, Rejected
-from streaming.parsing import parse_topic_event
+from streaming.events.parsing import parse_topic_event
 
 GONE_AFTER = 2
 """Answers in a row that must contradict a topic before its deletion is announced; one may be that of a stale broker."""

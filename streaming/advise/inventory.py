@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import orjson
 
-from streaming.batch import PARSERS, Batch, Event
+from streaming.coordinator.home import HOME, Home, follow
 from streaming.errors import Rejected
-from streaming.events import (
+from streaming.events.events import (
     Facts,
     GroupEvent,
     Notation,
@@ -18,11 +18,11 @@ from streaming.events import (
     SubscriptionRequest,
     TopicEvent,
 )
-from streaming.home import HOME, Home, follow
-from streaming.interests import pattern_of
-from streaming.shard import Shard
-from streaming.state import ShardState
-from streaming.subscription import Mode
+from streaming.expansion.batch import PARSERS, Batch, Event
+from streaming.state.shard import Shard
+from streaming.state.state import ShardState
+from streaming.subscription.interests import pattern_of
+from streaming.subscription.subscription import Mode
 
 Record = tuple[Place, bytes | None]
 """Where a record stands in its stream, and its value."""

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming.advise.inventory import Holding
-from streaming.journal import Journal
-from streaming.routing import Routing
-from streaming.state import Delta, ShardState, renew
-from streaming.subscription import Client, View
+from streaming.events.routing import Routing
+from streaming.state.state import Delta, ShardState, renew
+from streaming.storage.journal import Journal
+from streaming.subscription.subscription import Client, View
 
 K = TypeVar("K")
 V = TypeVar("V")

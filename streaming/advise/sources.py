@@ -10,8 +10,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from streaming.advise.inventory import Inventory, Record
 from streaming.errors import ConfigError, ReexpandError
-from streaming.events import BIND_TOPIC, WILDCARD, Action, Place, Stream, check_name
-from streaming.kafka import made, reason
+from streaming.events.events import BIND_TOPIC, WILDCARD, Action, Place, Stream, check_name
+from streaming.kafka.clients import made, reason
 
 if TYPE_CHECKING:
     from streaming.config import Settings

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from streaming import topics
 from streaming.config import Settings
 from streaming.demo.follower import Coordinates, Follower, Update
 from streaming.demo.process import Job
 from streaming.demo.scenario import SCENES, relation
 from streaming.demo.verdict import Record, judge
 from streaming.errors import ReexpandError
-from streaming.events import Stream
+from streaming.events.events import Stream
+from streaming.kafka import specs as topics
+from streaming.kafka.topics import create_topics
 from streaming.local import jars
 from streaming.local.broker import Broker
 from streaming.local.cluster import Cluster
-from streaming.local.topics import create_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,13 +1,13 @@
-"""The relation by its definition: slow, obvious, and independent of `streaming.expansion`."""
+"""The relation by its definition: slow, obvious, and independent of `streaming.expansion.expansion`."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import TypeVar
 
 from streaming.errors import Rejected
-from streaming.events import GroupEvent, Place, SubscriptionRequest, TopicEvent
+from streaming.events.events import GroupEvent, Place, SubscriptionRequest, TopicEvent
+from streaming.events.parsing import parse_group_event, parse_subscription, parse_topic_event
 from streaming.oracle.definition import Effective, Oracle, Placed
-from streaming.parsing import parse_group_event, parse_subscription, parse_topic_event
 
 __all__ = ["Effective", "Oracle", "relation", "replay"]
 

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 from matcher.selectors import BloomFilter
 from matcher.selectors import compile as compile_selector
-from streaming.events import (
+from streaming.events.events import (
     DEFAULT_QUOTA,
     MODEL,
     QUOTA,
@@ -29,8 +29,8 @@ from streaming.events import (
     TopicEvent,
     Wake,
 )
+from streaming.events.routing import Routing
 from streaming.oracle.sets import EVERYTHING, Client, Entry, View
-from streaming.routing import Routing
 
 E = TypeVar("E")
 Placed = Iterable[tuple[Place, E]]

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import matcher
 from matcher.dialects.mqtt import SharedSubscription, shared
-from streaming.events import Action, Notation, Selection, SubscriptionRequest, check_name
+from streaming.events.events import Action, Notation, Selection, SubscriptionRequest, check_name
 
 Client = tuple[str, str]
 """A group and a client id."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 import orjson
 
 from streaming.errors import Rejected
-from streaming.events import (
+from streaming.events.events import (
     BIND_TOPIC,
     MODEL,
     QUOTA,
@@ -22,14 +22,14 @@ from streaming.events import (
     Wake,
     check_name,
 )
-from streaming.parsing import (
+from streaming.events.parsing import (
     parse_clock,
     parse_group_event,
     parse_plain_topic_events,
     parse_subscription,
     parse_topic_event,
 )
-from streaming.records import dead_letter
+from streaming.updates.records import dead_letter
 from tests.fuzz.draw import Draw
 
 Event = TopicEvent | SubscriptionRequest | GroupEvent | Tick | Alarm | Wake

@@ -15,11 +15,11 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from streaming.kafka.topics import TopicSpec, create_topics
 from streaming.local import node
 from streaming.local.broker import Broker
 from streaming.local.errors import BrokerError, FolderInUseError, TopicsError
 from streaming.local.node import HOST
-from streaming.local.topics import TopicSpec, create_topics
 from tests.support.processes import alive, eventually
 
 if TYPE_CHECKING:

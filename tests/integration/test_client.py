@@ -23,10 +23,10 @@ from kafka import KafkaConsumer
 
 import streaming.client
 from streaming.client import UPDATES, Change, NotReady, SubscriptionClient, UpdatesUnreadable
-from streaming.events import BIND_TOPIC, WILDCARD, Stream
-from streaming.local.topics import TopicSpec, create_topics
+from streaming.events.events import BIND_TOPIC, WILDCARD, Stream
+from streaming.kafka.specs import KEEP
+from streaming.kafka.topics import TopicSpec, create_topics
 from streaming.oracle import Effective
-from streaming.topics import KEEP
 from tests.support.histories import expected, history
 from tests.support.processes import eventually
 from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Streams, running

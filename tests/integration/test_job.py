@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer
 
-from streaming import journal
-from streaming.events import BIND_TOPIC, MAX_NAME_BYTES, MODEL, QUOTA, WILDCARD, Reason, Stream
+from streaming.events.events import BIND_TOPIC, MAX_NAME_BYTES, MODEL, QUOTA, WILDCARD, Reason, Stream
 from streaming.oracle import Effective
+from streaming.storage import journal
 from tests.support.histories import Profile, expected, history
 from tests.support.processes import eventually
 from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Job, Streams, running

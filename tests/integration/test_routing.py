@@ -14,16 +14,18 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
-from streaming import home, job, session, sinks, worker
-from streaming.column_records import Tables, text
 from streaming.config import Settings, load
-from streaming.events import BIND_TOPIC, WILDCARD, Reason, Stream
+from streaming.coordinator import home
+from streaming.events.events import BIND_TOPIC, WILDCARD, Reason, Stream
+from streaming.events.routing import Routing
 from streaming.local.java import environment, find_java
-from streaming.output import Kind
-from streaming.reading import STREAMS, Row
-from streaming.records import UpdateWriter
-from streaming.routing import Routing
-from streaming.update import Op
+from streaming.spark import job, session, sinks
+from streaming.updates.column_records import Tables, text
+from streaming.updates.records import UpdateWriter
+from streaming.updates.update import Op
+from streaming.worker import worker
+from streaming.worker.output import Kind
+from streaming.worker.reading import STREAMS, Row
 from tests.integration.test_cluster import PARTITION_OF_SHARD
 from tests.integration.test_job import POISON
 from tests.support.histories import history

@@ -19,8 +19,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer
 
-from streaming.events import BIND_TOPIC, WILDCARD, Stream
-from streaming.local.topics import TopicSpec, create_topics
+from streaming.events.events import BIND_TOPIC, WILDCARD, Stream
+from streaming.kafka.topics import TopicSpec, create_topics
 from tests.support.processes import eventually
 from tests.support.running_job import SETTLE_SECONDS, Streams, running
 

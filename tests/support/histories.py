@@ -9,10 +9,10 @@ from random import Random
 from typing import Any, TypeVar
 
 from streaming.errors import Rejected
-from streaming.events import BIND_TOPIC, MODEL, QUOTA, WILDCARD, Place, Stream
+from streaming.events.events import BIND_TOPIC, MODEL, QUOTA, WILDCARD, Place, Stream
+from streaming.events.parsing import parse_clock, parse_group_event, parse_subscription, parse_topic_event
+from streaming.events.routing import Routing
 from streaming.oracle import Oracle
-from streaming.parsing import parse_clock, parse_group_event, parse_subscription, parse_topic_event
-from streaming.routing import Routing
 from tests.support.simulator import Record
 
 E = TypeVar("E")

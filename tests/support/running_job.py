@@ -15,10 +15,10 @@ from uuid import uuid4
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from streaming.config import Settings, load
-from streaming.events import Stream
-from streaming.local.topics import create_topics
+from streaming.events.events import Stream
+from streaming.kafka.specs import specs
+from streaming.kafka.topics import create_topics
 from streaming.oracle import Effective
-from streaming.topics import specs
 from tests.support.processes import eventually
 
 START_SECONDS = 120

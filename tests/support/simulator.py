@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from streaming import home
-from streaming.events import BIND_TOPIC, Stream
+from streaming.coordinator import home
+from streaming.events.events import BIND_TOPIC, Stream
+from streaming.events.routing import Routing
 from streaming.oracle import Effective
-from streaming.output import Kind
-from streaming.reading import STREAMS, Row
-from streaming.routing import Routing
-from streaming.worker import Settings
+from streaming.worker.output import Kind
+from streaming.worker.reading import STREAMS, Row
+from streaming.worker.worker import Settings
 from tests.support.states import TOMBSTONE, Memory, Written, work
 
 TOPICS = ("lite-group-events", "lite-subscription-events", "lite-topic-events", "lite-clock")
@@ -34,7 +34,7 @@ Routed = tuple[str, int, int, bytes | None]
 
 
 def routes(record: Record, routing: Routing) -> list[Routed]:
-    """What `streaming.job.route` computes in the JVM: (parent, shard, entry, payload)."""
+    """What `streaming.spark.job.route` computes in the JVM: (parent, shard, entry, payload)."""
     try:
         value = json.loads(record.value or b"")
     except ValueError:

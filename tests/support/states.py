@@ -4,16 +4,18 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from streaming import home, state, worker
-from streaming.column_records import TABLE_END, Tables
+from streaming.coordinator import home
+from streaming.coordinator.home import Home
 from streaming.errors import StateCorrupted
-from streaming.home import Home
-from streaming.journal import Journal
-from streaming.output import Kind, Output
-from streaming.reading import Row, Rows
-from streaming.state import Delta, ShardState
-from streaming.subscription import Ignored
-from streaming.worker import Settings
+from streaming.state import state
+from streaming.state.state import Delta, ShardState
+from streaming.storage.journal import Journal
+from streaming.subscription.subscription import Ignored
+from streaming.updates.column_records import TABLE_END, Tables
+from streaming.worker import worker
+from streaming.worker.output import Kind, Output
+from streaming.worker.reading import Row, Rows
+from streaming.worker.worker import Settings
 
 
 class Memory(dict[str, bytes]):
@@ -57,7 +59,7 @@ class Written:
 
 
 def records(tables: bytes) -> Iterator[tuple[bytes, bytes | None]]:
-    """Keys, without what all begin with, and values of a row, as `streaming.sinks` lets the JVM make them."""
+    """Keys, without what all begin with, and values of a row, as `streaming.spark.sinks` lets the JVM make them."""
     lines = (text.split(b"\n") for text in tables.split(TABLE_END.encode()))
     table = dict(zip(Tables._fields, lines, strict=True))
     for number in map(int, table["records"]):

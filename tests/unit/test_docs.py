@@ -13,10 +13,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from streaming import events
 from streaming.cli import main
 from streaming.config import Settings
-from streaming.update import Cause
+from streaming.events import events
+from streaming.updates.update import Cause
 from tests.support.histories import PROFILES
 
 ROOT = Path(__file__).parents[2]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from matcher import PatternIndex
-from streaming.events import BIND_TOPIC, WILDCARD, Source
-from streaming.receivers import Receiver
-from streaming.records import Record, UpdateWriter
-from streaming.update import Cause, Op, Update
+from streaming.events.events import BIND_TOPIC, WILDCARD, Source
+from streaming.subscription.receivers import Receiver
+from streaming.updates.records import Record, UpdateWriter
+from streaming.updates.update import Cause, Op, Update
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

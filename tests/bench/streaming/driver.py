@@ -17,9 +17,9 @@ from uuid import uuid4
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from streaming.config import Settings, load
+from streaming.kafka.specs import specs
+from streaming.kafka.topics import create_topics
 from streaming.local.broker import Broker
-from streaming.local.topics import create_topics
-from streaming.topics import specs
 from tests.bench.streaming.check import Wrong
 from tests.bench.streaming.cpu import descendants
 from tests.bench.streaming.workload import Workload

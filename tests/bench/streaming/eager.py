@@ -17,9 +17,9 @@ from random import Random
 from rich.console import Console
 from rich.table import Table
 
-from streaming.events import LITE, PLAIN
-from streaming.state import Delta, ShardState
-from streaming.subscription import Block, Interest
+from streaming.events.events import LITE, PLAIN
+from streaming.state.state import Delta, ShardState
+from streaming.subscription.subscription import Block, Interest
 
 REGIONS, TENANTS = 20, 1_000
 SEGMENT = "(?:(?!__).)*"

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from unittest.mock import patch
 
-from streaming import session
 from streaming.cli import main
 from streaming.config import Settings
+from streaming.spark import session
 
 CHOSEN = {
     "spark.hadoop.fs.file.impl",
     "spark.python.unix.domain.socket.enabled",
-    "spark.sql.streaming.checkpoint.fileChecksum.enabled",
+    "spark.sql.streaming.spark.checkpoint.fileChecksum.enabled",
     "spark.sql.streaming.checkpointFileManagerClass",
 }
 

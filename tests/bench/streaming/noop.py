@@ -23,13 +23,13 @@ import orjson
 import pandas as pd
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
-from streaming import checkpoint, job, service, session, sinks
-from streaming.column_records import Tables, text
 from streaming.config import load
 from streaming.local import jars
 from streaming.local.java import environment, find_java
-from streaming.output import OutputRow
-from streaming.worker import without_collection
+from streaming.spark import checkpoint, job, service, session, sinks
+from streaming.updates.column_records import Tables, text
+from streaming.worker.output import OutputRow
+from streaming.worker.worker import without_collection
 
 
 def count(

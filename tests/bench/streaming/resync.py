@@ -13,11 +13,12 @@ import time
 from rich.console import Console
 from rich.table import Table
 
-from streaming import home, worker
-from streaming.events import BIND_TOPIC, WILDCARD
-from streaming.output import Kind
-from streaming.reading import Row
-from streaming.worker import Settings
+from streaming.coordinator import home
+from streaming.events.events import BIND_TOPIC, WILDCARD
+from streaming.worker import worker
+from streaming.worker.output import Kind
+from streaming.worker.reading import Row
+from streaming.worker.worker import Settings
 from tests.support.states import work
 
 PARENT = "orders"

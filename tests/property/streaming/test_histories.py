@@ -12,11 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming import batch as batch_module
-from streaming import home, interests, journal, output, reading, slices, state, worker
-from streaming.cache import CACHE_BYTES, StateCache
+from streaming.coordinator import home
+from streaming.events.routing import Routing
+from streaming.expansion import batch as batch_module
+from streaming.expansion import slices
 from streaming.oracle import Oracle
-from streaming.routing import Routing
+from streaming.state import state
+from streaming.storage import journal
+from streaming.subscription import interests
+from streaming.worker import output, reading, worker
+from streaming.worker.cache import CACHE_BYTES, StateCache
 from tests.support.histories import CLIENT_TIMEOUT_MS, PROFILES, batches, feed, history
 from tests.support.simulator import Simulation, element
 

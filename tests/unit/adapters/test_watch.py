@@ -24,8 +24,8 @@ from streaming.adapters.watch import (
     sight,
 )
 from streaming.errors import ConfigError
-from streaming.events import TopicEvent
-from streaming.parsing import parse_topic_event
+from streaming.events.events import TopicEvent
+from streaming.events.parsing import parse_topic_event
 
 NAMES = ["a", "b", "c", "d"]
 ids = st.sampled_from(["1", "2", "3"])

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from streaming.advise import rule
 from streaming.cli import main
-from streaming.routing import Routing
+from streaming.events.routing import Routing
 from tests.support.environment import forget_settings
 from tests.unit.streaming.builders import request_json, topic_json
 

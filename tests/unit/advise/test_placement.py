@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from streaming.advise.inventory import Holding
 from streaming.advise.placement import Spread, sizes
-from streaming.batch import Batch
-from streaming.events import LITE, PLAIN, GroupEvent, Notation, Source, SubscriptionRequest
-from streaming.routing import Routing
-from streaming.shard import Shard
-from streaming.state import ShardState
+from streaming.events.events import LITE, PLAIN, GroupEvent, Notation, Source, SubscriptionRequest
+from streaming.events.routing import Routing
+from streaming.expansion.batch import Batch
+from streaming.state.shard import Shard
+from streaming.state.state import ShardState
 from tests.support.states import encode
 from tests.unit.streaming.builders import MQTT, NATS, WAMP, WILD, replace
 

@@ -8,9 +8,9 @@ from streaming.advise import rule
 from streaming.advise.inventory import Holding
 from streaming.advise.placement import Spread
 from streaming.advise.rule import Advice, advise
-from streaming.events import PLAIN, SubscriptionRequest
-from streaming.routing import Routing
-from streaming.state import ShardState
+from streaming.events.events import PLAIN, SubscriptionRequest
+from streaming.events.routing import Routing
+from streaming.state.state import ShardState
 from tests.unit.advise.test_placement import asked
 from tests.unit.streaming.builders import bound, replace
 

@@ -7,11 +7,11 @@ import pytest
 
 from streaming.client import Change, Malformed, Op, Relation, Row, Subscriber
 from streaming.client.memory import Pool
-from streaming.events import Source
-from streaming.receivers import Receiver
-from streaming.records import UpdateWriter
-from streaming.update import Cause, Update
-from streaming.update import Op as JobOp
+from streaming.events.events import Source
+from streaming.subscription.receivers import Receiver
+from streaming.updates.records import UpdateWriter
+from streaming.updates.update import Cause, Update
+from streaming.updates.update import Op as JobOp
 from tests.unit.client.builders import Record, add, gone, key, names, remove, value
 
 MAX_BYTES_A_ROW = 700

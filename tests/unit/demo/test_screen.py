@@ -18,9 +18,9 @@ from streaming.demo.follower import Coordinates, DeadLetter, Update
 from streaming.demo.scenario import SCENES
 from streaming.demo.screen import JsonScreen, TextScreen
 from streaming.demo.verdict import Verdict
+from streaming.events.parsing import parse_topic_event
 from streaming.oracle import Effective
-from streaming.parsing import parse_topic_event
-from streaming.update import Cause, Op
+from streaming.updates.update import Cause, Op
 
 if TYPE_CHECKING:
     from streaming.demo.screen import Screen

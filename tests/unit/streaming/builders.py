@@ -7,10 +7,7 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from streaming import batch as batch_module
-from streaming.batch import Event
-from streaming.columns import Sources, TopicEvents
-from streaming.events import (
+from streaming.events.events import (
     BIND_TOPIC,
     LITE,
     MODEL,
@@ -26,12 +23,15 @@ from streaming.events import (
     TopicEvent,
     Wake,
 )
-from streaming.expansion import expand
-from streaming.receivers import ClientKey, Receiver
-from streaming.shard import Shard
-from streaming.state import Delta, ShardState
-from streaming.subscription import Ignored, Interest
-from streaming.update import Cause, Op, Problem, Update
+from streaming.expansion import batch as batch_module
+from streaming.expansion.batch import Event
+from streaming.expansion.expansion import expand
+from streaming.state.shard import Shard
+from streaming.state.state import Delta, ShardState
+from streaming.subscription.columns import Sources, TopicEvents
+from streaming.subscription.receivers import ClientKey, Receiver
+from streaming.subscription.subscription import Ignored, Interest
+from streaming.updates.update import Cause, Op, Problem, Update
 from tests.support.states import decode, encode
 
 STREAM_NAMES: dict[type[Event], str] = {

@@ -11,10 +11,10 @@ from typing import Any, Self
 
 import pytest
 
-from streaming import clock
-from streaming.clock import Clock
 from streaming.config import Settings, load
-from streaming.producer import NotWritten
+from streaming.spark import clock
+from streaming.spark.clock import Clock
+from streaming.spark.producer import NotWritten
 from tests.support.processes import eventually
 
 INTERVAL_MS = 5

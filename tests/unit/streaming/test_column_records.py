@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming import columns as columns_module
-from streaming import records as records_module
-from streaming.column_records import Tables, text
-from streaming.columns import Hits, Numbers, Pairs, Sources
-from streaming.events import Source
-from streaming.receivers import Receiver
-from streaming.records import MAX_PATTERN_BYTES, UpdateWriter
-from streaming.update import Cause, Columns, Op, Update
+from streaming.events.events import Source
+from streaming.subscription import columns as columns_module
+from streaming.subscription.columns import Hits, Numbers, Pairs, Sources
+from streaming.subscription.receivers import Receiver
+from streaming.updates import records as records_module
+from streaming.updates.column_records import Tables, text
+from streaming.updates.records import MAX_PATTERN_BYTES, UpdateWriter
+from streaming.updates.update import Cause, Columns, Op, Update
 from tests.support.states import records
 
 AWKWARD = ["a", "b", "a,b", 'a","b', "é", "😀", "a\\", "\n", "\x01", "\x7f", "%LMQ%$a$b", "%s", "%b", "{}", "],["]

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from streaming import cli, service
+from streaming import cli
 from streaming.cli import main
 from streaming.config import Settings, load
 from streaming.errors import CheckpointMismatch, ConfigError, ReexpandError
+from streaming.spark import service
 from tests.support.environment import forget_settings
 
 NEEDED = ("--bootstrap-servers", "broker:9092", "--checkpoint", "/checkpoint")

@@ -2,12 +2,12 @@
 
 import pytest
 
-from streaming.batch import Event
-from streaming.events import LITE, Notation, Reason
-from streaming.interests import pattern_of
-from streaming.routing import Routing
-from streaming.shard import Shard
-from streaming.update import Cause
+from streaming.events.events import LITE, Notation, Reason
+from streaming.events.routing import Routing
+from streaming.expansion.batch import Event
+from streaming.state.shard import Shard
+from streaming.subscription.interests import pattern_of
+from streaming.updates.update import Cause
 from tests.unit.streaming.builders import (
     LITERAL,
     MQTT,

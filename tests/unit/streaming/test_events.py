@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from streaming.batch import Event
 from streaming.errors import Rejected
-from streaming.events import (
+from streaming.events.events import (
     BIND_TOPIC,
     DEADLINE_STEP_MS,
     LITE,
@@ -34,7 +33,7 @@ from streaming.events import (
     check_name,
     lmq_name,
 )
-from streaming.parsing import (
+from streaming.events.parsing import (
     parse_clock,
     parse_group_event,
     parse_lmq_name,
@@ -42,6 +41,7 @@ from streaming.parsing import (
     parse_subscription,
     parse_topic_event,
 )
+from streaming.expansion.batch import Event
 from tests.unit.streaming.builders import created, deleted, group_json, request_json, tick_json, topic_json
 
 Parser = Callable[[bytes | None], Event]

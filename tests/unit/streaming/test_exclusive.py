@@ -2,9 +2,9 @@
 
 import pytest
 
-from streaming.events import GroupEvent, Place, Source
-from streaming.subscription import Ignored
-from streaming.update import Cause, Op
+from streaming.events.events import GroupEvent, Place, Source
+from streaming.subscription.subscription import Ignored
+from streaming.updates.update import Cause, Op
 from tests.support.states import decode, encode
 from tests.unit.streaming.builders import (
     DELETED,

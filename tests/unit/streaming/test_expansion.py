@@ -2,14 +2,14 @@
 
 import pytest
 
-from streaming.batch import Event
-from streaming.events import LITE, GroupEvent, Place, Reason, Source
-from streaming.receivers import ClientKey, Receiver
-from streaming.routing import Routing
-from streaming.shard import Shard
-from streaming.state import Delta, ShardState
-from streaming.subscription import Ignored, Seen
-from streaming.update import Cause, Op
+from streaming.events.events import LITE, GroupEvent, Place, Reason, Source
+from streaming.events.routing import Routing
+from streaming.expansion.batch import Event
+from streaming.state.shard import Shard
+from streaming.state.state import Delta, ShardState
+from streaming.subscription.receivers import ClientKey, Receiver
+from streaming.subscription.subscription import Ignored, Seen
+from streaming.updates.update import Cause, Op
 from tests.support.states import decode, encode
 from tests.unit.streaming.builders import (
     DELETED,

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from streaming import groups
 from streaming.errors import ConfigError
-from streaming.events import BIND_TOPIC, QUOTA, WILDCARD
-from streaming.parsing import parse_group_event
+from streaming.events.events import BIND_TOPIC, QUOTA, WILDCARD
+from streaming.events.parsing import parse_group_event
+from streaming.spark import groups
 
 
 def test_a_file_gives_an_event_for_each_group(tmp_path: Path) -> None:

@@ -5,9 +5,19 @@ from typing import Any
 
 import pytest
 
-from streaming.batch import Event
+from streaming.coordinator.home import (
+    BUCKETS,
+    Bound,
+    Consequences,
+    Home,
+    Member,
+    alarm,
+    bucket_of,
+    follow,
+    renew,
+)
 from streaming.errors import StateCorrupted
-from streaming.events import (
+from streaming.events.events import (
     BIND_TOPIC,
     Action,
     Alarm,
@@ -20,21 +30,11 @@ from streaming.events import (
     Tick,
     Wake,
 )
-from streaming.home import (
-    BUCKETS,
-    Bound,
-    Consequences,
-    Home,
-    Member,
-    alarm,
-    bucket_of,
-    follow,
-    renew,
-)
-from streaming.journal import Journal
-from streaming.parsing import parse_clock, parse_group_event, parse_subscription
-from streaming.receivers import ClientKey
-from streaming.subscription import Ignored
+from streaming.events.parsing import parse_clock, parse_group_event, parse_subscription
+from streaming.expansion.batch import Event
+from streaming.storage.journal import Journal
+from streaming.subscription.receivers import ClientKey
+from streaming.subscription.subscription import Ignored
 from tests.support.states import decode_home, encode_home
 
 HOUR = 3_600_000

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming import interests
-from streaming.events import LITE, Notation
-from streaming.interests import Interests
-from streaming.receivers import ClientKey
-from streaming.subscription import Block, Interest
+from streaming.events.events import LITE, Notation
+from streaming.subscription import interests
+from streaming.subscription.interests import Interests
+from streaming.subscription.receivers import ClientKey
+from streaming.subscription.subscription import Block, Interest
 from tests.unit.streaming.builders import MQTT, WAMP
 
 NAMES = ["a", "b", "a__b", "b__a", "a__b__c", "a/b", "a.b", ""]

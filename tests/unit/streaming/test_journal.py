@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming import journal
-from streaming.archive import Folder
 from streaming.errors import StateCorrupted, StateFormatUnknown
-from streaming.journal import START, Journal, Position
+from streaming.storage import journal
+from streaming.storage.archive import Folder
+from streaming.storage.journal import START, Journal, Position
 from tests.support.states import Memory
 
 INLINE = 200

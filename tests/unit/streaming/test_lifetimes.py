@@ -2,13 +2,13 @@
 
 import pytest
 
-from streaming.events import BIND_TOPIC, DEADLINE_STEP_MS, GroupEvent, Place, Source, Stream, TopicEvent
-from streaming.receivers import ClientKey
-from streaming.routing import Routing
-from streaming.shard import Shard
-from streaming.state import Group
-from streaming.subscription import Ignored
-from streaming.update import Cause
+from streaming.events.events import BIND_TOPIC, DEADLINE_STEP_MS, GroupEvent, Place, Source, Stream, TopicEvent
+from streaming.events.routing import Routing
+from streaming.state.shard import Shard
+from streaming.state.state import Group
+from streaming.subscription.receivers import ClientKey
+from streaming.subscription.subscription import Ignored
+from streaming.updates.update import Cause
 from tests.support.simulator import Record, Simulation
 from tests.unit.streaming.builders import (
     DELETED,

@@ -12,10 +12,10 @@ import pytest
 from matcher.selectors import BloomFilter
 from streaming import oracle
 from streaming.errors import Rejected
-from streaming.events import BIND_TOPIC, DEADLINE_STEP_MS, MODEL, QUOTA, WILDCARD, Place, Stream
+from streaming.events.events import BIND_TOPIC, DEADLINE_STEP_MS, MODEL, QUOTA, WILDCARD, Place, Stream
+from streaming.events.parsing import parse_clock, parse_group_event, parse_subscription, parse_topic_event
+from streaming.events.routing import Routing
 from streaming.oracle import Effective, Oracle
-from streaming.parsing import parse_clock, parse_group_event, parse_subscription, parse_topic_event
-from streaming.routing import Routing
 from tests.support.histories import CLIENT_TIMEOUT_MS, PROFILES, Profile, batches, expected, feed, history
 
 Event = dict[str, Any]

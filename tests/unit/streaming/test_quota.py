@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming.batch import Event
-from streaming.events import DEFAULT_QUOTA, Action, GroupEvent, Place, Reason
-from streaming.routing import Routing
-from streaming.shard import Shard
-from streaming.update import Cause
+from streaming.events.events import DEFAULT_QUOTA, Action, GroupEvent, Place, Reason
+from streaming.events.routing import Routing
+from streaming.expansion.batch import Event
+from streaming.state.shard import Shard
+from streaming.updates.update import Cause
 from tests.support.states import decode, encode
 from tests.unit.streaming.builders import (
     DELETED,

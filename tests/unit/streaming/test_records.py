@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from streaming.events import MAX_NAME_BYTES, Reason, Source
-from streaming.output import Kind, Output
-from streaming.receivers import Receiver
-from streaming.records import (
+from streaming.events.events import MAX_NAME_BYTES, Reason, Source
+from streaming.subscription.receivers import Receiver
+from streaming.updates.records import (
     MAX_ORIGINAL_BYTES,
     MAX_PATTERN_BYTES,
     Record,
@@ -17,7 +16,8 @@ from streaming.records import (
     dead_letter,
     update_key,
 )
-from streaming.update import Cause, Op, Update
+from streaming.updates.update import Cause, Op, Update
+from streaming.worker.output import Kind, Output
 from tests.support.states import TOMBSTONE, Written
 
 KAFKA_LIMIT = 1_000_000

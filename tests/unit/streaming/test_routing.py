@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import matcher
-from streaming.events import LITE, Notation
-from streaming.routing import Routing
+from streaming.events.events import LITE, Notation
+from streaming.events.routing import Routing
 from tests.unit.streaming.builders import MQTT, NATS, WAMP
 
 segments = st.sampled_from(["a", "b", "", "_", "é", "*"])

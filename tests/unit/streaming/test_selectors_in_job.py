@@ -7,15 +7,15 @@ import pytest
 
 from matcher import selectors
 from matcher.selectors import BloomFilter
-from streaming import terms
-from streaming.batch import Event
 from streaming.errors import Rejected
-from streaming.events import GroupEvent, Place, Reason, Selection, Source, SubscriptionRequest
-from streaming.parsing import parse_subscription
-from streaming.shard import Shard
-from streaming.state import Selected
-from streaming.subscription import Ignored
-from streaming.update import Cause, Op
+from streaming.events.events import GroupEvent, Place, Reason, Selection, Source, SubscriptionRequest
+from streaming.events.parsing import parse_subscription
+from streaming.expansion.batch import Event
+from streaming.state.shard import Shard
+from streaming.state.state import Selected
+from streaming.subscription import terms
+from streaming.subscription.subscription import Ignored
+from streaming.updates.update import Cause, Op
 from tests.unit.streaming.builders import (
     DELETED,
     EXCLUSIVE,

@@ -7,9 +7,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from streaming.config import load
-from streaming.output import ROW_BYTES
-from streaming.session import SparkUnavailable, build, options
-from streaming.sinks import connection
+from streaming.spark.session import SparkUnavailable, build, options
+from streaming.spark.sinks import connection
+from streaming.worker.output import ROW_BYTES
 
 MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 

@@ -6,14 +6,15 @@ from unittest.mock import patch
 
 import pytest
 
-from streaming import slices, worker
-from streaming.events import BIND_TOPIC, QUOTA, WILDCARD, GroupEvent, SubscriptionRequest
-from streaming.output import Kind
-from streaming.parsing import parse_clock
-from streaming.reading import Row
-from streaming.receivers import ClientKey
-from streaming.update import Cause
-from streaming.worker import Settings
+from streaming.events.events import BIND_TOPIC, QUOTA, WILDCARD, GroupEvent, SubscriptionRequest
+from streaming.events.parsing import parse_clock
+from streaming.expansion import slices
+from streaming.subscription.receivers import ClientKey
+from streaming.updates.update import Cause
+from streaming.worker import worker
+from streaming.worker.output import Kind
+from streaming.worker.reading import Row
+from streaming.worker.worker import Settings
 from tests.support.simulator import TOPICS
 from tests.support.states import decode, encode, work
 from tests.unit.streaming.builders import (

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming import journal
 from streaming.errors import StateCorrupted, StateFormatUnknown
-from streaming.events import (
+from streaming.events.events import (
     BIND_TOPIC,
     DEFAULT_QUOTA,
     LITE,
@@ -24,12 +23,13 @@ from streaming.events import (
     Selection,
     Source,
 )
-from streaming.journal import Journal
-from streaming.receivers import ClientKey
-from streaming.state import Delta, Group, Pending, Selected, ShardState, renew
-from streaming.subscription import ABSENT, Block, Client, Interest, Mode, Seen, View
-from streaming.terms import Terms
-from streaming.update import Cause
+from streaming.state.state import Delta, Group, Pending, Selected, ShardState, renew
+from streaming.storage import journal
+from streaming.storage.journal import Journal
+from streaming.subscription.receivers import ClientKey
+from streaming.subscription.subscription import ABSENT, Block, Client, Interest, Mode, Seen, View
+from streaming.subscription.terms import Terms
+from streaming.updates.update import Cause
 from tests.support.states import decode, encode
 from tests.unit.streaming.builders import MQTT, NATS, WAMP
 

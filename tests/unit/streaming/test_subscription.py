@@ -2,8 +2,8 @@
 
 import pytest
 
-from streaming.events import LITE, MAX_NAME_BYTES, Notation, Place, SubscriptionRequest
-from streaming.subscription import (
+from streaming.events.events import LITE, MAX_NAME_BYTES, Notation, Place, SubscriptionRequest
+from streaming.subscription.subscription import (
     ABSENT,
     NOTHING,
     Block,

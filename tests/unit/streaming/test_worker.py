@@ -6,20 +6,21 @@ from typing import Any
 
 import pytest
 
-from streaming import reading, state, worker
-from streaming.batch import Batch
-from streaming.cache import CACHE_BYTES, StateCache
+from streaming.coordinator.home import HOME, UNREADABLE, bucket_of
 from streaming.errors import StateCorrupted
-from streaming.events import BIND_TOPIC, PLAIN, QUOTA, WILDCARD, Reason
-from streaming.home import HOME, UNREADABLE, bucket_of
-from streaming.journal import Journal, Position
-from streaming.output import Kind, Output, OutputRow
-from streaming.reading import Row, Rows
-from streaming.routing import Routing
-from streaming.state import Delta, ShardState
-from streaming.subscription import Ignored
-from streaming.update import Update
-from streaming.worker import Settings
+from streaming.events.events import BIND_TOPIC, PLAIN, QUOTA, WILDCARD, Reason
+from streaming.events.routing import Routing
+from streaming.expansion.batch import Batch
+from streaming.state import state
+from streaming.state.state import Delta, ShardState
+from streaming.storage.journal import Journal, Position
+from streaming.subscription.subscription import Ignored
+from streaming.updates.update import Update
+from streaming.worker import reading, worker
+from streaming.worker.cache import CACHE_BYTES, StateCache
+from streaming.worker.output import Kind, Output, OutputRow
+from streaming.worker.reading import Row, Rows
+from streaming.worker.worker import Settings
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.simulator import rows_of
 from tests.support.states import TOMBSTONE, Written, decode, decode_home, work

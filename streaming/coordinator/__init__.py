@@ -1,0 +1,1 @@
+"""State that spans parent topics: group bindings, client leases, alarms."""

@@ -1,0 +1,1 @@
+"""Input events: models, parsing, routing."""

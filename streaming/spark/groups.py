@@ -1,0 +1,61 @@
+"""Group attributes from a file, for those who keep them beside the deployment and not in a broker.
+
+    ["billing"]
+    "lite.bind.topic" = "orders"
+    "lite.sub.wildcard" = true
+
+They become ordinary events of the group stream at each start of the job: what is there already changes nothing.
+"""
+
+import logging
+import tomllib
+from pathlib import Path
+
+import orjson
+from pyspark.sql import SparkSession
+
+from streaming.config import Settings
+from streaming.errors import ConfigError, Rejected
+from streaming.events.parsing import parse_group_event
+from streaming.spark.producer import Producer
+
+log = logging.getLogger("reexpand")
+
+
+def read(path: Path | None) -> dict[str, bytes]:
+    """The group events of a file, by group; of no file, none.
+
+    Raises:
+        ConfigError: the file is not TOML, or the attributes of a group are not valid; the message names the group.
+    """
+    if path is None:
+        return {}
+    try:
+        groups = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {type(error).__name__}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from None
+    events: dict[str, bytes] = {}
+    for group, attributes in groups.items():
+        try:
+            event = orjson.dumps({"group": group, "attributes": attributes})
+            parse_group_event(event)
+        except (Rejected, TypeError) as error:
+            raise ConfigError(f"{path}, group {group!r}: {error}") from None
+        events[group] = event
+    return events
+
+
+def publish(spark: SparkSession, settings: Settings, events: dict[str, bytes]) -> None:
+    """Writes group events to the group stream.
+
+    Raises:
+        NotWritten: Kafka did not take an event.
+    """
+    if not events:
+        return
+    with Producer(spark, settings) as producer:
+        for group, event in events.items():
+            producer.send(settings.group_events, group, event.decode())
+    log.info("wrote the attributes of %d groups", len(events))

@@ -1,0 +1,138 @@
+"""The Spark session, with the settings that the job needs; the reason beside each."""
+
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlparse
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from streaming.config import Settings
+from streaming.errors import ReexpandError
+
+_LOG_CONFIGURATION = Path(__file__).parent / "log4j2.properties"
+
+_BASE = {
+    # State larger than the heap, and a micro-batch that writes what changed instead of whole snapshots.
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # Without timeouts a micro-batch without data has nothing to do.
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    # Each state value has a checksum of its own, and each file checksum costs one more file a task and batch.
+    "spark.sql.streaming.spark.checkpoint.fileChecksum.enabled": "false",
+    # Over TCP each task waits 40 ms for nothing: Nagle's algorithm holds Spark's second write back until the first one
+    # is acknowledged, and the Python worker, which has nothing to say yet, delays that.
+    "spark.python.unix.domain.socket.enabled": "true",
+    # Python hands output to the JVM after so many rows, of 16 KiB each where there are many updates, and of some 75 KiB
+    # where they are written by column: 40 or 190 MB. With fewer, more keys have their rows in two batches, each of
+    # which costs PySpark half a millisecond.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "2500",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+_LOOPBACK = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+}
+
+_LOCAL = {
+    **_LOOPBACK,
+    # Tasks are retried as on a cluster: a Python worker that dies must not end the query.
+    "spark.master": "local[*,4]",
+    "spark.ui.enabled": "false",
+}
+
+_JAVA_OPTIONS = "-Dlog4j2.configurationFile={file} -Dreexpand.log.level={level}"
+
+_LOCAL_FILES = {
+    # Without Hadoop's native library a local file system starts a process, `chmod`, for each file and its checksum:
+    # some 60 in a micro-batch with the default manager of checkpoint files, 8 with this one.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
+
+
+_FILE_SYSTEM = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
+"""Hadoop's local file system, with checksums as usual, but Java sets the permissions: no process is left."""
+_FILE_SYSTEM_JAR = "hadoop-bare-naked-local-fs"
+
+
+class SparkUnavailable(ReexpandError):
+    """Spark does not start, or reaches no master; the message has what it says."""
+
+
+def options(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = ()) -> dict[str, str]:
+    """The session's options.
+
+    Args:
+        settings: of the job; without `master` the session is local, unless spark-submit set one.
+        shuffle_partitions: how many state partitions the checkpoint has.
+        jars: what Spark lacks (see `streaming.local.jars`).
+    """
+    chosen = {**_BASE, "spark.sql.shuffle.partitions": str(shuffle_partitions), "spark.app.name": "reexpand"}
+    if _is_local(settings):
+        chosen |= _LOCAL
+    elif _is_here(settings):
+        chosen |= _LOOPBACK
+    if not _is_submitted():
+        level = "warn" if logging.getLogger("reexpand").isEnabledFor(logging.DEBUG) else "error"
+        java_options = _JAVA_OPTIONS.format(file=_LOG_CONFIGURATION, level=level)
+        chosen |= {"spark.driver.extraJavaOptions": java_options, "spark.executor.extraJavaOptions": java_options}
+    if settings.master is not None:
+        chosen["spark.master"] = settings.master
+    if urlparse(settings.checkpoint).scheme in ("", "file"):
+        chosen |= _LOCAL_FILES
+        file_system = next((jar for jar in jars if jar.name.startswith(_FILE_SYSTEM_JAR)), None)
+        if file_system and _is_local(settings) and not _is_submitted():
+            # Spark reads files before it has the classes of `spark.jars`.
+            chosen["spark.driver.extraClassPath"] = str(file_system.resolve())
+            chosen["spark.hadoop.fs.file.impl"] = _FILE_SYSTEM
+    if jars:
+        chosen["spark.jars"] = ",".join(jar.resolve().as_uri() for jar in jars)
+    return chosen
+
+
+def _is_submitted() -> bool:
+    """Whether spark-submit runs this: it starts Python with a gateway to a Spark whose options it has chosen."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _is_local(settings: Settings) -> bool:
+    """Whether Spark runs in one JVM here; spark-submit chooses by itself."""
+    if settings.master is None:
+        return not _is_submitted()
+    return settings.master.startswith("local")
+
+
+def _is_here(settings: Settings) -> bool:
+    """Whether driver and executors are all on this machine."""
+    return _is_local(settings) or urlparse(settings.master or "").hostname in ("127.0.0.1", "localhost")
+
+
+def build(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = ()) -> SparkSession:
+    """Starts Spark, or takes the session that runs.
+
+    Raises:
+        SparkUnavailable: there is no such master, or it does not answer within a minute.
+    """
+    if not _is_submitted():
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # what executors run, wherever they are
+    if _is_here(settings):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # of what has no option of its own, as the web interface
+    builder = SparkSession.builder
+    for key, value in options(settings, shuffle_partitions, jars).items():
+        builder = builder.config(key, value)
+    try:
+        return builder.getOrCreate()
+    except Py4JJavaError as error:
+        reason = str(error.java_exception.getMessage()).partition("\n")[0].rstrip(".")
+        raise SparkUnavailable(
+            f"Spark does not start with the master {settings.master or 'of its configuration'}: {reason}. "
+            "Check its address, and that it runs."
+        ) from error

@@ -1,0 +1,1 @@
+"""Durable state values: journals, and the archive of their parts."""

@@ -1,0 +1,1 @@
+"""Changes of the relation, and the Kafka records that announce them."""
