@@ -49,7 +49,7 @@ class Rejected(ReexpandError):
     """One entry of an input record is not valid.
 
     Attributes:
-        reason: stable code, one of `streaming.events.events.Reason`.
+        reason: stable code, one of `streaming.events.model.Reason`.
     """
 
     def __init__(self, reason: str, message: str) -> None:

@@ -12,7 +12,7 @@ import orjson
 from streaming.adapters.cluster import Cluster, NoAnswer, Stopped, WatchFailed
 from streaming.adapters.watch import Selection, Watch
 from streaming.errors import ConfigError
-from streaming.events.events import check_name
+from streaming.events.model import check_name
 
 if TYPE_CHECKING:
     from streaming.config import Settings

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import orjson
 
-from streaming.coordinator.home import HOME, Home, follow
+from streaming.coordinator.coordinator import COORDINATOR, CoordinatorState, follow
 from streaming.errors import Rejected
-from streaming.events.events import (
-    Facts,
+from streaming.events.columns import Event
+from streaming.events.model import (
     GroupEvent,
     Notation,
     Place,
@@ -17,12 +17,14 @@ from streaming.events.events import (
     Stream,
     SubscriptionRequest,
     TopicEvent,
+    TopicMetadata,
 )
-from streaming.expansion.batch import PARSERS, Batch, Event
+from streaming.events.parsing import PARSERS
+from streaming.expansion.batch import Batch
 from streaming.state.shard import Shard
 from streaming.state.state import ShardState
+from streaming.subscription.client import Mode
 from streaming.subscription.interests import pattern_of
-from streaming.subscription.subscription import Mode
 
 Record = tuple[Place, bytes | None]
 """Where a record stands in its stream, and its value."""
@@ -43,14 +45,14 @@ class Holding(NamedTuple):
         asked: its groups and clients, as a job with one shard keeps them; without topics.
     """
 
-    topics: Mapping[str, Facts]
+    topics: Mapping[str, TopicMetadata]
     asked: ShardState
 
     def entries(self) -> Iterator[Entry]:
         """The entries of all clients: names in literal groups, patterns in all others."""
         for key, client in self.asked.clients.items():
             group = self.asked.groups.get(key.group)
-            for block in client.view(Mode.WILDCARD if group is None else group.mode).blocks:
+            for block in client.subscription(Mode.WILDCARD if group is None else group.mode).blocks:
                 for entry in block.entries:
                     yield Entry(pattern_of(entry, block.notation), block.notation)
 
@@ -75,9 +77,9 @@ class Inventory:
         self.refused = 0
         self.first_refused = ""
         self._inner_multi = inner_multi
-        self._topics: dict[str, dict[str, Facts]] = {}
+        self._topics: dict[str, dict[str, TopicMetadata]] = {}
         self._asked: dict[str, ShardState] = defaultdict(lambda: ShardState(inner_multi))
-        self._home = Home()
+        self._home = CoordinatorState()
 
     def feed(self, stream: Stream, records: Iterable[Record]) -> None:
         """Takes in records of a stream, in the order in which they stand there."""
@@ -99,7 +101,11 @@ class Inventory:
         found = {}
         for parent in {**self._topics, **self._asked}:
             topics = self._topics.get(parent, {})
-            living = {name: facts for name, facts in topics.items() if facts.deadline is None or facts.deadline > now}
+            living = {
+                name: metadata
+                for name, metadata in topics.items()
+                if metadata.deadline is None or metadata.deadline > now
+            }
             asked = self._asked.get(parent, ShardState(self._inner_multi))
             if living or asked.clients:
                 found[parent] = Holding(living if len(living) < len(topics) else topics, asked)
@@ -122,14 +128,14 @@ class Inventory:
         if not event.created:
             topics.pop(event.lite_topic, None)
         elif known is None or (known.deadline is not None and known.deadline <= source.timestamp):
-            topics[event.lite_topic] = event.facts(source.timestamp)
+            topics[event.lite_topic] = event.metadata(source.timestamp)
 
     def _on_parents(self, events: Iterable[tuple[Source, Event]]) -> None:
         by_parent: dict[str, list[tuple[Source, Event]]] = defaultdict(list)
         for source, event in events:
             if isinstance(event, GroupEvent | SubscriptionRequest) and event.parent is not None:
                 by_parent[event.parent].append((source, event))
-        by_parent.pop(HOME, None)
+        by_parent.pop(COORDINATOR, None)
         for parent, own in by_parent.items():
             state = self._asked[parent]
             batch = Batch(state, Shard(parent, inner_multi=self._inner_multi))

@@ -11,7 +11,7 @@ from streaming.advise.inventory import Holding
 from streaming.events.routing import Routing
 from streaming.state.state import Delta, ShardState, renew
 from streaming.storage.journal import Journal
-from streaming.subscription.subscription import Client, View
+from streaming.subscription.client import Client, Subscription
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -120,10 +120,12 @@ def sizes(holding: Holding) -> Sizes:
     asked = holding.asked
     topics.topics = _sample(holding.topics)
     for state in (common, clients, bare):
-        state.groups, state.selected = asked.groups, asked.selected
+        state.groups, state.selectors = asked.groups, asked.selectors
     clients.clients = _sample(asked.clients)
     bare.clients = {key: Client(*map(_without_entries, client)) for key, client in clients.clients.items()}
-    clients.seen = bare.seen = {key: asked.seen[key] for key in clients.clients if key in asked.seen}
+    clients.last_requests = bare.last_requests = {
+        key: asked.last_requests[key] for key in clients.clients if key in asked.last_requests
+    }
     entries = sum(1 for _ in Holding({}, clients).entries())
     fixed = _bytes(common)
     return Sizes(
@@ -138,8 +140,8 @@ def _bytes(state: ShardState) -> int:
     return len(renew(Journal(), state, Delta()).tail)
 
 
-def _without_entries(view: View) -> View:
-    return view._replace(blocks=())
+def _without_entries(subscription: Subscription) -> Subscription:
+    return subscription._replace(blocks=())
 
 
 def _sample(items: Mapping[K, V]) -> dict[K, V]:

@@ -167,12 +167,12 @@ def _of(depth: int, placements: tuple[Placement, ...]) -> tuple[Placement, ...]:
     return tuple(placement for placement in placements if placement.depth == depth)
 
 
-def _at_depth(depth: int, chosen: Mapping[str, Placement], measured: Mapping[str, Sizes]) -> Depth:
+def _at_depth(depth: int, take: Mapping[str, Placement], measured: Mapping[str, Sizes]) -> Depth:
     return Depth(
         depth,
-        max(placement.skew for placement in chosen.values()),
-        sum(int(placement.patterns.sum()) for placement in chosen.values()),
-        sum(placement.largest_bytes(measured[name]) for name, placement in chosen.items()),
+        max(placement.skew for placement in take.values()),
+        sum(int(placement.patterns.sum()) for placement in take.values()),
+        sum(placement.largest_bytes(measured[name]) for name, placement in take.items()),
     )
 
 

@@ -10,7 +10,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from streaming.advise.inventory import Inventory, Record
 from streaming.errors import ConfigError, ReexpandError
-from streaming.events.events import BIND_TOPIC, WILDCARD, Action, Place, Stream, check_name
+from streaming.events.model import BIND_TOPIC, WILDCARD, Action, Place, Stream, check_name
 from streaming.kafka.clients import made, reason
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from streaming.client import Relation
 from streaming.errors import ReexpandError
 from streaming.oracle import Effective
-from streaming.updates.update import Cause, Op
+from streaming.updates.model import Cause, Op
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

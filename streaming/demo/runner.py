@@ -18,7 +18,7 @@ from streaming.demo.process import Job
 from streaming.demo.scenario import SCENES, relation
 from streaming.demo.verdict import Record, judge
 from streaming.errors import ReexpandError
-from streaming.events.events import Stream
+from streaming.events.model import Stream
 from streaming.kafka import specs as topics
 from streaming.kafka.topics import create_topics
 from streaming.local import jars

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from streaming.demo.scenario import ORDERS
-from streaming.updates.update import Cause, Op
+from streaming.updates.model import Cause, Op
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from streaming.updates.update import Op
+from streaming.updates.model import Op
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

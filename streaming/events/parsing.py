@@ -2,7 +2,7 @@
 
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from types import NoneType
 from typing import Any
@@ -13,7 +13,7 @@ from matcher.dialects import DIALECTS
 from matcher.errors import MatcherError
 from matcher.selectors import compile as compile_selector
 from streaming.errors import Rejected
-from streaming.events.events import (
+from streaming.events.model import (
     BIND_TOPIC,
     LITE,
     LMQ_PREFIX,
@@ -30,7 +30,9 @@ from streaming.events.events import (
     Notation,
     Place,
     Reason,
-    Selection,
+    SelectorSpec,
+    SingleEvent,
+    Stream,
     SubscriptionRequest,
     Tick,
     TopicEvent,
@@ -208,20 +210,20 @@ def _notation(record: dict[str, Any]) -> Notation:
     return LITE if notation == LITE else notation
 
 
-def _selection(record: dict[str, Any]) -> Selection | None:
+def _selection(record: dict[str, Any]) -> SelectorSpec | None:
     selector = record.get("selector")
     if selector is None:
         return None
     if not isinstance(selector, dict):
         raise Rejected(Reason.WRONG_TYPE, f"selector must be an object, not {_kind(selector)}")
-    selection = Selection(_text(selector, "type", "selector."), _text(selector, "expression", "selector."))
-    if len(selection.text) > MAX_DETAILS:
+    selector = SelectorSpec(_text(selector, "type", "selector."), _text(selector, "expression", "selector."))
+    if len(selector.text) > MAX_DETAILS:
         raise Rejected(Reason.OUT_OF_RANGE, f"selector.expression is longer than {MAX_DETAILS:,} characters")
     try:
-        compile_selector(*selection)
+        compile_selector(*selector)
     except (MatcherError, ValueError) as error:  # a user's own kind may raise any ValueError
         raise Rejected(Reason.INVALID_SELECTOR, str(error)) from None
-    return selection
+    return selector
 
 
 def _place(record: dict[str, Any], field: str) -> Place | None:
@@ -379,3 +381,12 @@ def _kind(value: Any) -> str:
 def _show(value: Any, limit: int = 80) -> str:
     text = orjson.dumps(value).decode()
     return text if len(text) <= limit else text[:limit] + "..."
+
+
+PARSERS: Mapping[Stream, Callable[[bytes | None], SingleEvent]] = {
+    Stream.GROUPS: parse_group_event,
+    Stream.SUBSCRIPTIONS: parse_subscription,
+    Stream.TOPICS: parse_topic_event,
+    Stream.CLOCK: parse_clock,
+}
+"""The parser of each input stream; all raise `Rejected`."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from matcher import InvalidPattern
 from matcher.dialects import get_dialect
-from streaming.events.events import LITE, Notation
+from streaming.events.model import LITE, Notation
 
 SEPARATOR = "__"
 _WILDCARDS = frozenset({"*", "**"})

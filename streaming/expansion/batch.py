@@ -1,59 +1,53 @@
 """A micro-batch on one shard: the state as it is after the events read so far, kept as differences."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any, NamedTuple
 
-from streaming.events.events import (
-    PLAIN,
+from streaming.events.columns import COLUMNAR_MIN_TOPICS, Event, SourceColumns, TopicEventColumns
+from streaming.events.model import (
+    NO_METADATA,
     Action,
-    Alarm,
-    Facts,
     GroupEvent,
     Place,
     Reason,
     Source,
-    Stream,
     SubscriptionRequest,
-    Tick,
     TopicEvent,
-    Wake,
+    TopicMetadata,
 )
-from streaming.events.parsing import parse_clock, parse_group_event, parse_subscription, parse_topic_event
 from streaming.expansion import quota
-from streaming.expansion.crowd import Crowd, sort_out
+from streaming.expansion.bulk import BulkChange, split_bulk
 from streaming.state.shard import Shard
-from streaming.state.state import UNKNOWN_GROUP, Delta, Group, Pending, Selected, ShardState, interest_in, terms_of
-from streaming.subscription.columns import MANY, Sources, TopicEvents
-from streaming.subscription.receivers import ClientKey, Receiver
-from streaming.subscription.subscription import (
+from streaming.state.state import (
+    UNKNOWN_GROUP,
+    Backfill,
+    Delta,
+    Group,
+    GroupSelectors,
+    ShardState,
+    interest_in,
+    policy_of,
+)
+from streaming.subscription.client import (
     ABSENT,
     Change,
     Client,
     Ignored,
     Interest,
+    LastRequest,
     Mode,
-    Seen,
     advance,
     end,
     interest,
 )
-from streaming.subscription.terms import Terms, bitmap, has_bitmap
-from streaming.updates.update import Cause, Op, Problem, Update
+from streaming.subscription.policy import GroupPolicy, bitmap, has_bitmap
+from streaming.subscription.subscribers import ClientKey, SubscriberKey
+from streaming.updates.model import Cause, Op, Problem, Update
 
 _new = tuple.__new__
 """Makes a named tuple in two thirds of the time, where there are many."""
-
-Event = TopicEvent | TopicEvents | SubscriptionRequest | GroupEvent | Tick | Alarm | Wake
-
-PARSERS: Mapping[Stream, Callable[[bytes | None], Event]] = {
-    Stream.GROUPS: parse_group_event,
-    Stream.SUBSCRIPTIONS: parse_subscription,
-    Stream.TOPICS: parse_topic_event,
-    Stream.CLOCK: parse_clock,
-}
-"""What reads the entries of each input stream; they raise `Rejected`."""
 
 
 class Topic(NamedTuple):
@@ -62,10 +56,10 @@ class Topic(NamedTuple):
     exists: bool
     source: Source
     cause: Cause
-    facts: Facts = PLAIN
+    metadata: TopicMetadata = NO_METADATA
 
 
-class Changed(NamedTuple):
+class InterestChange(NamedTuple):
     """A client whose interest, or whose group's terms, differ after the batch, and what made it so."""
 
     before: Interest
@@ -91,22 +85,22 @@ class Batch:
         self.problems: list[Problem] = []
         self.ignored: Counter[Ignored] = Counter()
         self.topics: dict[str, Topic] = {}
-        self.crowds: list[Crowd] = []
-        self.changed: dict[ClientKey, Changed] = {}
+        self.bulks: list[BulkChange] = []
+        self.changed: dict[ClientKey, InterestChange] = {}
         self.delta = Delta()
-        self.sliced: dict[ClientKey, Pending] = {}
+        self.sliced: dict[ClientKey, Backfill] = {}
         self.moved: list[str] = []  # deleted and created again: they now come last in order of creation
-        self.limits: dict[str, Terms] = {}
+        self.limits: dict[str, GroupPolicy] = {}
         self._groups: dict[str, tuple[Group | None, Source]] = {}
-        self._selected: dict[str, tuple[Selected, Source]] = {}
+        self._selected: dict[str, tuple[GroupSelectors, Source]] = {}
         self._clients: dict[ClientKey, Client] = {}
-        self._seen: dict[ClientKey, Seen] = {}
+        self._seen: dict[ClientKey, LastRequest] = {}
         self._requests: dict[ClientKey, tuple[Source, SubscriptionRequest]] = {}
         self._order = state.latest_order
         self._now: int | None = None
         self._sources: dict[str, Source] = {}
         self._bitmaps: dict[str, bytes | None] = {}
-        self._receivers: dict[Receiver, tuple[int | None, Group]] = {}
+        self._subscribers: dict[SubscriberKey, tuple[int | None, Group]] = {}
 
     def group_of(self, name: str) -> Group:
         """A group's attributes after the events so far."""
@@ -114,9 +108,9 @@ class Batch:
             return self._groups[name][0] or UNKNOWN_GROUP
         return self.state.group(name)
 
-    def terms(self, name: str) -> Terms:
+    def policy(self, name: str) -> GroupPolicy:
         """On what terms the clients of a group receive after the events so far."""
-        return terms_of(self.group_of(name), self._selected_of(name))
+        return policy_of(self.group_of(name), self._selected_of(name))
 
     def client(self, key: ClientKey) -> Client:
         """A client after the events so far."""
@@ -128,7 +122,7 @@ class Batch:
 
     def version(self, key: ClientKey) -> int | None:
         """The version of a client's last applied request."""
-        return self.client(key).view(self.group_of(key.group).mode).version
+        return self.client(key).subscription(self.group_of(key.group).mode).version
 
     def members(self, group: str) -> Iterator[ClientKey]:
         """All clients of a group, those that came in this batch included."""
@@ -145,7 +139,7 @@ class Batch:
         for source, event in events:
             if isinstance(event, TopicEvent):
                 self.topic(source, event)
-            elif isinstance(event, TopicEvents):
+            elif isinstance(event, TopicEventColumns):
                 self.topic_events(event)
             elif isinstance(event, SubscriptionRequest):
                 self.request(source, event)
@@ -157,31 +151,33 @@ class Batch:
 
     def topic(self, source: Source, event: TopicEvent) -> None:
         """A topic was created or deleted."""
-        self._topic(source, event.lite_topic, event.created, event.facts(source.timestamp))
+        self._topic(source, event.lite_topic, event.created, event.metadata(source.timestamp))
 
-    def topic_events(self, many: TopicEvents) -> None:
+    def topic_events(self, many: TopicEventColumns) -> None:
         """Many topics were created or deleted: all of the batch, whose requests and group events are read."""
         others: Iterable[int] = range(len(many.names))
         if self._judges_alike:
-            self.crowds, others = sort_out(many, self.state.topics)
+            self.bulks, others = split_bulk(many, self.state.topics)
         for number in others:
-            self._topic(many.sources.at(number), many.names[number], many.created[number], many.facts[number])
+            self._topic(many.sources.at(number), many.names[number], many.created[number], many.metadata[number])
 
     def time(self, source: Source, now: int) -> None:
         """It is late: topics whose time is over end."""
         self._now = max(now, self._now or 0)
-        gone = {name for crowd in self.crowds if not crowd.exists for name in crowd.names}
+        gone = {name for bulk in self.bulks if not bulk.exists for name in bulk.names}
         due = [name for name in self.state.due(now) if name not in self.topics and name not in gone]
-        if len(due) >= MANY and self._judges_alike:
-            self.crowds.append(
-                Crowd(False, Cause.TOPIC_EXPIRED, due, [PLAIN] * len(due), Sources.same(source, len(due)))
+        if len(due) >= COLUMNAR_MIN_TOPICS and self._judges_alike:
+            self.bulks.append(
+                BulkChange(
+                    False, Cause.TOPIC_EXPIRED, due, [NO_METADATA] * len(due), SourceColumns.same(source, len(due))
+                )
             )
         else:
             self.topics.update((name, Topic(False, source, Cause.TOPIC_EXPIRED)) for name in due)
         for name, topic in list(self.topics.items()):
-            if topic.exists and topic.facts.deadline is not None and topic.facts.deadline <= now:
+            if topic.exists and topic.metadata.deadline is not None and topic.metadata.deadline <= now:
                 self.topics[name] = Topic(False, source, Cause.TOPIC_EXPIRED)
-        self.crowds = [crowd.without_expired(now) if crowd.exists else crowd for crowd in self.crowds]
+        self.bulks = [bulk.without_expired(now) if bulk.exists else bulk for bulk in self.bulks]
 
     def group(self, source: Source, event: GroupEvent) -> None:
         """A group has other attributes, or is bound to another parent."""
@@ -214,24 +210,26 @@ class Batch:
         former = self.client(key)
         mode = self.group_of(key.group).mode
         changes = {
-            reading: advance(former.view(reading), request, self.shard.rules(reading), self._order, source.place)
+            reading: advance(
+                former.subscription(reading), request, self.shard.rules(reading), self._order, source.place
+            )
             for reading in Mode
         }
         change = changes[mode]
         excess = self._excess(key, request, change)
         if excess is not None:
             self.problems.append(Problem(source, Reason.QUOTA_EXCEEDED, excess))
-            changes = {reading: Change(former.view(reading), refused=True) for reading in Mode}
+            changes = {reading: Change(former.subscription(reading), refused=True) for reading in Mode}
         elif self.shard.number == 0:  # every shard of the parent sees the request; one of them speaks of it
-            self._report(source, change, former.view(mode) == change.view)
+            self._report(source, change, former.subscription(mode) == change.subscription)
         self._remember(key, request.action, source.place, changes)
         self._select(source, request, changes)
-        self._store(key, source, request, changes[Mode.LITERAL].view, changes[Mode.WILDCARD].view)
+        self._store(key, source, request, changes[Mode.LITERAL].subscription, changes[Mode.WILDCARD].subscription)
 
     def _close(self) -> None:
         """All events are read."""
         added = self._added()
-        deadlines = sorted({facts.deadline for facts in added.values() if facts.deadline is not None})
+        deadlines = sorted({metadata.deadline for metadata in added.values() if metadata.deadline is not None})
         alarms: dict[int, bool | None] = {time: True for time in deadlines if time not in self.state.alarms}
         if self._now is not None:
             alarms.update((time, None) for time in self.state.alarms if time <= self._now)
@@ -249,14 +247,14 @@ class Batch:
         self.limits = self._limits()
         self.changed = dict(self._changed_clients())
         # What is done in slices goes on only while nothing is said of the client or its group.
-        for key, pending in self.state.pending.items():
+        for key, pending in self.state.backfills.items():
             if key not in self.changed and (key.group in self._groups or key.group in self._selected):
                 wanted = self.interest(key)
-                self.changed[key] = Changed(wanted, wanted, *pending[3:])
+                self.changed[key] = InterestChange(wanted, wanted, *pending[3:])
             if key in self.changed:
-                self.delta.pending[key] = None
+                self.delta.backfills[key] = None
 
-    def facts(self, topic: str) -> Facts:
+    def metadata(self, topic: str) -> TopicMetadata:
         """What the creation of a topic that exists after the batch said about it."""
         return self.delta.added[topic] if topic in self.delta.added else self.state.topics[topic]
 
@@ -265,14 +263,14 @@ class Batch:
         if topic in self.topics:
             return self.topics[topic].source
         if not self._sources:
-            for crowd in self.crowds:
-                self._sources.update((name, crowd.sources.at(row)) for row, name in enumerate(crowd.names))
+            for bulk in self.bulks:
+                self._sources.update((name, bulk.sources.at(row)) for row, name in enumerate(bulk.names))
         return self._sources[topic]
 
     def update(
         self,
         op: Op,
-        receiver: Receiver,
+        subscriber: SubscriberKey,
         topic: str,
         patterns: list[str],
         *,
@@ -281,18 +279,18 @@ class Batch:
         option: Any = None,
     ) -> Update:
         """An update of this batch."""
-        known = self._receivers.get(receiver)
+        known = self._subscribers.get(subscriber)
         if known is None:
-            known = self._receivers[receiver] = self.version(receiver.client), self.group_of(receiver.group)
+            known = self._subscribers[subscriber] = self.version(subscriber.client), self.group_of(subscriber.group)
         version, group = known
         reset = group.resets(cause)
         shown = tuple(sorted(set(patterns))) if len(patterns) > 1 else tuple(patterns)
-        return _new(Update, (op, receiver, topic, shown, cause, version, source, option, reset, None))
+        return _new(Update, (op, subscriber, topic, shown, cause, version, source, option, reset, None))
 
     @property
     def has_bitmaps(self) -> bool:
         """Whether some group has a SQL92 selector."""
-        return any(has_bitmap(terms) for terms in self.limits.values())
+        return any(has_bitmap(policy) for policy in self.limits.values())
 
     def with_bitmap(self, update: Update) -> Update:
         """An ADD that says which groups' SQL92 selectors agree with its topic."""
@@ -300,21 +298,21 @@ class Batch:
             return update
         topic = update.lite_topic
         if topic not in self._bitmaps:
-            self._bitmaps[topic] = bitmap(self.shard.parent, self.facts(topic), self.limits)
+            self._bitmaps[topic] = bitmap(self.shard.parent, self.metadata(topic), self.limits)
         return update._replace(bitmap=self._bitmaps[topic])
 
-    def terms_changed(self, name: str, *others: str) -> bool:
+    def policy_changed(self, name: str, *others: str) -> bool:
         """Whether other terms than the quota, and `others`, hold for a group after the batch."""
         left_out: dict[str, Any] = dict.fromkeys(("quota", *others))
-        return self.terms(name)._replace(**left_out) != self.state.terms(name)._replace(**left_out)
+        return self.policy(name)._replace(**left_out) != self.state.policy(name)._replace(**left_out)
 
     def regroups(self, name: str) -> bool:
         """Whether the batch says something of a group's attributes."""
         return name in self._groups
 
-    def change_of_terms(self, name: str) -> tuple[Source, Cause]:
+    def policy_change(self, name: str) -> tuple[Source, Cause]:
         """What changed the terms of a group."""
-        if name in self._groups and self.terms_changed(name, "selection"):
+        if name in self._groups and self.policy_changed(name, "selector"):
             return self._groups[name][1], Cause.GROUP_CHANGED
         return self._selected[name][1], Cause.SELECTOR_CHANGED
 
@@ -323,7 +321,7 @@ class Batch:
         yield from ((name, source) for name, (_, source) in self._groups.items())
         yield from ((name, source) for name, (_, source) in self._selected.items() if name not in self._groups)
 
-    def _topic(self, source: Source, name: str, created: bool, facts: Facts) -> None:  # noqa: FBT001 - private
+    def _topic(self, source: Source, name: str, created: bool, metadata: TopicMetadata) -> None:  # noqa: FBT001 - private
         known = self.topics.get(name)
         exists = name in self.state.topics if known is None else known.exists
         if exists == created:
@@ -331,45 +329,45 @@ class Batch:
             return
         self.topics.pop(name, None)  # topics stand in order of their creation
         if created:
-            self.topics[name] = Topic(True, source, Cause.TOPIC_CREATED, facts)
+            self.topics[name] = Topic(True, source, Cause.TOPIC_CREATED, metadata)
         else:
             self.topics[name] = Topic(False, source, Cause.TOPIC_DELETED)
 
     @property
     def _judges_alike(self) -> bool:
         """Whether all who ask for a topic receive it, so that a topic that comes or goes needs no second thought."""
-        return self.state.serves_all and not self._limits()
+        return self.state.is_unrestricted and not self._limits()
 
-    def _limits(self) -> dict[str, Terms]:
+    def _limits(self) -> dict[str, GroupPolicy]:
         """The terms of the groups in which not all who ask for a topic receive it, after the events so far."""
-        renewed = {name: self.terms(name) for name in (*self._groups, *self._selected)}
-        return {name: terms for name, terms in {**self.state.limits, **renewed}.items() if not terms.plain}
+        renewed = {name: self.policy(name) for name in (*self._groups, *self._selected)}
+        return {name: policy for name, policy in {**self.state.limits, **renewed}.items() if not policy.plain}
 
     def _removed(self) -> dict[str, None]:
         """The topics that were there before, and are not any more or come anew."""
         removed = {name: None for name in self.topics if name in self.state.topics}
-        for crowd in self.crowds:
-            if not crowd.exists:
-                removed.update(dict.fromkeys(crowd.names))
+        for bulk in self.bulks:
+            if not bulk.exists:
+                removed.update(dict.fromkeys(bulk.names))
         return removed
 
-    def _added(self) -> dict[str, Facts]:
+    def _added(self) -> dict[str, TopicMetadata]:
         """The topics that were not there before, or come anew, in order of their creation."""
-        added = {name: topic.facts for name, topic in self.topics.items() if topic.exists}
-        crowds = [crowd for crowd in self.crowds if crowd.exists]
-        places = {name: self.topics[name].source[1:3] for name in added} if crowds else {}
-        for crowd in crowds:
-            added.update(zip(crowd.names, crowd.facts, strict=True))
+        added = {name: topic.metadata for name, topic in self.topics.items() if topic.exists}
+        bulks = [bulk for bulk in self.bulks if bulk.exists]
+        places = {name: self.topics[name].source[1:3] for name in added} if bulks else {}
+        for bulk in bulks:
+            added.update(zip(bulk.names, bulk.metadata, strict=True))
         if not places:
             return added
-        for crowd in crowds:
-            places.update(zip(crowd.names, crowd.sources.places(), strict=True))
+        for bulk in bulks:
+            places.update(zip(bulk.names, bulk.sources.places(), strict=True))
         return {name: added[name] for name in sorted(added, key=places.__getitem__)}
 
-    def _selected_of(self, name: str) -> Selected:
+    def _selected_of(self, name: str) -> GroupSelectors:
         if name in self._selected:
             return self._selected[name][0]
-        return self.state.selected.get(name, Selected())
+        return self.state.selectors.get(name, GroupSelectors())
 
     def _end(self, key: ClientKey, source: Source, request: SubscriptionRequest, as_of: Place) -> None:
         """The home of the client ended it, or what it had asked for up to a place."""
@@ -378,10 +376,10 @@ class Batch:
         former = self.client(key)
         after = end(former, request, as_of, self._seen_of(key))
         mode = self.group_of(key.group).mode
-        view = former.view(mode)
-        if self.shard.number == 0 and view.content == after.view(mode).content:
-            ignored = Ignored.STALE_VERSION if view.outdates(request.version) else Ignored.ASKED_AGAIN
-            self.ignored[ignored if view.live else Ignored.NO_SUBSCRIPTION] += 1
+        subscription = former.subscription(mode)
+        if self.shard.number == 0 and subscription.content == after.subscription(mode).content:
+            ignored = Ignored.STALE_VERSION if subscription.outdates(request.version) else Ignored.ASKED_AGAIN
+            self.ignored[ignored if subscription.live else Ignored.NO_SUBSCRIPTION] += 1
         self._store(key, source, request, after.literal, after.wildcard)
 
     def _excess(self, key: ClientKey, request: SubscriptionRequest, change: Change) -> str | None:
@@ -389,40 +387,42 @@ class Batch:
         if not change.applied or request.action not in (Action.COMPLETE_ADD, Action.PARTIAL_ADD):
             return None
         group = self.group_of(key.group)
-        wanted = interest(Client(change.view, change.view), group.mode)
-        terms = self.terms(key.group)
-        if request.selection is not None:
-            terms = terms._replace(selection=request.selection)
-        return None if terms.elsewhere else quota.excess(self, key, wanted, terms)
+        wanted = interest(Client(change.subscription, change.subscription), group.mode)
+        policy = self.policy(key.group)
+        if request.selector is not None:
+            policy = policy._replace(selector=request.selector)
+        return None if policy.elsewhere else quota.excess(self, key, wanted, policy)
 
     def _remember(self, key: ClientKey, action: Action, place: Place, changes: dict[Mode, Change]) -> None:
         former, seen = self.client(key), self._seen_of(key)
 
         def began(mode: Mode) -> tuple[int, int]:
-            begins = action is Action.COMPLETE_ADD or (action is Action.PARTIAL_ADD and not former.view(mode).live)
+            begins = action is Action.COMPLETE_ADD or (
+                action is Action.PARTIAL_ADD and not former.subscription(mode).live
+            )
             if changes[mode].applied and begins:
                 return place.position, self._order
             return seen.began(mode) if seen is not None and seen.partition == place.partition else (-1, 0)
 
         (literal, literal_order), (wildcard, wildcard_order) = map(began, Mode)
-        self._seen[key] = Seen(place.partition, place.position, literal, wildcard, literal_order, wildcard_order)
+        self._seen[key] = LastRequest(place.partition, place.position, literal, wildcard, literal_order, wildcard_order)
 
-    def _seen_of(self, key: ClientKey) -> Seen | None:
-        return self._seen.get(key) or self.state.seen.get(key)
+    def _seen_of(self, key: ClientKey) -> LastRequest | None:
+        return self._seen.get(key) or self.state.last_requests.get(key)
 
     def _select(self, source: Source, request: SubscriptionRequest, changes: dict[Mode, Change]) -> None:
-        if request.selection is None or request.action is Action.COMPLETE_REMOVE:
+        if request.selector is None or request.action is Action.COMPLETE_REMOVE:
             return
         former = self._selected_of(request.group)
-        selected = Selected(*(
-            former.view(mode)
+        selected = GroupSelectors(*(
+            former.subscription(mode)
             if changes[mode].refused or changes[mode].ignored is Ignored.STALE_VERSION
-            else request.selection
+            else request.selector
             for mode in (Mode.LITERAL, Mode.WILDCARD)
         ))  # fmt: skip
         if selected != former:
             self._selected[request.group] = (selected, source)
-            if former != Selected() and self.shard.number == 0:
+            if former != GroupSelectors() and self.shard.number == 0:
                 self.ignored[Ignored.SELECTOR_REPLACED] += 1
 
     def _store(self, key: ClientKey, source: Source, request: SubscriptionRequest, literal: Any, wildcard: Any) -> None:
@@ -432,7 +432,7 @@ class Batch:
             return
         self._clients[key] = client
         mode = self.group_of(key.group).mode
-        if client.view(mode) != former.view(mode):
+        if client.subscription(mode) != former.subscription(mode):
             self._requests[key] = (source, request)
 
     def _report(self, source: Source, change: Change, unchanged: bool) -> None:  # noqa: FBT001 - private
@@ -453,20 +453,20 @@ class Batch:
             for key, client in self._clients.items()
         }
 
-    def _stored_seen(self, clients: dict[ClientKey, Client | None]) -> dict[ClientKey, Seen | None]:
+    def _stored_seen(self, clients: dict[ClientKey, Client | None]) -> dict[ClientKey, LastRequest | None]:
         """Where clients asked last; of those of whom nothing else is remembered, neither that."""
-        stored: dict[ClientKey, Seen | None] = {
+        stored: dict[ClientKey, LastRequest | None] = {
             key: seen
             for key, seen in self._seen.items()
             if (clients[key] if key in clients else self.state.clients.get(key)) is not None
         }
         for key, client in clients.items():
-            stored.setdefault(key, None if client is None else self.state.seen.get(key))
+            stored.setdefault(key, None if client is None else self.state.last_requests.get(key))
         return stored
 
-    def _changed_clients(self) -> Iterator[tuple[ClientKey, Changed]]:
+    def _changed_clients(self) -> Iterator[tuple[ClientKey, InterestChange]]:
         """The clients that ask for something else after the batch, or on other terms."""
-        regrouped = {name: source for name, source in self.regrouped() if self.terms_changed(name)}
+        regrouped = {name: source for name, source in self.regrouped() if self.policy_changed(name)}
         keys = dict.fromkeys(self._clients)
         for group in regrouped:
             keys.update(dict.fromkeys(self.members(group)))
@@ -477,7 +477,7 @@ class Batch:
             if key in self._requests and before != after:
                 source, request = self._requests[key]
                 cause = Cause.LEASE_EXPIRED if request.expired else Cause.UNSUBSCRIBED
-                yield key, Changed(before, after, source, Cause.SUBSCRIBED, cause, request.offset_option)
+                yield key, InterestChange(before, after, source, Cause.SUBSCRIBED, cause, request.offset_option)
             else:
-                source, cause = self.change_of_terms(key.group)
-                yield key, Changed(before, after, source, cause, cause)
+                source, cause = self.policy_change(key.group)
+                yield key, InterestChange(before, after, source, cause, cause)

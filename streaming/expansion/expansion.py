@@ -5,7 +5,7 @@ that each (client, topic) pair is judged once, whatever happened to it in betwee
 
 - topics that are new are matched against the patterns (lazy), topics that are gone as well;
 - clients whose set changed are expanded over the topics that were there before and still are (eager), in slices over
-  several batches where these are very many (`streaming.expansion.slices`);
+  several batches where these are very many (`streaming.expansion.backfill`);
 - what clients may not hold because of their quotas is taken out at the end (`streaming.expansion.quota`).
 """
 
@@ -14,17 +14,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from streaming.events.events import Source
-from streaming.expansion import quota, slices
-from streaming.expansion.batch import Batch, Changed, Event
-from streaming.expansion.crowd import CrowdUpdates
+from streaming.events.columns import Event
+from streaming.events.model import Source
+from streaming.expansion import backfill, quota
+from streaming.expansion.batch import Batch, InterestChange
+from streaming.expansion.bulk import BulkUpdates
 from streaming.state.shard import Shard
 from streaming.state.state import Delta, ShardState
+from streaming.subscription.client import Ignored, Interest
 from streaming.subscription.interests import Interests
-from streaming.subscription.receivers import ClientKey, Found, Receiver
-from streaming.subscription.subscription import Ignored, Interest
-from streaming.subscription.terms import Terms, limited
-from streaming.updates.update import Cause, Columns, Op, Problem, Update
+from streaming.subscription.policy import GroupPolicy, apply_policies
+from streaming.subscription.subscribers import ClientKey, Matches, SubscriberKey
+from streaming.updates.model import Cause, Op, Problem, Update, UpdateColumns
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Expansion:
 
     delta: Delta
     updates: Iterable[Update]
-    columns: Iterable[Columns]
+    columns: Iterable[UpdateColumns]
     problems: list[Problem]
     ignored: Counter[Ignored]
 
@@ -59,16 +60,16 @@ def expand(state: ShardState, events: Iterable[tuple[Source, Event]], shard: Sha
     """
     batch = Batch(state, shard)
     batch.read(events)
-    batch.sliced = slices.due(batch)
+    batch.sliced = backfill.due(batch)
     renewed = Interests(batch.shard.inner_multi)
     if batch.delta.added:
         for key, change in batch.changed.items():
             renewed.add(key, change.after)
-    crowds = CrowdUpdates(batch, renewed)
-    updates = quota.cap(batch, chain(_born_and_gone(batch, renewed), _resubscribed(batch)), crowds)
-    columns: Iterator[Columns] = chain(crowds.columns(), slices.carry_on(batch))
+    bulks = BulkUpdates(batch, renewed)
+    updates = quota.cap(batch, chain(_born_and_gone(batch, renewed), _resubscribed(batch)), bulks)
+    columns: Iterator[UpdateColumns] = chain(bulks.columns(), backfill.carry_on(batch))
     if batch.has_bitmaps:
-        one_by_one = chain.from_iterable(map(Columns.one_by_one, columns))
+        one_by_one = chain.from_iterable(map(UpdateColumns.one_by_one, columns))
         updates, columns = map(batch.with_bitmap, chain(updates, one_by_one)), iter(())
     return Expansion(batch.delta, updates, columns, batch.problems, batch.ignored)
 
@@ -79,27 +80,29 @@ def _born_and_gone(batch: Batch, renewed: Interests) -> Iterator[Update]:
     topics = [name for name, topic in batch.topics.items() if topic.exists or name in state.topics]
     for topic, found in zip(topics, state.interests.match_all(topics), strict=True):
         exists, source, cause, _ = batch.topics[topic]
-        before = state.receivers(topic, found) if topic in state.topics else {}
+        before = state.subscribers(topic, found) if topic in state.topics else {}
         after = _receivers_of_new(batch, topic, found, renewed) if exists else {}
-        for receiver, patterns in before.items():
-            if receiver not in after:
-                yield batch.update(Op.REMOVE, receiver, topic, patterns, cause=cause, source=source)
-        for receiver, patterns in after.items():
-            if receiver not in before:
-                yield batch.update(Op.ADD, receiver, topic, patterns, cause=cause, source=source)
+        for subscriber, patterns in before.items():
+            if subscriber not in after:
+                yield batch.update(Op.REMOVE, subscriber, topic, patterns, cause=cause, source=source)
+        for subscriber, patterns in after.items():
+            if subscriber not in before:
+                yield batch.update(Op.ADD, subscriber, topic, patterns, cause=cause, source=source)
 
 
-def _receivers_of_new(batch: Batch, topic: str, found: Found, renewed: Interests) -> Found:
+def _receivers_of_new(batch: Batch, topic: str, found: Matches, renewed: Interests) -> Matches:
     """Who receives a topic that this batch created; `found` are those who asked for it before."""
     if batch.changed:
-        found = {receiver: patterns for receiver, patterns in found.items() if receiver.client not in batch.changed}
+        found = {
+            subscriber: patterns for subscriber, patterns in found.items() if subscriber.client not in batch.changed
+        }
         found.update(renewed.match(topic))
-    return limited(found, topic, batch.topics[topic].facts, (batch.state.interests, renewed), batch.limits)
+    return apply_policies(found, topic, batch.topics[topic].metadata, (batch.state.interests, renewed), batch.limits)
 
 
 def _resubscribed(batch: Batch) -> Iterator[Update]:
     """Clients whose interest changed, or whose group's terms did: what that means for the topics that stay."""
-    by_group: dict[str, dict[ClientKey, Changed]] = defaultdict(dict)
+    by_group: dict[str, dict[ClientKey, InterestChange]] = defaultdict(dict)
     for key, change in batch.changed.items():
         if key not in batch.sliced:
             by_group[key.group][key] = change
@@ -110,19 +113,19 @@ def _resubscribed(batch: Batch) -> Iterator[Update]:
 class _Regrouped:
     """One group on both sides of a batch."""
 
-    def __init__(self, batch: Batch, group: str, changes: dict[ClientKey, Changed]) -> None:
+    def __init__(self, batch: Batch, group: str, changes: dict[ClientKey, InterestChange]) -> None:
         self._batch = batch
         self._group = group
         self._changes = changes
-        self._former, self._later = batch.state.terms(group), batch.terms(group)
+        self._former, self._later = batch.state.policy(group), batch.policy(group)
         self._limits_before = _limits(group, self._former)
         self._limits_after = _limits(group, self._later)
         self._exclusive = self._former.exclusive or self._later.exclusive
-        self._anew = batch.terms_changed(group)
+        self._anew = batch.policy_changed(group)
         # In an exclusive group a topic that one client takes or leaves is another one's loss or gain.
         concerned = list(batch.members(group) if self._exclusive else changes)
         self._was, self._will = Interests(batch.shard.inner_multi), Interests(batch.shard.inner_multi)
-        self._pending = [key for key in concerned if key in batch.state.pending]
+        self._pending = [key for key in concerned if key in batch.state.backfills]
         for key in concerned:
             self._was.add(key, batch.state.interest(key))
             self._will.add(key, batch.interest(key))
@@ -134,13 +137,13 @@ class _Regrouped:
         for key, change in self._changes.items():
             for wanted in self._affected(change):
                 topics.update(dict.fromkeys(state.topics_of(wanted)))
-            if key in state.pending:
+            if key in state.backfills:
                 topics.update(state.remaining(key))
         for topic in topics:
             if topic not in removed:
                 yield from self._of(topic)
 
-    def _affected(self, change: Changed) -> tuple[Interest, Interest]:
+    def _affected(self, change: InterestChange) -> tuple[Interest, Interest]:
         """What of a client's interest can make a difference."""
         if self._anew:
             return change.before, change.after
@@ -148,36 +151,39 @@ class _Regrouped:
 
     def _of(self, topic: str) -> Iterator[Update]:
         batch = self._batch
-        facts = batch.state.topics[topic]
-        wanted, wants = batch.state.as_said(topic, self._was.match(topic), self._pending), self._will.match(topic)
-        before = limited(wanted, topic, facts, (self._was,), self._limits_before)
-        after = limited(wants, topic, facts, (self._will,), self._limits_after)
-        for receiver, patterns in before.items():
-            if receiver not in after:
-                change = self._change(receiver, after)
+        metadata = batch.state.topics[topic]
+        wanted, wants = (
+            batch.state.with_backfills(topic, self._was.match(topic), self._pending),
+            self._will.match(topic),
+        )
+        before = apply_policies(wanted, topic, metadata, (self._was,), self._limits_before)
+        after = apply_policies(wants, topic, metadata, (self._will,), self._limits_after)
+        for subscriber, patterns in before.items():
+            if subscriber not in after:
+                change = self._change(subscriber, after)
                 source, cause = change.source, change.cause_remove
-                if receiver in wants and after:
+                if subscriber in wants and after:
                     cause = Cause.EVICTED
-                elif receiver in wants:  # it is the selector that does not
-                    source, cause = batch.change_of_terms(self._group)
-                yield batch.update(Op.REMOVE, receiver, topic, patterns, cause=cause, source=source)
-        for receiver, patterns in after.items():
-            if receiver not in before:
-                change = self._change(receiver, before)
+                elif subscriber in wants:  # it is the selector that does not
+                    source, cause = batch.policy_change(self._group)
+                yield batch.update(Op.REMOVE, subscriber, topic, patterns, cause=cause, source=source)
+        for subscriber, patterns in after.items():
+            if subscriber not in before:
+                change = self._change(subscriber, before)
                 source, cause, option = change.source, change.cause_add, change.offset_option
-                if receiver in wanted and not before:  # it is the selector that did not
-                    (source, cause), option = batch.change_of_terms(self._group), None
-                elif receiver.client not in self._changes:
+                if subscriber in wanted and not before:  # it is the selector that did not
+                    (source, cause), option = batch.policy_change(self._group), None
+                elif subscriber.client not in self._changes:
                     cause, option = Cause.RELEASED, None
-                yield batch.update(Op.ADD, receiver, topic, patterns, cause=cause, source=source, option=option)
+                yield batch.update(Op.ADD, subscriber, topic, patterns, cause=cause, source=source, option=option)
 
-    def _change(self, receiver: Receiver, others: Iterable[Receiver]) -> Changed:
+    def _change(self, subscriber: SubscriberKey, others: Iterable[SubscriberKey]) -> InterestChange:
         """What made the difference for a receiver: its own change, or that of the one who took or left the topic."""
-        for candidate in (receiver, *others):
+        for candidate in (subscriber, *others):
             if candidate.client in self._changes:
                 return self._changes[candidate.client]
         return next(iter(self._changes.values()))
 
 
-def _limits(group: str, terms: Terms) -> dict[str, Terms]:
-    return {} if terms.plain else {group: terms}
+def _limits(group: str, policy: GroupPolicy) -> dict[str, GroupPolicy]:
+    return {} if policy.plain else {group: policy}

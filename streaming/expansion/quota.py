@@ -12,54 +12,54 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from streaming.events.events import Reason, Source
+from streaming.events.model import Reason, Source
 from streaming.state.state import share_in
+from streaming.subscription.client import NOTHING, Interest
 from streaming.subscription.interests import MQTT, Interests
-from streaming.subscription.receivers import ClientKey, Receiver
-from streaming.subscription.subscription import NOTHING, Interest
-from streaming.subscription.terms import Terms, agrees
-from streaming.updates.update import Cause, Op, Problem, Update
+from streaming.subscription.policy import GroupPolicy, agrees
+from streaming.subscription.subscribers import ClientKey, SubscriberKey
+from streaming.updates.model import Cause, Op, Problem, Update
 
 if TYPE_CHECKING:
     from streaming.expansion.batch import Batch
-    from streaming.expansion.crowd import CrowdUpdates
+    from streaming.expansion.bulk import BulkUpdates
 
 
-def excess(batch: "Batch", key: ClientKey, wanted: Interest, terms: Terms) -> str | None:
+def excess(batch: "Batch", key: ClientKey, wanted: Interest, policy: GroupPolicy) -> str | None:
     """Why a client may not ask for so much; None when it may.
 
     A request is judged by its net change over the topics that are there, so a client may always repeat what it has
     asked for, or ask for less.
     """
-    share = batch.shard.share(terms.quota)
+    share = batch.shard.share(policy.quota)
     topics = batch.state.topics
     if share is None or wanted.everything is not None or len(topics) <= share:
         return None
-    current, now = batch.interest(key), batch.terms(key.group)
-    comparable = current.everything is None and wanted.patterns == current.patterns and terms.selection == now.selection
+    current, now = batch.interest(key), batch.policy(key.group)
+    comparable = current.everything is None and wanted.patterns == current.patterns and policy.selector == now.selector
     if comparable and not any(batch.state.topics_of(wanted.without(current, ordered=False))):
         return None  # nearly always: nothing that is there comes to it
 
-    def count(interest: Interest, terms: Terms) -> int:
+    def count(interest: Interest, policy: GroupPolicy) -> int:
         if interest.everything is not None:
             return 0
         found = batch.state.topics_of(interest)
-        if terms.selection is None:
+        if policy.selector is None:
             return len(tuple(found))
-        return sum(agrees(terms.selection, topics[topic]) for topic in found)
+        return sum(agrees(policy.selector, topics[topic]) for topic in found)
 
-    after = count(wanted, terms)
+    after = count(wanted, policy)
     if after <= share or after <= count(current, now):
         return None
     number, shards = batch.shard.number, batch.shard.routing.shard_count(batch.shard.parent)
-    where = f" on shard {number} of {shards}, whose share of {terms.quota} is {share}" if shards > 1 else ""
+    where = f" on shard {number} of {shards}, whose share of {policy.quota} is {share}" if shards > 1 else ""
     return (
         f"client {key.client_id!r} of group {key.group!r} would hold {after} topics, more than {share}{where}; "
         "ask for less, or raise lite.sub.client.quota of the group"
     )
 
 
-def cap(batch: "Batch", updates: Iterable[Update], crowds: "CrowdUpdates") -> Iterator[Update]:
+def cap(batch: "Batch", updates: Iterable[Update], bulks: "BulkUpdates") -> Iterator[Update]:
     """The updates with what clients may not hold taken out, and what they may hold again put in.
 
     Those of clients that no quota concerns go through one by one, since there may be any number. Those of crowds stay
@@ -68,22 +68,22 @@ def cap(batch: "Batch", updates: Iterable[Update], crowds: "CrowdUpdates") -> It
     state, delta = batch.state, batch.delta
     most = max(len(state.topics), len(state.topics) - len(delta.removed) + len(delta.added))
     if most <= _lowest_share(batch):
-        state.forget_held()
+        state.drop_held()
         yield from updates
         return
-    rows: dict[Receiver, list[Update] | None] = {}
+    rows: dict[SubscriberKey, list[Update] | None] = {}
     for update in updates:
-        receiver = update.receiver
-        if receiver not in rows:
-            rows[receiver] = None if shares(batch, receiver.client) == (None, None) else []
-        own = rows[receiver]
+        subscriber = update.subscriber
+        if subscriber not in rows:
+            rows[subscriber] = None if shares(batch, subscriber.client) == (None, None) else []
+        own = rows[subscriber]
         if own is None:
             yield update
         else:
             own.append(update)
     capped: dict[Source, list[ClientKey]] = defaultdict(list)
-    for key, own in _by_client(batch, rows, crowds).items():
-        yield from _capped(batch, key, own, crowds, capped)
+    for key, own in _by_client(batch, rows, bulks).items():
+        yield from _capped(batch, key, own, bulks, capped)
     for source, clients in capped.items():
         keys = sorted(clients)  # a repeated batch says the same
         names = ", ".join(repr(f"{key.group}/{key.client_id}") for key in keys[:5])
@@ -98,16 +98,16 @@ def _lowest_share(batch: "Batch") -> int:
 
 
 def _by_client(
-    batch: "Batch", rows: Mapping[Receiver, list[Update] | None], crowds: "CrowdUpdates"
+    batch: "Batch", rows: Mapping[SubscriberKey, list[Update] | None], bulks: "BulkUpdates"
 ) -> dict[ClientKey, list[Update]]:
     """The updates of each client, and the clients that may hold others without any."""
     found: dict[ClientKey, list[Update]] = {}
-    for receiver, own in rows.items():
-        key = receiver.client
+    for subscriber, own in rows.items():
+        key = subscriber.client
         if own is not None:
             found[key] = [*found[key], *own] if key in found else own
-    others = [receiver.client for topic in batch.moved for receiver in batch.state.interests.match(topic)]
-    others += [*batch.changed, *crowds.clients]
+    others = [subscriber.client for topic in batch.moved for subscriber in batch.state.interests.match(topic)]
+    others += [*batch.changed, *bulks.clients]
     for group, _ in batch.regrouped():
         if batch.group_of(group).quota != batch.state.group(group).quota:
             others += batch.members(group)
@@ -120,7 +120,7 @@ def _capped(
     batch: "Batch",
     key: ClientKey,
     own: list[Update],
-    crowds: "CrowdUpdates",
+    bulks: "BulkUpdates",
     capped: dict[Source, list[ClientKey]],
 ) -> list[Update]:
     """The updates of one client but those of crowds, where it may hold all.
@@ -134,10 +134,10 @@ def _capped(
     if _is_counted(batch, key, own, before):  # its topics can be counted by its updates
         held = state.held(key)
         adds = [update for update in own if update.op is Op.ADD]
-        now = delta.held[key] = held + 2 * len(adds) - len(own) + crowds.change(key)
+        now = delta.held[key] = held + 2 * len(adds) - len(own) + bulks.change(key)
         if (before is None or held <= before) and (after is None or now <= after):
             return own
-        spelled = crowds.spell_out(key)
+        spelled = bulks.spell_out(key)
         adds += [update for update in spelled if update.op is Op.ADD]
         own = [*own, *spelled]
         gained = {update.lite_topic: update for update in adds}
@@ -149,7 +149,7 @@ def _capped(
             for update in ordered[room:]:
                 capped[update.source].append(key)
             return ordered[:room]
-    recount = _Recount(batch, key, [*own, *crowds.spell_out(key)])
+    recount = _Recount(batch, key, [*own, *bulks.spell_out(key)])
     delta.held[key] = len(recount.after)
     return recount.updates(before, after, capped)
 
@@ -185,14 +185,14 @@ class _Recount:
     def __init__(self, batch: "Batch", key: ClientKey, own: list[Update]) -> None:
         self._batch = batch
         self._key = key
-        self._own = {(update.op, update.receiver, update.lite_topic): update for update in own}
+        self._own = {(update.op, update.subscriber, update.lite_topic): update for update in own}
         self.before = batch.state.rows(key)
         rows = {topic: dict(found) for topic, found in self.before.items()}
         for update in own:
             if update.op is Op.ADD:
-                rows.setdefault(update.lite_topic, {})[update.receiver] = list(update.patterns)
+                rows.setdefault(update.lite_topic, {})[update.subscriber] = list(update.patterns)
             else:
-                rows[update.lite_topic].pop(update.receiver, None)
+                rows[update.lite_topic].pop(update.subscriber, None)
         self._wanted = Interests(batch.shard.inner_multi)
         self._wanted.add(key, batch.interest(key))
         stay = (topic for topic in batch.state.topics if topic not in batch.delta.removed)
@@ -214,7 +214,7 @@ class _Recount:
             found += [self._said(Op.ADD, row, topic, texts[row]) for row in fresh]
         return found
 
-    def _said(self, op: Op, row: Receiver, topic: str, patterns: list[str]) -> Update:
+    def _said(self, op: Op, row: SubscriberKey, topic: str, patterns: list[str]) -> Update:
         """What the other rules say of a row already, or that the quota makes the difference."""
         said = self._own.get((op, row, topic))
         if said is not None:

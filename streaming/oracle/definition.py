@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 from matcher.selectors import BloomFilter
 from matcher.selectors import compile as compile_selector
-from streaming.events.events import (
+from streaming.events.model import (
     DEFAULT_QUOTA,
     MODEL,
     QUOTA,
@@ -20,13 +20,13 @@ from streaming.events.events import (
     WILDCARD,
     Action,
     Alarm,
-    Facts,
     GroupEvent,
     Place,
-    Selection,
+    SelectorSpec,
     SubscriptionRequest,
     Tick,
     TopicEvent,
+    TopicMetadata,
     Wake,
 )
 from streaming.events.routing import Routing
@@ -55,7 +55,7 @@ class Effective(NamedTuple):
 
 @dataclass
 class _Shard:
-    topics: dict[str, Facts] = field(default_factory=dict)
+    topics: dict[str, TopicMetadata] = field(default_factory=dict)
     literal: View = View()  # noqa: RUF009 - never changed in place
     wildcard: View = View()  # noqa: RUF009
 
@@ -191,7 +191,7 @@ class Oracle:
     def _topic(self, place: Place, event: TopicEvent) -> None:
         topics = self._shard_of(event.parent, event.lite_topic).topics
         if event.created:
-            topics.setdefault(event.lite_topic, event.facts(place.timestamp))
+            topics.setdefault(event.lite_topic, event.metadata(place.timestamp))
         else:
             topics.pop(event.lite_topic, None)
 
@@ -203,8 +203,8 @@ class Oracle:
 
     def _end_old_topics(self, now: int) -> None:
         for shard in self._shards.values():
-            for topic, facts in list(shard.topics.items()):
-                if facts.deadline is not None and facts.deadline <= now:
+            for topic, metadata in list(shard.topics.items()):
+                if metadata.deadline is not None and metadata.deadline <= now:
                     self.decided["topic expired"] += 1
                     del shard.topics[topic]
 
@@ -226,10 +226,10 @@ class Oracle:
             int(event.attributes.get(QUOTA, DEFAULT_QUOTA)),
         )
 
-    def _agrees(self, shard: _Shard, selection: Selection | None, topic: str) -> bool:
-        facts = shard.topics[topic]
-        tags = () if facts.tags is None else (facts.tags,)
-        return selection is None or _compiled(*selection).agrees(tags, facts.properties)
+    def _agrees(self, shard: _Shard, selection: SelectorSpec | None, topic: str) -> bool:
+        metadata = shard.topics[topic]
+        tags = () if metadata.tags is None else (metadata.tags,)
+        return selection is None or _compiled(*selection).agrees(tags, metadata.properties)
 
     def _wanted(self, shard: _Shard, view: View, client: Client, topic: str) -> dict[Entry, int]:
         """The entries with which a client wants an existing topic, and their orders; limits are not considered."""

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import matcher
 from matcher.dialects.mqtt import SharedSubscription, shared
-from streaming.events.events import Action, Notation, Selection, SubscriptionRequest, check_name
+from streaming.events.model import Action, Notation, SelectorSpec, SubscriptionRequest, check_name
 
 Client = tuple[str, str]
 """A group and a client id."""
@@ -73,7 +73,7 @@ class View(NamedTuple):
     """What all clients of a shard ask for, and the selectors of their groups, in one reading of the requests."""
 
     sets: Mapping[Client, Set] = {}
-    selections: Mapping[str, Selection] = {}
+    selections: Mapping[str, SelectorSpec] = {}
 
     def orders(self, client: Client) -> Mapping[Entry, int]:
         """The entries of a client; none of one that is not in session."""
@@ -94,8 +94,8 @@ class View(NamedTuple):
         live, orders = _changed(former, request.action, valid, number, wildcard=wildcard)
         version = former.version if request.version is None else request.version
         selections = self.selections
-        if request.selection is not None and not ends:
-            selections = {**selections, request.group: request.selection}
+        if request.selector is not None and not ends:
+            selections = {**selections, request.group: request.selector}
         return View({**self.sets, client: Set(live, orders, version)}, selections)
 
 

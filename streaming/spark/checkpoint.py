@@ -10,7 +10,7 @@ import orjson
 from pyspark.sql import SparkSession
 
 from streaming.config import Settings
-from streaming.coordinator import home
+from streaming.coordinator import coordinator
 from streaming.errors import CheckpointMismatch
 from streaming.storage import journal
 
@@ -64,7 +64,7 @@ def values(settings: Settings, shuffle_partitions: int) -> dict[str, Any]:
         "shards": dict(sorted(settings.shards.items())),
         "route_depth": settings.route_depth,
         "allow_inner_multi": settings.allow_inner_multi,
-        "home_buckets": home.BUCKETS,
+        "home_buckets": coordinator.BUCKETS,
     }
 
 

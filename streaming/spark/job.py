@@ -15,8 +15,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from streaming.config import Settings
-from streaming.coordinator import home
-from streaming.events.events import BIND_TOPIC
+from streaming.coordinator import coordinator
+from streaming.events.model import BIND_TOPIC
 from streaming.events.routing import SEPARATOR, Routing
 from streaming.spark import sinks
 from streaming.storage.archive import Folder
@@ -76,7 +76,7 @@ def route(records: DataFrame, settings: Settings) -> DataFrame:
     """A row for each (entry, shard that must see it): parent, shard, and the columns of `streaming.worker.worker.Row`.
 
     The JVM reads no more of the JSON than it needs to place an entry; what cannot be placed goes to the key
-    (`home.HOME`, `home.UNREADABLE`), whose work is to say why.
+    (`coordinator.COORDINATOR`, `coordinator.UNROUTABLE`), whose work is to say why.
     """
     groups, subscriptions, topics, _ = settings.inputs
     topic = F.col("topic")
@@ -104,7 +104,9 @@ def route(records: DataFrame, settings: Settings) -> DataFrame:
         .when(topic == groups, _group_routes(event, settings))
         .otherwise(_clock_routes(event))
     )
-    routes = F.coalesce(F.when(parsed["whole"], placed), _route(F.lit(home.HOME), F.lit(home.UNREADABLE)))
+    routes = F.coalesce(
+        F.when(parsed["whole"], placed), _route(F.lit(coordinator.COORDINATOR), F.lit(coordinator.UNROUTABLE))
+    )
     return parsed.select("stream", "partition", "offset", "timestamp", F.inline(routes.cast(_ROUTES)))
 
 
@@ -120,7 +122,7 @@ def expand(routed: DataFrame, settings: Settings) -> DataFrame:
     topics = sinks.topics(settings)
 
     def on_shard(key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState) -> Frames[None]:
-        rows = Rows.together(list(map(_rows, frames)))
+        rows = Rows.concat(list(map(_rows, frames)))
         former = bytes(state.get[0]) if state.exists else None
         number = int(key[1])  # Spark gives a numpy integer
         with without_collection():
@@ -189,7 +191,9 @@ def _frames(steps: Generator[Output, None, T], topics: Mapping[str, str]) -> Fra
 
 
 def _topic_route(event: Column, settings: Settings) -> Column:
-    parent = F.coalesce(event["parentTopic"], F.regexp_extract(event["lmqName"], _LMQ_NAME, 1), F.lit(home.HOME))
+    parent = F.coalesce(
+        event["parentTopic"], F.regexp_extract(event["lmqName"], _LMQ_NAME, 1), F.lit(coordinator.COORDINATOR)
+    )
     if not settings.shards:
         return _route(parent, F.lit(0))
     topic = F.coalesce(event["liteTopic"], F.regexp_extract(event["lmqName"], _LMQ_NAME, 2), F.lit(""))
@@ -209,7 +213,7 @@ def _subscription_routes(event: Column, settings: Settings) -> Column:
         bucket = _bucket(F.get_json_object(entry, "$.group"))
         payload = F.coalesce(entry, text).cast("binary")
         number = 2 * position + lost.cast("int")
-        at_home = F.array(_struct(F.lit(home.HOME), bucket, number, payload))
+        at_home = F.array(_struct(F.lit(coordinator.COORDINATOR), bucket, number, payload))
         return F.when(lost, at_home).otherwise(F.concat(at_home, _on_shards(parent, number, payload, settings)))
 
     return F.flatten(F.transform(F.when(F.size(listed) > 0, listed).otherwise(F.array(text)), of))
@@ -217,8 +221,8 @@ def _subscription_routes(event: Column, settings: Settings) -> Column:
 
 def _group_routes(event: Column, settings: Settings) -> Column:
     parent = F.coalesce(event["attributes"].getField(BIND_TOPIC), event["parentTopic"])
-    lost = parent.isNull() | (parent == home.HOME)
-    at_home = _route(F.lit(home.HOME), _bucket(event["group"]))
+    lost = parent.isNull() | (parent == coordinator.COORDINATOR)
+    at_home = _route(F.lit(coordinator.COORDINATOR), _bucket(event["group"]))
     shards = _on_shards(parent, F.lit(0), F.col("value"), settings)
     return F.when(lost, at_home).otherwise(F.concat(at_home, shards))
 
@@ -227,12 +231,12 @@ def _clock_routes(event: Column) -> Column:
     """Null where it is no event of the clock."""
     parent = event["parentTopic"]
     homes = F.transform(
-        F.sequence(F.lit(0), F.lit(home.BUCKETS - 1)),
-        lambda bucket: _struct(F.lit(home.HOME), bucket, F.lit(0), F.col("value")),
+        F.sequence(F.lit(0), F.lit(coordinator.BUCKETS - 1)),
+        lambda bucket: _struct(F.lit(coordinator.COORDINATOR), bucket, F.lit(0), F.col("value")),
     )
     return (
         F.when(event["tick"].isNotNull(), homes)
-        .when(event["alarm"].isNotNull() & parent.isNotNull(), _route(F.lit(home.HOME), _bucket(parent)))
+        .when(event["alarm"].isNotNull() & parent.isNotNull(), _route(F.lit(coordinator.COORDINATOR), _bucket(parent)))
         .when(
             event["wake"].isNotNull() & parent.isNotNull() & event["shard"].isNotNull(), _route(parent, event["shard"])
         )
@@ -240,7 +244,7 @@ def _clock_routes(event: Column) -> Column:
 
 
 def _bucket(name: Column) -> Column:
-    return F.coalesce(F.pmod(F.crc32(name.cast("binary")), F.lit(home.BUCKETS)), F.lit(home.UNREADABLE))
+    return F.coalesce(F.pmod(F.crc32(name.cast("binary")), F.lit(coordinator.BUCKETS)), F.lit(coordinator.UNROUTABLE))
 
 
 def _on_shards(parent: Column, entry: Column, payload: Column, settings: Settings) -> Column:

@@ -75,27 +75,27 @@ def options(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = 
         shuffle_partitions: how many state partitions the checkpoint has.
         jars: what Spark lacks (see `streaming.local.jars`).
     """
-    chosen = {**_BASE, "spark.sql.shuffle.partitions": str(shuffle_partitions), "spark.app.name": "reexpand"}
+    take = {**_BASE, "spark.sql.shuffle.partitions": str(shuffle_partitions), "spark.app.name": "reexpand"}
     if _is_local(settings):
-        chosen |= _LOCAL
+        take |= _LOCAL
     elif _is_here(settings):
-        chosen |= _LOOPBACK
+        take |= _LOOPBACK
     if not _is_submitted():
         level = "warn" if logging.getLogger("reexpand").isEnabledFor(logging.DEBUG) else "error"
         java_options = _JAVA_OPTIONS.format(file=_LOG_CONFIGURATION, level=level)
-        chosen |= {"spark.driver.extraJavaOptions": java_options, "spark.executor.extraJavaOptions": java_options}
+        take |= {"spark.driver.extraJavaOptions": java_options, "spark.executor.extraJavaOptions": java_options}
     if settings.master is not None:
-        chosen["spark.master"] = settings.master
+        take["spark.master"] = settings.master
     if urlparse(settings.checkpoint).scheme in ("", "file"):
-        chosen |= _LOCAL_FILES
+        take |= _LOCAL_FILES
         file_system = next((jar for jar in jars if jar.name.startswith(_FILE_SYSTEM_JAR)), None)
         if file_system and _is_local(settings) and not _is_submitted():
             # Spark reads files before it has the classes of `spark.jars`.
-            chosen["spark.driver.extraClassPath"] = str(file_system.resolve())
-            chosen["spark.hadoop.fs.file.impl"] = _FILE_SYSTEM
+            take["spark.driver.extraClassPath"] = str(file_system.resolve())
+            take["spark.hadoop.fs.file.impl"] = _FILE_SYSTEM
     if jars:
-        chosen["spark.jars"] = ",".join(jar.resolve().as_uri() for jar in jars)
-    return chosen
+        take["spark.jars"] = ",".join(jar.resolve().as_uri() for jar in jars)
+    return take
 
 
 def _is_submitted() -> bool:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
-from streaming.events.events import Stream
-from streaming.updates.column_records import TABLE_END, Tables
-from streaming.worker.output import Kind
+from streaming.events.model import Stream
+from streaming.updates.tables import TABLE_END, Tables
+from streaming.worker.output import OutputKind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -37,11 +37,11 @@ def _client_options(settings: "Settings") -> dict[str, str]:
 def topics(settings: "Settings") -> dict[str, str]:
     """The Kafka topic of output rows by their kind."""
     return {
-        Kind.UPDATES: settings.updates,
-        Kind.DEAD_LETTER: settings.dead_letters,
-        Kind.INPUT + Stream.GROUPS: settings.group_events,
-        Kind.INPUT + Stream.SUBSCRIPTIONS: settings.subscription_events,
-        Kind.INPUT + Stream.CLOCK: settings.clock,
+        OutputKind.UPDATES: settings.updates,
+        OutputKind.DEAD_LETTER: settings.dead_letters,
+        OutputKind.INPUT + Stream.GROUPS: settings.group_events,
+        OutputKind.INPUT + Stream.SUBSCRIPTIONS: settings.subscription_events,
+        OutputKind.INPUT + Stream.CLOCK: settings.clock,
     }
 
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from matcher import InvalidPattern, validate
-from streaming.events.events import Notation, check_name
+from streaming.events.model import Notation, check_name
 from streaming.events.routing import Routing
+from streaming.subscription.client import Mode, RequestRules, literal_problem
 from streaming.subscription.interests import pattern_of
-from streaming.subscription.subscription import Mode, Rules, literal_problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +19,9 @@ class Shard:
     routing: Routing = field(default_factory=Routing)
     inner_multi: bool = False
 
-    def rules(self, mode: Mode) -> Rules:
+    def rules(self, mode: Mode) -> RequestRules:
         """How requests are read in a group of that mode."""
-        return Rules(mode, self._pattern_problem if mode is Mode.WILDCARD else literal_problem, self._relevant)
+        return RequestRules(mode, self._pattern_problem if mode is Mode.WILDCARD else literal_problem, self._relevant)
 
     def share(self, quota: int) -> int | None:
         """This shard's part of a client's quota; None for no limit.

@@ -7,27 +7,27 @@ from itertools import chain, takewhile
 from typing import Any, NamedTuple
 
 from matcher import TopicIndex
-from streaming.events.events import (
+from streaming.events.columns import COLUMNAR_MIN_TOPICS
+from streaming.events.model import (
     DEFAULT_QUOTA,
     LITE,
     MODEL,
-    PLAIN,
+    NO_METADATA,
     QUOTA,
     RESET_EXCLUSIVE,
     RESET_UNSUBSCRIBE,
     WILDCARD,
-    Facts,
     Notation,
-    Selection,
+    SelectorSpec,
     Source,
+    TopicMetadata,
 )
 from streaming.storage.journal import Journal, overlay
-from streaming.subscription.columns import MANY
+from streaming.subscription.client import NOTHING, Block, Client, Interest, LastRequest, Mode, Subscription, interest
 from streaming.subscription.interests import Interests, pattern_of
-from streaming.subscription.receivers import ClientKey, Found, Receiver
-from streaming.subscription.subscription import NOTHING, Block, Client, Interest, Mode, Seen, View, interest
-from streaming.subscription.terms import Terms, limited
-from streaming.updates.update import Cause
+from streaming.subscription.policy import GroupPolicy, apply_policies
+from streaming.subscription.subscribers import ClientKey, Matches, SubscriberKey
+from streaming.updates.model import Cause
 
 _COUNTED = 8
 """From so many new topics a client on, what it holds is written: 30 bytes, against 2 us a topic to count."""
@@ -88,19 +88,19 @@ UNKNOWN_GROUP = Group({}, -1, -1)
 """A group of which no event is known has the defaults."""
 
 
-class Selected(NamedTuple):
+class GroupSelectors(NamedTuple):
     """The selector of a group under both readings of the requests that set it."""
 
-    literal: Selection | None = None
-    wildcard: Selection | None = None
+    literal: SelectorSpec | None = None
+    wildcard: SelectorSpec | None = None
 
-    def view(self, mode: Mode) -> Selection | None:
+    def subscription(self, mode: Mode) -> SelectorSpec | None:
         """The one that counts in a group of that mode."""
         return self.wildcard if mode is Mode.WILDCARD else self.literal
 
 
-class Pending(NamedTuple):
-    """A client whose change is carried out in slices (`streaming.expansion.slices`).
+class Backfill(NamedTuple):
+    """A client whose change is carried out in slices (`streaming.expansion.backfill`).
 
     Attributes:
         before: what it asked for; that still holds for the topics to go through.
@@ -135,9 +135,11 @@ def share_in(group: Group, wanted: Interest, share: Callable[[int], int | None])
     return None if wanted.everything is not None or wanted == NOTHING else share(group.quota)
 
 
-def terms_of(group: Group, selected: Selected) -> Terms:
+def policy_of(group: Group, selected: GroupSelectors) -> GroupPolicy:
     """What a group's attributes and its selector amount to."""
-    return Terms(group.mode, group.bound_to is not None, group.exclusive, selected.view(group.mode), group.quota)
+    return GroupPolicy(
+        group.mode, group.bound_to is not None, group.exclusive, selected.subscription(group.mode), group.quota
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,37 +160,37 @@ class Delta:
     """
 
     removed: dict[str, None] = field(default_factory=dict)
-    added: dict[str, Facts] = field(default_factory=dict)
+    added: dict[str, TopicMetadata] = field(default_factory=dict)
     groups: dict[str, Group | None] = field(default_factory=dict)
     clients: dict[ClientKey, Client | None] = field(default_factory=dict)
-    seen: dict[ClientKey, Seen | None] = field(default_factory=dict)
-    selected: dict[str, Selected | None] = field(default_factory=dict)
+    last_requests: dict[ClientKey, LastRequest | None] = field(default_factory=dict)
+    selectors: dict[str, GroupSelectors | None] = field(default_factory=dict)
     alarms: dict[int, bool | None] = field(default_factory=dict)
-    pending: dict[ClientKey, Pending | None] = field(default_factory=dict)
+    backfills: dict[ClientKey, Backfill | None] = field(default_factory=dict)
     held: dict[ClientKey, int] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        changes = (self.removed, self.added, self.groups, self.clients, self.seen, self.selected, self.alarms)
-        return any((*changes, self.pending))
+        changes = (self.removed, self.added, self.groups, self.clients, self.last_requests, self.selectors, self.alarms)
+        return any((*changes, self.backfills))
 
 
 class ShardState:
     """Topics, group attributes and clients of one shard, with indexes built when first needed."""
 
     def __init__(self, inner_multi: bool = False) -> None:  # noqa: FBT001, FBT002 - one setting of the job
-        self.topics: dict[str, Facts] = {}
+        self.topics: dict[str, TopicMetadata] = {}
         self.groups: dict[str, Group] = {}
         self.clients: dict[ClientKey, Client] = {}
-        self.seen: dict[ClientKey, Seen] = {}
-        self.selected: dict[str, Selected] = {}
+        self.last_requests: dict[ClientKey, LastRequest] = {}
+        self.selectors: dict[str, GroupSelectors] = {}
         self.alarms: dict[int, bool] = {}
-        self.pending: dict[ClientKey, Pending] = {}
+        self.backfills: dict[ClientKey, Backfill] = {}
         self.inner_multi = inner_multi
         self.latest_order = 0
         self._held: Held | None = None
         self._interests: Interests | None = None
         self._topic_indexes: dict[str, TopicIndex] = {}
-        self._limits: dict[str, Terms] | None = None
+        self._limits: dict[str, GroupPolicy] | None = None
         self._quotas: frozenset[int] | None = None
         self._shares: dict[ClientKey, int | None] = {}
         self._deadlines: dict[int, dict[str, None]] | None = None
@@ -207,22 +209,22 @@ class ShardState:
 
     @property
     def _content(self) -> tuple[dict[Any, Any], ...]:
-        return self.topics, self.groups, self.clients, self.seen, self.selected, self.alarms, self.pending
+        return self.topics, self.groups, self.clients, self.last_requests, self.selectors, self.alarms, self.backfills
 
     def group(self, name: str) -> Group:
         """A group's attributes."""
         return self.groups.get(name, UNKNOWN_GROUP)
 
-    def terms(self, name: str) -> Terms:
+    def policy(self, name: str) -> GroupPolicy:
         """On what terms the clients of a group receive."""
-        return terms_of(self.group(name), self.selected.get(name, Selected()))
+        return policy_of(self.group(name), self.selectors.get(name, GroupSelectors()))
 
     @property
-    def limits(self) -> dict[str, Terms]:
+    def limits(self) -> dict[str, GroupPolicy]:
         """The terms of the groups in which not all who ask for a topic receive it."""
         if self._limits is None:
-            terms = {name: self.terms(name) for name in {**self.groups, **self.selected}}
-            self._limits = {name: found for name, found in terms.items() if not found.plain}
+            policy = {name: self.policy(name) for name in {**self.groups, **self.selectors}}
+            self._limits = {name: found for name, found in policy.items() if not found.plain}
         return self._limits
 
     def interest(self, key: ClientKey) -> Interest:
@@ -261,21 +263,21 @@ class ShardState:
         return dict.fromkeys(self._expanded(wanted))
 
     @property
-    def serves_all(self) -> bool:
+    def is_unrestricted(self) -> bool:
         """Whether all who ask for a topic receive it, by all rules but the quotas."""
-        return not (self.limits or self.pending)
+        return not (self.limits or self.backfills)
 
-    def receivers(self, topic: str, found: Found | None = None) -> Found:
+    def subscribers(self, topic: str, found: Matches | None = None) -> Matches:
         """Who receives a stored topic by all rules but the quotas.
 
         Args:
             topic: its name.
             found: all who ask for it, where that is known already.
         """
-        asking = self.as_said(topic, self.interests.match(topic) if found is None else found, self.pending)
-        return limited(asking, topic, self.topics[topic], (self.interests,), self.limits)
+        asking = self.with_backfills(topic, self.interests.match(topic) if found is None else found, self.backfills)
+        return apply_policies(asking, topic, self.topics[topic], (self.interests,), self.limits)
 
-    def as_said(self, topic: str, found: Found, keys: Iterable[ClientKey]) -> Found:
+    def with_backfills(self, topic: str, found: Matches, keys: Iterable[ClientKey]) -> Matches:
         """Who asks for a topic as far as updates say so: with the former interest of clients that are not done with it.
 
         Args:
@@ -287,8 +289,8 @@ class ShardState:
             if topic in self.remaining(key):
                 if key not in self._former:
                     self._former[key] = Interests(self.inner_multi)
-                    self._former[key].add(key, self.pending[key].before)
-                found = {receiver: patterns for receiver, patterns in found.items() if receiver.client != key}
+                    self._former[key].add(key, self.backfills[key].before)
+                found = {subscriber: patterns for subscriber, patterns in found.items() if subscriber.client != key}
                 found.update(self._former[key].match(topic))
         return found
 
@@ -297,7 +299,7 @@ class ShardState:
         known = self._remaining.get(key)
         if known is None:
             known = self._remaining[key] = {}
-            _, first, last, *_ = self.pending[key]
+            _, first, last, *_ = self.backfills[key]
             for topic in self.topics:
                 if known or topic == first:
                     known[topic] = None
@@ -305,13 +307,13 @@ class ShardState:
                         break
         return known
 
-    def rows(self, key: ClientKey) -> dict[str, Found]:
-        """A client's part in `receivers` of all topics that it receives, in order of their creation."""
+    def rows(self, key: ClientKey) -> dict[str, Matches]:
+        """A client's part in `subscribers` of all topics that it receives, in order of their creation."""
         asked = self._asked(key)
-        rows: dict[str, Found] = {}
+        rows: dict[str, Matches] = {}
         for topic in self.topics:
             if topic in asked:
-                own = {row: patterns for row, patterns in self.receivers(topic).items() if row.client == key}
+                own = {row: patterns for row, patterns in self.subscribers(topic).items() if row.client == key}
                 if own:
                     rows[topic] = own
         return rows
@@ -326,30 +328,30 @@ class ShardState:
                 self._count(self._held, names[start : start + _CHUNK], 1)
         found = self._held.get(key, 0)
         if found is None:
-            found = self._held[key] = sum(key in _clients(self.receivers(topic)) for topic in self._asked(key))
+            found = self._held[key] = sum(key in _clients(self.subscribers(topic)) for topic in self._asked(key))
         return found
 
     def _asked(self, key: ClientKey) -> dict[str, None]:
         """The stored topics that a client asks for, or has not yet given up."""
         asked = dict.fromkeys(self.topics_of(self.interest(key)))
-        if key in self.pending:
-            asked.update(dict.fromkeys(self.topics_of(self.pending[key].before)))
+        if key in self.backfills:
+            asked.update(dict.fromkeys(self.topics_of(self.backfills[key].before)))
         return asked
 
     def _count(self, held: Held, topics: Sequence[str], step: int) -> None:
         """Counts topics in, or out, for all who may hold them."""
         counts: Mapping[ClientKey, int]
-        if self.serves_all and len(topics) >= MANY:
+        if self.is_unrestricted and len(topics) >= COLUMNAR_MIN_TOPICS:
             counts = self.interests.pairs(topics).topics_by_client()
         else:
             found = zip(topics, self.interests.match_all(topics), strict=True)
-            counts = Counter(chain.from_iterable(_clients(self.receivers(topic, asking)) for topic, asking in found))
+            counts = Counter(chain.from_iterable(_clients(self.subscribers(topic, asking)) for topic, asking in found))
         for client, count in counts.items():
             known = held.get(client, 0)
             if known is not None:
                 held[client] = known + step * count
 
-    def forget_held(self) -> None:
+    def drop_held(self) -> None:
         """Drops the counts, which are not kept up any more."""
         self._held = None
 
@@ -375,11 +377,11 @@ class ShardState:
                 index.add(topic)
         return index
 
-    def _note_deadlines(self, topics: Mapping[str, Facts]) -> None:
+    def _note_deadlines(self, topics: Mapping[str, TopicMetadata]) -> None:
         if self._deadlines is not None:
-            for topic, facts in topics.items():
-                if facts.deadline is not None:
-                    self._deadlines.setdefault(facts.deadline, {})[topic] = None
+            for topic, metadata in topics.items():
+                if metadata.deadline is not None:
+                    self._deadlines.setdefault(metadata.deadline, {})[topic] = None
 
     def _forget_deadline(self, topic: str, deadline: int | None) -> None:
         if self._deadlines is not None and deadline is not None:
@@ -401,10 +403,10 @@ class ShardState:
         affected = self._affected(delta) if self._interests is not None else {}
         overlay(self.groups, delta.groups)
         overlay(self.clients, delta.clients)
-        overlay(self.seen, delta.seen)
-        overlay(self.selected, delta.selected)
+        overlay(self.last_requests, delta.last_requests)
+        overlay(self.selectors, delta.selectors)
         overlay(self.alarms, delta.alarms)
-        overlay(self.pending, delta.pending)
+        overlay(self.backfills, delta.backfills)
         self._go_on(delta)
         self._forget(delta)
         if self._held is not None:
@@ -418,14 +420,14 @@ class ShardState:
 
     def _forget(self, delta: Delta) -> None:
         """Drops what follows from groups and clients that are others now."""
-        if delta.groups or delta.selected:
+        if delta.groups or delta.selectors:
             self._limits = self._quotas = None
         if delta.groups or delta.clients:
             self._shares.clear()
 
     def _go_on(self, delta: Delta) -> None:
         """Drops from what remains what is done, or gone."""
-        for key, pending in delta.pending.items():
+        for key, pending in delta.backfills.items():
             if pending is None:
                 self._remaining.pop(key, None)
                 self._former.pop(key, None)
@@ -445,8 +447,8 @@ class ShardState:
             return
         self._count(held, list(delta.removed), -1)
         self.apply(delta)
-        if delta.groups or delta.selected or any(self.terms(key.group).exclusive for key in delta.clients):
-            self.forget_held()
+        if delta.groups or delta.selectors or any(self.policy(key.group).exclusive for key in delta.clients):
+            self.drop_held()
             return
         held.update(dict.fromkeys(delta.clients))
         self._count(held, list(delta.added), 1)
@@ -459,24 +461,26 @@ class ShardState:
         return {key: self.interest(key) for key in keys}
 
 
-def _clients(receivers: Iterable[Receiver]) -> set[ClientKey]:
-    return {receiver.client for receiver in receivers}
+def _clients(subscribers: Iterable[SubscriberKey]) -> set[ClientKey]:
+    return {subscriber.client for subscriber in subscribers}
 
 
 def _latest_order(delta: Delta) -> int:
     views = list(chain.from_iterable(filter(None, delta.clients.values())))
-    orders = [view.everything or 0 for view in views]
-    orders += [block.order for view in views for block in view.blocks]
-    orders += [order for seen in delta.seen.values() if seen for order in (seen.literal_order, seen.wildcard_order)]
+    orders = [subscription.everything or 0 for subscription in views]
+    orders += [block.order for subscription in views for block in subscription.blocks]
+    orders += [
+        order for seen in delta.last_requests.values() if seen for order in (seen.literal_order, seen.wildcard_order)
+    ]
     return max(orders, default=0)
 
 
 def renew(journal: Journal, state: ShardState, delta: Delta) -> Journal:
     """The journal of a state to which the delta was applied, from the one before it."""
     if not state:
-        return journal.emptied()
+        return journal.cleared()
     lasting = sum(map(len, delta.added)) - sum(map(len, delta.removed))
-    return journal.grown(_plain(delta), lambda: _whole(state), lasting)
+    return journal.append(_plain(delta), lambda: _whole(state), lasting)
 
 
 def catch_up(state: ShardState, changes: Iterable[Any]) -> None:
@@ -489,7 +493,7 @@ def catch_up(state: ShardState, changes: Iterable[Any]) -> None:
                 {name: None if group is None else Group(*group) for name, group in groups},
                 {ClientKey(*key): None if views is None else _client(*views) for key, views, _ in clients},
                 {
-                    ClientKey(*key): None if place is None else Seen(*place)
+                    ClientKey(*key): None if place is None else LastRequest(*place)
                     for key, place in (*((key, place) for key, _, place in clients), *seen)
                 },
                 {name: None if both is None else _selected(*both) for name, both in selected},
@@ -507,10 +511,10 @@ def _whole(state: ShardState) -> list[Any]:
             state.topics,
             dict(state.groups),
             dict(state.clients),
-            dict(state.seen),
-            dict(state.selected),
+            dict(state.last_requests),
+            dict(state.selectors),
             dict(state.alarms),
-            dict(state.pending),
+            dict(state.backfills),
         )
     )
 
@@ -520,29 +524,31 @@ def _plain(delta: Delta) -> list[Any]:
         list(delta.removed),
         _written(delta.added),
         list(delta.groups.items()),
-        [(key, client and _views(client), delta.seen.get(key)) for key, client in delta.clients.items()],
-        [(key, seen) for key, seen in delta.seen.items() if key not in delta.clients],
-        list(delta.selected.items()),
+        [(key, client and _views(client), delta.last_requests.get(key)) for key, client in delta.clients.items()],
+        [(key, seen) for key, seen in delta.last_requests.items() if key not in delta.clients],
+        list(delta.selectors.items()),
         list(delta.alarms.items()),
-        [(key, pending and _pending_fields(pending)) for key, pending in delta.pending.items()],
+        [(key, pending and _pending_fields(pending)) for key, pending in delta.backfills.items()],
         list(delta.held.items()) if _COUNTED * len(delta.held) < len(delta.added) + len(delta.removed) else [],
     ]
 
 
-def _written(topics: Mapping[str, Facts]) -> list[str | tuple[Any, ...]]:
-    if set(map(id, topics.values())) <= {id(PLAIN)}:  # nearly always, and there may be many
+def _written(topics: Mapping[str, TopicMetadata]) -> list[str | tuple[Any, ...]]:
+    if set(map(id, topics.values())) <= {id(NO_METADATA)}:  # nearly always, and there may be many
         return list(topics)
-    return [name if facts is PLAIN else (name, *facts) for name, facts in topics.items()]
+    return [name if metadata is NO_METADATA else (name, *metadata) for name, metadata in topics.items()]
 
 
-def _topics(written: Sequence[Any]) -> dict[str, Facts]:
+def _topics(written: Sequence[Any]) -> dict[str, TopicMetadata]:
     if set(map(type, written)) <= {str}:
-        return dict.fromkeys(written, PLAIN)
-    return dict((topic, PLAIN) if isinstance(topic, str) else (topic[0], Facts(*topic[1:])) for topic in written)
+        return dict.fromkeys(written, NO_METADATA)
+    return dict(
+        (topic, NO_METADATA) if isinstance(topic, str) else (topic[0], TopicMetadata(*topic[1:])) for topic in written
+    )
 
 
-def _selected(literal: tuple[str, str] | None, wildcard: tuple[str, str] | None) -> Selected:
-    return Selected(literal and Selection(*literal), wildcard and Selection(*wildcard))
+def _selected(literal: tuple[str, str] | None, wildcard: tuple[str, str] | None) -> GroupSelectors:
+    return GroupSelectors(literal and SelectorSpec(*literal), wildcard and SelectorSpec(*wildcard))
 
 
 def _views(client: Client) -> tuple[Any, Any]:
@@ -550,24 +556,30 @@ def _views(client: Client) -> tuple[Any, Any]:
     return literal, None if client.wildcard is client.literal else _view_fields(client.wildcard)
 
 
-def _view_fields(view: View) -> tuple[Any, ...]:
-    return view.live, view.version, _block_fields(view.blocks), view.everything, view.everything_at
+def _view_fields(subscription: Subscription) -> tuple[Any, ...]:
+    return (
+        subscription.live,
+        subscription.version,
+        _block_fields(subscription.blocks),
+        subscription.everything,
+        subscription.everything_at,
+    )
 
 
 def _block_fields(blocks: Iterable[Block]) -> list[Any]:
     return [block._replace(notation=None) if block.notation is LITE else block for block in blocks]  # type: ignore[arg-type]
 
 
-def _pending_fields(pending: Pending) -> tuple[Any, ...]:
+def _pending_fields(pending: Backfill) -> tuple[Any, ...]:
     patterns, blocks, everything = pending.before
     return (patterns, _block_fields(blocks), everything), *pending[1:]
 
 
-def _pending(before: tuple[Any, ...], first: str, last: str, source: tuple[Any, ...], *rest: Any) -> Pending:
+def _pending(before: tuple[Any, ...], first: str, last: str, source: tuple[Any, ...], *rest: Any) -> Backfill:
     patterns, blocks, everything = before
     former = Interest(patterns, tuple(map(_block, blocks)), everything)
     cause_add, cause_remove, option = rest
-    return Pending(former, first, last, Source(*source), Cause(cause_add), Cause(cause_remove), option)
+    return Backfill(former, first, last, Source(*source), Cause(cause_add), Cause(cause_remove), option)
 
 
 def _client(literal: tuple[Any, ...], wildcard: tuple[Any, ...] | None) -> Client:
@@ -575,8 +587,8 @@ def _client(literal: tuple[Any, ...], wildcard: tuple[Any, ...] | None) -> Clien
     return Client(shared, shared if wildcard is None else _view(*wildcard))
 
 
-def _view(live: bool, version: int | None, blocks: Iterable[tuple[Any, ...]], *everything: Any) -> View:  # noqa: FBT001
-    return View(live, version, tuple(map(_block, blocks)), *everything)
+def _view(live: bool, version: int | None, blocks: Iterable[tuple[Any, ...]], *everything: Any) -> Subscription:  # noqa: FBT001
+    return Subscription(live, version, tuple(map(_block, blocks)), *everything)
 
 
 def _block(fields: tuple[Any, ...]) -> Block:

@@ -186,7 +186,7 @@ class Journal:
             raise StateCorrupted(f"a part of the state is {len(data)} bytes long, not {part.length}; {_WAY_OUT}")
         return data
 
-    def grown(self, change: Any, whole: Callable[[], Any], lasting: int = 0) -> Self:
+    def append(self, change: Any, whole: Callable[[], Any], lasting: int = 0) -> Self:
         """The journal with one more change at its end, or one that begins with the whole where that is better.
 
         Writing anew then costs as much as was said since the last time that holds no more: constant work for each byte
@@ -200,17 +200,17 @@ class Journal:
         tail = self.tail + _segment(change, self.position.digest)
         live = max(1, self.live + lasting)
         if self.live and self._archived + len(tail) <= 2 * live + _SLACK_BYTES:
-            return replace(self._swept(), live=live).settled(tail)
+            return replace(self._swept(), live=live).spill(tail)
         tail = _segment(whole(), b"")
-        return replace(self.emptied(), live=len(tail)).settled(tail)
+        return replace(self.cleared(), live=len(tail)).spill(tail)
 
-    def emptied(self) -> Self:
+    def cleared(self) -> Self:
         """A journal of nothing, which remembers what to remove."""
         swept = self._swept()
         retired = (*swept.retired, *((part.name, self.batch) for part in self.parts))
         return replace(swept, tail=b"", parts=(), live=0, retired=retired)
 
-    def settled(self, tail: bytes) -> Self:
+    def spill(self, tail: bytes) -> Self:
         """With these segments behind its parts, in the archive if they are many."""
         if self.archive is None or len(tail) <= INLINE_BYTES:
             return replace(self, tail=tail)

@@ -11,10 +11,10 @@ from matcher.batch import FlatPatterns
 from matcher.batch.arrays import firsts_of, ranges
 from matcher.dialects import get_dialect
 from matcher.dialects.mqtt import SharedSubscription, shared
-from streaming.events.events import LITE, Notation
-from streaming.subscription.columns import NO_TEXT, Hits, Numbers, Pairs
-from streaming.subscription.receivers import ClientKey, Found, Orders, Receiver
-from streaming.subscription.subscription import Interest
+from streaming.events.model import LITE, Notation
+from streaming.subscription.client import Interest
+from streaming.subscription.pairs import NO_TEXT, Hits, Interner, Pairs
+from streaming.subscription.subscribers import ClientKey, Matches, Orders, SubscriberKey
 
 MQTT = "mqtt"
 """The dialect in which clients may share a subscription."""
@@ -30,11 +30,11 @@ _BUILD_TOPICS = 8
 """Topics a pattern that pay for building the arrays: 15 to 30 us a pattern, against some 2.5 us saved a topic."""
 
 
-class Numbered(NamedTuple):
+class Interners(NamedTuple):
     """Numbers by which arrays speak of receivers and of entries."""
 
-    receivers: Numbers[Receiver]
-    texts: Numbers[str]
+    subscribers: Interner[SubscriberKey]
+    texts: Interner[str]
 
 
 class Interests:
@@ -42,12 +42,12 @@ class Interests:
 
     def __init__(self, inner_multi: bool) -> None:  # noqa: FBT001 - one setting of the job
         self._inner_multi = inner_multi
-        self._patterns: dict[str, PatternIndex[tuple[Receiver, int]]] = {}
+        self._patterns: dict[str, PatternIndex[tuple[SubscriberKey, int]]] = {}
         self._names: dict[str, Orders] = {}
         self._everyone: Orders = {}
         self._wanted: dict[ClientKey, Interest] = {}
         self._flat: dict[str, _Flat] | None = None
-        self._numbered: Numbered | None = None
+        self._numbered: Interners | None = None
         self._asked = 0
 
     def add(self, client: ClientKey, wanted: Interest) -> None:
@@ -56,7 +56,7 @@ class Interests:
         self._wanted[client] = wanted
         for dialect, pattern, policy, holder in _patterns_of(client, wanted):
             self._index(dialect).add(pattern, holder, policy=policy)
-        plain = Receiver(*client)
+        plain = SubscriberKey(*client)
         for name, order in _names_of(wanted):
             self._names.setdefault(name, {})[plain] = order
         if wanted.everything is not None:
@@ -68,7 +68,7 @@ class Interests:
         self._wanted.pop(client, None)  # one that asked for nothing was never added
         for dialect, pattern, policy, holder in _patterns_of(client, wanted):
             self._index(dialect).remove(pattern, holder, policy=policy)
-        plain = Receiver(*client)
+        plain = SubscriberKey(*client)
         for name, _ in _names_of(wanted):
             named = self._names[name]
             del named[plain]
@@ -77,39 +77,39 @@ class Interests:
         if wanted.everything is not None:
             del self._everyone[plain]
 
-    def match(self, topic: str) -> Found:
+    def match(self, topic: str) -> Matches:
         """All who ask for a topic, whatever the terms of their groups."""
         found = self._match_names(topic)
         for index in self._patterns.values():
-            for pattern, (receiver, _) in index.match_patterns(topic):
-                patterns = found.get(receiver)
+            for pattern, (subscriber, _) in index.match_patterns(topic):
+                patterns = found.get(subscriber)
                 if patterns is None:
-                    found[receiver] = [pattern]
+                    found[subscriber] = [pattern]
                 else:
                     patterns.append(pattern)
         return found
 
-    def match_all(self, topics: Sequence[str]) -> list[Found]:
+    def match_all(self, topics: Sequence[str]) -> list[Matches]:
         """`match` for each of many topics."""
         if not self._arrays_pay(len(topics)):
             return list(map(self.match, topics))
         pairs = self.pairs(topics)
-        found: list[Found] = [{} for _ in topics]
-        for row, receiver, patterns in pairs.numbers():
-            found[row][pairs.receiver_table[receiver]] = list(pairs.pattern_table[patterns])
+        found: list[Matches] = [{} for _ in topics]
+        for row, subscriber, patterns in pairs.numbers():
+            found[row][pairs.subscriber_table[subscriber]] = list(pairs.pattern_table[patterns])
         return found
 
     def pairs(self, topics: Sequence[str]) -> Pairs:
         """`match` for each of many topics, by column."""
         if self._numbered is None:
-            self._numbered = Numbered(Numbers(), Numbers())
+            self._numbered = Interners(Interner(), Interner())
         if self._arrays_pay(len(topics)):
             hits = [flat.hits(topics) for flat in self._arrays(self._numbered).values()]
         else:
             hits = [self._walked(topics, self._numbered)]
         if self._names or self._everyone:
             hits.append(self._hits_of_names(topics, self._numbered))
-        return Pairs.of(Hits.together(hits), self._numbered.receivers.things, self._numbered.texts.things)
+        return Pairs.of(Hits.concat(hits), self._numbered.subscribers.things, self._numbered.texts.things)
 
     def _arrays_pay(self, topics: int) -> bool:
         """Whether arrays are to be asked for so many topics instead of a trie.
@@ -128,59 +128,59 @@ class Interests:
     def orders(self, topic: str) -> Orders:
         """How new the wish is, of all who ask for a topic."""
         orders = dict(self._everyone)
-        hits: list[tuple[Receiver, int]] = list(self._names.get(topic, {}).items())
+        hits: list[tuple[SubscriberKey, int]] = list(self._names.get(topic, {}).items())
         for index in self._patterns.values():
             hits += index.match(topic)
-        for receiver, order in hits:
-            if order > orders.get(receiver, -1):
-                orders[receiver] = order
+        for subscriber, order in hits:
+            if order > orders.get(subscriber, -1):
+                orders[subscriber] = order
         return orders
 
-    def _match_names(self, topic: str) -> Found:
+    def _match_names(self, topic: str) -> Matches:
         """Those who ask for a topic without a pattern."""
-        found: Found = {receiver: [] for receiver in self._everyone}
-        for receiver in self._names.get(topic, ()):
-            found.setdefault(receiver, []).append(topic)
+        found: Matches = {subscriber: [] for subscriber in self._everyone}
+        for subscriber in self._names.get(topic, ()):
+            found.setdefault(subscriber, []).append(topic)
         return found
 
-    def _walked(self, topics: Sequence[str], numbered: Numbered) -> Hits:
+    def _walked(self, topics: Sequence[str], numbered: Interners) -> Hits:
         """Those who ask for topics by patterns, by way of the tries."""
-        receivers, texts = numbered
+        subscribers, texts = numbered
         return Hits.of(
-            (row, receivers[receiver], texts[text])
+            (row, subscribers[subscriber], texts[text])
             for index in self._patterns.values()
             for row, topic in enumerate(topics)
-            for text, (receiver, _) in index.match_patterns(topic)
+            for text, (subscriber, _) in index.match_patterns(topic)
         )
 
-    def _hits_of_names(self, topics: Sequence[str], numbered: Numbered) -> Hits:
+    def _hits_of_names(self, topics: Sequence[str], numbered: Interners) -> Hits:
         """Those who ask for topics without a pattern."""
-        receivers, texts = numbered
+        subscribers, texts = numbered
         named = (
-            (row, receivers[receiver], texts[topic])
+            (row, subscribers[subscriber], texts[topic])
             for row, topic in enumerate(topics)
             if topic in self._names
-            for receiver in self._names[topic]
+            for subscriber in self._names[topic]
         )
-        everyone = np.array([receivers[receiver] for receiver in self._everyone], np.int64)
+        everyone = np.array([subscribers[subscriber] for subscriber in self._everyone], np.int64)
         count = len(topics) * len(everyone)
         rows = np.repeat(np.arange(len(topics)), len(everyone))
-        return Hits.together([Hits.of(named), Hits(rows, np.tile(everyone, len(topics)), np.full(count, NO_TEXT))])
+        return Hits.concat([Hits.of(named), Hits(rows, np.tile(everyone, len(topics)), np.full(count, NO_TEXT))])
 
-    def _arrays(self, numbered: Numbered) -> "dict[str, _Flat]":
+    def _arrays(self, numbered: Interners) -> "dict[str, _Flat]":
         if self._flat is None:
             holders: dict[str, dict[tuple[str, str | None], list[int]]] = {}
             for client, wanted in self._wanted.items():
-                for dialect, pattern, policy, (receiver, _) in _patterns_of(client, wanted):
+                for dialect, pattern, policy, (subscriber, _) in _patterns_of(client, wanted):
                     held = holders.setdefault(dialect, {}).setdefault((pattern, policy), [])
-                    held.append(numbered.receivers[receiver])
+                    held.append(numbered.subscribers[subscriber])
             self._flat = {
                 dialect: _Flat(dialect, patterns, numbered, inner_multi=self._inner_multi_in(dialect))
                 for dialect, patterns in holders.items()
             }
         return self._flat
 
-    def _index(self, dialect: str) -> PatternIndex[tuple[Receiver, int]]:
+    def _index(self, dialect: str) -> PatternIndex[tuple[SubscriberKey, int]]:
         index = self._patterns.get(dialect)
         if index is None:
             index = self._patterns[dialect] = PatternIndex(dialect, allow_inner_multi=self._inner_multi_in(dialect))
@@ -197,7 +197,7 @@ class _Flat:
         self,
         dialect: str,
         patterns: Mapping[tuple[str, str | None], list[int]],
-        numbered: Numbered,
+        numbered: Interners,
         *,
         inner_multi: bool,
     ) -> None:
@@ -206,13 +206,13 @@ class _Flat:
         self._index = FlatPatterns(parsed, dialect, allow_inner_multi=inner_multi)
         self._texts = np.array([numbered.texts[text] for text, _ in patterns], np.int64)
         self._firsts = firsts_of(np.array(list(map(len, patterns.values())), np.int64))
-        self._receivers = np.array(list(chain.from_iterable(patterns.values())), np.int64)
+        self._subscribers = np.array(list(chain.from_iterable(patterns.values())), np.int64)
 
     def hits(self, topics: Sequence[str]) -> Hits:
         """Who receives the topics."""
         rows, patterns = self._index.match_batch(topics)
         owners, places = ranges(self._firsts[patterns], self._firsts[patterns + 1])
-        return Hits(rows[owners], self._receivers[places], self._texts[patterns[owners]])
+        return Hits(rows[owners], self._subscribers[places], self._texts[patterns[owners]])
 
 
 def pattern_of(entry: str, notation: Notation) -> str:
@@ -225,17 +225,21 @@ def _share_of(entry: str, notation: Notation) -> SharedSubscription | None:
     return shared(entry) if notation.dialect == MQTT and entry.startswith("$share/") else None
 
 
-def _patterns_of(client: ClientKey, wanted: Interest) -> Iterator[tuple[str, str, str | None, tuple[Receiver, int]]]:
+def _patterns_of(
+    client: ClientKey, wanted: Interest
+) -> Iterator[tuple[str, str, str | None, tuple[SubscriberKey, int]]]:
     """The patterns of an interest: dialect, pattern and policy, with who receives by it and its order."""
     if not wanted.patterns:
         return
-    plain = Receiver(*client)
+    plain = SubscriberKey(*client)
     for block in wanted.blocks:
         dialect, policy, _ = block.notation
         for entry in block.entries:
             share = _share_of(entry, block.notation)
-            receiver = plain._replace(part=_part(entry, block.notation, share)) if block.notation is not LITE else plain
-            yield dialect, entry if share is None else share.filter, policy, (receiver, block.order)
+            subscriber = (
+                plain._replace(part=_part(entry, block.notation, share)) if block.notation is not LITE else plain
+            )
+            yield dialect, entry if share is None else share.filter, policy, (subscriber, block.order)
 
 
 def _part(entry: str, notation: Notation, share: SharedSubscription | None) -> str:

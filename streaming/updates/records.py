@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from streaming.events.events import Reason, Source, lmq_name
+from streaming.events.model import Reason, Source, lmq_name
 from streaming.subscription.interests import SHARE
-from streaming.subscription.receivers import Receiver
-from streaming.updates.update import Cause, Op, Update
+from streaming.subscription.subscribers import SubscriberKey
+from streaming.updates.model import Cause, Op, Update
 
 MAX_ORIGINAL_BYTES = 65_536
 """How much of an original a dead letter carries; the rest stands at its source coordinates."""
@@ -46,7 +46,7 @@ def update_key(parent: str, group: str, client_id: str, lite_topic: str, part: s
     )
 
 
-class _Receiver(NamedTuple):
+class _SubscriberJson(NamedTuple):
     """What all updates of one receiver share, as JSON."""
 
     key: bytes
@@ -56,7 +56,7 @@ class _Receiver(NamedTuple):
     digest: bytes
 
 
-class _Event(NamedTuple):
+class _EventJson(NamedTuple):
     """What all updates share that one event caused for one topic, as JSON."""
 
     key: bytes
@@ -76,18 +76,18 @@ class UpdateWriter:
     def __init__(self, parent: str) -> None:
         self._parent = parent
         self.lmq_name = orjson.dumps(lmq_name(parent, ""))[:-1]
-        self._receivers: dict[tuple[Receiver, int | None], _Receiver] = {}
+        self._subscribers: dict[tuple[SubscriberKey, int | None], _SubscriberJson] = {}
         self._patterns: dict[tuple[str, ...], bytes] = {}
-        self._events: dict[str, tuple[Op, Cause, Source, _Event]] = {}
+        self._events: dict[str, tuple[Op, Cause, Source, _EventJson]] = {}
         self._places: dict[tuple[str, int], bytes] = {}
 
     def record(self, update: Update) -> Record:
-        """The record of an update; `streaming.updates.column_records` says the same of many.
+        """The record of an update; `streaming.updates.tables` says the same of many.
 
         The `eventId` depends on what happened and where it stands in Kafka only, so a repeated batch repeats it.
         """
         op, row, lite_topic, patterns, cause, version, source, option, reset, bitmap = update
-        receiver = self.receiver(row, version)
+        subscriber = self.subscriber(row, version)
         known = self._events.get(lite_topic)
         if known is not None and known[0] is op and known[1] is cause and known[2] is source:
             event = known[3]
@@ -97,17 +97,17 @@ class UpdateWriter:
                 self._events.clear()
             self._events[lite_topic] = op, cause, source, event
         parts = [
-            OPS[op], receiver.names, event.names, self.patterns(patterns), event.cause, receiver.version,
-            event.identity, receiver.digest, event.source,
+            OPS[op], subscriber.names, event.names, self.patterns(patterns), event.cause, subscriber.version,
+            event.identity, subscriber.digest, event.source,
         ]  # fmt: skip
         parts.append(b"}" if option is bitmap is None and not reset else rest_json(option, reset=reset, bitmap=bitmap))
-        return Record(receiver.key + event.key + receiver.key_end, b"".join(parts))
+        return Record(subscriber.key + event.key + subscriber.key_end, b"".join(parts))
 
-    def receiver(self, row: Receiver, version: int | None) -> _Receiver:
+    def subscriber(self, row: SubscriberKey, version: int | None) -> _SubscriberJson:
         """What all updates of a receiver share."""
-        known = self._receivers.get((row, version))
+        known = self._subscribers.get((row, version))
         if known is None:
-            known = self._receivers[row, version] = _receiver(self._parent, row, version)
+            known = self._subscribers[row, version] = _subscriber_json(self._parent, row, version)
         return known
 
     def patterns(self, patterns: tuple[str, ...]) -> bytes:
@@ -117,14 +117,14 @@ class UpdateWriter:
             known = self._patterns[patterns] = _patterns_json(patterns)
         return known
 
-    def _caused(self, op: Op, lite_topic: str, cause: Cause, source: Source) -> _Event:
+    def _caused(self, op: Op, lite_topic: str, cause: Cause, source: Source) -> _EventJson:
         topic, partition, offset, entry, timestamp = source
         name = text_json(lite_topic)
         start = self._places.get((topic, partition))
         if start is None:
             start = self._places[topic, partition] = b'"topic":%b,"partition":%d' % (text_json(topic), partition)
         place = b'%b,"offset":%d,"entry":%d' % (start, offset, entry)
-        return _Event(
+        return _EventJson(
             name,
             b'"liteTopic":%b,"lmqName":%b%b,"patterns":' % (name, self.lmq_name, name[1:]),
             b',"cause":"%b","version":' % cause.encode(),
@@ -134,7 +134,7 @@ class UpdateWriter:
 
 
 @lru_cache(maxsize=_RECEIVERS_KEPT)
-def _receiver(parent: str, row: Receiver, version: int | None) -> _Receiver:
+def _subscriber_json(parent: str, row: SubscriberKey, version: int | None) -> _SubscriberJson:
     group, client_id, part = row
     names = {"parentTopic": parent, "group": group, "clientId": client_id}
     if part.startswith(SHARE):
@@ -143,7 +143,7 @@ def _receiver(parent: str, row: Receiver, version: int | None) -> _Receiver:
         names["subscription"] = part
     key = orjson.dumps((parent, group, client_id))[:-1] + b","
     end = b"," + orjson.dumps(part) + b"]" if part else b"]"
-    return _Receiver(key, end, orjson.dumps(names)[1:-1] + b",", orjson.dumps(version), digest(key + end))
+    return _SubscriberJson(key, end, orjson.dumps(names)[1:-1] + b",", orjson.dumps(version), digest(key + end))
 
 
 def rest_json(option: Any = None, *, reset: bool = False, bitmap: bytes | None = None) -> bytes:

@@ -4,14 +4,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
-from streaming.coordinator.home import Home
+from streaming.coordinator.coordinator import CoordinatorState
 from streaming.state.state import ShardState
 from streaming.storage.journal import Journal, Position
 
 CACHE_BYTES = 256 * 1024 * 1024
 """How many bytes of journals a worker process keeps decoded."""
 
-S = TypeVar("S", ShardState, Home)
+S = TypeVar("S", ShardState, CoordinatorState)
 
 
 class StateCache(Generic[S]):

@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from streaming.subscription.subscription import Ignored
-from streaming.updates.column_records import Tables, text
+from streaming.subscription.client import Ignored
+from streaming.updates.model import Op, Update, UpdateColumns
 from streaming.updates.records import Record, UpdateWriter
-from streaming.updates.update import Columns, Op, Update
+from streaming.updates.tables import Tables, text
 
 ROW_BYTES = 16_384
 """From so many bytes of updates on a row is full. A row costs PySpark as much as some 20 updates cost us."""
 
 
-class Kind:
+class OutputKind:
     """What an output row holds; ADD, REMOVE and IGNORED only stand in counts."""
 
     UPDATES = "updates"
@@ -27,7 +27,7 @@ class Kind:
     IGNORED = "ignored:"
 
 
-COUNTED = {Op.ADD: Kind.ADD, Op.REMOVE: Kind.REMOVE}
+COUNTED = {Op.ADD: OutputKind.ADD, Op.REMOVE: OutputKind.REMOVE}
 
 OutputRow = tuple[str, bytes, bytes]
 """Kind, what the keys of all its records begin with, and its records (see `Tables`), or counts."""
@@ -52,7 +52,7 @@ class Output:
         """Appends a row of one record."""
         # Its key stands alone: that of an input record is a name, in which there may be anything.
         self.rows.append((kind, record.key, text(Tables.singly([b""], [record.value]))))
-        if kind == Kind.DEAD_LETTER:
+        if kind == OutputKind.DEAD_LETTER:
             self.counts[kind] += 1
 
     def say(self, updates: Iterable[Update], writer: UpdateWriter) -> None:
@@ -75,24 +75,24 @@ class Output:
         if keys:
             self._add(Tables.singly(keys, values))
 
-    def say_columns(self, columns: Columns, writer: UpdateWriter) -> None:
+    def say_columns(self, columns: UpdateColumns, writer: UpdateWriter) -> None:
         """`say` by column: a row of updates, at least one."""
         self.counts[COUNTED[columns.op]] += len(columns.pairs)
         self._add(Tables.of(writer, columns))
 
     def _add(self, updates: Tables) -> None:
-        self.rows.append((Kind.UPDATES, b"", text(updates)))
+        self.rows.append((OutputKind.UPDATES, b"", text(updates)))
         self.size += len(self.rows[-1][-1])
 
-    def taken(self) -> "Output":
+    def drain(self) -> "Output":
         """What there is, which is no more here."""
-        taken = Output(self.rows, self.size, self.counts, self.ignored)
+        drain = Output(self.rows, self.size, self.counts, self.ignored)
         self.rows, self.size, self.counts, self.ignored = [], 0, Counter(), Counter()
-        return taken
+        return drain
 
     def all_rows(self) -> Iterator[OutputRow]:
         """The rows, and behind them what was done, as JSON; none where nothing was."""
         yield from self.rows
-        counts = {**self.counts, **{Kind.IGNORED + reason: count for reason, count in self.ignored.items()}}
+        counts = {**self.counts, **{OutputKind.IGNORED + reason: count for reason, count in self.ignored.items()}}
         if counts:
-            yield Kind.COUNTS, b"", orjson.dumps(counts)
+            yield OutputKind.COUNTS, b"", orjson.dumps(counts)

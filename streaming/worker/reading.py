@@ -7,11 +7,12 @@ from typing import Any, NamedTuple, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from streaming.coordinator import home
-from streaming.coordinator.home import HOME
+from streaming.coordinator import coordinator
+from streaming.coordinator.coordinator import COORDINATOR
 from streaming.errors import Rejected
-from streaming.events.events import (
-    PLAIN,
+from streaming.events.columns import COLUMNAR_MIN_TOPICS, Event, Ints, SourceColumns, TopicEventColumns
+from streaming.events.model import (
+    NO_METADATA,
     Alarm,
     GroupEvent,
     Reason,
@@ -22,11 +23,9 @@ from streaming.events.events import (
     TopicEvent,
     Wake,
 )
-from streaming.events.parsing import parse_plain_topic_events
-from streaming.expansion.batch import PARSERS, Event
-from streaming.subscription.columns import MANY, Ints, Sources, TopicEvents
+from streaming.events.parsing import PARSERS, parse_plain_topic_events
 from streaming.updates.records import dead_letter
-from streaming.worker.output import Kind, Output
+from streaming.worker.output import Output, OutputKind
 
 STREAMS = tuple(Stream)
 """The input streams by their number in a row; also the order in which a micro-batch is read."""
@@ -72,7 +71,7 @@ class Rows(NamedTuple):
         return cls(*map(np.array, zip(*rows, strict=True), kinds))
 
     @classmethod
-    def together(cls, several: Sequence[Self]) -> Self:
+    def concat(cls, several: Sequence[Self]) -> Self:
         """All of them, at least one."""
         return several[0] if len(several) == 1 else cls(*map(np.concatenate, zip(*several, strict=True)))
 
@@ -80,9 +79,9 @@ class Rows(NamedTuple):
         """In the order in which they are read."""
         order = np.lexsort((self.entries, self.offsets, self.partitions, self.streams))
         in_order = bool((order[1:] > order[:-1]).all())  # nearly always: a parent's events are in one partition
-        return self if in_order else self.chosen(order)
+        return self if in_order else self.take(order)
 
-    def chosen(self, which: Ints | slice) -> Self:
+    def take(self, which: Ints | slice) -> Self:
         """Some of them."""
         return type(self)(*(column[which] for column in self))
 
@@ -99,12 +98,12 @@ def position(entry: Number) -> Number:
 def read(parent: str, number: int, rows: Rows, topics: Topics, output: Output) -> Iterator[tuple[Source, Event]]:
     """The valid events of a key, whose rows are ordered; of what is not valid one of the keys that see it says so."""
     first, behind = rows.streams.searchsorted((_TOPICS, _TOPICS + 1)).tolist()
-    if parent == HOME or behind - first < MANY:
+    if parent == COORDINATOR or behind - first < COLUMNAR_MIN_TOPICS:
         return _one_by_one(parent, number, rows, topics, output)
     return chain(
-        _one_by_one(parent, number, rows.chosen(slice(first)), topics, output),
-        _all_at_once(parent, rows.chosen(slice(first, behind)), topics, output),
-        _one_by_one(parent, number, rows.chosen(slice(behind, None)), topics, output),
+        _one_by_one(parent, number, rows.take(slice(first)), topics, output),
+        _all_at_once(parent, rows.take(slice(first, behind)), topics, output),
+        _one_by_one(parent, number, rows.take(slice(behind, None)), topics, output),
     )
 
 
@@ -112,34 +111,34 @@ def _all_at_once(parent: str, rows: Rows, topics: Topics, output: Output) -> Ite
     """`_one_by_one` for many topic events."""
     _, partitions, offsets, entries, timestamps, payloads = rows
     columns = (partitions, offsets, position(entries), timestamps)
-    sources = Sources(topics[_TOPICS], *(column.astype(np.int64) for column in columns))
+    sources = SourceColumns(topics[_TOPICS], *(column.astype(np.int64) for column in columns))
     plain = parse_plain_topic_events(payloads.tolist(), parent)
     if plain is not None:
-        yield sources.at(0), TopicEvents(*plain, [PLAIN] * len(payloads), sources)
+        yield sources.at(0), TopicEventColumns(*plain, [NO_METADATA] * len(payloads), sources)
         return
     read_singly = _one_by_one(parent, 0, rows, topics, output)
     valid = [(source, event) for source, event in read_singly if isinstance(event, TopicEvent)]
     if valid:
         places, events = zip(*valid, strict=True)
         names, created = [event.lite_topic for event in events], [event.created for event in events]
-        facts = [event.facts(source.timestamp) for source, event in valid]
-        yield places[0], TopicEvents(names, created, facts, Sources.of(places))
+        metadata = [event.metadata(source.timestamp) for source, event in valid]
+        yield places[0], TopicEventColumns(names, created, metadata, SourceColumns.of(places))
 
 
 def _one_by_one(parent: str, number: int, rows: Rows, topics: Topics, output: Output) -> Iterator[tuple[Source, Event]]:
-    at_home = parent == HOME
+    at_home = parent == COORDINATOR
     for stream, partition, offset, entry, timestamp, payload in rows.by_row():
         source = Source(topics[stream], partition, offset, position(entry), timestamp)
         try:
             event = _PARSERS[stream](payload)
         except Rejected as rejected:
             if at_home or stream in (_TOPICS, _CLOCK):
-                output.add(Kind.DEAD_LETTER, dead_letter(source, rejected.reason, str(rejected), payload))
+                output.add(OutputKind.DEAD_LETTER, dead_letter(source, rejected.reason, str(rejected), payload))
             continue
         if _is_routed_right(event, parent, number, entry):
             yield source, event
         elif _reports(stream, number, entry, at_home=at_home):
-            output.add(Kind.DEAD_LETTER, dead_letter(source, Reason.NOT_ROUTABLE, _NOT_ROUTABLE, payload))
+            output.add(OutputKind.DEAD_LETTER, dead_letter(source, Reason.NOT_ROUTABLE, _NOT_ROUTABLE, payload))
 
 
 def _reports(stream: int, number: int, entry: int, *, at_home: bool) -> bool:
@@ -158,14 +157,14 @@ _NOT_ROUTABLE = (
 
 def _is_routed_right(event: Event, parent: str, number: int, entry: int) -> bool:
     """Whether the JVM has read what Python reads."""
-    if isinstance(event, TopicEvent) or (parent != HOME and isinstance(event, SubscriptionRequest | GroupEvent)):
+    if isinstance(event, TopicEvent) or (parent != COORDINATOR and isinstance(event, SubscriptionRequest | GroupEvent)):
         return event.parent == parent
-    if parent != HOME:
+    if parent != COORDINATOR:
         return isinstance(event, Wake) and (event.parent, event.shard) == (parent, number)
     if isinstance(event, GroupEvent):
-        return number == home.bucket_of(event.group)
+        return number == coordinator.bucket_of(event.group)
     if isinstance(event, SubscriptionRequest):
-        return number == home.bucket_of(event.group) and (event.parent == HOME) == bool(entry % 2)
+        return number == coordinator.bucket_of(event.group) and (event.parent == COORDINATOR) == bool(entry % 2)
     if isinstance(event, Alarm):
-        return number == home.bucket_of(event.parent)
+        return number == coordinator.bucket_of(event.parent)
     return isinstance(event, Tick)

@@ -9,21 +9,21 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
-from streaming.coordinator import home
-from streaming.coordinator.home import HOME, Home
-from streaming.events.events import Source, Stream
+from streaming.coordinator import coordinator
+from streaming.coordinator.coordinator import COORDINATOR, CoordinatorState
+from streaming.events.columns import Event
+from streaming.events.model import Source, Stream
 from streaming.events.routing import Routing
-from streaming.expansion.batch import Event
 from streaming.expansion.expansion import expand
 from streaming.state import state
 from streaming.state.shard import Shard
 from streaming.state.state import ShardState
 from streaming.storage.journal import Archive, Journal
-from streaming.subscription.subscription import Ignored
+from streaming.subscription.client import Ignored
+from streaming.updates.model import Problem
 from streaming.updates.records import UpdateWriter, dead_letter
-from streaming.updates.update import Problem
 from streaming.worker.cache import CACHE_BYTES, StateCache
-from streaming.worker.output import Kind, Output
+from streaming.worker.output import Output, OutputKind
 from streaming.worker.reading import Rows, position, read
 
 PIECE_BYTES = 4 * 1024 * 1024
@@ -36,7 +36,7 @@ _CHUNK = 1_000
 """So many updates are found before their bytes are counted."""
 
 _SHARDS: StateCache[ShardState] = StateCache(CACHE_BYTES, state.catch_up)
-_HOMES: StateCache[Home] = StateCache(CACHE_BYTES, home.catch_up)
+_HOMES: StateCache[CoordinatorState] = StateCache(CACHE_BYTES, coordinator.catch_up)
 
 
 def forget() -> None:
@@ -87,7 +87,7 @@ def work(
     ordered = rows.ordered()
     events = read(parent, number, ordered, settings.topics, output)
     journal = Journal.open(data, settings.archive and settings.archive(parent, number), batch)
-    if parent == HOME:
+    if parent == COORDINATOR:
         done = _work_at_home(number, events, journal, settings.client_timeout_ms, output)
     else:
         shard = Shard(parent, number, settings.routing, settings.inner_multi)
@@ -98,7 +98,7 @@ def work(
             for stream, partition, offset, entry, _, payload in ordered.by_row()
         }
         for source, reason, message in done.problems:
-            output.add(Kind.DEAD_LETTER, dead_letter(source, reason, message, originals[source[:4]]))
+            output.add(OutputKind.DEAD_LETTER, dead_letter(source, reason, message, originals[source[:4]]))
     output.ignored = done.ignored
     yield output
     return data if done.journal is journal else done.journal.stored
@@ -123,20 +123,20 @@ def _work_on_shard(
     while chunk := list(islice(updates, _CHUNK)):
         output.say(chunk, writer)
         if output.size >= PIECE_BYTES:
-            yield output.taken()
+            yield output.drain()
     for columns in expansion.columns:
         for piece in columns.pieces(COLUMN_ROW_BYTES):
             output.say_columns(piece, writer)
             if output.size >= PIECE_BYTES:
-                yield output.taken()
+                yield output.drain()
     for time, wanted in expansion.delta.alarms.items():
         if wanted:
-            output.add(Kind.INPUT + Stream.CLOCK, home.alarm(*key, time))
+            output.add(OutputKind.INPUT + Stream.CLOCK, coordinator.alarm(*key, time))
     if expansion.delta:
         former.apply(expansion.delta)
         journal = state.renew(journal, former, expansion.delta)
-    if former.pending:
-        output.add(Kind.INPUT + Stream.CLOCK, home.wake(*key, 0))  # to go on with the next micro-batch
+    if former.backfills:
+        output.add(OutputKind.INPUT + Stream.CLOCK, coordinator.wake(*key, 0))  # to go on with the next micro-batch
     _SHARDS.put(key, journal, former)
     return _Done(journal, expansion.problems, expansion.ignored)
 
@@ -148,14 +148,14 @@ def _work_at_home(
     client_timeout_ms: int,
     output: Output,
 ) -> _Done:
-    key = (HOME, number)
-    former = _HOMES.take(key, journal, Home())
-    done = home.follow(former, events, client_timeout_ms)
+    key = (COORDINATOR, number)
+    former = _HOMES.take(key, journal, CoordinatorState())
+    done = coordinator.follow(former, events, client_timeout_ms)
     for stream, record in done.records:
-        output.add(Kind.INPUT + stream, record)
+        output.add(OutputKind.INPUT + stream, record)
     if done.changed:
         former.apply(done.delta)
-        journal = home.renew(journal, former, done.delta)
+        journal = coordinator.renew(journal, former, done.delta)
     _HOMES.put(key, journal, former)
     return _Done(journal, done.problems, done.ignored)
 

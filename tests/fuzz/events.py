@@ -7,7 +7,7 @@ from typing import Any, Final
 import orjson
 
 from streaming.errors import Rejected
-from streaming.events.events import (
+from streaming.events.model import (
     BIND_TOPIC,
     MODEL,
     QUOTA,
@@ -94,16 +94,16 @@ def events(data: bytes) -> None:
     else:
         _check(event)
         if isinstance(event, TopicEvent):
-            together = parse_plain_topic_events([_PLAIN, payload], "p")
-            assert together in (None, (["a", event.lite_topic], [True, event.created]))
-            assert together is None or event == TopicEvent("p", event.lite_topic, event.created)
+            concat = parse_plain_topic_events([_PLAIN, payload], "p")
+            assert concat in (None, (["a", event.lite_topic], [True, event.created]))
+            assert concat is None or event == TopicEvent("p", event.lite_topic, event.created)
 
 
 def _check(event: Event) -> None:
     names: list[str | None] = []
     if isinstance(event, TopicEvent):
         names = [event.parent, event.lite_topic]
-        event.facts(0)
+        event.metadata(0)
     elif isinstance(event, GroupEvent):
         names = [event.group, event.parent, event.bound_to]
         assert not event.attributes or event.parent == event.attributes[BIND_TOPIC]

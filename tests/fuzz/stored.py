@@ -102,10 +102,10 @@ def _edited_numbers(draw: Draw, raw: bytes) -> bytes:
 def _edited_facts(draw: Draw, raw: bytes) -> bytes:
     """Change, remove or exchange a few of the facts, and leave the arrays as they are."""
     behind = 12 + int.from_bytes(raw[8:12], "little")
-    facts = json.loads(raw[12:behind])
+    metadata = json.loads(raw[12:behind])
     for _ in range(1 + draw.number(4)):
-        _replace(draw, facts)
-    text = json.dumps(facts).encode()
+        _replace(draw, metadata)
+    text = json.dumps(metadata).encode()
     text += b" " * (-(12 + len(text)) % 8)
     return raw[:8] + len(text).to_bytes(4, "little") + text + raw[behind:]
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streaming.events.events import BIND_TOPIC, WILDCARD, Stream
+from streaming.events.model import BIND_TOPIC, WILDCARD, Stream
 from tests.support.running_job import Streams
 
 if TYPE_CHECKING:

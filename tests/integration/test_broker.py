@@ -173,8 +173,8 @@ def test_a_port_taken_at_the_last_moment_is_replaced(
     own_broker: StartBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When someone is faster between the choice of a port and its use, the broker starts on another one."""
-    with socket.create_server((HOST, 0)) as taken:
-        number = taken.getsockname()[1]
+    with socket.create_server((HOST, 0)) as drain:
+        number = drain.getsockname()[1]
         choices = iter([number, 0])
 
         def free_port(besides: int = 0) -> int:

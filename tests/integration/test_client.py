@@ -23,7 +23,7 @@ from kafka import KafkaConsumer
 
 import streaming.client
 from streaming.client import UPDATES, Change, NotReady, SubscriptionClient, UpdatesUnreadable
-from streaming.events.events import BIND_TOPIC, WILDCARD, Stream
+from streaming.events.model import BIND_TOPIC, WILDCARD, Stream
 from streaming.kafka.specs import KEEP
 from streaming.kafka.topics import TopicSpec, create_topics
 from streaming.oracle import Effective

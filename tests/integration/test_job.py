@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer
 
-from streaming.events.events import BIND_TOPIC, MAX_NAME_BYTES, MODEL, QUOTA, WILDCARD, Reason, Stream
+from streaming.events.model import BIND_TOPIC, MAX_NAME_BYTES, MODEL, QUOTA, WILDCARD, Reason, Stream
 from streaming.oracle import Effective
 from streaming.storage import journal
 from tests.support.histories import Profile, expected, history

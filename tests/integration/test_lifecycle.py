@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from matcher.selectors import BloomFilter
-from streaming.events.events import BIND_TOPIC, MODEL, QUOTA, RESET_EXCLUSIVE, WILDCARD, Reason, Stream
+from streaming.events.model import BIND_TOPIC, MODEL, QUOTA, RESET_EXCLUSIVE, WILDCARD, Reason, Stream
 from streaming.oracle import Effective
-from streaming.updates.update import Cause
+from streaming.updates.model import Cause
 from tests.support.processes import eventually
 from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Feed, Streams, running
 

@@ -15,16 +15,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
 from streaming.config import Settings, load
-from streaming.coordinator import home
-from streaming.events.events import BIND_TOPIC, WILDCARD, Reason, Stream
+from streaming.coordinator import coordinator
+from streaming.events.model import BIND_TOPIC, WILDCARD, Reason, Stream
 from streaming.events.routing import Routing
 from streaming.local.java import environment, find_java
 from streaming.spark import job, session, sinks
-from streaming.updates.column_records import Tables, text
+from streaming.updates.model import Op
 from streaming.updates.records import UpdateWriter
-from streaming.updates.update import Op
+from streaming.updates.tables import Tables, text
 from streaming.worker import worker
-from streaming.worker.output import Kind
+from streaming.worker.output import OutputKind
 from streaming.worker.reading import STREAMS, Row
 from tests.integration.test_cluster import PARTITION_OF_SHARD
 from tests.integration.test_job import POISON
@@ -236,7 +236,7 @@ def test_an_entry_keeps_what_it_says(spark: SparkSession) -> None:
         further={"float": 0.1, "large": 2**70, "null": None, "list": [[], {}], "": True},
     )
     found = rows_by_key(spark, numbered([(Stream.SUBSCRIPTIONS, {"subscriptionSet": [entry]})]), Routing())
-    assert found.keys() == {("p", 0), (home.HOME, home.bucket_of(entry["group"]))}
+    assert found.keys() == {("p", 0), (coordinator.COORDINATOR, coordinator.bucket_of(entry["group"]))}
     assert all(json.loads(row.payload or b"") == entry for rows in found.values() for row in rows)
 
 
@@ -337,9 +337,9 @@ def test_good_entries_beside_bad_ones_are_applied(spark: SparkSession, routing: 
         ]
     )
     outputs = worked(spark, records, routing)
-    added = [json.loads(key)[2] for kind, key, _ in outputs if kind == Kind.ADD]
+    added = [json.loads(key)[2] for kind, key, _ in outputs if kind == OutputKind.ADD]
     assert sorted(added) == ["one", "two"]
-    reported = [json.loads(value)["source"]["entry"] for kind, _, value in outputs if kind == Kind.DEAD_LETTER]
+    reported = [json.loads(value)["source"]["entry"] for kind, _, value in outputs if kind == OutputKind.DEAD_LETTER]
     assert sorted(reported) == [0, 1, 3, 5]
 
 
@@ -351,7 +351,7 @@ def test_counts_are_sums_over_the_keys(spark: SparkSession) -> None:
         (None, b"", b'{"ignored:stale-version": 4}'),
     ]
     (row,) = spark.createDataFrame(rows, job.OUTPUT_SCHEMA).agg(job.counts()).collect()
-    assert job.total(row.asDict()) == {Kind.ADD: 1, "ignored:stale-version": 7}
+    assert job.total(row.asDict()) == {OutputKind.ADD: 1, "ignored:stale-version": 7}
     (row,) = spark.createDataFrame([], job.OUTPUT_SCHEMA).agg(job.counts()).collect()
     assert job.total(row.asDict()) == {}
 
@@ -363,11 +363,11 @@ def test_updates_by_column_become_the_records_that_python_writes(spark: SparkSes
     said = [(at, at % 4, tuple(topics[at % 5 : at % 7])) for at in (*range(len(topics)), 0, 7, 7)]
     columns, one_by_one = columns_of(said, topics, op)
     rows = [
-        (Kind.UPDATES, b"", text(Tables.singly([b"k", b"l", b"m"], [b"v", None, b"w"]))),
-        (Kind.UPDATES, b"", text(Tables.of(UpdateWriter("p$é"), columns))),
-        (Kind.DEAD_LETTER, b"d", text(Tables.singly([b""], [b'"w"']))),
-        (Kind.INPUT + Stream.CLOCK, b"c\n\x1e", text(Tables.singly([b""], [b'{"wake": 0}']))),
-        (Kind.COUNTS, b"", b"{}"),
+        (OutputKind.UPDATES, b"", text(Tables.singly([b"k", b"l", b"m"], [b"v", None, b"w"]))),
+        (OutputKind.UPDATES, b"", text(Tables.of(UpdateWriter("p$é"), columns))),
+        (OutputKind.DEAD_LETTER, b"d", text(Tables.singly([b""], [b'"w"']))),
+        (OutputKind.INPUT + Stream.CLOCK, b"c\n\x1e", text(Tables.singly([b""], [b'{"wake": 0}']))),
+        (OutputKind.COUNTS, b"", b"{}"),
     ]
     settings = settings_of(Routing())
     addressed = [(sinks.topics(settings).get(kind), key, value) for kind, key, value in rows]
@@ -393,7 +393,7 @@ def worked(spark: SparkSession, records: Iterable[Record], routing: Routing) -> 
     settings = worker.Settings(settings_of(routing).inputs, routing)
     found: list[tuple[str, bytes, bytes]] = []
     for (parent, shard), rows in rows_by_key(spark, records, routing).items():
-        assert parent or shard < home.BUCKETS
+        assert parent or shard < coordinator.BUCKETS
         _, output = work(parent, shard, rows, None, settings)
         found += [
             (kind, key or b"", value or b"")
@@ -406,7 +406,7 @@ def dead_letters(spark: SparkSession, records: Iterable[Record], routing: Routin
     """The reasons that are reported, by offset."""
     found: dict[int, list[str]] = defaultdict(list)
     for kind, _, value in worked(spark, records, routing):
-        if kind == Kind.DEAD_LETTER:
+        if kind == OutputKind.DEAD_LETTER:
             letter = json.loads(value)
             found[letter["source"]["offset"]].append(letter["reason"])
     return dict(found)

@@ -19,7 +19,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer
 
-from streaming.events.events import BIND_TOPIC, WILDCARD, Stream
+from streaming.events.model import BIND_TOPIC, WILDCARD, Stream
 from streaming.kafka.topics import TopicSpec, create_topics
 from tests.support.processes import eventually
 from tests.support.running_job import SETTLE_SECONDS, Streams, running

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from streaming.errors import Rejected
-from streaming.events.events import BIND_TOPIC, MODEL, QUOTA, WILDCARD, Place, Stream
+from streaming.events.model import BIND_TOPIC, MODEL, QUOTA, WILDCARD, Place, Stream
 from streaming.events.parsing import parse_clock, parse_group_event, parse_subscription, parse_topic_event
 from streaming.events.routing import Routing
 from streaming.oracle import Oracle
@@ -42,10 +42,10 @@ class Profile:
     life: bool = False
 
 
-PLAIN = Profile()
+NO_METADATA = Profile()
 ALL = Profile(dialects=True, selectors=True, exclusive=True, quotas=True, bound=True, life=True)
 PROFILES = {
-    "plain": PLAIN,
+    "plain": NO_METADATA,
     "dialects": Profile(dialects=True),
     "selectors": Profile(selectors=True),
     "exclusive": Profile(exclusive=True),
@@ -128,7 +128,7 @@ MODELS = ["Exclusive", "Exclusive", "exclusive", "Shared", "shared", "Single"]
 QUOTAS: list[Any] = ["0", "1", 1, "2", "2", 3, "3", "-1", "-2", "many"]
 
 
-def history(random: Random, length: int, profile: Profile = PLAIN) -> list[Record]:
+def history(random: Random, length: int, profile: Profile = NO_METADATA) -> list[Record]:
     """Records in the order in which they are produced; each stream's offsets grow. One in ten is a duplicate."""
     return _Writer(random, profile).write(length)
 
@@ -210,7 +210,7 @@ class _Writer:
         topics = list(dict.fromkeys(topic for language in self.languages for topic in language.topics))
         self.topics = random.sample(topics, min(len(topics), 9))
         self.home = {group: random.choice(self.parents) for group in GROUPS}
-        self.streams = STREAMS + [Stream.CLOCK] * profile.life + [Stream.GROUPS] * (profile != PLAIN)
+        self.streams = STREAMS + [Stream.CLOCK] * profile.life + [Stream.GROUPS] * (profile != NO_METADATA)
 
     def _drawn(self, profile: Profile) -> Profile:
         """What cannot go together is told apart; rules that are all there at once would hide each other."""

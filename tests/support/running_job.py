@@ -15,7 +15,7 @@ from uuid import uuid4
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from streaming.config import Settings, load
-from streaming.events.events import Stream
+from streaming.events.model import Stream
 from streaming.kafka.specs import specs
 from streaming.kafka.topics import create_topics
 from streaming.oracle import Effective

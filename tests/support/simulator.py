@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from streaming.coordinator import home
-from streaming.events.events import BIND_TOPIC, Stream
+from streaming.coordinator import coordinator
+from streaming.events.model import BIND_TOPIC, Stream
 from streaming.events.routing import Routing
 from streaming.oracle import Effective
-from streaming.worker.output import Kind
+from streaming.worker.output import OutputKind
 from streaming.worker.reading import STREAMS, Row
 from streaming.worker.worker import Settings
 from tests.support.states import TOMBSTONE, Memory, Written, work
@@ -40,7 +40,7 @@ def routes(record: Record, routing: Routing) -> list[Routed]:
     except ValueError:
         value = None
     found = _ROUTES[record.stream](value, record.value, routing) if isinstance(value, dict) else []
-    return found or [(home.HOME, home.UNREADABLE, 0, record.value)]
+    return found or [(coordinator.COORDINATOR, coordinator.UNROUTABLE, 0, record.value)]
 
 
 def _topic_routes(value: dict[str, Any], payload: bytes | None, routing: Routing) -> list[Routed]:
@@ -67,8 +67,8 @@ def _group_routes(value: dict[str, Any], payload: bytes | None, routing: Routing
     attributes, group = value.get("attributes"), value.get("group")
     bound = (attributes or {}).get(BIND_TOPIC) if isinstance(attributes, dict) else None
     parent = bound or (value.get("parentTopic") if isinstance(attributes, dict) else None)
-    bucket = home.bucket_of(group) if isinstance(group, str) else home.UNREADABLE
-    found: list[Routed] = [(home.HOME, bucket, 0, payload)]
+    bucket = coordinator.bucket_of(group) if isinstance(group, str) else coordinator.UNROUTABLE
+    found: list[Routed] = [(coordinator.COORDINATOR, bucket, 0, payload)]
     if isinstance(parent, str) and parent:
         found += [(parent, shard, 0, payload) for shard in range(routing.shard_count(parent))]
     return found
@@ -77,11 +77,11 @@ def _group_routes(value: dict[str, Any], payload: bytes | None, routing: Routing
 def _clock_routes(value: dict[str, Any], payload: bytes | None, _: Routing) -> list[Routed]:
     parent, shard = value.get("parentTopic"), value.get("shard")
     if isinstance(value.get("tick"), int):
-        return [(home.HOME, bucket, 0, payload) for bucket in range(home.BUCKETS)]
+        return [(coordinator.COORDINATOR, bucket, 0, payload) for bucket in range(coordinator.BUCKETS)]
     if not isinstance(parent, str):
         return []
     if isinstance(value.get("alarm"), int):
-        return [(home.HOME, home.bucket_of(parent), 0, payload)]
+        return [(coordinator.COORDINATOR, coordinator.bucket_of(parent), 0, payload)]
     return [(parent, shard, 0, payload)] if isinstance(value.get("wake"), int) and isinstance(shard, int) else []
 
 
@@ -96,11 +96,14 @@ _ROUTES = {
 def _request_routes(entry: Any, position: int, payload: bytes | None, routing: Routing) -> list[Routed]:
     fields = entry if isinstance(entry, dict) else {}
     parent, group = fields.get("topic"), fields.get("group")
-    bucket = home.bucket_of(group) if isinstance(group, str) else home.UNREADABLE
+    bucket = coordinator.bucket_of(group) if isinstance(group, str) else coordinator.UNROUTABLE
     if not isinstance(parent, str) or not parent.strip():
-        return [(home.HOME, bucket, 2 * position + 1, payload)]
+        return [(coordinator.COORDINATOR, bucket, 2 * position + 1, payload)]
     shards = range(routing.shard_count(parent))
-    return [(home.HOME, bucket, 2 * position, payload), *((parent, shard, 2 * position, payload) for shard in shards)]
+    return [
+        (coordinator.COORDINATOR, bucket, 2 * position, payload),
+        *((parent, shard, 2 * position, payload) for shard in shards),
+    ]
 
 
 def element(update: dict[str, Any]) -> Effective:
@@ -183,16 +186,16 @@ class Simulation:
 
     def _fold(self, output: Written) -> None:
         kinds = Counter(output.kinds)
-        counted = (Kind.ADD, Kind.REMOVE, Kind.DEAD_LETTER)
+        counted = (OutputKind.ADD, OutputKind.REMOVE, OutputKind.DEAD_LETTER)
         assert output.counts == {kind: kinds[kind] for kind in counted if kinds[kind]}
         for reason, count in output.ignored.items():
             self.ignored[reason] += count
         for kind, key, value in zip(output.kinds, output.keys, output.payloads, strict=True):
-            if kind == Kind.DEAD_LETTER:
+            if kind == OutputKind.DEAD_LETTER:
                 self.dead_letters.append(json.loads(value or b""))
-            elif kind.startswith(Kind.INPUT):
+            elif kind.startswith(OutputKind.INPUT):
                 self.offset += 1
-                stream = Stream(kind.removeprefix(Kind.INPUT))
+                stream = Stream(kind.removeprefix(OutputKind.INPUT))
                 goes_on = stream is Stream.CLOCK and json.loads(value or b"").get("wake") == 0
                 (self.slices if goes_on else self.echoes).append(Record(stream, value, 1, self.offset, self.now))
             elif kind == TOMBSTONE:

@@ -4,16 +4,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from streaming.coordinator import home
-from streaming.coordinator.home import Home
+from streaming.coordinator import coordinator
+from streaming.coordinator.coordinator import CoordinatorState
 from streaming.errors import StateCorrupted
 from streaming.state import state
 from streaming.state.state import Delta, ShardState
 from streaming.storage.journal import Journal
-from streaming.subscription.subscription import Ignored
-from streaming.updates.column_records import TABLE_END, Tables
+from streaming.subscription.client import Ignored
+from streaming.updates.tables import TABLE_END, Tables
 from streaming.worker import worker
-from streaming.worker.output import Kind, Output
+from streaming.worker.output import Output, OutputKind
 from streaming.worker.reading import Row, Rows
 from streaming.worker.worker import Settings
 
@@ -51,7 +51,7 @@ class Written:
         """Appends what is in output rows."""
         for kind, start, tables in output.rows:
             for end, value in records(tables):
-                self.kinds.append(_OPS[(value or b"")[:8]] if kind == Kind.UPDATES else kind)
+                self.kinds.append(_OPS[(value or b"")[:8]] if kind == OutputKind.UPDATES else kind)
                 self.keys.append(start + end)
                 self.payloads.append(value)
         self.counts.update(output.counts)
@@ -82,7 +82,7 @@ def records(tables: bytes) -> Iterator[tuple[bytes, bytes | None]]:
 
 
 TOMBSTONE = "tombstone"
-_OPS = {b'{"op":"A': Kind.ADD, b'{"op":"R': Kind.REMOVE, b"": TOMBSTONE}
+_OPS = {b'{"op":"A': OutputKind.ADD, b'{"op":"R': OutputKind.REMOVE, b"": TOMBSTONE}
 
 
 def work(
@@ -111,13 +111,13 @@ def decode(data: bytes | None, *, inner_multi: bool = False) -> ShardState:
     return shard
 
 
-def encode_home(made: Home) -> bytes | None:
+def encode_home(made: CoordinatorState) -> bytes | None:
     """A home as the journal of one change."""
-    return home.renew(Journal(), made, home.Delta(made.clock)).stored
+    return coordinator.renew(Journal(), made, coordinator.Delta(made.clock)).stored
 
 
-def decode_home(data: bytes | None) -> Home:
+def decode_home(data: bytes | None) -> CoordinatorState:
     """A home from bytes."""
-    made = Home()
-    home.catch_up(made, Journal.open(data).changes())
+    made = CoordinatorState()
+    coordinator.catch_up(made, Journal.open(data).changes())
     return made

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from matcher import PatternIndex
-from streaming.events.events import BIND_TOPIC, WILDCARD, Source
-from streaming.subscription.receivers import Receiver
+from streaming.events.model import BIND_TOPIC, WILDCARD, Source
+from streaming.subscription.subscribers import SubscriberKey
+from streaming.updates.model import Cause, Op, Update
 from streaming.updates.records import Record, UpdateWriter
-from streaming.updates.update import Cause, Op, Update
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -157,7 +157,7 @@ class Operator:
         writer = self._writers[event.parent]
         for (group, client, version), patterns in receivers.items():
             shown = tuple(sorted(patterns))
-            record = writer.record(Update(op, Receiver(group, client), topic, shown, cause, version, event.source))
+            record = writer.record(Update(op, SubscriberKey(group, client), topic, shown, cause, version, event.source))
             yield record
             if op is Op.REMOVE:
                 yield Record(record.key, None)

@@ -27,7 +27,7 @@ from pyflink.java_gateway import get_gateway
 from pyflink.table import StreamTableEnvironment
 from pyflink.table.expressions import col
 
-from streaming.events.events import Source
+from streaming.events.model import Source
 from streaming.local.node import free_port
 from tests.bench.peers.decisions import Entry, Event, Operator, placed
 from tests.bench.peers.process import say_ready, setting

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from quixstreams import Application, State, message_context
 from quixstreams.models import Serializer
 
-from streaming.events.events import Source
+from streaming.events.model import Source
 from streaming.updates.records import Record
 from tests.bench.peers.decisions import Entry, Event, Operator, placed
 from tests.bench.peers.process import say_ready, setting

@@ -100,7 +100,7 @@ def check(driver: Driver, bootstrap_servers: str) -> None:
         wanted = {
             (parent, GROUP.format(parent=parent), client, topic): tuple(sorted(patterns))
             for parent, topic in there
-            for client, patterns in driver.workload.receivers(parent, topic).items()
+            for client, patterns in driver.workload.subscribers(parent, topic).items()
         }
         reader.expect(wanted, "topics that come and go")
         _ask(driver, "COMPLETE_ADD", 1)

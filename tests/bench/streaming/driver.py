@@ -126,7 +126,7 @@ class Driver:
         for parent, topic in topics:
             self._create(parent, topic)
         self._producer.flush()
-        return sum(len(self.workload.receivers(*topic)) for topic in topics)
+        return sum(len(self.workload.subscribers(*topic)) for topic in topics)
 
     def latencies(self, count: int, rate: float) -> list[float]:
         """Seconds from event to update, for events at a steady rate."""
@@ -135,7 +135,7 @@ class Driver:
         found: list[float] = []
         start = time.perf_counter()
         topics = [
-            (parent, topic) for parent, topic in self.workload.topics(count) if self.workload.receivers(parent, topic)
+            (parent, topic) for parent, topic in self.workload.topics(count) if self.workload.subscribers(parent, topic)
         ]
         sent = 0
         while len(found) < len(topics):
@@ -163,7 +163,7 @@ class Driver:
             for parent, topic in topics
         ]
         wanted = count * max(self._system.counts, self._system.records)
-        wanted = wanted or sum(len(self.workload.receivers(*topic)) for topic in topics)
+        wanted = wanted or sum(len(self.workload.subscribers(*topic)) for topic in topics)
         before = sum(self._ends())
         if not self._system.counts:
             self._consumer.pause(self._partitions)

@@ -19,12 +19,12 @@ CHOSEN = {
     "spark.sql.streaming.checkpointFileManagerClass",
 }
 
-chosen = session.options
+take = session.options
 
 
 def defaults(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = ()) -> dict[str, str]:
     """The job's options without the chosen ones."""
-    options = chosen(settings, shuffle_partitions, jars)
+    options = take(settings, shuffle_partitions, jars)
     return {name: value for name, value in options.items() if name not in CHOSEN}
 
 

@@ -27,7 +27,7 @@ from streaming.config import load
 from streaming.local import jars
 from streaming.local.java import environment, find_java
 from streaming.spark import checkpoint, job, service, session, sinks
-from streaming.updates.column_records import Tables, text
+from streaming.updates.tables import Tables, text
 from streaming.worker.output import OutputRow
 from streaming.worker.worker import without_collection
 

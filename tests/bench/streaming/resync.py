@@ -13,10 +13,10 @@ import time
 from rich.console import Console
 from rich.table import Table
 
-from streaming.coordinator import home
-from streaming.events.events import BIND_TOPIC, WILDCARD
+from streaming.coordinator import coordinator
+from streaming.events.model import BIND_TOPIC, WILDCARD
 from streaming.worker import worker
-from streaming.worker.output import Kind
+from streaming.worker.output import OutputKind
 from streaming.worker.reading import Row
 from streaming.worker.worker import Settings
 from tests.support.states import work
@@ -51,7 +51,7 @@ class Clients:
                 "version": 1,
             }
             payload = json.dumps(request).encode()
-            for key in ((PARENT, 0), (home.HOME, home.bucket_of(group))):
+            for key in ((PARENT, 0), (coordinator.COORDINATOR, coordinator.bucket_of(group))):
                 rows.setdefault(key, []).append(self._row(1, payload))
         return self._run(rows)
 
@@ -69,7 +69,7 @@ class Clients:
             former = self.states.get(key)
             with worker.without_collection():
                 self.states[key], output = work(*key, batch, former, SETTINGS)
-            updates += sum(kind in (Kind.ADD, Kind.REMOVE) for kind in output.kinds)
+            updates += sum(kind in (OutputKind.ADD, OutputKind.REMOVE) for kind in output.kinds)
             now = self.states[key] or b""
             written += len(now) - len(former) if former and now.startswith(former) else len(now)
         return time.perf_counter() - start, written, updates

@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from matcher import PatternIndex
-from streaming.events.events import BIND_TOPIC, QUOTA, WILDCARD
+from streaming.events.model import BIND_TOPIC, QUOTA, WILDCARD
 
 GROUP = "group-{parent}"
 CLIENT = "client{number:02}"
@@ -75,7 +75,7 @@ class Workload:
         """One of the second segments; `held` says how many topics have it."""
         return f"tenant{self._random.randrange(self._tenants):02}"
 
-    def receivers(self, parent: str, topic: str) -> dict[str, list[str]]:
+    def subscribers(self, parent: str, topic: str) -> dict[str, list[str]]:
         """The clients that receive a topic, each with those of its patterns that match."""
         found: dict[str, list[str]] = {}
         for pattern, client in self._indexes[parent].match_patterns(topic):

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming.coordinator import home
+from streaming.coordinator import coordinator
 from streaming.events.routing import Routing
+from streaming.expansion import backfill
 from streaming.expansion import batch as batch_module
-from streaming.expansion import slices
 from streaming.oracle import Oracle
 from streaming.state import state
 from streaming.storage import journal
@@ -64,7 +64,7 @@ def test_any_split_and_any_shard_count_leave_the_oracles_relation(
             patch.object(worker, "COLUMN_ROW_BYTES", random.choice([1, 3_000, 1_000_000])),
             patch.object(output, "ROW_BYTES", random.choice([1, 1_000, 1_000_000])),
             patch.multiple(interests, _BATCH=random.choice([1, 256]), _BUILD_TOPICS=0),
-            patch.object(slices, "SLICE", random.choice([1, 3, 20_000])),
+            patch.object(backfill, "BACKFILL_TOPICS", random.choice([1, 3, 20_000])),
             patch.multiple(journal, INLINE_BYTES=random.choice([0, 200]), RETAINED_BATCHES=2),
             random.choice(workers),
         ):
@@ -107,7 +107,7 @@ def from_many_on(count: float) -> Iterator[None]:
     """So many topics are judged by column."""
     with ExitStack() as stack:
         for module in (reading, batch_module, state):
-            stack.enter_context(patch.object(module, "MANY", count))
+            stack.enter_context(patch.object(module, "COLUMNAR_MIN_TOPICS", count))
         yield
 
 
@@ -116,7 +116,7 @@ class Worker:
 
     def __init__(self) -> None:
         shards = StateCache(CACHE_BYTES, state.catch_up)
-        homes = StateCache(CACHE_BYTES, home.catch_up)
+        homes = StateCache(CACHE_BYTES, coordinator.catch_up)
         self._patch = patch.multiple(worker, _SHARDS=shards, _HOMES=homes)
 
     def __enter__(self) -> None:

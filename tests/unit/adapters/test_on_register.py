@@ -2,7 +2,7 @@
 
 from click.testing import CliRunner
 
-from streaming.events.events import TopicEvent
+from streaming.events.model import TopicEvent
 from streaming.events.parsing import parse_topic_event
 from streaming.examples.on_register import main, on_register, on_unregister, record
 

@@ -24,7 +24,7 @@ from streaming.adapters.watch import (
     sight,
 )
 from streaming.errors import ConfigError
-from streaming.events.events import TopicEvent
+from streaming.events.model import TopicEvent
 from streaming.events.parsing import parse_topic_event
 
 NAMES = ["a", "b", "c", "d"]

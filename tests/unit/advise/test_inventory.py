@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streaming.advise.inventory import Holding, Inventory
-from streaming.events.events import BIND_TOPIC, QUOTA, Place, Stream
+from streaming.events.model import BIND_TOPIC, QUOTA, Place, Stream
 from streaming.events.routing import Routing
 from tests.support.histories import PROFILES, batches, history
 from tests.support.simulator import Record, Simulation

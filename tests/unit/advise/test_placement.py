@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from streaming.advise.inventory import Holding
 from streaming.advise.placement import Spread, sizes
-from streaming.events.events import LITE, PLAIN, GroupEvent, Notation, Source, SubscriptionRequest
+from streaming.events.model import LITE, NO_METADATA, GroupEvent, Notation, Source, SubscriptionRequest
 from streaming.events.routing import Routing
 from streaming.expansion.batch import Batch
 from streaming.state.shard import Shard
@@ -55,7 +55,7 @@ def test_topics_and_patterns_stand_where_the_job_puts_them(
     names: list[str], made: list[SubscriptionRequest], depth: int, shards: int
 ) -> None:
     routing = Routing({"p": shards}, depth)
-    placement = Spread(Holding(dict.fromkeys(names, PLAIN), asked(made)), depth).placed(shards)
+    placement = Spread(Holding(dict.fromkeys(names, NO_METADATA), asked(made)), depth).placed(shards)
 
     lives_in = Counter(routing.shard_of("p", name) for name in names)
     assert placement.topics.tolist() == [lives_in[number] for number in range(shards)]
@@ -75,7 +75,7 @@ def test_topics_and_patterns_stand_where_the_job_puts_them(
 
 def test_the_largest_prefix_is_what_most_topics_share() -> None:
     names = ["eu__a__1", "us__a__1", "eu__a__2", "eu__b__1", "us__a__2"]
-    holding = Holding(dict.fromkeys(names, PLAIN), ShardState())
+    holding = Holding(dict.fromkeys(names, NO_METADATA), ShardState())
     assert Spread(holding, 1).largest_prefix() == ("eu", 3)
     assert Spread(holding, 2).largest_prefix() in [("eu__a", 2), ("us__a", 2)]
     assert Spread(holding, 0).largest_prefix()[1] == 1
@@ -94,11 +94,11 @@ def test_the_bytes_are_about_those_of_the_real_state(clients: int, shards: int) 
         for n in range(clients)
     ]
     routing = Routing({"p": shards}, 1)
-    holding = Holding(dict.fromkeys(names, PLAIN), asked(made))
+    holding = Holding(dict.fromkeys(names, NO_METADATA), asked(made))
     real = []
     for number in range(shards):
         shard = asked(made, number, routing)
-        shard.topics = {name: PLAIN for name in names if routing.shard_of("p", name) == number}
+        shard.topics = {name: NO_METADATA for name in names if routing.shard_of("p", name) == number}
         real.append(len(encode(shard) or b""))
     assert Spread(holding, 1).placed(shards).largest_bytes(sizes(holding)) == pytest.approx(max(real), rel=0.1)
 

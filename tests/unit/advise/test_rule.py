@@ -8,7 +8,7 @@ from streaming.advise import rule
 from streaming.advise.inventory import Holding
 from streaming.advise.placement import Spread
 from streaming.advise.rule import Advice, advise
-from streaming.events.events import PLAIN, SubscriptionRequest
+from streaming.events.model import NO_METADATA, SubscriptionRequest
 from streaming.events.routing import Routing
 from streaming.state.state import ShardState
 from tests.unit.advise.test_placement import asked
@@ -22,7 +22,7 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def holding(topics: Iterable[str], *requests: SubscriptionRequest) -> Holding:
-    return Holding(dict.fromkeys(topics, PLAIN), asked(list(requests)) if requests else ShardState())
+    return Holding(dict.fromkeys(topics, NO_METADATA), asked(list(requests)) if requests else ShardState())
 
 
 def numbered(count: int, form: str = "tenant{}__created") -> list[str]:
@@ -97,10 +97,10 @@ def test_more_shards_than_help_are_not_advised() -> None:
     """Four hundred topics share what decides their shard, whatever the number of shards."""
     spread = Spread(holding([*numbered(400, "eu__{}"), *numbered(300)]), 1)
     placements = tuple(spread.placed(count) for count in rule.COUNTS)
-    chosen = rule.best(placements)
-    assert 1 < chosen.shards < 64
-    assert chosen.fullest <= 1.1 * placements[-1].fullest
-    assert placements[rule.COUNTS.index(chosen.shards) - 1].fullest > 1.1 * placements[-1].fullest
+    take = rule.best(placements)
+    assert 1 < take.shards < 64
+    assert take.fullest <= 1.1 * placements[-1].fullest
+    assert placements[rule.COUNTS.index(take.shards) - 1].fullest > 1.1 * placements[-1].fullest
 
 
 def test_it_warns_of_a_prefix_that_no_shards_part(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,6 +128,6 @@ def test_it_warns_of_patterns_that_every_shard_keeps() -> None:
 @pytest.mark.parametrize(("quota", "said"), [(50, ["of the smallest, 50, each grants 25"]), (-1, [])])
 def test_it_warns_of_quotas_that_shards_divide(quota: int, said: list[str]) -> None:
     state = asked([replace("a")], group=bound(quota=quota))
-    found = advise({"p": Holding(dict.fromkeys(numbered(150), PLAIN), state)}, 2).warnings
+    found = advise({"p": Holding(dict.fromkeys(numbered(150), NO_METADATA), state)}, 2).warnings
     assert len(found) == len(said)
     assert all(part in text for part, text in zip(said, found, strict=True))

@@ -7,11 +7,11 @@ import pytest
 
 from streaming.client import Change, Malformed, Op, Relation, Row, Subscriber
 from streaming.client.memory import Pool
-from streaming.events.events import Source
-from streaming.subscription.receivers import Receiver
+from streaming.events.model import Source
+from streaming.subscription.subscribers import SubscriberKey
+from streaming.updates.model import Cause, Update
+from streaming.updates.model import Op as JobOp
 from streaming.updates.records import UpdateWriter
-from streaming.updates.update import Cause, Update
-from streaming.updates.update import Op as JobOp
 from tests.unit.client.builders import Record, add, gone, key, names, remove, value
 
 MAX_BYTES_A_ROW = 700
@@ -170,7 +170,14 @@ def test_what_the_job_writes_is_understood() -> None:
     relation = Relation()
     for name in ("a", 'a","b', "é", "😀", "\\", "\n", "\x01", "%LMQ%$a$b"):
         update = Update(
-            JobOp.ADD, Receiver(name, name), name, (name,), Cause.SUBSCRIBED, 7, Source("s", 2, 40, 1, 1_700), option
+            JobOp.ADD,
+            SubscriberKey(name, name),
+            name,
+            (name,),
+            Cause.SUBSCRIBED,
+            7,
+            Source("s", 2, 40, 1, 1_700),
+            option,
         )
         change = relation.apply(*UpdateWriter(name).record(update))
         (row,) = relation.subscribers(name, name)

@@ -20,7 +20,7 @@ from streaming.demo.screen import JsonScreen, TextScreen
 from streaming.demo.verdict import Verdict
 from streaming.events.parsing import parse_topic_event
 from streaming.oracle import Effective
-from streaming.updates.update import Cause, Op
+from streaming.updates.model import Cause, Op
 
 if TYPE_CHECKING:
     from streaming.demo.screen import Screen

@@ -10,9 +10,9 @@ from streaming.client import Relation
 from streaming.demo.follower import Coordinates, DeadLetter, Update, held
 from streaming.demo.scenario import ORDERS, Step, appears, relation, subscribes, wildcard_group
 from streaming.demo.verdict import Record, Verdict, judge
-from streaming.events.events import Reason, Stream
+from streaming.events.model import Reason, Stream
 from streaming.oracle import Effective
-from streaming.updates.update import Cause, Op
+from streaming.updates.model import Cause, Op
 from tests.unit.client.builders import add, gone
 
 BAD = Step(Stream.TOPICS, ORDERS, b"{", "a bad record", Reason.NOT_JSON)

@@ -7,7 +7,8 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-from streaming.events.events import (
+from streaming.events.columns import Event, SourceColumns, TopicEventColumns
+from streaming.events.model import (
     BIND_TOPIC,
     LITE,
     MODEL,
@@ -17,21 +18,19 @@ from streaming.events.events import (
     GroupEvent,
     Notation,
     Place,
-    Selection,
+    SelectorSpec,
     Source,
     SubscriptionRequest,
     TopicEvent,
     Wake,
 )
 from streaming.expansion import batch as batch_module
-from streaming.expansion.batch import Event
 from streaming.expansion.expansion import expand
 from streaming.state.shard import Shard
 from streaming.state.state import Delta, ShardState
-from streaming.subscription.columns import Sources, TopicEvents
-from streaming.subscription.receivers import ClientKey, Receiver
-from streaming.subscription.subscription import Ignored, Interest
-from streaming.updates.update import Cause, Op, Problem, Update
+from streaming.subscription.client import Ignored, Interest
+from streaming.subscription.subscribers import ClientKey, SubscriberKey
+from streaming.updates.model import Cause, Op, Problem, Update
 from tests.support.states import decode, encode
 
 STREAM_NAMES: dict[type[Event], str] = {
@@ -111,8 +110,8 @@ def request(
     sql: str | None = None,
 ) -> SubscriptionRequest:
     """A request of a client on parent `p`, perhaps with a selector."""
-    selection = Selection("TAG", tag) if tag is not None else Selection("SQL92", sql) if sql is not None else None
-    return SubscriptionRequest("p", group, client, action, entries, version, option, notation, selection)
+    selector = SelectorSpec("TAG", tag) if tag is not None else SelectorSpec("SQL92", sql) if sql is not None else None
+    return SubscriptionRequest("p", group, client, action, entries, version, option, notation, selector)
 
 
 def replace(*entries: str, **fields: Any) -> SubscriptionRequest:
@@ -175,7 +174,7 @@ def removed(topic: str, *patterns: str, cause: Cause = Cause.TOPIC_DELETED, clie
     return Said(Op.REMOVE, client, topic, patterns, cause, part)
 
 
-class Found(NamedTuple):
+class Matches(NamedTuple):
     """What a micro-batch does to a shard, read to its end."""
 
     delta: Delta
@@ -184,15 +183,15 @@ class Found(NamedTuple):
     ignored: Counter[Ignored]
 
 
-def expanded(state: ShardState, events: Iterable[tuple[Source, Event]], shard: Shard) -> Found:
+def expanded(state: ShardState, events: Iterable[tuple[Source, Event]], shard: Shard) -> Matches:
     """What `expand` finds, all of it."""
     expansion = expand(state, events, shard)
     updates = list(expansion.updates)  # the rest is complete when these are read
     updates += (update for columns in expansion.columns for update in columns.one_by_one())
-    return Found(expansion.delta, updates, expansion.problems, expansion.ignored)
+    return Matches(expansion.delta, updates, expansion.problems, expansion.ignored)
 
 
-def together(events: Sequence[tuple[Source, Event]]) -> Sequence[tuple[Source, Event]]:
+def concat(events: Sequence[tuple[Source, Event]]) -> Sequence[tuple[Source, Event]]:
     """The same with the topic events by column; they must stand where a worker reads them."""
     many = [(source, event) for source, event in events if isinstance(event, TopicEvent)]
     before = list(takewhile(lambda each: isinstance(each[1], SubscriptionRequest | GroupEvent), events))
@@ -200,11 +199,11 @@ def together(events: Sequence[tuple[Source, Event]]) -> Sequence[tuple[Source, E
     if not many or not all(isinstance(event, Wake) for _, event in behind):
         return events
     sources, topics = zip(*many, strict=True)
-    columns = TopicEvents(
+    columns = TopicEventColumns(
         [topic.lite_topic for topic in topics],
         [topic.created for topic in topics],
-        [topic.facts(source.timestamp) for source, topic in many],
-        Sources.of(sources),
+        [topic.metadata(source.timestamp) for source, topic in many],
+        SourceColumns.of(sources),
     )
     return [*before, (sources[0], columns), *behind]
 
@@ -220,8 +219,8 @@ class Story:
         self.state = ShardState(self.shard.inner_multi)
         self.offset = 0
         self.partition = 0
-        self.rows: dict[tuple[Receiver, str], None] = {}
-        self.expansion: Found
+        self.rows: dict[tuple[SubscriberKey, str], None] = {}
+        self.expansion: Matches
         self.then(*first)
 
     def then(self, *events: Event) -> set[Said]:
@@ -229,31 +228,31 @@ class Story:
         sourced = [(self._source(event), event) for event in events]
         before = encode(self.state)
         self.expansion = expanded(self.state, sourced, self.shard)
-        with patch.object(batch_module, "MANY", 1):
-            assert _comparable(expanded(self.state, together(sourced), self.shard)) == _comparable(self.expansion)
+        with patch.object(batch_module, "COLUMNAR_MIN_TOPICS", 1):
+            assert _comparable(expanded(self.state, concat(sourced), self.shard)) == _comparable(self.expansion)
         assert encode(self.state) == before, "expand changed the state"
         self.state.apply(self.expansion.delta)
         rebuilt = decode(before, inner_multi=self.shard.inner_multi)
         rebuilt.apply(self.expansion.delta)
         assert rebuilt == self.state, "the delta depends on the indexes"
-        keys = {(update.receiver, update.lite_topic) for update in self.expansion.updates}
+        keys = {(update.subscriber, update.lite_topic) for update in self.expansion.updates}
         assert len(keys) == len(self.expansion.updates), "two updates of one receiver and topic"
         self._fold()
         return {
             Said(
                 update.op,
-                update.receiver.client_id,
+                update.subscriber.client_id,
                 update.lite_topic,
                 update.patterns,
                 update.cause,
-                update.receiver.part,
+                update.subscriber.part,
             )
             for update in self.expansion.updates
         }
 
     def _fold(self) -> None:
         for update in self.expansion.updates:
-            row = (update.receiver, update.lite_topic)
+            row = (update.subscriber, update.lite_topic)
             assert (row in self.rows) is (update.op is Op.REMOVE), "an update that changes nothing"
             if update.op is Op.ADD:
                 self.rows[row] = None
@@ -263,7 +262,7 @@ class Story:
     def held(self, client: str = "c", group: str = "g") -> list[str]:
         """The topics that a client holds, in order of their creation."""
         key = ClientKey(group, client)
-        topics = {topic for receiver, topic in self.rows if receiver.client == key}
+        topics = {topic for subscriber, topic in self.rows if subscriber.client == key}
         return [topic for topic in self.state.topics if topic in topics]
 
     def interest(self, client: str = "c", group: str = "g") -> Interest:
@@ -291,7 +290,7 @@ class Story:
         return Source(STREAM_NAMES[type(event)], self.partition, self.offset, 0, 1_000 + self.offset)
 
 
-def _comparable(found: Found) -> tuple[Any, ...]:
+def _comparable(found: Matches) -> tuple[Any, ...]:
     """All that counts, the order of creation included."""
     problems = sorted(found.problems)
     return sorted(found.updates, key=repr), found.delta, list(found.delta.added), problems, found.ignored

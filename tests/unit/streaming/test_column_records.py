@@ -10,22 +10,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming.events.events import Source
-from streaming.subscription import columns as columns_module
-from streaming.subscription.columns import Hits, Numbers, Pairs, Sources
-from streaming.subscription.receivers import Receiver
+from streaming.events.columns import SourceColumns
+from streaming.events.model import Source
+from streaming.subscription import pairs as pairs_module
+from streaming.subscription.pairs import Hits, Interner, Pairs
+from streaming.subscription.subscribers import SubscriberKey
 from streaming.updates import records as records_module
-from streaming.updates.column_records import Tables, text
+from streaming.updates.model import Cause, Op, Update, UpdateColumns
 from streaming.updates.records import MAX_PATTERN_BYTES, UpdateWriter
-from streaming.updates.update import Cause, Columns, Op, Update
+from streaming.updates.tables import Tables, text
 from tests.support.states import records
 
 AWKWARD = ["a", "b", "a,b", 'a","b', "é", "😀", "a\\", "\n", "\x01", "\x7f", "%LMQ%$a$b", "%s", "%b", "{}", "],["]
 RECEIVERS = [
-    Receiver("g", "c"),
-    Receiver("g", "é\n"),
-    Receiver("h", "c", "share:s"),
-    Receiver("h", "c", "wamp:exact:a"),
+    SubscriberKey("g", "c"),
+    SubscriberKey("g", "é\n"),
+    SubscriberKey("h", "c", "share:s"),
+    SubscriberKey("h", "c", "wamp:exact:a"),
 ]
 VERSIONS = [7, None, -1, 0]
 
@@ -36,26 +37,26 @@ def columns_of(
     op: Op = Op.ADD,
     partitions: int = 1,
     entries: range = range(1),
-) -> tuple[Columns, list[Update]]:
+) -> tuple[UpdateColumns, list[Update]]:
     """Updates by column and one by one, each given as (number of the topic, number of the receiver, patterns)."""
     cause = Cause.TOPIC_CREATED if op is Op.ADD else Cause.TOPIC_DELETED
     places = [
         Source("some topic", number % partitions, 10 ** (number % 19), entries[number % len(entries)], -number)
         for number in range(len(topics))
     ]
-    rows, receivers, _ = zip(*updates, strict=True)
-    tables: Numbers[tuple[str, ...]] = Numbers()
+    rows, subscribers, _ = zip(*updates, strict=True)
+    tables: Interner[tuple[str, ...]] = Interner()
     patterns = [tables[texts] for *_, texts in updates]
-    at_topic, of_receiver, with_patterns = (np.array(column, np.int64) for column in (rows, receivers, patterns))
+    at_topic, of_receiver, with_patterns = (np.array(column, np.int64) for column in (rows, subscribers, patterns))
     pairs = Pairs(at_topic, of_receiver, with_patterns, RECEIVERS, tables.things)
     one_by_one = [
-        Update(op, RECEIVERS[receiver], topics[row], texts, cause, VERSIONS[receiver], places[row])
-        for row, receiver, texts in updates
+        Update(op, RECEIVERS[subscriber], topics[row], texts, cause, VERSIONS[subscriber], places[row])
+        for row, subscriber, texts in updates
     ]
-    return Columns(op, cause, topics, Sources.of(places), pairs, VERSIONS), one_by_one
+    return UpdateColumns(op, cause, topics, SourceColumns.of(places), pairs, VERSIONS), one_by_one
 
 
-def said(columns: Columns) -> list[tuple[bytes, bytes | None]]:
+def said(columns: UpdateColumns) -> list[tuple[bytes, bytes | None]]:
     """Keys and values of all records."""
     return list(records(text(Tables.of(UpdateWriter("p$é"), columns))))
 
@@ -100,7 +101,7 @@ def test_they_are_those_of_each_update(
     room: int,
 ) -> None:
     """However awkward the names, wherever they stand, wherever rows are cut; patterns may be too many to be named."""
-    rows = [(row % len(topics), receiver, patterns) for row, receiver, patterns in updates]
+    rows = [(row % len(topics), subscriber, patterns) for row, subscriber, patterns in updates]
     columns, one_by_one = columns_of(rows, topics, *what)
     option, reset = rest
     columns = replace(columns, offset_option=option, reset=reset)
@@ -123,20 +124,20 @@ def test_pieces_are_of_some_size(size: int) -> None:
 
 def test_columns_of_nothing_have_no_pieces() -> None:
     columns, _ = columns_of([(0, 0, ())], ["t"])
-    nothing = Columns(columns.op, columns.cause, [], columns.sources, columns.pairs.chosen(slice(0)), [])
+    nothing = UpdateColumns(columns.op, columns.cause, [], columns.sources, columns.pairs.take(slice(0)), [])
     assert not list(nothing.pieces(1))
 
 
-@pytest.mark.parametrize("most", [columns_module._MOST, 0])
+@pytest.mark.parametrize("most", [pairs_module._MOST, 0])
 def test_hits_of_one_receiver_and_topic_are_one_pair(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its patterns are sorted, each once; everything adds none. There may be too many to order them by one number."""
-    monkeypatch.setattr(columns_module, "_MOST", most)
-    receivers = [Receiver("g", "one"), Receiver("g", "two")]
+    monkeypatch.setattr(pairs_module, "_MOST", most)
+    subscribers = [SubscriberKey("g", "one"), SubscriberKey("g", "two")]
     hits = Hits.of([(1, 0, 2), (0, 0, 1), (1, 0, 0), (1, 0, 2), (1, 1, -1), (1, 1, 1), (0, 1, -1), (1, 0, 1)])
-    pairs = Pairs.of(hits, receivers, ["b", "c", "a"])
+    pairs = Pairs.of(hits, subscribers, ["b", "c", "a"])
     assert [
-        (row, pairs.receiver_table[receiver].client_id, pairs.pattern_table[patterns])
-        for row, receiver, patterns in pairs.numbers()
+        (row, pairs.subscriber_table[subscriber].client_id, pairs.pattern_table[patterns])
+        for row, subscriber, patterns in pairs.numbers()
     ] == [(0, "one", ("c",)), (0, "two", ()), (1, "one", ("a", "b", "c")), (1, "two", ("c",))]
 
 
@@ -145,23 +146,23 @@ asked = st.sets(st.tuples(st.integers(0, 5), st.sampled_from(RECEIVERS)))
 
 @given(these=asked, others=asked)
 def test_what_others_ask_for_as_well_is_left_out(
-    these: set[tuple[int, Receiver]], others: set[tuple[int, Receiver]]
+    these: set[tuple[int, SubscriberKey]], others: set[tuple[int, SubscriberKey]]
 ) -> None:
     """Whatever patterns say so."""
 
-    def pairs_of(wanted: set[tuple[int, Receiver]], text: str) -> Pairs:
-        numbers: Numbers[Receiver] = Numbers()
-        hits = Hits.of((row, numbers[receiver], 0) for row, receiver in wanted)
+    def pairs_of(wanted: set[tuple[int, SubscriberKey]], text: str) -> Pairs:
+        numbers: Interner[SubscriberKey] = Interner()
+        hits = Hits.of((row, numbers[subscriber], 0) for row, subscriber in wanted)
         return Pairs.of(hits, numbers.things, [text])
 
     left = pairs_of(these, "a").without(pairs_of(others, "b"))
-    found = [(row, left.receiver_table[number]) for row, number in zip(left.rows, left.receivers, strict=True)]
+    found = [(row, left.subscriber_table[number]) for row, number in zip(left.rows, left.subscribers, strict=True)]
     assert len(found) == len(left)
     assert set(found) == these - others
 
 
 def test_a_client_with_several_rows_for_a_topic_has_one_topic() -> None:
-    receivers = [Receiver("g", "c", "wamp::a"), Receiver("g", "c", "wamp::b"), Receiver("g", "d")]
-    pairs = Pairs.of(Hits.of([(0, 0, 0), (0, 1, 1), (1, 1, 1), (1, 2, 0)]), receivers, ["a", "b"])
+    subscribers = [SubscriberKey("g", "c", "wamp::a"), SubscriberKey("g", "c", "wamp::b"), SubscriberKey("g", "d")]
+    pairs = Pairs.of(Hits.of([(0, 0, 0), (0, 1, 1), (1, 1, 1), (1, 2, 0)]), subscribers, ["a", "b"])
     counts = {key.client_id: count for key, count in pairs.topics_by_client().items()}
     assert counts == {"c": 2, "d": 1}

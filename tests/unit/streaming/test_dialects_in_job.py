@@ -2,12 +2,12 @@
 
 import pytest
 
-from streaming.events.events import LITE, Notation, Reason
+from streaming.events.columns import Event
+from streaming.events.model import LITE, Notation, Reason
 from streaming.events.routing import Routing
-from streaming.expansion.batch import Event
 from streaming.state.shard import Shard
 from streaming.subscription.interests import pattern_of
-from streaming.updates.update import Cause
+from streaming.updates.model import Cause
 from tests.unit.streaming.builders import (
     LITERAL,
     MQTT,
@@ -170,7 +170,7 @@ def test_each_wamp_subscription_is_a_row() -> None:
 )
 def test_delivery_is_per_client_or_per_subscription_in_every_dialect(notation: Notation, parts: list[str]) -> None:
     story = Story(WILD, replace("a", "**", notation=notation), created("a"))
-    assert sorted(receiver.part for receiver, _ in story.rows) == parts
+    assert sorted(subscriber.part for subscriber, _ in story.rows) == parts
 
 
 def test_deliveries_mix_in_one_client() -> None:

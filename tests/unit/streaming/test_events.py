@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from streaming.errors import Rejected
-from streaming.events.events import (
+from streaming.events.columns import Event
+from streaming.events.model import (
     BIND_TOPIC,
     DEADLINE_STEP_MS,
     LITE,
@@ -15,20 +16,20 @@ from streaming.events.events import (
     MAX_NAME_BYTES,
     MAX_TTL_MS,
     MODEL,
-    PLAIN,
+    NO_METADATA,
     QUOTA,
     WILDCARD,
     Action,
     Alarm,
-    Facts,
     GroupEvent,
     Notation,
     Place,
     Reason,
-    Selection,
+    SelectorSpec,
     SubscriptionRequest,
     Tick,
     TopicEvent,
+    TopicMetadata,
     Wake,
     check_name,
     lmq_name,
@@ -41,7 +42,6 @@ from streaming.events.parsing import (
     parse_subscription,
     parse_topic_event,
 )
-from streaming.expansion.batch import Event
 from tests.unit.streaming.builders import created, deleted, group_json, request_json, tick_json, topic_json
 
 Parser = Callable[[bytes | None], Event]
@@ -189,23 +189,23 @@ DAY = 86_400_000
 
 
 @pytest.mark.parametrize(
-    ("event", "facts"),
+    ("event", "metadata"),
     [
-        (created("t"), PLAIN),
-        (created("t")._replace(timestamp=7, properties={}), PLAIN),
-        (created("t", "a"), Facts("a")),
-        (created("t", "", k="v"), Facts("", {"k": "v"})),
-        (created("t", ttl_ms=1), Facts(deadline=DAY + DEADLINE_STEP_MS)),
-        (created("t", ttl_ms=DEADLINE_STEP_MS), Facts(deadline=DAY + DEADLINE_STEP_MS)),
-        (created("t", ttl_ms=DEADLINE_STEP_MS + 1), Facts(deadline=DAY + 2 * DEADLINE_STEP_MS)),
-        (created("t", "a", ttl_ms=1)._replace(timestamp=0), Facts("a", {}, DEADLINE_STEP_MS)),
-        (created("t", ttl_ms=5)._replace(timestamp=-5), Facts(deadline=0)),
+        (created("t"), NO_METADATA),
+        (created("t")._replace(timestamp=7, properties={}), NO_METADATA),
+        (created("t", "a"), TopicMetadata("a")),
+        (created("t", "", k="v"), TopicMetadata("", {"k": "v"})),
+        (created("t", ttl_ms=1), TopicMetadata(deadline=DAY + DEADLINE_STEP_MS)),
+        (created("t", ttl_ms=DEADLINE_STEP_MS), TopicMetadata(deadline=DAY + DEADLINE_STEP_MS)),
+        (created("t", ttl_ms=DEADLINE_STEP_MS + 1), TopicMetadata(deadline=DAY + 2 * DEADLINE_STEP_MS)),
+        (created("t", "a", ttl_ms=1)._replace(timestamp=0), TopicMetadata("a", {}, DEADLINE_STEP_MS)),
+        (created("t", ttl_ms=5)._replace(timestamp=-5), TopicMetadata(deadline=0)),
     ],
 )
-def test_what_a_topics_creation_says_about_it(event: TopicEvent, facts: Facts) -> None:
+def test_what_a_topics_creation_says_about_it(event: TopicEvent, metadata: TopicMetadata) -> None:
     """It lives from its own timestamp, else from that of its record, and ends with others of the same step."""
-    assert event.facts(DAY) == facts
-    assert (event.facts(DAY) is PLAIN) is (facts is PLAIN)
+    assert event.metadata(DAY) == metadata
+    assert (event.metadata(DAY) is NO_METADATA) is (metadata is NO_METADATA)
 
 
 def test_places_of_a_partition_are_in_the_order_of_their_entries() -> None:
@@ -248,8 +248,8 @@ def selector(kind: Any, expression: Any) -> bytes:
             request_json(dialect="wamp", policy="exact", delivery="per-client"),
             {"notation": Notation("wamp", "exact", False)},
         ),
-        (selector("TAG", "a || b"), {"selection": Selection("TAG", "a || b")}),
-        (selector("SQL92", "region = 'eu'"), {"selection": Selection("SQL92", "region = 'eu'")}),
+        (selector("TAG", "a || b"), {"selector": SelectorSpec("TAG", "a || b")}),
+        (selector("SQL92", "region = 'eu'"), {"selector": SelectorSpec("SQL92", "region = 'eu'")}),
         (request_json(action="COMPLETE_REMOVE", topic=...), {"action": Action.COMPLETE_REMOVE, "parent": ""}),
         (request_json(action="COMPLETE_REMOVE", topic=None), {"action": Action.COMPLETE_REMOVE, "parent": ""}),
         (request_json(action="COMPLETE_REMOVE", topic=" \t"), {"action": Action.COMPLETE_REMOVE, "parent": ""}),

@@ -2,9 +2,9 @@
 
 import pytest
 
-from streaming.events.events import GroupEvent, Place, Source
-from streaming.subscription.subscription import Ignored
-from streaming.updates.update import Cause, Op
+from streaming.events.model import GroupEvent, Place, Source
+from streaming.subscription.client import Ignored
+from streaming.updates.model import Cause, Op
 from tests.support.states import decode, encode
 from tests.unit.streaming.builders import (
     DELETED,
@@ -220,7 +220,7 @@ def test_a_topic_that_is_created_anew_while_a_newer_client_comes_changes_hands()
 def test_exclusive_is_a_matter_of_one_group() -> None:
     story = Story(EXCLUSIVE, bound("h", exclusive=True), bound("i"), created("t"))
     story.then(replace("*"), *(replace("*", client=name, group=group) for group in "ghi" for name in "de"))
-    held = {(update.receiver.group, update.receiver.client_id) for update in story.expansion.updates}
+    held = {(update.subscriber.group, update.subscriber.client_id) for update in story.expansion.updates}
     assert held == {("g", "e"), ("h", "e"), ("i", "d"), ("i", "e")}
 
 

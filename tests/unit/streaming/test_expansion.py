@@ -2,14 +2,14 @@
 
 import pytest
 
-from streaming.events.events import LITE, GroupEvent, Place, Reason, Source
+from streaming.events.columns import Event
+from streaming.events.model import LITE, GroupEvent, Place, Reason, Source
 from streaming.events.routing import Routing
-from streaming.expansion.batch import Event
 from streaming.state.shard import Shard
 from streaming.state.state import Delta, ShardState
-from streaming.subscription.receivers import ClientKey, Receiver
-from streaming.subscription.subscription import Ignored, Seen
-from streaming.updates.update import Cause, Op
+from streaming.subscription.client import Ignored, LastRequest
+from streaming.subscription.subscribers import ClientKey, SubscriberKey
+from streaming.updates.model import Cause, Op
 from tests.support.states import decode, encode
 from tests.unit.streaming.builders import (
     DELETED,
@@ -27,7 +27,7 @@ from tests.unit.streaming.builders import (
     replace,
 )
 
-CLIENT = Receiver("g", "c")
+CLIENT = SubscriberKey("g", "c")
 KEY = ClientKey("g", "c")
 ECHO_OF_4 = GroupEvent("g", {}, "p", Place(0, 4, 999))
 
@@ -81,8 +81,8 @@ def test_each_client_gets_its_own() -> None:
     """Clients of one name in two groups are two clients."""
     story = Story(WILD, replace("*"), replace("*", client="d"), replace("t", group="h"))
     story.then(created("t"))
-    receivers = {update.receiver for update in story.expansion.updates}
-    assert receivers == {CLIENT, Receiver("g", "d"), Receiver("h", "c")}
+    subscribers = {update.subscriber for update in story.expansion.updates}
+    assert subscribers == {CLIENT, SubscriberKey("g", "d"), SubscriberKey("h", "c")}
 
 
 # Topics: the lazy path.
@@ -182,7 +182,7 @@ def test_a_resync_of_the_same_set_emits_nothing_and_is_counted() -> None:
     assert story.then(replace("*", "a")) == set()
     assert story.ignored == {Ignored.UNCHANGED: 1}
     at = Place(0, 4, 0).position
-    assert story.expansion.delta == Delta(seen={KEY: Seen(0, at, at, at, 2, 2)})
+    assert story.expansion.delta == Delta(last_requests={KEY: LastRequest(0, at, at, at, 2, 2)})
 
 
 def test_there_and_back_in_one_batch_emits_nothing() -> None:
@@ -306,7 +306,7 @@ def test_a_request_is_kept_in_both_readings() -> None:
     story = Story(WILD, replace("a*", "*"), created("a*"))
     assert story.then(LITERAL) == set()
     client = story.state.clients[KEY]
-    assert [block.entries for view in client for block in view.blocks] == [("a*", "*"), ("*",)]
+    assert [block.entries for subscription in client for block in subscription.blocks] == [("a*", "*"), ("*",)]
 
 
 def test_a_request_refused_as_patterns_still_counts_as_names() -> None:
@@ -411,7 +411,7 @@ def test_the_version_is_the_one_of_the_reading_in_force() -> None:
 def test_topics_of_one_batch_carry_the_versions_of_their_own_clients() -> None:
     story = Story(WILD, replace("*", version=1), replace("*", client="d", version=2))
     story.then(created("t"), created("u"))
-    versions = {(update.receiver.client_id, update.lite_topic): update.version for update in story.expansion.updates}
+    versions = {(update.subscriber.client_id, update.lite_topic): update.version for update in story.expansion.updates}
     assert versions == {("c", "t"): 1, ("d", "t"): 2, ("c", "u"): 1, ("d", "u"): 2}
 
 
@@ -482,9 +482,9 @@ def test_a_shard_keeps_only_what_can_touch_it() -> None:
     kept: list[str] = []
     for number in range(4):
         shard = Shard("p", number, Routing({"p": 4}))
-        view = Story(WILD, replace("*__x", *"abcdef", version=3), shard=shard).state.clients[KEY].wildcard
-        entries = [entry for block in view.blocks for entry in block.entries]
-        assert (view.live, view.version, "*__x" in entries) == (True, 3, True)
+        subscription = Story(WILD, replace("*__x", *"abcdef", version=3), shard=shard).state.clients[KEY].wildcard
+        entries = [entry for block in subscription.blocks for entry in block.entries]
+        assert (subscription.live, subscription.version, "*__x" in entries) == (True, 3, True)
         kept += entries
     assert sorted(kept) == sorted(["*__x"] * 4 + [*"abcdef"])
 

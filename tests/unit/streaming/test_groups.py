@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from streaming.errors import ConfigError
-from streaming.events.events import BIND_TOPIC, QUOTA, WILDCARD
+from streaming.events.model import BIND_TOPIC, QUOTA, WILDCARD
 from streaming.events.parsing import parse_group_event
 from streaming.spark import groups
 

@@ -5,19 +5,20 @@ from typing import Any
 
 import pytest
 
-from streaming.coordinator.home import (
+from streaming.coordinator.coordinator import (
     BUCKETS,
-    Bound,
-    Consequences,
-    Home,
-    Member,
+    ClientLease,
+    CoordinatorOutcome,
+    CoordinatorState,
+    GroupBinding,
     alarm,
     bucket_of,
     follow,
     renew,
 )
 from streaming.errors import StateCorrupted
-from streaming.events.events import (
+from streaming.events.columns import Event
+from streaming.events.model import (
     BIND_TOPIC,
     Action,
     Alarm,
@@ -31,10 +32,9 @@ from streaming.events.events import (
     Wake,
 )
 from streaming.events.parsing import parse_clock, parse_group_event, parse_subscription
-from streaming.expansion.batch import Event
 from streaming.storage.journal import Journal
-from streaming.subscription.receivers import ClientKey
-from streaming.subscription.subscription import Ignored
+from streaming.subscription.client import Ignored
+from streaming.subscription.subscribers import ClientKey
 from tests.support.states import decode_home, encode_home
 
 HOUR = 3_600_000
@@ -89,10 +89,10 @@ class Room:
     """A home through several micro-batches; what it writes back is not read by itself."""
 
     def __init__(self, *first: Event, timeout: int = 0) -> None:
-        self.home = Home()
+        self.home = CoordinatorState()
         self.timeout = timeout
         self.offset = -1
-        self.done: Consequences
+        self.done: CoordinatorOutcome
         self.then(*first)
 
     def then(self, *events: Event) -> list[dict[str, Any]]:
@@ -276,7 +276,7 @@ def test_where_no_client_is_ended_for_silence_nothing_is_written_for_its_voice(a
     room = Room(asks("p", action=action))
     room.then(asks("p", action=action))
     assert not room.done.changed
-    assert room.home.members == {KEY: Member(("p",), place(0))}
+    assert room.home.members == {KEY: ClientLease(("p",), place(0))}
 
 
 # Leases: a tick ends clients that have not asked for too long.
@@ -302,7 +302,7 @@ def test_a_client_is_ended_once() -> None:
     room = Room(asks("p"), timeout=HOUR)
     assert room.then(Tick(2_000 + HOUR), Tick(2_001 + HOUR)) == [ended("p", 0, expired=True)]
     assert room.then(Tick(3_000 + HOUR)) == []
-    assert room.home == Home(clock=3_000 + HOUR)
+    assert room.home == CoordinatorState(clock=3_000 + HOUR)
 
 
 def test_a_client_that_asked_again_is_not_forgotten_when_its_end_arrives() -> None:
@@ -310,7 +310,7 @@ def test_a_client_that_asked_again_is_not_forgotten_when_its_end_arrives() -> No
     room.then(Tick(2_000 + HOUR))
     room.then(asks("p"))
     room.then(leaves("p", as_of=place(1)), leaves("q", as_of=place(1)))
-    assert room.home.members == {KEY: Member(("p",), place(3))}
+    assert room.home.members == {KEY: ClientLease(("p",), place(3))}
 
 
 def test_without_a_timeout_nobody_is_ended() -> None:
@@ -338,7 +338,7 @@ def test_a_shard_is_woken_by_the_first_tick_of_its_time_or_later() -> None:
     assert room.then(Tick(5_000)) == [wakes(5_000), wakes(5_000, "q", 2)]
     assert room.then(Tick(7_000)) == [wakes(7_000)]
     assert room.then(Tick(8_000)) == []
-    assert room.home == Home(clock=8_000)
+    assert room.home == CoordinatorState(clock=8_000)
     assert {stream for stream, _ in room.done.records} == set()
 
 
@@ -367,9 +367,9 @@ def test_what_wakes_a_shard_is_a_valid_record_of_the_clock() -> None:
 
 
 def test_a_home_is_what_was_encoded() -> None:
-    home = Home(
-        {"g": Bound("p", place(1), frozenset({"q", "é"})), "😀": Bound("p", place(2))},
-        {KEY: Member(("p", "q"), place(3))},
+    home = CoordinatorState(
+        {"g": GroupBinding("p", place(1), frozenset({"q", "é"})), "😀": GroupBinding("p", place(2))},
+        {KEY: ClientLease(("p", "q"), place(3))},
         {5_000: frozenset({("p", 0), ("q", 1)})},
         4_000,
     )
@@ -378,14 +378,14 @@ def test_a_home_is_what_was_encoded() -> None:
     again = decode_home(data)
     assert again == home
     assert encode_home(again) == data
-    assert not Home()
+    assert not CoordinatorState()
     with pytest.raises(StateCorrupted):
         decode_home(data[:-1])
 
 
 def test_a_home_that_has_outgrown_its_beginning_is_written_anew() -> None:
     """Ticks come for ever."""
-    home, journal = Home(), Journal()
+    home, journal = CoordinatorState(), Journal()
     for number in range(2_000):
         done = follow(home, [(Source("clock", 0, number, 0, 0), Tick(number))])
         home.apply(done.delta)

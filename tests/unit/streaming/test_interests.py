@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.events.events import LITE, Notation
+from streaming.events.model import LITE, Notation
 from streaming.subscription import interests
+from streaming.subscription.client import Block, Interest
 from streaming.subscription.interests import Interests
-from streaming.subscription.receivers import ClientKey
-from streaming.subscription.subscription import Block, Interest
+from streaming.subscription.subscribers import ClientKey
 from tests.unit.streaming.builders import MQTT, WAMP
 
 NAMES = ["a", "b", "a__b", "b__a", "a__b__c", "a/b", "a.b", ""]
@@ -54,12 +54,12 @@ def test_many_topics_are_matched_as_each_alone(
             asked.remove(keys[number], wanted[number])
         pairs = asked.pairs(topics)
     found = {
-        (row, pairs.receiver_table[receiver], pairs.pattern_table[patterns])
-        for row, receiver, patterns in pairs.numbers()
+        (row, pairs.subscriber_table[subscriber], pairs.pattern_table[patterns])
+        for row, subscriber, patterns in pairs.numbers()
     }
     assert len(found) == len(pairs)
     assert found == {
-        (row, receiver, tuple(sorted(set(patterns))))
+        (row, subscriber, tuple(sorted(set(patterns))))
         for row, topic in enumerate(topics)
-        for receiver, patterns in asked.match(topic).items()
+        for subscriber, patterns in asked.match(topic).items()
     }

@@ -43,8 +43,8 @@ class Story:
         """One micro-batch."""
         self.batch += 1
         self.words = [*self.words, word] if word else []
-        renewed = self.journal.grown([word], lambda: self.words) if word else self.journal.emptied()
-        again = self.journal.grown([word], lambda: self.words) if word else self.journal.emptied()
+        renewed = self.journal.append([word], lambda: self.words) if word else self.journal.cleared()
+        again = self.journal.append([word], lambda: self.words) if word else self.journal.cleared()
         self.stored = renewed.stored
         assert again.stored == self.stored, "a repeated micro-batch writes the same"
         assert renewed == self.journal, "what is stored is what there is"
@@ -113,7 +113,7 @@ def test_there_are_few_parts_and_each_byte_is_written_a_few_times() -> None:
     for _ in range(2_000):
         story.batch += 1
         story.words.append("word" * 10)
-        story.stored = story.journal.grown([story.words[-1]], lambda: story.words).stored
+        story.stored = story.journal.append([story.words[-1]], lambda: story.words).stored
         assert len(story.journal.parts) <= 10
     assert Counting.written < 12 * story.journal.position.end
 
@@ -121,9 +121,9 @@ def test_there_are_few_parts_and_each_byte_is_written_a_few_times() -> None:
 def test_what_only_adds_is_never_written_anew() -> None:
     """From its first part on, whose head tells how much lasts."""
     story = Story()
-    found = Journal(story.archive).grown(["a" * 250], lambda: ["a" * 250])
+    found = Journal(story.archive).append(["a" * 250], lambda: ["a" * 250])
     for _ in range(500):
-        found = Journal.open(found.grown(["b" * 40], pytest.fail, 40).stored, story.archive)
+        found = Journal.open(found.append(["b" * 40], pytest.fail, 40).stored, story.archive)
     assert len(read(found)) == 501
 
 
@@ -133,7 +133,7 @@ def test_what_was_added_and_removed_again_does_not_stay() -> None:
     found = Journal(story.archive)
     for _ in range(200):
         for lasting in (100, -100):
-            found = Journal.open(found.grown(["a" * 100], lambda: ["whole"], lasting).stored, story.archive)
+            found = Journal.open(found.append(["a" * 100], lambda: ["whole"], lasting).stored, story.archive)
             assert found.position.end <= 2 * 200 + 300 + 124
 
 
@@ -142,7 +142,7 @@ def test_without_an_archive_all_stays_in_the_value() -> None:
     said: list[str] = []
     for _ in range(20):
         said.append("a" * 100)
-        found = Journal.open(found.grown(said[-1:], lambda: list(said)).stored)
+        found = Journal.open(found.append(said[-1:], lambda: list(said)).stored)
         assert found.parts == ()
     assert read(found) == said
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from streaming.events.events import BIND_TOPIC, DEADLINE_STEP_MS, GroupEvent, Place, Source, Stream, TopicEvent
+from streaming.events.model import BIND_TOPIC, DEADLINE_STEP_MS, GroupEvent, Place, Source, Stream, TopicEvent
 from streaming.events.routing import Routing
 from streaming.state.shard import Shard
 from streaming.state.state import Group
-from streaming.subscription.receivers import ClientKey
-from streaming.subscription.subscription import Ignored
-from streaming.updates.update import Cause
+from streaming.subscription.client import Ignored
+from streaming.subscription.subscribers import ClientKey
+from streaming.updates.model import Cause
 from tests.support.simulator import Record, Simulation
 from tests.unit.streaming.builders import (
     DELETED,
@@ -68,7 +68,7 @@ def test_a_topic_ends_at_its_time() -> None:
 def test_it_lives_from_its_own_timestamp_if_it_has_one() -> None:
     """Else from that of its record, which is 1,002 here."""
     story = Story(WILD, created("a", ttl_ms=STEP)._replace(timestamp=0), created("b", ttl_ms=STEP - 1_003))
-    assert {topic: facts.deadline for topic, facts in story.state.topics.items()} == {"a": STEP, "b": STEP}
+    assert {topic: metadata.deadline for topic, metadata in story.state.topics.items()} == {"a": STEP, "b": STEP}
     story = Story(WILD, created("b", ttl_ms=STEP - 1_001))
     assert story.state.topics["b"].deadline == 2 * STEP
 
@@ -172,7 +172,7 @@ def test_a_client_that_left_everywhere_is_ended() -> None:
     assert story.then(ended(7, entry=3)) == {unsubscribed("t", "*")}
     assert story.only_update.source == Source("subscriptions", 0, 7, 3, 1_007)
     assert story.state.clients == {}
-    assert story.state.seen == {}
+    assert story.state.last_requests == {}
 
 
 def test_a_lease_that_ends_is_a_cause_of_its_own() -> None:
@@ -269,8 +269,8 @@ def test_a_set_of_another_partition_is_not_newer() -> None:
 def test_of_clients_that_are_not_known_nothing_is_kept() -> None:
     """However often they leave."""
     story = Story(WILD, leave(), drop("t", client="d"), replace("t", client="e"), leave(client="e"))
-    assert story.expansion.delta.seen == {ClientKey("g", "e"): None}
-    assert (story.state.clients, story.state.seen) == ({}, {})
+    assert story.expansion.delta.last_requests == {ClientKey("g", "e"): None}
+    assert (story.state.clients, story.state.last_requests) == ({}, {})
 
 
 def test_a_client_that_is_gone_is_counted_by_the_first_shard() -> None:
@@ -329,7 +329,7 @@ def test_one_shard_knows_of_requests_that_only_concern_others() -> None:
     other = next(name for name in "abcdef" if story.shard.routing.shard_of("p", name) == 1)
     story.offset = 10
     story.then(replace(other), ended(9))
-    assert story.state.seen != {}
+    assert story.state.last_requests != {}
     assert story.ignored == {Ignored.ASKED_AGAIN: 1}
 
 
@@ -425,7 +425,7 @@ def test_a_group_that_moves_away_takes_its_attributes_with_it(group: GroupEvent)
 def test_other_groups_stay() -> None:
     story = Story(replace("t"), replace("t", group="h"), created("t"))
     story.then(elsewhere())
-    assert [receiver.group for receiver, _ in story.rows] == ["h"]
+    assert [subscriber.group for subscriber, _ in story.rows] == ["h"]
 
 
 def test_an_end_reaches_clients_of_a_group_bound_elsewhere() -> None:

@@ -12,7 +12,7 @@ import pytest
 from matcher.selectors import BloomFilter
 from streaming import oracle
 from streaming.errors import Rejected
-from streaming.events.events import BIND_TOPIC, DEADLINE_STEP_MS, MODEL, QUOTA, WILDCARD, Place, Stream
+from streaming.events.model import BIND_TOPIC, DEADLINE_STEP_MS, MODEL, QUOTA, WILDCARD, Place, Stream
 from streaming.events.parsing import parse_clock, parse_group_event, parse_subscription, parse_topic_event
 from streaming.events.routing import Routing
 from streaming.oracle import Effective, Oracle

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming.events.events import DEFAULT_QUOTA, Action, GroupEvent, Place, Reason
+from streaming.events.columns import Event
+from streaming.events.model import DEFAULT_QUOTA, Action, GroupEvent, Place, Reason
 from streaming.events.routing import Routing
-from streaming.expansion.batch import Event
 from streaming.state.shard import Shard
-from streaming.updates.update import Cause
+from streaming.updates.model import Cause
 from tests.support.states import decode, encode
 from tests.unit.streaming.builders import (
     DELETED,
@@ -84,7 +84,7 @@ def test_neither_reading_of_a_refused_request_counts() -> None:
     """Not even the one in which it would have passed, nor its selector."""
     story = Story(TWO, *map(created, ["a", "b", "*"]))
     story.then(replace("*", tag="*"))
-    assert (story.state.clients, story.state.selected) == ({}, {})
+    assert (story.state.clients, story.state.selectors) == ({}, {})
     assert story.then(LITERAL) == set()
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from streaming.events.events import MAX_NAME_BYTES, Reason, Source
-from streaming.subscription.receivers import Receiver
+from streaming.events.model import MAX_NAME_BYTES, Reason, Source
+from streaming.subscription.subscribers import SubscriberKey
+from streaming.updates.model import Cause, Op, Update
 from streaming.updates.records import (
     MAX_ORIGINAL_BYTES,
     MAX_PATTERN_BYTES,
@@ -16,13 +17,12 @@ from streaming.updates.records import (
     dead_letter,
     update_key,
 )
-from streaming.updates.update import Cause, Op, Update
-from streaming.worker.output import Kind, Output
+from streaming.worker.output import Output, OutputKind
 from tests.support.states import TOMBSTONE, Written
 
 KAFKA_LIMIT = 1_000_000
 SOURCE = Source("topics", 2, 40, 1, 1_700)
-BASE = Update(Op.ADD, Receiver("g", "c"), "a__b", ("*__b", "a__b"), Cause.TOPIC_CREATED, 7, SOURCE)
+BASE = Update(Op.ADD, SubscriberKey("g", "c"), "a__b", ("*__b", "a__b"), Cause.TOPIC_CREATED, 7, SOURCE)
 AWKWARD = ["a", "b", "a,b", 'a","b', "é", "😀", "a\\", "\n", "\x01", "%LMQ%$a$b", "%s", "%b", "{}"]
 
 
@@ -70,7 +70,7 @@ def test_an_add_is_one_record() -> None:
 )
 def test_a_row_of_its_own_has_its_part_in_key_and_value(part: str, field: dict[str, str]) -> None:
     """All else is as without it."""
-    update = BASE._replace(op=Op.REMOVE, receiver=Receiver("g", "c", part))
+    update = BASE._replace(op=Op.REMOVE, subscriber=SubscriberKey("g", "c", part))
     record = record_of(update)
     assert json.loads(record.key) == ["p", "g", "c", "a__b", part]
     assert record.key == update_key("p", "g", "c", "a__b", part)
@@ -97,7 +97,7 @@ def test_a_remove_is_followed_by_the_tombstone_of_its_key() -> None:
     output, written = Output(), Written()
     output.say([BASE._replace(op=Op.REMOVE, cause=Cause.TOPIC_DELETED), BASE], UpdateWriter("p"))
     written.add(output)
-    assert written.kinds == [Kind.REMOVE, TOMBSTONE, Kind.ADD]
+    assert written.kinds == [OutputKind.REMOVE, TOMBSTONE, OutputKind.ADD]
     assert value_of(Record(written.keys[0] or b"", written.payloads[0]))["op"] == "REMOVE"
     assert written.keys == [record_of(BASE).key] * 3
     assert written.payloads[1:] == [None, record_of(BASE).value]
@@ -115,7 +115,7 @@ def test_an_offset_option_is_carried_when_there_is_one() -> None:
 @pytest.mark.parametrize("name", AWKWARD)
 def test_names_come_back_as_they_were(name: str) -> None:
     """Whatever characters stand in them; a key is the one that `update_key` gives."""
-    update = BASE._replace(receiver=Receiver(name, name), lite_topic=name, patterns=(name,))
+    update = BASE._replace(subscriber=SubscriberKey(name, name), lite_topic=name, patterns=(name,))
     record = record_of(update, name)
     value = value_of(record)
     assert {value[field] for field in ("parentTopic", "group", "clientId", "liteTopic")} == {name}
@@ -140,8 +140,8 @@ def test_one_writer_writes_what_many_would() -> None:
         BASE._replace(version=8),
         BASE._replace(version=None),
         BASE._replace(version=0),
-        BASE._replace(receiver=Receiver("g", "d")),
-        BASE._replace(receiver=Receiver("h", "c"), version=None),
+        BASE._replace(subscriber=SubscriberKey("g", "d")),
+        BASE._replace(subscriber=SubscriberKey("h", "c"), version=None),
         BASE._replace(source=other),
         BASE._replace(source=other, lite_topic="u", patterns=()),
         BASE._replace(source=Source(*SOURCE)),
@@ -151,8 +151,8 @@ def test_one_writer_writes_what_many_would() -> None:
         BASE._replace(op=Op.REMOVE, cause=Cause.UNSUBSCRIBED),
         BASE._replace(offset_option={"type": "TAIL_N", "value": 1}),
         BASE._replace(cause=Cause.RELEASED),
-        BASE._replace(receiver=Receiver("g", "c", "share:s")),
-        BASE._replace(receiver=Receiver("g", "c", "wamp::s")),
+        BASE._replace(subscriber=SubscriberKey("g", "c", "share:s")),
+        BASE._replace(subscriber=SubscriberKey("g", "c", "wamp::s")),
         BASE._replace(bitmap=bytes(14)),
         BASE._replace(op=Op.REMOVE, cause=Cause.UNSUBSCRIBED, reset=True),
         BASE._replace(op=Op.REMOVE, cause=Cause.GROUP_CHANGED),
@@ -177,10 +177,10 @@ def test_the_event_id_is_made_of_what_happened_and_where_it_stands() -> None:
         event_id(),
         event_id("q"),
         event_id(op=Op.REMOVE),
-        event_id(receiver=Receiver("h", "c")),
-        event_id(receiver=Receiver("g", "d")),
-        event_id(receiver=Receiver("g", "c", "share:s")),
-        event_id(receiver=Receiver("g", "c", "wamp::s")),
+        event_id(subscriber=SubscriberKey("h", "c")),
+        event_id(subscriber=SubscriberKey("g", "d")),
+        event_id(subscriber=SubscriberKey("g", "c", "share:s")),
+        event_id(subscriber=SubscriberKey("g", "c", "wamp::s")),
         event_id(lite_topic="a__c"),
         event_id(source=SOURCE._replace(topic="subscriptions")),
         event_id(source=SOURCE._replace(partition=3)),
@@ -247,8 +247,8 @@ def test_the_patterns_of_an_update_are_bounded() -> None:
     long = [f"{number:04}" + "x" * 1_000 for number in range(1_000)]
     shown = patterns_of(*long)
     assert shown == long[: len(shown)]
-    taken = sum(len(pattern) + 3 for pattern in shown)
-    assert taken <= MAX_PATTERN_BYTES < taken + len(long[0]) + 3
+    drain = sum(len(pattern) + 3 for pattern in shown)
+    assert drain <= MAX_PATTERN_BYTES < drain + len(long[0]) + 3
     many = [f"{number:06}" for number in range(100_000)]
     assert len(patterns_of(*many)) == MAX_PATTERN_BYTES // (6 + 3)
 
@@ -258,8 +258,8 @@ def test_the_patterns_of_an_update_are_bounded() -> None:
 def test_the_largest_update_stays_below_kafkas_limit(letter: str, op: Op) -> None:
     """All names as long as they may be, and more patterns than there is room for."""
     name = letter * (MAX_NAME_BYTES // len(letter.encode()))
-    receiver = Receiver(name, name, f"lite::{name}")
-    update = BASE._replace(op=op, receiver=receiver, lite_topic=name, patterns=(name[:-1],) * 100)
+    subscriber = SubscriberKey(name, name, f"lite::{name}")
+    update = BASE._replace(op=op, subscriber=subscriber, lite_topic=name, patterns=(name[:-1],) * 100)
     update = update._replace(reset=True, bitmap=bytes(14), offset_option={"type": "TIMESTAMP", "value": 1 << 60})
     record = record_of(update, name)
     assert len(record.key) + len(record.value or b"") < KAFKA_LIMIT

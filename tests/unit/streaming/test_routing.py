@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import matcher
-from streaming.events.events import LITE, Notation
+from streaming.events.model import LITE, Notation
 from streaming.events.routing import Routing
 from tests.unit.streaming.builders import MQTT, NATS, WAMP
 

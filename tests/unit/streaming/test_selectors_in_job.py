@@ -8,14 +8,14 @@ import pytest
 from matcher import selectors
 from matcher.selectors import BloomFilter
 from streaming.errors import Rejected
-from streaming.events.events import GroupEvent, Place, Reason, Selection, Source, SubscriptionRequest
+from streaming.events.columns import Event
+from streaming.events.model import GroupEvent, Place, Reason, SelectorSpec, Source, SubscriptionRequest
 from streaming.events.parsing import parse_subscription
-from streaming.expansion.batch import Event
 from streaming.state.shard import Shard
-from streaming.state.state import Selected
-from streaming.subscription import terms
-from streaming.subscription.subscription import Ignored
-from streaming.updates.update import Cause, Op
+from streaming.state.state import GroupSelectors
+from streaming.subscription import policy
+from streaming.subscription.client import Ignored
+from streaming.updates.model import Cause, Op
 from tests.unit.streaming.builders import (
     DELETED,
     EXCLUSIVE,
@@ -35,7 +35,7 @@ from tests.unit.streaming.builders import (
     request_json,
 )
 
-TAG_X, TAG_Y = Selection("TAG", "x"), Selection("TAG", "y")
+TAG_X, TAG_Y = SelectorSpec("TAG", "x"), SelectorSpec("TAG", "y")
 REPLACED = Ignored.SELECTOR_REPLACED
 GONE = GroupEvent("g", {}, "p", Place(0, 1_000, 0), "q")
 
@@ -94,7 +94,7 @@ def test_a_selector_is_one_of_its_group() -> None:
     assert story.then(replace("z", client="d", tag="x")) == {deselected("t", "*")}
     assert story.only_update.source == Source("subscriptions", 0, 6, 0, 1_006)
     assert story.then(created("u", "x"), created("v", "y")) == {added("u", "*"), added("u", "*"), added("v", "*")}
-    assert {(update.receiver.group, update.lite_topic) for update in story.expansion.updates} == {
+    assert {(update.subscriber.group, update.lite_topic) for update in story.expansion.updates} == {
         ("g", "u"), ("h", "u"), ("h", "v"),
     }  # fmt: skip
 
@@ -129,8 +129,8 @@ def test_it_stays_when_the_client_that_said_it_leaves() -> None:
 
 def test_that_of_a_client_that_leaves_is_ignored() -> None:
     story = Story(WILD, replace("*"), created("t", "y"))
-    story.then(leave()._replace(selection=TAG_X))
-    assert story.state.selected == {}
+    story.then(leave()._replace(selector=TAG_X))
+    assert story.state.selectors == {}
 
 
 @pytest.mark.parametrize("request_", [add("z", tag="x"), drop("z", tag="x"), drop("z", client="nobody", tag="x")])
@@ -142,7 +142,7 @@ def test_that_of_any_other_request_counts(request_: Event) -> None:
 def test_that_of_a_stale_or_refused_request_does_not_count() -> None:
     story = Story(WILD, replace("*", version=5), created("t", "y"))
     assert story.then(replace("*", version=4, tag="x"), add("a*", tag="x")) == set()
-    assert story.state.selected == {"g": Selected(TAG_X, None)}, "`a*` is no pattern, but a name"
+    assert story.state.selectors == {"g": GroupSelectors(TAG_X, None)}, "`a*` is no pattern, but a name"
 
 
 def test_there_and_back_in_one_batch_emits_nothing() -> None:
@@ -232,7 +232,7 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     selectors._factory.cache_clear()
     yield
     selectors._factory.cache_clear()
-    terms._compiled.cache_clear()
+    policy._compiled.cache_clear()
 
 
 def shorter(than: str) -> SubscriptionRequest:

@@ -6,13 +6,13 @@ from unittest.mock import patch
 
 import pytest
 
-from streaming.events.events import BIND_TOPIC, QUOTA, WILDCARD, GroupEvent, SubscriptionRequest
+from streaming.events.model import BIND_TOPIC, QUOTA, WILDCARD, GroupEvent, SubscriptionRequest
 from streaming.events.parsing import parse_clock
-from streaming.expansion import slices
-from streaming.subscription.receivers import ClientKey
-from streaming.updates.update import Cause
+from streaming.expansion import backfill
+from streaming.subscription.subscribers import ClientKey
+from streaming.updates.model import Cause
 from streaming.worker import worker
-from streaming.worker.output import Kind
+from streaming.worker.output import OutputKind
 from streaming.worker.reading import Row
 from streaming.worker.worker import Settings
 from tests.support.simulator import TOPICS
@@ -40,7 +40,7 @@ KEY = ClientKey("g", "c")
 
 @pytest.fixture(autouse=True)
 def _two_at_a_time() -> Iterator[None]:
-    with patch.object(slices, "SLICE", 2):
+    with patch.object(backfill, "BACKFILL_TOPICS", 2):
         yield
 
 
@@ -64,9 +64,9 @@ def story() -> Story:
 
 def test_it_goes_on_with_each_batch_in_order_of_creation(story: Story) -> None:
     assert story.then(wake(0)) == {subscribed("c"), subscribed("d")}
-    assert list(story.state.pending) == [KEY]
+    assert list(story.state.backfills) == [KEY]
     assert story.then(wake(0)) == {subscribed("e")}
-    assert story.state.pending == {}
+    assert story.state.backfills == {}
     assert story.then(wake(0)) == set()
 
 
@@ -81,7 +81,7 @@ def test_what_both_requests_ask_for_is_not_mentioned() -> None:
         story.then(replace(*patterns))
         story.then(wake(0))
         story.then(wake(0))
-        assert story.state.pending == {}
+        assert story.state.backfills == {}
         assert story.held() == [name for name in story.state.topics if patterns != ["a__*"] or name.startswith("a")]
 
 
@@ -117,7 +117,7 @@ def test_what_comes_meanwhile_is_said_at_once(story: Story) -> None:
 
 def test_what_goes_meanwhile_is_removed_only_where_it_was_said(story: Story) -> None:
     assert story.then(deleted("a"), deleted("e")) == {removed("a", "*"), subscribed("c"), subscribed("d")}
-    assert story.state.pending == {}
+    assert story.state.backfills == {}
 
 
 @pytest.mark.parametrize("anew", [False, True])
@@ -131,12 +131,12 @@ def test_what_goes_was_any_of_those_to_go_through(topic: str, anew: bool) -> Non
         story.state = decode(encode(story.state))
     story.then(wake(0))
     story.then(wake(0))
-    assert ({row for _, row in story.rows}, story.state.pending) == ({*"abcdefg"} - {topic}, {})
+    assert ({row for _, row in story.rows}, story.state.backfills) == ({*"abcdefg"} - {topic}, {})
 
 
 def test_what_goes_and_comes_again_is_said_once(story: Story) -> None:
     assert story.then(deleted("d"), created("d")) == {added("d", "*"), subscribed("c"), subscribed("e")}
-    assert story.state.pending == {}
+    assert story.state.backfills == {}
 
 
 def test_what_was_not_said_follows_the_former_request() -> None:
@@ -144,12 +144,12 @@ def test_what_was_not_said_follows_the_former_request() -> None:
     story.then(replace("a__*"))
     story.then(wake(0))
     story.then(wake(0))
-    assert story.state.pending == {}
+    assert story.state.backfills == {}
     assert story.then(replace("b__*")) == {unsubscribed("a__1", "a__*"), unsubscribed("a__2", "a__*")}
     assert story.then(deleted("a__3"), deleted("b__3")) == {
         removed("a__3", "a__*"), subscribed("b__1", "b__*"), subscribed("b__2", "b__*")
     }  # fmt: skip
-    assert story.state.pending == {}
+    assert story.state.backfills == {}
 
 
 def test_leaving_is_carried_out_in_slices_too() -> None:
@@ -157,7 +157,7 @@ def test_leaving_is_carried_out_in_slices_too() -> None:
     assert story.then(leave()) == {unsubscribed("a"), unsubscribed("b")}
     story.then(wake(0))
     story.then(wake(0))
-    assert (story.held(), story.state.pending) == ([], {})
+    assert (story.held(), story.state.backfills) == ([], {})
 
 
 def test_another_request_carries_out_the_rest(story: Story) -> None:
@@ -165,7 +165,7 @@ def test_another_request_carries_out_the_rest(story: Story) -> None:
     assert story.then(replace("d", "e")) == {
         unsubscribed("a"), unsubscribed("b"), subscribed("d", "d"), subscribed("e", "e")
     }  # fmt: skip
-    assert story.state.pending == {}
+    assert story.state.backfills == {}
 
 
 def test_the_same_request_again_changes_nothing(story: Story) -> None:
@@ -185,7 +185,7 @@ def test_the_same_request_again_changes_nothing(story: Story) -> None:
 )
 def test_an_event_of_the_group_carries_out_the_rest(story: Story, group: GroupEvent, held: str) -> None:
     story.then(group)
-    assert ("".join(story.held()), story.state.pending) == (held, {})
+    assert ("".join(story.held()), story.state.backfills) == (held, {})
 
 
 def test_the_rest_follows_the_former_request_when_a_quota_comes() -> None:
@@ -220,13 +220,13 @@ def test_what_concerns_others_or_is_little_is_carried_out_at_once(
     """Where a quota, another client or a selector has a say, or no more topics match than fit into a slice."""
     story = Story(group, *map(created, "abcde"))
     story.then(event)
-    assert story.state.pending == {}
+    assert story.state.backfills == {}
 
 
 def test_with_other_terms_it_is_carried_out_at_once() -> None:
     story = Story(bound(quota=-1, exclusive=True), replace("*", client="d"), *map(created, "abcde"))
     story.then(UNLIMITED, replace("*"))
-    assert (story.held(), story.state.pending) == ([*"abcde"], {})
+    assert (story.held(), story.state.backfills) == ([*"abcde"], {})
 
 
 def test_receive_all_goes_in_slices_whatever_the_quota() -> None:
@@ -251,7 +251,7 @@ def test_rows_of_their_own_go_in_slices() -> None:
     story.then(replace("*.*", "a.*", notation=WAMP))
     assert [row.part for row, _ in story.rows] == ["wamp::*.*", "wamp::a.*"] * 2
     story.then(wake(0))
-    assert (len(story.rows), story.state.pending) == (6, {})
+    assert (len(story.rows), story.state.backfills) == (6, {})
 
 
 def test_what_is_left_is_stored(story: Story) -> None:
@@ -271,7 +271,7 @@ def test_the_shard_asks_to_be_woken_as_long_as_something_is_left() -> None:
     written = []
     for row in batches:
         data, output = work("p", 0, [row], data, settings)
-        (at,) = [number for number, kind in enumerate(output.kinds) if kind == Kind.INPUT + "clock"]
+        (at,) = [number for number, kind in enumerate(output.kinds) if kind == OutputKind.INPUT + "clock"]
         written.append(output.payloads[at])
     assert [parse_clock(payload) for payload in written] == [wake(0), wake(0)]
     data, output = work("p", 0, [Row(3, 0, 0, 0, 0, written[0])], data, settings)

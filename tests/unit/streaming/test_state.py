@@ -8,28 +8,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.errors import StateCorrupted, StateFormatUnknown
-from streaming.events.events import (
+from streaming.events.model import (
     BIND_TOPIC,
     DEFAULT_QUOTA,
     LITE,
     MODEL,
-    PLAIN,
+    NO_METADATA,
     QUOTA,
     RESET_EXCLUSIVE,
     RESET_UNSUBSCRIBE,
     WILDCARD,
-    Facts,
     Notation,
-    Selection,
+    SelectorSpec,
     Source,
+    TopicMetadata,
 )
-from streaming.state.state import Delta, Group, Pending, Selected, ShardState, renew
+from streaming.state.state import Backfill, Delta, Group, GroupSelectors, ShardState, renew
 from streaming.storage import journal
 from streaming.storage.journal import Journal
-from streaming.subscription.receivers import ClientKey
-from streaming.subscription.subscription import ABSENT, Block, Client, Interest, Mode, Seen, View
-from streaming.subscription.terms import Terms
-from streaming.updates.update import Cause
+from streaming.subscription.client import ABSENT, Block, Client, Interest, LastRequest, Mode, Subscription
+from streaming.subscription.policy import GroupPolicy
+from streaming.subscription.subscribers import ClientKey
+from streaming.updates.model import Cause
 from tests.support.states import decode, encode
 from tests.unit.streaming.builders import MQTT, NATS, WAMP
 
@@ -41,19 +41,22 @@ partitions = st.integers(0, 1 << 31)
 notations = st.sampled_from([LITE, MQTT, NATS, WAMP, WAMP._replace(policy="prefix"), Notation("lite", None, True)])
 blocks = st.builds(Block, offsets, partitions, offsets, notations, st.lists(names, max_size=4, unique=True).map(tuple))
 views = st.builds(
-    View,
+    Subscription,
     st.booleans(),
     st.none() | st.integers(-INT64, INT64 - 1),
     st.lists(blocks, max_size=3).map(tuple),
     st.none() | offsets,
     begins,
 )
-shared = views.map(lambda view: Client(view, view))
+shared = views.map(lambda subscription: Client(subscription, subscription))
 groups = st.builds(Group, st.dictionaries(names, names, max_size=3), partitions, offsets, st.none() | names)
-selections = st.none() | st.builds(Selection, names, names)
-facts = st.builds(
-    Facts, st.none() | names, st.dictionaries(names, names, max_size=2), st.none() | st.integers(-INT64, INT64 - 1)
-).map(lambda facts: PLAIN if facts == PLAIN else facts)
+selections = st.none() | st.builds(SelectorSpec, names, names)
+metadata = st.builds(
+    TopicMetadata,
+    st.none() | names,
+    st.dictionaries(names, names, max_size=2),
+    st.none() | st.integers(-INT64, INT64 - 1),
+).map(lambda metadata: NO_METADATA if metadata == NO_METADATA else metadata)
 
 
 def size(data: bytes | None) -> int:
@@ -68,12 +71,14 @@ VERSION_BYTE = 2
 def states(draw: st.DrawFn) -> ShardState:
     """Any state."""
     made = ShardState()
-    made.topics = draw(st.dictionaries(names, facts, max_size=6))
+    made.topics = draw(st.dictionaries(names, metadata, max_size=6))
     made.groups = draw(st.dictionaries(names, groups, max_size=3))
     keys = st.builds(ClientKey, names, names)
     made.clients = draw(st.dictionaries(keys, shared | st.builds(Client, views, views), max_size=4))
-    made.seen = draw(st.dictionaries(keys, st.builds(Seen, partitions, offsets, begins, begins, offsets, offsets)))
-    made.selected = draw(st.dictionaries(names, st.builds(Selected, selections, selections), max_size=2))
+    made.last_requests = draw(
+        st.dictionaries(keys, st.builds(LastRequest, partitions, offsets, begins, begins, offsets, offsets))
+    )
+    made.selectors = draw(st.dictionaries(names, st.builds(GroupSelectors, selections, selections), max_size=2))
     made.alarms = draw(st.dictionaries(st.integers(0, INT64 - 1), st.just(True), max_size=2))
     return made
 
@@ -81,17 +86,25 @@ def states(draw: st.DrawFn) -> ShardState:
 def filled() -> ShardState:
     """A small state of everything."""
     made = ShardState()
-    made.topics = {"a__b": PLAIN, "é": Facts("x", {"k": "v"}, 7_000), "😀": PLAIN}
+    made.topics = {"a__b": NO_METADATA, "é": TopicMetadata("x", {"k": "v"}, 7_000), "😀": NO_METADATA}
     made.groups = {"g": Group({BIND_TOPIC: "p", WILDCARD: ""}, 2, 17), "h": Group({}, 0, 3, "q")}
-    view = View(True, -5, (Block(4, 0, 40, LITE, ("a__*", "b")), Block(6, 1, 60, WAMP, ("c..",))), 2, 40)
-    made.clients = {ClientKey("g", "shared"): Client(view, view), ClientKey("g", "apart"): Client(view, ABSENT)}
-    made.seen = {ClientKey("g", "shared"): Seen(1, 70, 40, 30, 6, 5), ClientKey("g", "left"): Seen(0, 5, -1, -1)}
-    made.selected = {"g": Selected(Selection("TAG", "x"), None)}
+    subscription = Subscription(
+        True, -5, (Block(4, 0, 40, LITE, ("a__*", "b")), Block(6, 1, 60, WAMP, ("c..",))), 2, 40
+    )
+    made.clients = {
+        ClientKey("g", "shared"): Client(subscription, subscription),
+        ClientKey("g", "apart"): Client(subscription, ABSENT),
+    }
+    made.last_requests = {
+        ClientKey("g", "shared"): LastRequest(1, 70, 40, 30, 6, 5),
+        ClientKey("g", "left"): LastRequest(0, 5, -1, -1),
+    }
+    made.selectors = {"g": GroupSelectors(SelectorSpec("TAG", "x"), None)}
     made.alarms = {7_000: True}
-    asked = Interest(True, view.blocks, 2)
+    asked = Interest(True, subscription.blocks, 2)
     source = Source("s", 0, 1, 0, 9)
-    made.pending = {
-        ClientKey("g", "apart"): Pending(
+    made.backfills = {
+        ClientKey("g", "apart"): Backfill(
             asked, "a__b", "😀", source, Cause.SUBSCRIBED, Cause.UNSUBSCRIBED, {"type": "TAIL_N", "value": 3}
         )
     }
@@ -100,8 +113,10 @@ def filled() -> ShardState:
 
 def whole(made: ShardState) -> Delta:
     """All of a state as one change."""
-    delta = Delta({}, made.topics, {**made.groups}, {**made.clients}, {**made.seen}, {**made.selected}, {**made.alarms})
-    delta.pending.update(made.pending)
+    delta = Delta(
+        {}, made.topics, {**made.groups}, {**made.clients}, {**made.last_requests}, {**made.selectors}, {**made.alarms}
+    )
+    delta.backfills.update(made.backfills)
     return delta
 
 
@@ -114,11 +129,13 @@ def test_a_state_is_what_was_encoded(made: ShardState) -> None:
     assert list(again.topics) == list(made.topics)
     assert list(again.clients) == list(made.clients)
     assert all(isinstance(key, ClientKey) for key in again.clients)
-    assert all(isinstance(view, View) for client in again.clients.values() for view in client)
-    assert all(isinstance(block, Block) for c in again.clients.values() for view in c for block in view.blocks)
+    assert all(isinstance(subscription, Subscription) for client in again.clients.values() for subscription in client)
+    assert all(
+        isinstance(block, Block) for c in again.clients.values() for subscription in c for block in subscription.blocks
+    )
     assert all(isinstance(block.notation, Notation) for c in again.clients.values() for v in c for block in v.blocks)
-    assert all(isinstance(facts, Facts) for facts in again.topics.values())
-    assert all((facts is PLAIN) is (facts == PLAIN) for facts in again.topics.values())
+    assert all(isinstance(metadata, TopicMetadata) for metadata in again.topics.values())
+    assert all((metadata is NO_METADATA) is (metadata == NO_METADATA) for metadata in again.topics.values())
     assert encode(again) == data
     assert bool(again) == bool(made)
 
@@ -162,7 +179,7 @@ def test_a_log_that_has_outgrown_its_beginning_is_written_anew() -> None:
     made, changes = ShardState(), Journal()
     sizes: list[int] = []
     for number in range(2_000):
-        delta = Delta({f"topic-{number - 5}": None} if number > 4 else {}, {f"topic-{number}": PLAIN})
+        delta = Delta({f"topic-{number - 5}": None} if number > 4 else {}, {f"topic-{number}": NO_METADATA})
         made.apply(delta)
         changes = renew(changes, made, delta)
         sizes.append(size(changes.stored))
@@ -172,14 +189,14 @@ def test_a_log_that_has_outgrown_its_beginning_is_written_anew() -> None:
 
 def test_a_topic_takes_at_most_64_bytes_beyond_its_name() -> None:
     made = ShardState()
-    made.topics = dict.fromkeys((f"orders__eu__tenant{number}" for number in range(10_000)), PLAIN)
+    made.topics = dict.fromkeys((f"orders__eu__tenant{number}" for number in range(10_000)), NO_METADATA)
     assert (size(encode(made)) - sum(map(len, made.topics))) / 10_000 <= 64
 
 
 def test_so_does_one_that_has_a_tag_and_a_deadline_beyond_them() -> None:
     made = ShardState()
     for number in range(10_000):
-        made.topics[f"orders__eu__tenant{number}"] = Facts("tag", {}, 1_700_000_000_000 + number)
+        made.topics[f"orders__eu__tenant{number}"] = TopicMetadata("tag", {}, 1_700_000_000_000 + number)
     assert (size(encode(made)) - sum(len(name) + len("tag") for name in made.topics)) / 10_000 <= 64
 
 
@@ -190,34 +207,36 @@ def test_a_pattern_takes_at_most_150_bytes(clients: int) -> None:
     patterns = [f"orders__*__tenant{number}__**" for number in range(10_000)]
     for number in range(clients):
         block = Block(10_000 + number, 3, (1_000_000_000 + number) << 10, LITE, tuple(patterns[number::clients]))
-        view = View(True, 1_700_000_000_000, (block,))
+        subscription = Subscription(True, 1_700_000_000_000, (block,))
         key = ClientKey("group-of-the-shop", f"10.0.0.1@{number}")
-        made.clients[key] = Client(view, view)
-        made.seen[key] = Seen(3, *[(1_000_000_000 + number) << 10] * 3)
+        made.clients[key] = Client(subscription, subscription)
+        made.last_requests[key] = LastRequest(3, *[(1_000_000_000 + number) << 10] * 3)
     assert size(encode(made)) / 10_000 <= 150
 
 
 @pytest.mark.parametrize(
-    ("attributes", "terms"),
+    ("attributes", "policy"),
     [
-        ({}, Terms(quota=DEFAULT_QUOTA)),
-        ({WILDCARD: "true"}, Terms(Mode.WILDCARD, quota=2_000)),
-        ({WILDCARD: ""}, Terms(Mode.WILDCARD, quota=2_000)),
-        ({WILDCARD: "false"}, Terms(Mode.WILDCARD, quota=2_000)),
-        ({MODEL: "Exclusive"}, Terms(exclusive=True, quota=2_000)),
-        ({MODEL: "EXCLUSIVE"}, Terms(exclusive=True, quota=2_000)),
-        ({MODEL: "shared"}, Terms(quota=2_000)),
-        ({QUOTA: "0"}, Terms(quota=0)),
-        ({QUOTA: "-1"}, Terms(quota=-1)),
+        ({}, GroupPolicy(quota=DEFAULT_QUOTA)),
+        ({WILDCARD: "true"}, GroupPolicy(Mode.WILDCARD, quota=2_000)),
+        ({WILDCARD: ""}, GroupPolicy(Mode.WILDCARD, quota=2_000)),
+        ({WILDCARD: "false"}, GroupPolicy(Mode.WILDCARD, quota=2_000)),
+        ({MODEL: "Exclusive"}, GroupPolicy(exclusive=True, quota=2_000)),
+        ({MODEL: "EXCLUSIVE"}, GroupPolicy(exclusive=True, quota=2_000)),
+        ({MODEL: "shared"}, GroupPolicy(quota=2_000)),
+        ({QUOTA: "0"}, GroupPolicy(quota=0)),
+        ({QUOTA: "-1"}, GroupPolicy(quota=-1)),
     ],
 )
-def test_the_attributes_of_a_group_are_the_terms_of_its_clients(attributes: dict[str, str], terms: Terms) -> None:
+def test_the_attributes_of_a_group_are_the_terms_of_its_clients(
+    attributes: dict[str, str], policy: GroupPolicy
+) -> None:
     """The presence of `lite.sub.wildcard` counts; a group of which nothing is known has the defaults."""
     made = ShardState()
     made.groups["g"] = Group({BIND_TOPIC: "p", **attributes}, 0, 0)
-    assert made.terms("g") == terms
-    assert made.terms("another") == Terms(Mode.LITERAL, False, False, None, 2_000)
-    assert made.limits == ({} if not terms.exclusive else {"g": terms})
+    assert made.policy("g") == policy
+    assert made.policy("another") == GroupPolicy(Mode.LITERAL, False, False, None, 2_000)
+    assert made.limits == ({} if not policy.exclusive else {"g": policy})
 
 
 @pytest.mark.parametrize("value", ["true", "TRUE", "false", "", None])
@@ -231,24 +250,24 @@ def test_the_reset_attributes_are_on_when_true(value: str | None) -> None:
 
 def test_the_selector_of_a_group_is_that_of_its_reading() -> None:
     made = ShardState()
-    made.selected["g"] = Selected(Selection("TAG", "names"), Selection("TAG", "patterns"))
-    assert made.terms("g").selection == Selection("TAG", "names")
-    assert made.limits == {"g": made.terms("g")}
+    made.selectors["g"] = GroupSelectors(SelectorSpec("TAG", "names"), SelectorSpec("TAG", "patterns"))
+    assert made.policy("g").selector == SelectorSpec("TAG", "names")
+    assert made.limits == {"g": made.policy("g")}
     made.apply(Delta(groups={"g": Group({WILDCARD: ""}, 0, 0)}))
-    assert made.terms("g").selection == Selection("TAG", "patterns")
-    assert made.limits == {"g": made.terms("g")}
-    made.apply(Delta(selected={"g": Selected(Selection("TAG", "names"), None)}))
+    assert made.policy("g").selector == SelectorSpec("TAG", "patterns")
+    assert made.limits == {"g": made.policy("g")}
+    made.apply(Delta(selectors={"g": GroupSelectors(SelectorSpec("TAG", "names"), None)}))
     assert made.limits == {}
 
 
 def test_a_group_that_is_bound_elsewhere_asks_for_nothing() -> None:
     made = filled()
-    view = View(True, None, (Block(1, 0, 1, LITE, ("a__b",)),))
-    made.clients[ClientKey("h", "c")] = Client(view, view)
-    assert made.terms("h").elsewhere
+    subscription = Subscription(True, None, (Block(1, 0, 1, LITE, ("a__b",)),))
+    made.clients[ClientKey("h", "c")] = Client(subscription, subscription)
+    assert made.policy("h").elsewhere
     assert made.interest(ClientKey("h", "c")) == Interest()
     made.apply(Delta(groups={"h": None}))
-    assert made.interest(ClientKey("h", "c")) == Interest(False, view.blocks)
+    assert made.interest(ClientKey("h", "c")) == Interest(False, subscription.blocks)
 
 
 def test_the_quotas_in_force() -> None:
@@ -267,16 +286,25 @@ def test_topics_whose_time_is_over_are_due(early: bool) -> None:  # noqa: FBT001
     made = ShardState()
     if early:
         assert made.due(INT64) == []
-    made.apply(Delta(added={"a": Facts(deadline=20), "b": PLAIN, "c": Facts(deadline=10), "d": Facts(deadline=20)}))
+    made.apply(
+        Delta(
+            added={
+                "a": TopicMetadata(deadline=20),
+                "b": NO_METADATA,
+                "c": TopicMetadata(deadline=10),
+                "d": TopicMetadata(deadline=20),
+            }
+        )
+    )
     assert [made.due(now) for now in (9, 10, 19, 20)] == [[], ["c"], ["c"], ["c", "a", "d"]]
-    made.apply(Delta({"a": None, "b": None, "c": None}, {"a": Facts(deadline=30), "c": PLAIN}))
+    made.apply(Delta({"a": None, "b": None, "c": None}, {"a": TopicMetadata(deadline=30), "c": NO_METADATA}))
     assert [made.due(now) for now in (10, 20, 30)] == [[], ["d"], ["d", "a"]]
 
 
 def test_the_topics_of_an_interest() -> None:
     """Each once, whatever its notations; `$share` is expanded by its filter."""
     made = ShardState()
-    made.apply(Delta(added=dict.fromkeys(["a", "b", "a/b", "a.b", "a.b.c"], PLAIN)))
+    made.apply(Delta(added=dict.fromkeys(["a", "b", "a/b", "a.b", "a.b.c"], NO_METADATA)))
 
     def found(*blocks: Block, patterns: bool = True, everything: int | None = None) -> list[str]:
         return sorted(made.topics_of(Interest(patterns, blocks, everything)))
@@ -293,7 +321,7 @@ def test_topic_indexes_follow_what_comes_and_goes() -> None:
     wanted = [Interest(True, (Block(1, 0, 1, notation, ("a",)),)) for notation in (LITE, MQTT, NATS)]
     made = ShardState()
     assert [list(made.topics_of(each)) for each in wanted] == [[], [], []]
-    made.apply(Delta(added={"a": PLAIN, "b": PLAIN}))
+    made.apply(Delta(added={"a": NO_METADATA, "b": NO_METADATA}))
     assert [list(made.topics_of(each)) for each in wanted] == [["a"], ["a"], ["a"]]
     made.apply(Delta({"a": None}))
     assert [list(made.topics_of(each)) for each in wanted] == [[], [], []]
@@ -308,10 +336,10 @@ def test_nothing_left_is_an_empty_state() -> None:
         {},
         dict.fromkeys(made.groups),
         dict.fromkeys(made.clients),
-        dict.fromkeys(made.seen),
-        dict.fromkeys(made.selected),
+        dict.fromkeys(made.last_requests),
+        dict.fromkeys(made.selectors),
         dict.fromkeys(made.alarms),
-        dict.fromkeys(made.pending),
+        dict.fromkeys(made.backfills),
     )
     made.apply(delta)
     assert not made
@@ -325,8 +353,11 @@ def test_the_former_format_is_read() -> None:
     body = msgpack.packb([[], ["t"], [], [[client, [everything, None], [0, 70, 40, 30]]], [], [], [], [], []])
     segment = len(body).to_bytes(4) + body
     found = decode(b"rx\x03" + bytes(4) + segment + blake2b(body, digest_size=16).digest())
-    view = View(True, None, (), 2)
-    assert (found.clients, found.seen) == ({client: Client(view, view)}, {client: Seen(0, 70, 40, 30)})
+    subscription = Subscription(True, None, (), 2)
+    assert (found.clients, found.last_requests) == (
+        {client: Client(subscription, subscription)},
+        {client: LastRequest(0, 70, 40, 30)},
+    )
     assert list(found.topics) == ["t"]
 
 
@@ -334,7 +365,7 @@ def test_the_format_is_known() -> None:
     """A change of what is stored needs a new number, and with it this test and a way to read the former one."""
     assert journal.FORMAT == 4
     made = filled()
-    view = (
+    subscription = (
         True,
         -5,
         ((4, 0, 40, None, ("a__*", "b")), (6, 1, 60, ("wamp", None, True), ("c..",))),
@@ -349,8 +380,8 @@ def test_the_format_is_known() -> None:
             ("a__b", ("é", "x", {"k": "v"}, 7_000), "😀"),
             (("g", ({BIND_TOPIC: "p", WILDCARD: ""}, 2, 17, None)), ("h", ({}, 0, 3, "q"))),
             (
-                (("g", "shared"), (view, None), (1, 70, 40, 30, 6, 5)),
-                (("g", "apart"), (view, (False, None, (), None, -1)), None),
+                (("g", "shared"), (subscription, None), (1, 70, 40, 30, 6, 5)),
+                (("g", "apart"), (subscription, (False, None, (), None, -1)), None),
             ),
             ((("g", "left"), (0, 5, -1, -1, 0, 0)),),
             (("g", (("TAG", "x"), None)),),

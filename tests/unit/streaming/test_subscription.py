@@ -2,8 +2,8 @@
 
 import pytest
 
-from streaming.events.events import LITE, MAX_NAME_BYTES, Notation, Place, SubscriptionRequest
-from streaming.subscription.subscription import (
+from streaming.events.model import LITE, MAX_NAME_BYTES, Notation, Place, SubscriptionRequest
+from streaming.subscription.client import (
     ABSENT,
     NOTHING,
     Block,
@@ -11,10 +11,10 @@ from streaming.subscription.subscription import (
     Client,
     Ignored,
     Interest,
+    LastRequest,
     Mode,
-    Rules,
-    Seen,
-    View,
+    RequestRules,
+    Subscription,
     advance,
     end,
     interest,
@@ -45,10 +45,10 @@ def at(offset: int, entry: int = 0) -> int:
     return Place(0, offset, 0, entry).position
 
 
-def seen(offset: int, complete: int = -1, order: int = 0) -> Seen:
+def seen(offset: int, complete: int = -1, order: int = 0) -> LastRequest:
     """A client asked last there, and replaced its set there, in both readings, with a request of that order."""
     began = at(complete) if complete >= 0 else -1
-    return Seen(0, at(offset), began, began, order, order)
+    return LastRequest(0, at(offset), began, began, order, order)
 
 
 def old(*entries: str, notation: Notation = LITE, order: int = OLD) -> Block:
@@ -61,23 +61,23 @@ def new(*entries: str, notation: Notation = LITE) -> Block:
     return old(*entries, notation=notation, order=NEW)
 
 
-def live(*held: str | Block, version: int | None = None, everything: int | None = None) -> View:
+def live(*held: str | Block, version: int | None = None, everything: int | None = None) -> Subscription:
     """The view of a client in session; entries without a block were there before."""
     entries = tuple(entry for entry in held if isinstance(entry, str))
     blocks = tuple(block for block in held if isinstance(block, Block))
     asked = (everything, -1 if everything is None else at(10 * everything))
-    return View(True, version, (old(*entries), *blocks) if entries else blocks, *asked)
+    return Subscription(True, version, (old(*entries), *blocks) if entries else blocks, *asked)
 
 
-def refused(view: View, *entries: str) -> Change:
+def refused(subscription: Subscription, *entries: str) -> Change:
     """Nothing applied, all entries invalid."""
-    return Change(view, tuple(f"{entry} is bad" for entry in entries), refused=True)
+    return Change(subscription, tuple(f"{entry} is bad" for entry in entries), refused=True)
 
 
 ALL = live(everything=OLD)
 AT_5 = live("a", version=5)
 STALE_AT_5 = Change(AT_5, ignored=Ignored.STALE_VERSION)
-RULES: list[tuple[str, tuple[Mode, ...], View, SubscriptionRequest, Change]] = [
+RULES: list[tuple[str, tuple[Mode, ...], Subscription, SubscriptionRequest, Change]] = [
     # Versions.
     ("a lower version is stale", BOTH, AT_5, replace("b", version=4), STALE_AT_5),
     ("also in PARTIAL_ADD", BOTH, AT_5, add("b", version=4), STALE_AT_5),
@@ -97,7 +97,7 @@ RULES: list[tuple[str, tuple[Mode, ...], View, SubscriptionRequest, Change]] = [
     ("all invalid: PARTIAL_REMOVE is refused", BOTH, AT_5, drop("!", version=6), refused(AT_5, "!")),
     ("all invalid: a new client stays absent", BOTH, ABSENT, replace("!"), refused(ABSENT, "!")),
     ("all invalid: COMPLETE_REMOVE needs no entries", BOTH, AT_5,
-        leave(version=6)._replace(entries=("!",)), Change(View(version=6))),
+        leave(version=6)._replace(entries=("!",)), Change(Subscription(version=6))),
     ("some invalid: the valid ones stand", BOTH, ABSENT, replace("a", "!", "b"),
         Change(live(new("a", "b")), ("! is bad",))),
     ("some invalid in PARTIAL_ADD", BOTH, live("a"), add("!", "b"), Change(live("a", new("b")), ("! is bad",))),
@@ -114,7 +114,7 @@ RULES: list[tuple[str, tuple[Mode, ...], View, SubscriptionRequest, Change]] = [
     ("PARTIAL_ADD narrows everything to what it names", (WILDCARD,), ALL, add("a"), Change(live(new("a")))),
     ("COMPLETE_ADD narrows everything as well", (WILDCARD,), ALL, replace("a"), Change(live(new("a")))),
     ("a re-sync of everything keeps its order", (WILDCARD,), ALL, replace(), Change(ALL)),
-    ("everything asked for again after the end is new", (WILDCARD,), View(version=5), replace(),
+    ("everything asked for again after the end is new", (WILDCARD,), Subscription(version=5), replace(),
         Change(live(version=5, everything=NEW))),
     # Removal.
     ("PARTIAL_REMOVE takes what it names", BOTH, live("a", "b", "c"), drop("b"), Change(live("a", "c"))),
@@ -126,14 +126,14 @@ RULES: list[tuple[str, tuple[Mode, ...], View, SubscriptionRequest, Change]] = [
     ("PARTIAL_REMOVE leaves everything as it is", (WILDCARD,), ALL, drop("a"), Change(ALL)),
     ("PARTIAL_REMOVE moves the version", BOTH, AT_5, drop("a", version=7), Change(live(version=7))),
     ("PARTIAL_REMOVE of an unknown client begins no session", BOTH, ABSENT, drop("a", version=7),
-        Change(View(version=7), ignored=Ignored.NO_SUBSCRIPTION)),
-    ("COMPLETE_REMOVE keeps the version", BOTH, AT_5, leave(), Change(View(version=5))),
-    ("COMPLETE_REMOVE ends everything", (WILDCARD,), ALL, leave(version=1), Change(View(version=1))),
-    ("COMPLETE_REMOVE of a client that is gone moves the version", BOTH, View(version=5), leave(version=6),
-        Change(View(version=6), ignored=Ignored.NO_SUBSCRIPTION)),
-    ("after COMPLETE_REMOVE older requests stay stale", BOTH, View(version=5), replace("a", version=4),
-        Change(View(version=5), ignored=Ignored.STALE_VERSION)),
-    ("a client can come back", BOTH, View(version=5), add("a", version=5), Change(live(new("a"), version=5))),
+        Change(Subscription(version=7), ignored=Ignored.NO_SUBSCRIPTION)),
+    ("COMPLETE_REMOVE keeps the version", BOTH, AT_5, leave(), Change(Subscription(version=5))),
+    ("COMPLETE_REMOVE ends everything", (WILDCARD,), ALL, leave(version=1), Change(Subscription(version=1))),
+    ("COMPLETE_REMOVE of a client that is gone moves the version", BOTH, Subscription(version=5), leave(version=6),
+        Change(Subscription(version=6), ignored=Ignored.NO_SUBSCRIPTION)),
+    ("after COMPLETE_REMOVE older requests stay stale", BOTH, Subscription(version=5), replace("a", version=4),
+        Change(Subscription(version=5), ignored=Ignored.STALE_VERSION)),
+    ("a client can come back", BOTH, Subscription(version=5), add("a", version=5), Change(live(new("a"), version=5))),
     # Order.
     ("a re-sync in another order keeps the order", BOTH, live("a", "b"), replace("b", "a"), Change(live("a", "b"))),
     ("a re-sync of several requests keeps their orders", BOTH, live("a", old("b", order=5)), replace("b", "a"),
@@ -177,15 +177,15 @@ RULES: list[tuple[str, tuple[Mode, ...], View, SubscriptionRequest, Change]] = [
 
 
 @pytest.mark.parametrize(
-    ("mode", "view", "request_", "change"),
+    ("mode", "subscription", "request_", "change"),
     [
-        pytest.param(mode, view, request, change, id=f"{name} ({mode})")
-        for name, modes, view, request, change in RULES
+        pytest.param(mode, subscription, request, change, id=f"{name} ({mode})")
+        for name, modes, subscription, request, change in RULES
         for mode in modes
     ],
 )
-def test_advance(mode: Mode, view: View, request_: SubscriptionRequest, change: Change) -> None:
-    assert advance(view, request_, Rules(mode, problem, relevant), NEW, Place(0, 10 * NEW, 77)) == change
+def test_advance(mode: Mode, subscription: Subscription, request_: SubscriptionRequest, change: Change) -> None:
+    assert advance(subscription, request_, RequestRules(mode, problem, relevant), NEW, Place(0, 10 * NEW, 77)) == change
 
 
 @pytest.mark.parametrize(
@@ -193,14 +193,14 @@ def test_advance(mode: Mode, view: View, request_: SubscriptionRequest, change: 
     [
         (Client(), LITERAL, NOTHING),
         (Client(), WILDCARD, NOTHING),
-        (Client(View(version=3), View(version=3)), WILDCARD, NOTHING),
+        (Client(Subscription(version=3), Subscription(version=3)), WILDCARD, NOTHING),
         (Client(live(), live()), WILDCARD, NOTHING),
         (Client(live("a"), live("b")), LITERAL, Interest(False, (old("a"),))),
         (Client(live("a"), live("b")), WILDCARD, Interest(True, (old("b"),))),
         (Client(live(), ALL), LITERAL, NOTHING),
         (Client(live(), ALL), WILDCARD, Interest(True, (), OLD)),
         (Client(live(), live(everything=0)), WILDCARD, Interest(True, (), 0)),
-        (Client(live("a"), View(False, 1, (old("a"),))), WILDCARD, NOTHING),
+        (Client(live("a"), Subscription(False, 1, (old("a"),))), WILDCARD, NOTHING),
     ],
 )
 def test_interest_is_what_counts_of_a_view(client: Client, mode: Mode, wanted: Interest) -> None:
@@ -215,17 +215,17 @@ def test_the_entries_of_an_interest_have_their_notation_but_no_order() -> None:
 # The end of a client on all of its parents, and that of one that did not ask, arrive later than they were decided.
 
 HELD = live("a", old("b", order=5), version=7)
-ENDS: list[tuple[str, View, SubscriptionRequest, Seen | None, View]] = [
-    ("all is over", HELD, ended(60), seen(50, 30), View(version=7)),
-    ("also what the very request put there that it answers", HELD, ended(50), seen(50, 30), View(version=7)),
-    ("also by a lease", HELD, ended(50, expired=True), seen(50, 30), View(version=7)),
+ENDS: list[tuple[str, Subscription, SubscriptionRequest, LastRequest | None, Subscription]] = [
+    ("all is over", HELD, ended(60), seen(50, 30), Subscription(version=7)),
+    ("also what the very request put there that it answers", HELD, ended(50), seen(50, 30), Subscription(version=7)),
+    ("also by a lease", HELD, ended(50, expired=True), seen(50, 30), Subscription(version=7)),
     ("also everything", live(everything=OLD), ended(60), seen(30, 30), ABSENT),
-    ("also of a client of which nobody knows when it asked", HELD, ended(60), None, View(version=7)),
-    ("its version counts", HELD, ended(60, version=9), seen(50, 30), View(version=9)),
+    ("also of a client of which nobody knows when it asked", HELD, ended(60), None, Subscription(version=7)),
+    ("its version counts", HELD, ended(60, version=9), seen(50, 30), Subscription(version=9)),
     ("one that is stale does nothing", HELD, ended(60, version=6), seen(50, 30), HELD),
     ("one that was not when it was said is not when it arrives", HELD, ended(40, version=6), seen(50, 30),
         live(old("b", order=5), version=7)),
-    ("an equal one is not stale", HELD, ended(60, version=7), seen(50, 30), View(version=7)),
+    ("an equal one is not stale", HELD, ended(60, version=7), seen(50, 30), Subscription(version=7)),
     ("what was added since stays", HELD, ended(40), seen(50, 30), live(old("b", order=5), version=7)),
     ("a client that only asked since is still in session", live("a"), ended(40), seen(50, 30), live()),
     ("what replaced all since stays whole, what it kept included", HELD, ended(40), seen(60, 50), HELD),
@@ -243,27 +243,31 @@ ENDS: list[tuple[str, View, SubscriptionRequest, Seen | None, View]] = [
         live(old("b", order=5), version=7)),
     ("a client that asked since its lease ended keeps all", HELD, ended(40, expired=True), seen(50, 30), HELD),
     ("offsets of another partition say nothing, so all is over", HELD, ended(40, partition=1), seen(50, 50),
-        View(version=7)),
+        Subscription(version=7)),
     ("nor does what was put there from another partition stay",
-        View(True, None, (old("a"), Block(5, 1, at(50), LITE, ("b",)))), ended(40), seen(60), live()),
+        Subscription(True, None, (old("a"), Block(5, 1, at(50), LITE, ("b",)))), ended(40), seen(60), live()),
     ("entries of the same record stand before or after",
         live(Block(5, 0, at(40, 1), LITE, ("a",)), Block(6, 0, at(40, 3), LITE, ("b",))),
-        ended(40, entry=2), Seen(0, at(40, 3), -1, -1), live(Block(6, 0, at(40, 3), LITE, ("b",)))),
-    ("a client that is gone stays gone", View(version=7), ended(40), seen(30), View(version=7)),
-    ("also one that left since", View(version=7), ended(40), seen(60), View(version=7)),
+        ended(40, entry=2), LastRequest(0, at(40, 3), -1, -1), live(Block(6, 0, at(40, 3), LITE, ("b",)))),
+    ("a client that is gone stays gone", Subscription(version=7), ended(40), seen(30), Subscription(version=7)),
+    ("also one that left since", Subscription(version=7), ended(40), seen(60), Subscription(version=7)),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("view", "request_", "asked", "after"), [pytest.param(*row[1:], id=row[0]) for row in ENDS])
-def test_end(view: View, request_: SubscriptionRequest, asked: Seen | None, after: View) -> None:
+@pytest.mark.parametrize(
+    ("subscription", "request_", "asked", "after"), [pytest.param(*row[1:], id=row[0]) for row in ENDS]
+)
+def test_end(
+    subscription: Subscription, request_: SubscriptionRequest, asked: LastRequest | None, after: Subscription
+) -> None:
     """In both readings, which may differ; one object where they do not."""
     as_of = request_.as_of
     assert as_of is not None
-    both = end(Client(view, view), request_, as_of, asked)
+    both = end(Client(subscription, subscription), request_, as_of, asked)
     assert both == Client(after, after)
     assert both.literal is both.wildcard
-    assert end(Client(view, ABSENT), request_, as_of, asked).literal == after
-    assert end(Client(ABSENT, view), request_, as_of, asked).wildcard == after
+    assert end(Client(subscription, ABSENT), request_, as_of, asked).literal == after
+    assert end(Client(ABSENT, subscription), request_, as_of, asked).wildcard == after
 
 
 @pytest.mark.parametrize(

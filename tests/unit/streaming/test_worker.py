@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-from streaming.coordinator.home import HOME, UNREADABLE, bucket_of
+from streaming.coordinator.coordinator import COORDINATOR, UNROUTABLE, bucket_of
 from streaming.errors import StateCorrupted
-from streaming.events.events import BIND_TOPIC, PLAIN, QUOTA, WILDCARD, Reason
+from streaming.events.model import BIND_TOPIC, NO_METADATA, QUOTA, WILDCARD, Reason
 from streaming.events.routing import Routing
 from streaming.expansion.batch import Batch
 from streaming.state import state
 from streaming.state.state import Delta, ShardState
 from streaming.storage.journal import Journal, Position
-from streaming.subscription.subscription import Ignored
-from streaming.updates.update import Update
+from streaming.subscription.client import Ignored
+from streaming.updates.model import Update
 from streaming.worker import reading, worker
 from streaming.worker.cache import CACHE_BYTES, StateCache
-from streaming.worker.output import Kind, Output, OutputRow
+from streaming.worker.output import Output, OutputKind, OutputRow
 from streaming.worker.reading import Row, Rows
 from streaming.worker.worker import Settings
 from tests.support.simulator import TOPICS as NAMES
@@ -43,14 +43,14 @@ def row(stream: int, payload: bytes | None, offset: int = 0, entry: int = 0) -> 
 
 def letters(output: Written) -> list[dict[str, Any]]:
     return [json.loads(payload or b"") for kind, payload in zip(output.kinds, output.payloads, strict=True)
-            if kind == Kind.DEAD_LETTER]  # fmt: skip
+            if kind == OutputKind.DEAD_LETTER]  # fmt: skip
 
 
 def updates(output: Written) -> list[tuple[str, str]]:
     return [
         (kind, json.loads(key or b"")[3])
         for kind, key in zip(output.kinds, output.keys, strict=True)
-        if kind in (Kind.ADD, Kind.REMOVE, TOMBSTONE)
+        if kind in (OutputKind.ADD, OutputKind.REMOVE, TOMBSTONE)
     ]
 
 
@@ -78,8 +78,8 @@ def put(cache: StateCache[ShardState], name: str, size: int) -> tuple[Journal, S
 def take(cache: StateCache[ShardState], name: str, journal: Journal, shard: int = 0) -> ShardState | None:
     """What the cache has for this journal; None when it has to begin afresh."""
     fresh = ShardState()
-    taken = cache.take((name, shard), journal, fresh)
-    return None if taken is fresh else taken
+    drain = cache.take((name, shard), journal, fresh)
+    return None if drain is fresh else drain
 
 
 def test_a_state_is_taken_out() -> None:
@@ -110,12 +110,12 @@ def test_a_state_of_other_bytes_is_never_used() -> None:
 def test_a_state_is_brought_up_to_what_another_worker_appended() -> None:
     cache: StateCache[ShardState] = StateCache(1_000, state.catch_up)
     decoded = ShardState()
-    decoded.apply(Delta(added={"a": PLAIN}))
+    decoded.apply(Delta(added={"a": NO_METADATA}))
     former = state.renew(Journal(), decoded, Delta())
     cache.put(("p", 0), former, decoded)
     elsewhere = decode(former.stored)
-    elsewhere.apply(Delta(added={"b": PLAIN}))
-    renewed = state.renew(former, elsewhere, Delta(added={"b": PLAIN}))
+    elsewhere.apply(Delta(added={"b": NO_METADATA}))
+    renewed = state.renew(former, elsewhere, Delta(added={"b": NO_METADATA}))
     assert renewed.continues(former.position)
     assert cache.take(("p", 0), renewed, ShardState()) is decoded
     assert list(decoded.topics) == ["a", "b"]
@@ -125,10 +125,10 @@ def test_a_state_that_another_worker_wrote_anew_is_decoded_anew() -> None:
     """Its journal amounts to the same, but no longer continues the one that is known."""
     cache: StateCache[ShardState] = StateCache(1_000, state.catch_up)
     decoded = ShardState()
-    delta = Delta(added={"a": PLAIN})
+    delta = Delta(added={"a": NO_METADATA})
     decoded.apply(delta)
-    grown = state.renew(Journal(), decoded, Delta()).grown(state._plain(Delta()), list)
-    cache.put(("p", 0), grown, decoded)
+    append = state.renew(Journal(), decoded, Delta()).append(state._plain(Delta()), list)
+    cache.put(("p", 0), append, decoded)
     fresh = ShardState()
     assert cache.take(("p", 0), state.renew(Journal(), decoded, Delta()), fresh) is fresh
     assert fresh == decoded
@@ -194,17 +194,17 @@ def test_rows_come_in_any_order() -> None:
     reversed_ = work("p", 0, rows[::-1], None, SETTINGS)
     assert reversed_[0] == expected[0]
     assert rows_of(reversed_[1]) == rows_of(expected[1])
-    assert updates(expected[1]) == [(Kind.ADD, "u")]
+    assert updates(expected[1]) == [(OutputKind.ADD, "u")]
 
 
 @pytest.mark.parametrize("many", [1, 64])
 def test_the_time_comes_behind_topics_however_many(monkeypatch: pytest.MonkeyPatch, many: int) -> None:
     """Each stream is read as it is when it has many rows."""
-    monkeypatch.setattr(reading, "MANY", many)
+    monkeypatch.setattr(reading, "COLUMNAR_MIN_TOPICS", many)
     data, _ = work("p", 0, [*SUBSCRIBED, row(TOPICS, topic_json(ttlMs=1_000))], None, SETTINGS)
     late = row(CLOCK, tick_json(tick=..., wake=70_000, parentTopic="p", shard=0))
     _, output = work("p", 0, [late, row(TOPICS, topic_json(liteTopic="u"), 1)], data, SETTINGS)
-    assert sorted(updates(output)) == [(Kind.ADD, "u"), (Kind.REMOVE, "t"), (TOMBSTONE, "t")]
+    assert sorted(updates(output)) == [(OutputKind.ADD, "u"), (OutputKind.REMOVE, "t"), (TOMBSTONE, "t")]
 
 
 def test_rows_with_equal_places_need_no_comparison_of_payloads() -> None:
@@ -216,7 +216,7 @@ def test_rows_with_equal_places_need_no_comparison_of_payloads() -> None:
 def test_a_remove_stands_before_its_tombstone() -> None:
     data, _ = work("p", 0, [*SUBSCRIBED, row(TOPICS, topic_json())], None, SETTINGS)
     _, output = work("p", 0, [row(TOPICS, topic_json(event="DELETED"), 1)], data, SETTINGS)
-    assert updates(output) == [(Kind.REMOVE, "t"), (TOMBSTONE, "t")]
+    assert updates(output) == [(OutputKind.REMOVE, "t"), (TOMBSTONE, "t")]
     assert output.payloads[1] is None
 
 
@@ -260,7 +260,7 @@ def test_a_shard_reports_what_nobody_else_sees(number: int) -> None:
 
 
 def test_a_home_reports_what_it_sees_and_cannot_read() -> None:
-    _, output = work(HOME, BUCKET, BAD[:2], None, SETTINGS)
+    _, output = work(COORDINATOR, BUCKET, BAD[:2], None, SETTINGS)
     assert [letter["source"]["topic"] for letter in letters(output)] == [
         "lite-group-events",
         "lite-subscription-events",
@@ -287,7 +287,7 @@ def test_a_blank_pattern_is_a_dead_letter(entries: list[str]) -> None:
     (letter,) = letters(output)
     assert (letter["reason"], letter["source"]["offset"]) == (Reason.INVALID_PATTERN, 1)
     assert "a pattern is blank" in letter["message"]
-    assert updates(output) == ([(Kind.ADD, "t")] if "t" in entries else [])
+    assert updates(output) == ([(OutputKind.ADD, "t")] if "t" in entries else [])
 
 
 @pytest.mark.parametrize(
@@ -311,7 +311,7 @@ def test_of_the_shards_one_reports_a_request_that_names_two_parents() -> None:
     rows = [row(SUBSCRIPTIONS, b'{"topic":"big",' + request_json(topic="q")[1:])]
     reported = [len(letters(work("big", number, rows, None, SETTINGS)[1])) for number in range(3)]
     assert reported == [1, 0, 0]
-    assert letters(work(HOME, BUCKET, rows, None, SETTINGS)[1]) == []
+    assert letters(work(COORDINATOR, BUCKET, rows, None, SETTINGS)[1]) == []
 
 
 def test_a_wake_for_another_shard_is_a_dead_letter() -> None:
@@ -373,9 +373,12 @@ def test_what_was_done_is_counted() -> None:
     """By kind; tombstones and the job's own events are no part of it."""
     rows = [*SUBSCRIBED, row(TOPICS, topic_json()), row(TOPICS, topic_json(), 1), row(TOPICS, b"?", 2)]
     data, (kind, _, counts) = last_row(rows, None)
-    assert (kind, json.loads(counts or b"")) == (Kind.COUNTS, {"add": 1, "dead-letter": 1, "ignored:topic-exists": 1})
+    assert (kind, json.loads(counts or b"")) == (
+        OutputKind.COUNTS,
+        {"add": 1, "dead-letter": 1, "ignored:topic-exists": 1},
+    )
     _, (kind, _, counts) = last_row([row(TOPICS, topic_json(event="DELETED"), 3)], data)
-    assert (kind, json.loads(counts or b"")) == (Kind.COUNTS, {"remove": 1})
+    assert (kind, json.loads(counts or b"")) == (OutputKind.COUNTS, {"remove": 1})
     assert not list(Output().all_rows())
 
 
@@ -478,7 +481,7 @@ def test_the_state_that_was_encoded_is_used_by_the_next_batch(data: bytes, monke
 @pytest.fixture
 def placed() -> bytes:
     """Group `g` on parent `p`."""
-    data, output = work(HOME, BUCKET, [row(GROUPS, group_json())], None, SETTINGS)
+    data, output = work(COORDINATOR, BUCKET, [row(GROUPS, group_json())], None, SETTINGS)
     assert output.kinds == []
     assert data is not None
     return data
@@ -491,32 +494,32 @@ def parents(data: bytes | None) -> dict[str, str]:
 
 def test_a_group_that_moves_is_told_to_the_parent_that_it_leaves(placed: bytes) -> None:
     moved = [row(GROUPS, group_json(attributes={BIND_TOPIC: "q", WILDCARD: ""}), 8)]
-    renewed, output = work(HOME, BUCKET, moved, placed, SETTINGS)
+    renewed, output = work(COORDINATOR, BUCKET, moved, placed, SETTINGS)
     assert parents(renewed) == {"g": "q"}
     assert output.kinds == ["input:groups"]
     assert json.loads(output.payloads[0] or b"")["parentTopic"] == "p"
-    again = work(HOME, BUCKET, moved, placed, SETTINGS)
+    again = work(COORDINATOR, BUCKET, moved, placed, SETTINGS)
     assert (again[0], rows_of(again[1])) == (renewed, rows_of(output))
     worker.forget()
-    cold = work(HOME, BUCKET, moved, placed, SETTINGS)
+    cold = work(COORDINATOR, BUCKET, moved, placed, SETTINGS)
     assert (cold[0], rows_of(cold[1])) == (renewed, rows_of(output))
 
 
 def test_a_home_without_change_gives_the_very_same_bytes(placed: bytes) -> None:
     rows = [row(GROUPS, group_json(attributes={}, parentTopic="q"), 9), row(CLOCK, tick_json(tick=0), 9)]
-    again, output = work(HOME, BUCKET, rows, placed, SETTINGS)
+    again, output = work(COORDINATOR, BUCKET, rows, placed, SETTINGS)
     assert again is placed
     assert output.kinds == []
 
 
 def test_the_last_group_leaves_no_bytes(placed: bytes) -> None:
-    renewed, output = work(HOME, BUCKET, [row(GROUPS, group_json(attributes={}), 9)], placed, SETTINGS)
+    renewed, output = work(COORDINATOR, BUCKET, [row(GROUPS, group_json(attributes={}), 9)], placed, SETTINGS)
     assert renewed is None
     assert output.kinds == ["input:groups"]
 
 
 def test_an_unknown_group_that_is_deleted_is_counted() -> None:
-    renewed, output = work(HOME, BUCKET, [row(GROUPS, group_json(attributes={}))], None, SETTINGS)
+    renewed, output = work(COORDINATOR, BUCKET, [row(GROUPS, group_json(attributes={}))], None, SETTINGS)
     assert renewed is None
     assert (output.kinds, output.ignored) == ([], {Ignored.GROUP_UNKNOWN: 1})
 
@@ -525,7 +528,7 @@ def test_a_request_elsewhere_is_reported_by_home_with_its_own_entry(placed: byte
     """Of several entries of one record, on any parent; only the one that names no parent is no shard's."""
     entries = [request_json(), request_json(topic="q"), request_json(action="COMPLETE_REMOVE", topic=...)]
     rows = [row(SUBSCRIPTIONS, entry, 5, 2 * at) for at, entry in enumerate(entries[:2])]
-    _, output = work(HOME, BUCKET, [row(SUBSCRIPTIONS, entries[2], 5, 2 * 2 + 1), *rows], placed, SETTINGS)
+    _, output = work(COORDINATOR, BUCKET, [row(SUBSCRIPTIONS, entries[2], 5, 2 * 2 + 1), *rows], placed, SETTINGS)
     (letter,) = letters(output)
     assert (letter["reason"], letter["source"]["entry"]) == (Reason.GROUP_BOUND_ELSEWHERE, 1)
     assert letter["original"].encode() == entries[1]
@@ -534,34 +537,34 @@ def test_a_request_elsewhere_is_reported_by_home_with_its_own_entry(placed: byte
 
 def test_the_end_of_a_client_everywhere_names_its_own_entry() -> None:
     """Also that of an entry that cannot be read: its position is the one in its record."""
-    data, _ = work(HOME, BUCKET, [row(SUBSCRIPTIONS, request_json())], None, SETTINGS)
+    data, _ = work(COORDINATOR, BUCKET, [row(SUBSCRIPTIONS, request_json())], None, SETTINGS)
     leaving = row(SUBSCRIPTIONS, request_json(action="COMPLETE_REMOVE", topic=" "), 7, 5)
-    _, output = work(HOME, BUCKET, [leaving], data, SETTINGS)
+    _, output = work(COORDINATOR, BUCKET, [leaving], data, SETTINGS)
     assert [json.loads(payload or b"")["asOf"] for payload in output.payloads] == [[0, 7, 1_007, 2]]
-    _, output = work(HOME, BUCKET, [leaving._replace(payload=request_json(topic=...))], data, SETTINGS)
+    _, output = work(COORDINATOR, BUCKET, [leaving._replace(payload=request_json(topic=...))], data, SETTINGS)
     assert [letter["source"]["entry"] for letter in letters(output)] == [2]
 
 
 def test_leases_are_as_long_as_the_settings_say() -> None:
     settings = Settings(NAMES, client_timeout_ms=1_000)
-    data, _ = work(HOME, BUCKET, [row(SUBSCRIPTIONS, request_json())], None, settings)
+    data, _ = work(COORDINATOR, BUCKET, [row(SUBSCRIPTIONS, request_json())], None, settings)
     late = [row(CLOCK, tick_json(tick=2_001), 1)]
-    assert work(HOME, BUCKET, late, data, SETTINGS)[1].kinds == []
-    assert work(HOME, BUCKET, late, data, settings)[1].kinds == ["input:subscriptions"]
+    assert work(COORDINATOR, BUCKET, late, data, SETTINGS)[1].kinds == []
+    assert work(COORDINATOR, BUCKET, late, data, settings)[1].kinds == ["input:subscriptions"]
 
 
 @pytest.mark.parametrize(
     ("stream", "payload", "reason", "bucket"),
     [
-        (GROUPS, b"?", Reason.NOT_JSON, UNREADABLE),
+        (GROUPS, b"?", Reason.NOT_JSON, UNROUTABLE),
         (GROUPS, group_json(), Reason.NOT_ROUTABLE, BUCKET + 1),
-        (SUBSCRIPTIONS, None, Reason.NOT_JSON, UNREADABLE),
+        (SUBSCRIPTIONS, None, Reason.NOT_JSON, UNROUTABLE),
         (SUBSCRIPTIONS, request_json(topic=...), Reason.MISSING_FIELD, BUCKET),
         (SUBSCRIPTIONS, request_json(), Reason.NOT_ROUTABLE, BUCKET),
         (SUBSCRIPTIONS, request_json(action="COMPLETE_REMOVE", topic=...), Reason.NOT_ROUTABLE, BUCKET + 1),
-        (TOPICS, topic_json(parentTopic=""), Reason.BLANK_NAME, UNREADABLE),
-        (TOPICS, topic_json(), Reason.NOT_ROUTABLE, UNREADABLE),
-        (CLOCK, b"{}", Reason.MISSING_FIELD, UNREADABLE),
+        (TOPICS, topic_json(parentTopic=""), Reason.BLANK_NAME, UNROUTABLE),
+        (TOPICS, topic_json(), Reason.NOT_ROUTABLE, UNROUTABLE),
+        (CLOCK, b"{}", Reason.MISSING_FIELD, UNROUTABLE),
         (CLOCK, tick_json(tick=..., alarm=5, parentTopic="g", shard=0), Reason.NOT_ROUTABLE, BUCKET + 1),
         (CLOCK, tick_json(tick=..., wake=5, parentTopic="g", shard=0), Reason.NOT_ROUTABLE, BUCKET),
     ],
@@ -569,7 +572,7 @@ def test_leases_are_as_long_as_the_settings_say() -> None:
 def test_what_has_no_place_is_a_dead_letter(stream: int, payload: bytes | None, reason: Reason, bucket: int) -> None:
     """Also what Python could place but Spark could not; no shard sees it."""
     entry = 1 if stream == SUBSCRIPTIONS else 0
-    data, output = work(HOME, bucket, [row(stream, payload, entry=entry)], None, SETTINGS)
+    data, output = work(COORDINATOR, bucket, [row(stream, payload, entry=entry)], None, SETTINGS)
     assert data is None
     assert [letter["reason"] for letter in letters(output)] == [reason]
 
@@ -577,11 +580,11 @@ def test_what_has_no_place_is_a_dead_letter(stream: int, payload: bytes | None, 
 def test_a_request_that_names_no_parent_for_spark_only_is_the_homes() -> None:
     """The shards do not see it, so home speaks of it although it is one of a parent."""
     named = row(SUBSCRIPTIONS, b'{"topic":"",' + request_json()[1:], entry=1)
-    assert [letter["reason"] for letter in letters(work(HOME, BUCKET, [named], None, SETTINGS)[1])] == [
+    assert [letter["reason"] for letter in letters(work(COORDINATOR, BUCKET, [named], None, SETTINGS)[1])] == [
         Reason.NOT_ROUTABLE
     ]
     ended = row(SUBSCRIPTIONS, request_json(action="COMPLETE_REMOVE", topic=""), entry=0)
-    assert letters(work(HOME, BUCKET, [ended], None, SETTINGS)[1]) == []
+    assert letters(work(COORDINATOR, BUCKET, [ended], None, SETTINGS)[1]) == []
 
 
 # What a wide pattern finds leaves in pieces.
@@ -610,7 +613,7 @@ def test_output_comes_in_pieces(monkeypatch: pytest.MonkeyPatch, quota: int) -> 
     outputs, stored = pieces_of(worker.work("p", 0, Rows.of(rows), data, SETTINGS))
     pieces = [written(output) for output in outputs]
     assert stored == whole[0]
-    assert [piece.kinds.count(Kind.ADD) for piece in pieces] == [10, 10, 5, 0]
+    assert [piece.kinds.count(OutputKind.ADD) for piece in pieces] == [10, 10, 5, 0]
     assert sorted(key or b"" for piece in pieces for key in piece.keys) == sorted(key or b"" for key in whole[1].keys)
     assert sum(len(letters(piece)) for piece in pieces) == 1
 

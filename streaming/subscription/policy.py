@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 from matcher.selectors import BloomFilter, Selector
 from matcher.selectors import compile as compile_selector
-from streaming.events.events import Facts, Selection
+from streaming.events.model import SelectorSpec, TopicMetadata
+from streaming.subscription.client import Mode
 from streaming.subscription.interests import Interests
-from streaming.subscription.receivers import Found, Orders
-from streaming.subscription.subscription import Mode
+from streaming.subscription.subscribers import Matches, Orders
 
 
-class Terms(NamedTuple):
+class GroupPolicy(NamedTuple):
     """Under what terms the clients of a group receive anything on one parent.
 
     Attributes:
@@ -26,88 +26,94 @@ class Terms(NamedTuple):
     mode: Mode = Mode.LITERAL
     elsewhere: bool = False
     exclusive: bool = False
-    selection: Selection | None = None
+    selector: SelectorSpec | None = None
     quota: int = -1
 
     @property
     def plain(self) -> bool:
         """Whether all who ask for a topic receive it."""
-        return not self.exclusive and self.selection is None
+        return not self.exclusive and self.selector is None
 
 
-def limited(
-    found: Found, topic: str, facts: Facts, interests: Iterable[Interests], terms: Mapping[str, Terms]
-) -> Found:
+def apply_policies(
+    found: Matches,
+    topic: str,
+    metadata: TopicMetadata,
+    interests: Iterable[Interests],
+    policies: Mapping[str, GroupPolicy],
+) -> Matches:
     """Those of the receivers to whom the terms of their groups leave the topic.
 
     Args:
         found: all who ask for the topic.
         topic: the topic.
-        facts: what its creation said about it.
+        metadata: what its creation said about it.
         interests: where to ask how new their wishes are; later ones replace earlier ones.
-        terms: of the groups whose terms are not plain.
+        policies: of the groups whose terms are not plain.
     """
-    if not terms:
+    if not policies:
         return found
-    kept: Found = {}
+    kept: Matches = {}
     newest: dict[str, tuple[int, str]] = {}
     orders: Orders | None = None
-    for receiver, patterns in found.items():
-        group = terms.get(receiver.group)
+    for subscriber, patterns in found.items():
+        group = policies.get(subscriber.group)
         if group is None or group.plain:
-            kept[receiver] = patterns
+            kept[subscriber] = patterns
             continue
-        if group.selection is not None and not agrees(group.selection, facts):
+        if group.selector is not None and not agrees(group.selector, metadata):
             continue
         if group.exclusive:
             if orders is None:
                 orders = {}
                 for index in interests:
                     orders.update(index.orders(topic))
-            newest[receiver.group] = max(newest.get(receiver.group, (-1, "")), (orders[receiver], receiver.client_id))
-        kept[receiver] = patterns
+            newest[subscriber.group] = max(
+                newest.get(subscriber.group, (-1, "")), (orders[subscriber], subscriber.client_id)
+            )
+        kept[subscriber] = patterns
     if not newest:
         return kept
     return {
-        receiver: patterns
-        for receiver, patterns in kept.items()
-        if receiver.group not in newest or newest[receiver.group][1] == receiver.client_id
+        subscriber: patterns
+        for subscriber, patterns in kept.items()
+        if subscriber.group not in newest or newest[subscriber.group][1] == subscriber.client_id
     }
 
 
-def agrees(selection: Selection, facts: Facts) -> bool:
+def agrees(selector: SelectorSpec, metadata: TopicMetadata) -> bool:
     """Whether a topic is what a selector wants; one of the user's own kind that fails wants nothing."""
-    tags = () if facts.tags is None else (facts.tags,)
+    tags = () if metadata.tags is None else (metadata.tags,)
     try:
-        return _compiled(selection).agrees(tags, facts.properties)
+        return _compiled(selector).agrees(tags, metadata.properties)
     except Exception:  # noqa: BLE001 - foreign code must not stop the shard; TAG and SQL92 never raise
         return False
 
 
 @lru_cache(maxsize=4_096)
-def _compiled(selection: Selection) -> Selector:
-    return compile_selector(*selection)
+def _compiled(selector: SelectorSpec) -> Selector:
+    return compile_selector(*selector)
 
 
 SQL92 = "SQL92"
 _BLOOM = BloomFilter()
 
 
-def bitmap(parent: str, facts: Facts, terms: Mapping[str, Terms]) -> bytes | None:
+def bitmap(parent: str, metadata: TopicMetadata, policy: Mapping[str, GroupPolicy]) -> bytes | None:
     """The Bloom filter of the groups whose SQL92 selectors agree with a topic; None where no group has one.
 
     A dispatcher looks here first, and evaluates a selector only where the bits of its group are set.
     """
-    groups = [(name, group.selection) for name, group in terms.items() if has_bitmap(group)]
+    groups = [(name, group.selector) for name, group in policy.items() if has_bitmap(group)]
     if not groups:
         return None
     found = _BLOOM.bitmap()
-    for name, selection in groups:
-        if selection is not None and agrees(selection, facts):
+    for name, selector in groups:
+        if selector is not None and agrees(selector, metadata):
             found.add(f"{name}#{parent}")
     return bytes(found)
 
 
-def has_bitmap(terms: Terms) -> bool:
+def has_bitmap(policy: GroupPolicy) -> bool:
     """Whether a group stands in the bitmaps of its topics."""
-    return not terms.elsewhere and terms.selection is not None and terms.selection.kind == SQL92
+    return not policy.elsewhere and policy.selector is not None and policy.selector.kind == SQL92

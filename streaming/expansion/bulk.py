@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from streaming.events.events import Facts
-from streaming.subscription.columns import Pairs, Sources, TopicEvents
+from streaming.events.columns import SourceColumns, TopicEventColumns
+from streaming.events.model import TopicMetadata
 from streaming.subscription.interests import Interests
-from streaming.subscription.receivers import ClientKey
-from streaming.updates.update import Cause, Columns, Op, Update
+from streaming.subscription.pairs import Pairs
+from streaming.subscription.subscribers import ClientKey
+from streaming.updates.model import Cause, Op, Update, UpdateColumns
 
 if TYPE_CHECKING:
     from streaming.expansion.batch import Batch
 
 
-class Crowd(NamedTuple):
+class BulkChange(NamedTuple):
     """Many topics that come, or go, for one reason.
 
     Attributes:
@@ -33,43 +34,45 @@ class Crowd(NamedTuple):
     exists: bool
     cause: Cause
     names: Sequence[str]
-    facts: Sequence[Facts]
-    sources: Sources
+    metadata: Sequence[TopicMetadata]
+    sources: SourceColumns
 
-    def without_expired(self, now: int) -> "Crowd":
+    def without_expired(self, now: int) -> "BulkChange":
         """Those whose lives are longer."""
-        rows = [row for row, facts in enumerate(self.facts) if facts.deadline is None or facts.deadline > now]
-        return self if len(rows) == len(self.names) else self.chosen(rows)
+        rows = [
+            row for row, metadata in enumerate(self.metadata) if metadata.deadline is None or metadata.deadline > now
+        ]
+        return self if len(rows) == len(self.names) else self.take(rows)
 
-    def chosen(self, rows: Sequence[int]) -> "Crowd":
+    def take(self, rows: Sequence[int]) -> "BulkChange":
         """Some of them."""
-        names, facts = [self.names[row] for row in rows], [self.facts[row] for row in rows]
-        return self._replace(names=names, facts=facts, sources=self.sources.chosen(np.array(rows, np.int64)))
+        names, metadata = [self.names[row] for row in rows], [self.metadata[row] for row in rows]
+        return self._replace(names=names, metadata=metadata, sources=self.sources.take(np.array(rows, np.int64)))
 
 
-def sort_out(many: TopicEvents, stored: Mapping[str, Facts]) -> tuple[list[Crowd], list[int]]:
+def split_bulk(many: TopicEventColumns, stored: Mapping[str, TopicMetadata]) -> tuple[list[BulkChange], list[int]]:
     """The crowds among topic events, and the numbers of the other events.
 
     Args:
         many: all that a micro-batch says of the topics.
         stored: the topics that exist before it.
     """
-    names, created, facts, sources = many
+    names, created, metadata, sources = many
     if len(set(names)) == len(names) and all(created) and stored.keys().isdisjoint(names):
-        return [Crowd(True, Cause.TOPIC_CREATED, names, facts, sources)], []
+        return [BulkChange(True, Cause.TOPIC_CREATED, names, metadata, sources)], []
     said = Counter(names)
     rows: dict[bool, list[int]] = {True: [], False: []}
     others: list[int] = []
     for row, (name, exists) in enumerate(zip(names, created, strict=True)):
         (rows[exists] if said[name] == 1 and exists != (name in stored) else others).append(row)
     return [
-        Crowd(exists, cause, names, facts, sources).chosen(rows[exists])
+        BulkChange(exists, cause, names, metadata, sources).take(rows[exists])
         for exists, cause in ((False, Cause.TOPIC_DELETED), (True, Cause.TOPIC_CREATED))
         if rows[exists]
     ], others
 
 
-class CrowdUpdates:
+class BulkUpdates:
     """What the crowds of a batch mean for who receives them."""
 
     def __init__(self, batch: "Batch", renewed: Interests) -> None:
@@ -80,11 +83,11 @@ class CrowdUpdates:
             renewed: what the clients ask for that ask for something else after the batch, where topics come.
         """
         self._batch = batch
-        self._found = [(crowd, _receivers(batch, crowd, renewed)) for crowd in batch.crowds]
+        self._found = [(bulk, _subscribers(batch, bulk, renewed)) for bulk in batch.bulks]
         self._change: Counter[ClientKey] = Counter()
-        for crowd, pairs in self._found:
+        for bulk, pairs in self._found:
             for key, count in pairs.topics_by_client().items():
-                self._change[key] += count if crowd.exists else -count
+                self._change[key] += count if bulk.exists else -count
 
     @property
     def clients(self) -> Iterator[ClientKey]:
@@ -98,26 +101,26 @@ class CrowdUpdates:
     def spell_out(self, key: ClientKey) -> list[Update]:
         """The updates of one client one by one; they are none of `columns` any more."""
         spelled: list[Update] = []
-        for place, (crowd, pairs) in enumerate(self._found):
+        for place, (bulk, pairs) in enumerate(self._found):
             own = pairs.of_clients((key,))
-            self._found[place] = crowd, pairs.chosen(~own)
-            spelled += self._columns(crowd, pairs.chosen(own)).one_by_one()
+            self._found[place] = bulk, pairs.take(~own)
+            spelled += self._columns(bulk, pairs.take(own)).one_by_one()
         return spelled
 
-    def columns(self) -> Iterator[Columns]:
+    def columns(self) -> Iterator[UpdateColumns]:
         """All other updates."""
-        for crowd, pairs in self._found:
-            yield self._columns(crowd, pairs)
+        for bulk, pairs in self._found:
+            yield self._columns(bulk, pairs)
 
-    def _columns(self, crowd: Crowd, pairs: Pairs) -> Columns:
-        versions = [self._batch.version(receiver.client) for receiver in pairs.receiver_table]
-        op = Op.ADD if crowd.exists else Op.REMOVE
-        return Columns(op, crowd.cause, crowd.names, crowd.sources, pairs, versions)
+    def _columns(self, bulk: BulkChange, pairs: Pairs) -> UpdateColumns:
+        versions = [self._batch.version(subscriber.client) for subscriber in pairs.subscriber_table]
+        op = Op.ADD if bulk.exists else Op.REMOVE
+        return UpdateColumns(op, bulk.cause, bulk.names, bulk.sources, pairs, versions)
 
 
-def _receivers(batch: "Batch", crowd: Crowd, renewed: Interests) -> Pairs:
-    found = batch.state.interests.pairs(crowd.names)
-    if not (crowd.exists and batch.changed):
+def _subscribers(batch: "Batch", bulk: BulkChange, renewed: Interests) -> Pairs:
+    found = batch.state.interests.pairs(bulk.names)
+    if not (bulk.exists and batch.changed):
         return found
-    unchanged = found.chosen(~found.of_clients(batch.changed))
-    return unchanged.beside(renewed.pairs(crowd.names))
+    unchanged = found.take(~found.of_clients(batch.changed))
+    return unchanged.join(renewed.pairs(bulk.names))

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from streaming.events.events import Reason, Source
-from streaming.subscription.columns import Pairs, Sources
-from streaming.subscription.receivers import Receiver
+from streaming.events.columns import SourceColumns
+from streaming.events.model import Reason, Source
+from streaming.subscription.pairs import Pairs
+from streaming.subscription.subscribers import SubscriberKey
 
 _NAMES_IN_UPDATE, _REST_OF_UPDATE = 3, 512
 """How often the topic's name stands in a record, and some bytes more."""
@@ -54,7 +55,7 @@ class Update(NamedTuple):
     """
 
     op: Op
-    receiver: Receiver
+    subscriber: SubscriberKey
     lite_topic: str
     patterns: tuple[str, ...]
     cause: Cause
@@ -66,7 +67,7 @@ class Update(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class UpdateColumns:
     """Updates of one kind (see `Update`): one for each of the pairs.
 
     Attributes:
@@ -79,7 +80,7 @@ class Columns:
     op: Op
     cause: Cause
     topics: Sequence[str]
-    sources: Sources
+    sources: SourceColumns
     pairs: Pairs
     versions: Sequence[int | None]
     offset_option: Any = None
@@ -88,20 +89,20 @@ class Columns:
     def one_by_one(self) -> Iterator[Update]:
         """The same by row."""
         pairs = self.pairs
-        for row, receiver, patterns in pairs.numbers():
+        for row, subscriber, patterns in pairs.numbers():
             yield Update(
                 self.op,
-                pairs.receiver_table[receiver],
+                pairs.subscriber_table[subscriber],
                 self.topics[row],
                 pairs.pattern_table[patterns],
                 self.cause,
-                self.versions[receiver],
+                self.versions[subscriber],
                 self.sources.at(row),
                 self.offset_option,
                 self.reset,
             )
 
-    def pieces(self, size: int) -> Iterator["Columns"]:
+    def pieces(self, size: int) -> Iterator["UpdateColumns"]:
         """The same in pieces of some so many bytes of JSON."""
         pairs = self.pairs
         if not len(pairs):
@@ -115,7 +116,7 @@ class Columns:
         ends = np.cumsum(_REST_OF_UPDATE + sizes)
         cuts = np.unique(np.searchsorted(ends, np.arange(0, ends[-1], size), "right")).tolist()
         for start, end in pairwise([*cuts, len(pairs)]):
-            yield replace(self, pairs=pairs.chosen(slice(start, end)))
+            yield replace(self, pairs=pairs.take(slice(start, end)))
 
 
 class Problem(NamedTuple):

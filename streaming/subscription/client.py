@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum
 from typing import NamedTuple
 
-from streaming.events.events import LITE, Action, Notation, Place, SubscriptionRequest, check_name
+from streaming.events.model import LITE, Action, Notation, Place, SubscriptionRequest, check_name
 
 
 class Mode(StrEnum):
@@ -50,7 +50,7 @@ class Block(NamedTuple):
     entries: tuple[str, ...]
 
 
-class View(NamedTuple):
+class Subscription(NamedTuple):
     """One client's subscription on one shard under one reading.
 
     Attributes:
@@ -77,10 +77,10 @@ class View(NamedTuple):
         return self.live, self.version, _entries(self.blocks), self.everything is not None
 
 
-ABSENT = View()
+ABSENT = Subscription()
 
 
-class Seen(NamedTuple):
+class LastRequest(NamedTuple):
     """Where a client's last requests stand in the subscription stream.
 
     Attributes:
@@ -106,10 +106,10 @@ class Seen(NamedTuple):
 class Client(NamedTuple):
     """One client in both readings."""
 
-    literal: View = ABSENT
-    wildcard: View = ABSENT
+    literal: Subscription = ABSENT
+    wildcard: Subscription = ABSENT
 
-    def view(self, mode: Mode) -> View:
+    def subscription(self, mode: Mode) -> Subscription:
         """The reading that is in force in a group of that mode."""
         return self.wildcard if mode is Mode.WILDCARD else self.literal
 
@@ -157,10 +157,10 @@ NOTHING = Interest()
 
 def interest(client: Client, mode: Mode) -> Interest:
     """What a client asks for in a group of that mode; `NOTHING` when it is not in session."""
-    view = client.view(mode)
-    if not view.live or not (view.blocks or view.everything is not None):
+    subscription = client.subscription(mode)
+    if not subscription.live or not (subscription.blocks or subscription.everything is not None):
         return NOTHING
-    return Interest(mode is Mode.WILDCARD, view.blocks, view.everything)
+    return Interest(mode is Mode.WILDCARD, subscription.blocks, subscription.everything)
 
 
 class Change(NamedTuple):
@@ -173,7 +173,7 @@ class Change(NamedTuple):
         ignored: nothing was applied, for this reason.
     """
 
-    view: View
+    subscription: Subscription
     invalid: tuple[str, ...] = ()
     refused: bool = False
     ignored: Ignored | None = None
@@ -184,7 +184,7 @@ class Change(NamedTuple):
         return not self.refused and self.ignored is None
 
 
-class Rules(NamedTuple):
+class RequestRules(NamedTuple):
     """By what a request is read under one reading.
 
     Attributes:
@@ -198,11 +198,13 @@ class Rules(NamedTuple):
     relevant: Callable[[str, Notation], bool]
 
 
-def advance(view: View, request: SubscriptionRequest, rules: Rules, order: int, place: Place) -> Change:
+def advance(
+    subscription: Subscription, request: SubscriptionRequest, rules: RequestRules, order: int, place: Place
+) -> Change:
     """Applies one request to one reading.
 
     Args:
-        view: the client's subscription so far.
+        subscription: of the client so far.
         request: what the client asks for.
         rules: of the reading.
         order: the number of this request on the shard.
@@ -211,62 +213,67 @@ def advance(view: View, request: SubscriptionRequest, rules: Rules, order: int, 
     Returns:
         The new view. A set that is not empty but has no valid entry is refused: it must never widen to everything.
     """
-    if view.outdates(request.version):
-        return Change(view, ignored=Ignored.STALE_VERSION)
-    version = view.version if request.version is None else request.version
+    if subscription.outdates(request.version):
+        return Change(subscription, ignored=Ignored.STALE_VERSION)
+    version = subscription.version if request.version is None else request.version
     if request.action is Action.COMPLETE_REMOVE:
-        return Change(View(version=version), ignored=None if view.live else Ignored.NO_SUBSCRIPTION)
+        return Change(Subscription(version=version), ignored=None if subscription.live else Ignored.NO_SUBSCRIPTION)
 
     notation = request.notation if rules.mode is Mode.WILDCARD else LITE
     problems = {entry: rules.problem(entry, notation) for entry in request.entries}
     invalid = tuple(reason for reason in problems.values() if reason is not None)
     valid = [entry for entry, reason in problems.items() if reason is None]
     if invalid and not valid:
-        return Change(view, invalid, refused=True)
+        return Change(subscription, invalid, refused=True)
     if request.action is Action.PARTIAL_REMOVE:
-        ignored = None if view.live else Ignored.NO_SUBSCRIPTION
+        ignored = None if subscription.live else Ignored.NO_SUBSCRIPTION
         return Change(
-            view._replace(version=version, blocks=_without(view.blocks, notation, valid)), invalid, False, ignored
+            subscription._replace(version=version, blocks=_without(subscription.blocks, notation, valid)),
+            invalid,
+            False,
+            ignored,
         )
 
     new = Block(
         order, place.partition, place.position, notation, tuple(e for e in valid if rules.relevant(e, notation))
     )
     # Only a request that begins or replaces a session can ask for everything by an empty set.
-    if request.action is Action.COMPLETE_ADD or not view.live:
+    if request.action is Action.COMPLETE_ADD or not subscription.live:
         everything = rules.mode is Mode.WILDCARD and not valid
-        blocks = _replaced(view.blocks, new)
+        blocks = _replaced(subscription.blocks, new)
     else:
-        everything = view.everything is not None and not valid
-        blocks = _with(_without(view.blocks, notation, valid), new)
+        everything = subscription.everything is not None and not valid
+        blocks = _with(_without(subscription.blocks, notation, valid), new)
     if not everything:
-        view = view._replace(everything=None, everything_at=-1)
-    elif view.everything is None:
-        view = view._replace(everything=order, everything_at=place.position)
-    return Change(View(True, version, blocks, view.everything, view.everything_at), invalid)
+        subscription = subscription._replace(everything=None, everything_at=-1)
+    elif subscription.everything is None:
+        subscription = subscription._replace(everything=order, everything_at=place.position)
+    return Change(Subscription(True, version, blocks, subscription.everything, subscription.everything_at), invalid)
 
 
-def end(client: Client, request: SubscriptionRequest, as_of: Place, seen: Seen | None) -> Client:
+def end(client: Client, request: SubscriptionRequest, as_of: Place, last_request: LastRequest | None) -> Client:
     """The client without what it had asked for up to a place; what it asked for since stays.
 
     The removal of a client on all of its parents, and of one that did not ask for too long, is decided elsewhere and
     arrives here later; meanwhile the client may have come again. A session that began since then, or a COMPLETE_ADD,
     has nothing of what was before, and what it repeated of that is as new as itself; else what it added since stays.
     """
-    here = seen is not None and seen.partition == as_of.partition
-    asked_again = seen is not None and here and seen.position > as_of.position
+    here = last_request is not None and last_request.partition == as_of.partition
+    asked_again = last_request is not None and here and last_request.position > as_of.position
     if asked_again and request.expired:
         return client
 
-    def ended(mode: Mode) -> View:
-        view = client.view(mode)
-        began, order = (-1, 0) if seen is None else seen.began(mode)
+    def ended(mode: Mode) -> Subscription:
+        subscription = client.subscription(mode)
+        began, order = (-1, 0) if last_request is None else last_request.began(mode)
         if asked_again and began > as_of.position:
-            return _renewed(view, as_of, began, order)
-        if view.outdates(request.version) and not asked_again:
-            return view
-        version = view.version if request.version is None or asked_again else request.version
-        return View(view.live and asked_again, version, tuple(b for b in view.blocks if _is_later(b, as_of)))
+            return _renewed(subscription, as_of, began, order)
+        if subscription.outdates(request.version) and not asked_again:
+            return subscription
+        version = subscription.version if request.version is None or asked_again else request.version
+        return Subscription(
+            subscription.live and asked_again, version, tuple(b for b in subscription.blocks if _is_later(b, as_of))
+        )
 
     literal, wildcard = map(ended, Mode)
     return Client(literal, literal if wildcard == literal else wildcard)
@@ -280,20 +287,20 @@ def _is_later(block: Block, place: Place) -> bool:
     return block.partition == place.partition and block.position > place.position
 
 
-def _renewed(view: View, as_of: Place, began: int, order: int) -> View:
+def _renewed(subscription: Subscription, as_of: Place, began: int, order: int) -> Subscription:
     """What a COMPLETE_ADD at `began` kept from before `as_of` is of its order; all of it has one notation."""
     if not order:
-        return view
-    if view.everything is not None and view.everything_at <= as_of.position:
-        view = view._replace(everything=order, everything_at=began)
-    former = [block for block in view.blocks if not _is_later(block, as_of)]
+        return subscription
+    if subscription.everything is not None and subscription.everything_at <= as_of.position:
+        subscription = subscription._replace(everything=order, everything_at=began)
+    former = [block for block in subscription.blocks if not _is_later(block, as_of)]
     if not former:
-        return view
-    whole = [*former, *(block for block in view.blocks if block.order == order)]
+        return subscription
+    whole = [*former, *(block for block in subscription.blocks if block.order == order)]
     entries = tuple(entry for block in whole for entry in block.entries)
     renewed = Block(order, as_of.partition, began, former[0].notation, entries)
-    others = [block for block in view.blocks if block not in whole]
-    return view._replace(blocks=tuple(sorted((*others, renewed), key=lambda block: block.order)))
+    others = [block for block in subscription.blocks if block not in whole]
+    return subscription._replace(blocks=tuple(sorted((*others, renewed), key=lambda block: block.order)))
 
 
 def _replaced(held: tuple[Block, ...], new: Block) -> tuple[Block, ...]:

@@ -10,7 +10,7 @@ class ClientKey(NamedTuple):
     client_id: str
 
 
-class Receiver(NamedTuple):
+class SubscriberKey(NamedTuple):
     """Who stands in one row of the relation beside the topic.
 
     Attributes:
@@ -28,8 +28,8 @@ class Receiver(NamedTuple):
         return ClientKey(self.group, self.client_id)
 
 
-Found = dict[Receiver, list[str]]
+Matches = dict[SubscriberKey, list[str]]
 """The receivers of a topic, each with the entries that say so (none for receive-all)."""
 
-Orders = dict[Receiver, int]
+Orders = dict[SubscriberKey, int]
 """The order of each receiver's newest entry that asks for a topic."""

@@ -13,25 +13,25 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from streaming.events.events import Action, Alarm, GroupEvent, Place, Reason, Source, Stream, SubscriptionRequest, Tick
-from streaming.expansion.batch import Event
+from streaming.events.columns import Event
+from streaming.events.model import Action, Alarm, GroupEvent, Place, Reason, Source, Stream, SubscriptionRequest, Tick
 from streaming.storage.journal import Journal, overlay
-from streaming.subscription.receivers import ClientKey
-from streaming.subscription.subscription import Ignored
+from streaming.subscription.client import Ignored
+from streaming.subscription.subscribers import ClientKey
+from streaming.updates.model import Problem
 from streaming.updates.records import Record
-from streaming.updates.update import Problem
 
-HOME = ""
+COORDINATOR = ""
 """The parent under which homes are kept; no topic has a blank parent."""
 
 BUCKETS = 16
 """Over how many keys groups, clients and alarms are spread."""
 
-UNREADABLE = -1
+UNROUTABLE = -1
 """The number of the key that gets what the JVM cannot place."""
 
 
-class Bound(NamedTuple):
+class GroupBinding(NamedTuple):
     """The parent of a group, where that was said, and the parents that were told it is not theirs."""
 
     parent: str
@@ -39,7 +39,7 @@ class Bound(NamedTuple):
     told: frozenset[str] = frozenset()
 
 
-class Member(NamedTuple):
+class ClientLease(NamedTuple):
     """The parents on which a client has asked for something, and where it asked last."""
 
     parents: tuple[str, ...]
@@ -47,7 +47,7 @@ class Member(NamedTuple):
 
 
 @dataclass(slots=True)
-class Home:
+class CoordinatorState:
     """The groups, clients and alarms of one bucket.
 
     Attributes:
@@ -55,8 +55,8 @@ class Home:
         clock: how late it is, by the last tick.
     """
 
-    groups: dict[str, Bound] = field(default_factory=dict)
-    members: dict[ClientKey, Member] = field(default_factory=dict)
+    groups: dict[str, GroupBinding] = field(default_factory=dict)
+    members: dict[ClientKey, ClientLease] = field(default_factory=dict)
     alarms: dict[int, frozenset[tuple[str, int]]] = field(default_factory=dict)
     clock: int = 0
 
@@ -76,13 +76,13 @@ class Delta:
     """What a micro-batch changes in a home; None for what is forgotten."""
 
     clock: int
-    groups: dict[str, Bound | None] = field(default_factory=dict)
-    members: dict[ClientKey, Member | None] = field(default_factory=dict)
+    groups: dict[str, GroupBinding | None] = field(default_factory=dict)
+    members: dict[ClientKey, ClientLease | None] = field(default_factory=dict)
     alarms: dict[int, frozenset[tuple[str, int]] | None] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
-class Consequences:
+class CoordinatorOutcome:
     """What a micro-batch means for the parents.
 
     Attributes:
@@ -96,7 +96,9 @@ class Consequences:
     changed: bool = False
 
 
-def follow(home: Home, events: Iterable[tuple[Source, Event]], client_timeout_ms: int = 0) -> Consequences:
+def follow(
+    home: CoordinatorState, events: Iterable[tuple[Source, Event]], client_timeout_ms: int = 0
+) -> CoordinatorOutcome:
     """Follows the groups and clients of one bucket through a micro-batch; the caller applies the delta.
 
     Args:
@@ -122,10 +124,10 @@ def follow(home: Home, events: Iterable[tuple[Source, Event]], client_timeout_ms
 class _Batch:
     """A micro-batch in a home: differences to what was there."""
 
-    def __init__(self, home: Home, client_timeout_ms: int) -> None:
+    def __init__(self, home: CoordinatorState, client_timeout_ms: int) -> None:
         self._home = home
         self._timeout = client_timeout_ms
-        self.done = Consequences(Delta(home.clock))
+        self.done = CoordinatorOutcome(Delta(home.clock))
 
     def group(self, source: Source, event: GroupEvent) -> None:
         if event.superseded_by is not None:
@@ -137,7 +139,7 @@ class _Batch:
             others.discard(event.parent)
             for other in sorted(others):
                 self._leave(event.group, other, place, bound_to=event.parent)
-            self.done.delta.groups[event.group] = Bound(event.parent, place, frozenset(others))
+            self.done.delta.groups[event.group] = GroupBinding(event.parent, place, frozenset(others))
         elif former is not None and event.parent in (None, former.parent):
             # The event reaches the parent that it names by itself, but what that was told before may still follow it.
             told = {*former.told, former.parent} - (set() if former.told else {event.parent})
@@ -153,7 +155,7 @@ class _Batch:
         place = source.place
         if request.as_of is not None:
             return  # the echo of what this function wrote
-        if request.parent == HOME:
+        if request.parent == COORDINATOR:
             if member is None:
                 self.done.ignored[Ignored.NO_SUBSCRIPTION] += 1
             else:
@@ -186,11 +188,11 @@ class _Batch:
             waiting = delta.alarms.get(event.time) or self._home.alarms.get(event.time) or frozenset()
             delta.alarms[event.time] = waiting | {(event.parent, event.shard)}
 
-    def _bound(self, group: str) -> Bound | None:
+    def _bound(self, group: str) -> GroupBinding | None:
         groups = self.done.delta.groups
         return groups[group] if group in groups else self._home.groups.get(group)
 
-    def _member(self, key: ClientKey) -> Member | None:
+    def _member(self, key: ClientKey) -> ClientLease | None:
         members = self.done.delta.members
         return members[key] if key in members else self._home.members.get(key)
 
@@ -199,7 +201,7 @@ class _Batch:
         keys = (key for key in {**self._home.members, **self.done.delta.members} if key.group == group)
         return {parent for member in map(self._member, keys) if member is not None for parent in member.parents}
 
-    def _asked(self, key: ClientKey, member: Member | None, request: SubscriptionRequest, place: Place) -> None:
+    def _asked(self, key: ClientKey, member: ClientLease | None, request: SubscriptionRequest, place: Place) -> None:
         parents = () if member is None else member.parents
         if request.action is Action.COMPLETE_REMOVE:
             # With a version the shard may find it stale, and goes on.
@@ -208,7 +210,7 @@ class _Batch:
             left = parents if request.parent in parents else (*parents, request.parent)
         if member is not None and left == parents and not self._timeout:
             return  # when it asked counts only where clients are ended for not asking
-        renewed = Member(left, place) if left else None
+        renewed = ClientLease(left, place) if left else None
         if renewed != member:
             self.done.delta.members[key] = renewed
 
@@ -232,13 +234,13 @@ class _Batch:
         self._write(Stream.GROUPS, group, event)
 
     def _end(
-        self, key: ClientKey, member: Member, as_of: Place, *, version: int | None = None, expired: bool = False
+        self, key: ClientKey, member: ClientLease, as_of: Place, *, version: int | None = None, expired: bool = False
     ) -> None:
         """Ends a client on all of its parents; where it asks again from now on, it is known again.
 
         With a version a parent may find the end stale, and goes on.
         """
-        self.done.delta.members[key] = None if version is None else Member(member.parents, as_of)
+        self.done.delta.members[key] = None if version is None else ClientLease(member.parents, as_of)
         for parent in member.parents:
             entry: dict[str, Any] = {
                 "action": Action.COMPLETE_REMOVE,
@@ -275,23 +277,23 @@ def bucket_of(name: str) -> int:
     return zlib.crc32(name.encode()) % BUCKETS
 
 
-def renew(journal: Journal, home: Home, delta: Delta) -> Journal:
+def renew(journal: Journal, home: CoordinatorState, delta: Delta) -> Journal:
     """The journal of a home to which the delta was applied, from the one before it."""
-    return journal.grown(_plain(delta), lambda: _whole(home)) if home else journal.emptied()
+    return journal.append(_plain(delta), lambda: _whole(home)) if home else journal.cleared()
 
 
-def catch_up(home: Home, changes: Iterable[Any]) -> None:
+def catch_up(home: CoordinatorState, changes: Iterable[Any]) -> None:
     """Makes the changes of a journal, from nothing or from where the home was."""
     for clock, groups, members, alarms in changes:
         home.apply(
             Delta(
                 clock,
                 {
-                    name: None if bound is None else Bound(bound[0], Place(*bound[1]), frozenset(bound[2]))
+                    name: None if bound is None else GroupBinding(bound[0], Place(*bound[1]), frozenset(bound[2]))
                     for name, bound in groups
                 },
                 {
-                    ClientKey(*key): None if member is None else Member(member[0], Place(*member[1]))
+                    ClientKey(*key): None if member is None else ClientLease(member[0], Place(*member[1]))
                     for key, member in members
                 },
                 {time: None if shards is None else frozenset(shards) for time, shards in alarms},
@@ -299,7 +301,7 @@ def catch_up(home: Home, changes: Iterable[Any]) -> None:
         )
 
 
-def _whole(home: Home) -> list[Any]:
+def _whole(home: CoordinatorState) -> list[Any]:
     return _plain(Delta(home.clock, dict(home.groups), dict(home.members), dict(home.alarms)))
 
 

@@ -115,7 +115,7 @@ class Source(NamedTuple):
         return Source(self.topic, place.partition, place.offset, place.entry, place.timestamp)
 
 
-class Facts(NamedTuple):
+class TopicMetadata(NamedTuple):
     """What a topic's creation says about it besides its name.
 
     Attributes:
@@ -129,7 +129,7 @@ class Facts(NamedTuple):
     deadline: int | None = None
 
 
-PLAIN = Facts()
+NO_METADATA = TopicMetadata()
 """What nearly all topics are: a name and nothing else."""
 
 
@@ -149,14 +149,14 @@ class TopicEvent(NamedTuple):
     timestamp: int | None = None
     ttl_ms: int | None = None
 
-    def facts(self, recorded: int) -> Facts:
+    def metadata(self, recorded: int) -> TopicMetadata:
         """What the shard keeps; `recorded` is the record's own timestamp."""
         if self.tags is None and not self.properties and self.ttl_ms is None:
-            return PLAIN
+            return NO_METADATA
         if self.ttl_ms is None:
-            return Facts(self.tags, self.properties or {})
+            return TopicMetadata(self.tags, self.properties or {})
         end = (recorded if self.timestamp is None else self.timestamp) + self.ttl_ms
-        return Facts(self.tags, self.properties or {}, -(-end // DEADLINE_STEP_MS) * DEADLINE_STEP_MS)
+        return TopicMetadata(self.tags, self.properties or {}, -(-end // DEADLINE_STEP_MS) * DEADLINE_STEP_MS)
 
 
 class Notation(NamedTuple):
@@ -176,7 +176,7 @@ class Notation(NamedTuple):
 LITE = Notation()
 
 
-class Selection(NamedTuple):
+class SelectorSpec(NamedTuple):
     """A selector as it is written: its kind (TAG, SQL92, or one of the user's own) and its text."""
 
     kind: str
@@ -202,7 +202,7 @@ class SubscriptionRequest(NamedTuple):
     version: int | None = None
     offset_option: Mapping[str, Any] | None = None
     notation: Notation = LITE
-    selection: Selection | None = None
+    selector: SelectorSpec | None = None
     as_of: Place | None = None
     expired: bool = False
 
@@ -241,6 +241,10 @@ class Wake(NamedTuple):
     parent: str
     shard: int
     time: int
+
+
+SingleEvent = TopicEvent | SubscriptionRequest | GroupEvent | Tick | Alarm | Wake
+"""One entry of an input stream, checked."""
 
 
 def lmq_name(parent: str, lite_topic: str) -> str:

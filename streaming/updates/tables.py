@@ -13,9 +13,10 @@ from typing import NamedTuple
 import numpy as np
 import orjson
 
-from streaming.subscription.columns import Ints, Sources, used
+from streaming.events.columns import Ints, SourceColumns
+from streaming.subscription.pairs import used
+from streaming.updates.model import Op, UpdateColumns
 from streaming.updates.records import OPS, UpdateWriter, digest_lines, patterns_lines, rest_json, text_json
-from streaming.updates.update import Columns, Op
 
 TABLE_END = "\x1e"
 """Stands between the tables of a row. Like the end of a line it never stands in JSON."""
@@ -57,27 +58,27 @@ class Tables(NamedTuple):
         )
 
     @classmethod
-    def of(cls, writer: UpdateWriter, columns: Columns) -> "Tables":
+    def of(cls, writer: UpdateWriter, columns: UpdateColumns) -> "Tables":
         """The records of updates, at least one; a REMOVE is followed by its tombstone."""
         topics, topic_of = used(columns.pairs.rows)
-        receivers, receiver_of = used(columns.pairs.receivers)
+        subscribers, subscriber_of = used(columns.pairs.subscribers)
         patterns, patterns_of = used(columns.pairs.patterns)
-        sources = columns.sources.chosen(topics)
+        sources = columns.sources.take(topics)
         stream = b'"topic":%b,"partition":' % text_json(sources.topic)
         names = _texts([columns.topics[number] for number in topics.tolist()])
         places = _places(sources)
         begin = columns.op.encode()
         named = (begin + names.replace(b"\n", stream + b"\n" + begin) + stream).split(b"\n")
         digests = digest_lines(map(add, named, places.split(b"\n")))
-        key_starts, key_ends, receiver_names, versions, receiver_digests = zip(
+        key_starts, key_ends, subscriber_names, versions, subscriber_digests = zip(
             *(
-                writer.receiver(columns.pairs.receiver_table[number], columns.versions[number])
-                for number in receivers.tolist()
+                writer.subscriber(columns.pairs.subscriber_table[number], columns.versions[number])
+                for number in subscribers.tolist()
             ),
             strict=True,
         )
         cause = b',"cause":"%b","version":' % columns.cause.encode()
-        tombstones = (topic_of * len(receivers) + receiver_of) * (len(patterns) + 1)
+        tombstones = (topic_of * len(subscribers) + subscriber_of) * (len(patterns) + 1)
         records = tombstones + patterns_of + 1
         if columns.op is Op.REMOVE:
             records = np.column_stack((records, tombstones)).ravel()
@@ -88,9 +89,9 @@ class Tables(NamedTuple):
             _lines(sources.timestamps),
             b"\n".join([b'%b"' % each for each in key_starts]),
             b"\n".join(key_ends),
-            b"\n".join([b'%b%b"liteTopic":"' % (OPS[columns.op], each) for each in receiver_names]),
+            b"\n".join([b'%b%b"liteTopic":"' % (OPS[columns.op], each) for each in subscriber_names]),
             b"\n".join([b'%b,"eventId":"' % each for each in versions]),
-            b"\n".join([b'-%b","source":{%b' % (each, stream) for each in receiver_digests]),
+            b"\n".join([b'-%b","source":{%b' % (each, stream) for each in subscriber_digests]),
             patterns_lines(
                 [columns.pairs.pattern_table[number] for number in patterns.tolist()], b',"patterns":', cause
             ),
@@ -113,7 +114,7 @@ def _texts(texts: Sequence[str]) -> bytes:
     return b"\n".join(map(text_json, texts))
 
 
-def _places(sources: Sources) -> bytes:
+def _places(sources: SourceColumns) -> bytes:
     """Where they stand in their stream."""
     partition, entry = int(sources.partitions[0]), int(sources.entries[0])
     if (sources.partitions == partition).all() and (sources.entries == entry).all():  # nearly always
