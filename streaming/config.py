@@ -12,7 +12,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from streaming.errors import ConfigError
+from streaming.errors import ConfigInvalid
 
 TopicName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]{1,249}$")]
 
@@ -85,7 +85,7 @@ class Settings(BaseSettings):
         """Kafka client options beyond the bootstrap servers.
 
         Raises:
-            ConfigError: a line of the file is not `key=value`; the message does not repeat it.
+            ConfigInvalid: a line of the file is not `key=value`; the message does not repeat it.
         """
         options: dict[str, str] = {}
         if self.kafka_options is None:
@@ -93,14 +93,14 @@ class Settings(BaseSettings):
         try:
             lines = self.kafka_options.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{self.kafka_options} cannot be read: {type(error).__name__}") from None
+            raise ConfigInvalid(f"{self.kafka_options} cannot be read: {type(error).__name__}") from None
         for number, line in enumerate(lines, 1):
             text = line.strip()
             if not text or text.startswith(("#", "!")):
                 continue
             key, separator, value = text.partition("=")
             if not separator or not key.strip():
-                raise ConfigError(f"{self.kafka_options}, line {number}: expected key=value")
+                raise ConfigInvalid(f"{self.kafka_options}, line {number}: expected key=value")
             options[key.strip()] = value.strip()
         return options
 
@@ -127,7 +127,7 @@ def load(given: dict[str, Any]) -> Settings:
     """The settings in force; `given` holds those of the command line, None for the ones not given.
 
     Raises:
-        ConfigError: naming each setting that is missing or wrong.
+        ConfigInvalid: naming each setting that is missing or wrong.
     """
     try:
         return Settings(**{name: value for name, value in given.items() if value is not None})
@@ -136,6 +136,6 @@ def load(given: dict[str, Any]) -> Settings:
             f"{'.'.join(map(str, item['loc']))}: {item['msg']}".removeprefix(": ")
             for item in error.errors(include_input=False)
         ]
-        raise ConfigError("; ".join(lines)) from None
+        raise ConfigInvalid("; ".join(lines)) from None
     except (OSError, ValueError) as error:  # the file
-        raise ConfigError(f"{os.environ.get('REEXPAND_CONFIG')}: {error}") from None
+        raise ConfigInvalid(f"{os.environ.get('REEXPAND_CONFIG')}: {error}") from None

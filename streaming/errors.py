@@ -1,25 +1,48 @@
-"""Exceptions of the service.
+"""Every exception of the package, as one tree.
 
-| exception | cause |
-|---|---|
-| `ReexpandError` | base of all that follow |
-| `ConfigError` | a setting is missing or wrong (exit code 2) |
-| `CheckpointMismatch` | the checkpoint was made with other settings (exit code 2) |
-| `StateError` | a state value cannot be read |
-| `StateError` > `StateCorrupted` | its bytes are not what was written |
-| `StateError` > `StateFormatUnknown` | a version wrote it that this one does not know |
-| `Rejected` | one input entry is not valid; becomes a dead letter |
+A base that groups others ends in `Error`; a leaf is named after what happened. All texts are meant for the user: they
+say what happened, where, and what to do about it.
+
+    ReexpandError                   exit code 1 where nothing else is said
+    ├── ConfigInvalid               a setting is missing or wrong (exit code 2)
+    ├── CheckpointMismatch          the checkpoint was made with other settings (exit code 2)
+    ├── StateError                  a state value cannot be read
+    │   ├── StateCorrupted          its bytes are not the ones that were written
+    │   └── StateFormatUnknown      another release wrote it
+    ├── Rejected                    an input entry is not valid; it becomes a dead letter
+    ├── JobError                    the job cannot run, or cannot go on
+    │   ├── SparkUnavailable        Spark does not start, or reaches no master
+    │   ├── KafkaUnavailable        no broker answers, or it refuses what the job needs
+    │   ├── NotWritten              Kafka did not take a record
+    │   └── JobFailed               the query ended by itself
+    ├── DemoFailed                  the job of the demo ended by itself, or did not come up
+    ├── InputsUnreadable            the inputs to advise on cannot be read
+    ├── WatchFailed                 Kafka cannot be watched, or does not take the topic events
+    ├── LocalError                  this machine lacks a part of a broker or cluster of its own
+    │   ├── JavaUnusable            no Java that Spark and Kafka run on
+    │   ├── JarsUnavailable         the jars of Spark's connector or of the broker cannot be had
+    │   ├── BrokerFailed            the broker does not start, or does not answer
+    │   │   └── FolderInUse         another broker works on the same data folder
+    │   ├── ClusterFailed           the Spark cluster does not start
+    │   └── TopicsUnusable          a topic cannot be created, or lacks what the job relies on
+    └── ClientError                 a subscription client cannot go on
+        ├── Malformed               a record of the updates topic is no update; it is skipped
+        ├── UpdatesUnreadable       the updates cannot be read, and waiting does not help
+        ├── CallbackFailed          `on_change` raised, so the client has stopped
+        └── NotReady                the client has not caught up in time, or was closed
+
+`matcher` has a tree of its own in `matcher.errors`.
 """
 
 
 class ReexpandError(Exception):
-    """Base of everything that this package raises on purpose; its text is meant for the user."""
+    """Base of every exception that this package raises on purpose."""
 
     exit_code = 1
 
 
-class ConfigError(ReexpandError):
-    """A setting is missing, malformed, or contradicts another."""
+class ConfigInvalid(ReexpandError):
+    """A setting is missing, malformed, or contradicts another one."""
 
     exit_code = 2
 
@@ -31,14 +54,14 @@ class CheckpointMismatch(ReexpandError):
 
 
 class StateError(ReexpandError):
-    """A state value cannot be read.
+    """Base of the reasons for which a state value cannot be read.
 
     Operator action: stop the job, restore the checkpoint directory from a copy, or start with an empty one.
     """
 
 
 class StateCorrupted(StateError):
-    """The bytes of a state value are not those that were written."""
+    """The bytes of a state value are not the ones that were written."""
 
 
 class StateFormatUnknown(StateError):
@@ -55,3 +78,83 @@ class Rejected(ReexpandError):
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
         self.reason = reason
+
+
+class JobError(ReexpandError):
+    """Base of the reasons for which the job cannot run, or cannot go on."""
+
+
+class SparkUnavailable(JobError):
+    """Spark does not start, or reaches no master; the message quotes Spark."""
+
+
+class KafkaUnavailable(JobError):
+    """No broker answers, or the broker refuses what the job needs."""
+
+
+class NotWritten(JobError):
+    """Kafka did not take a record; the message quotes Kafka."""
+
+
+class JobFailed(JobError):
+    """The query ended by itself; the message quotes Spark."""
+
+
+class DemoFailed(ReexpandError):
+    """The job of the demo ended by itself, or did not come up; the message has the end of its log."""
+
+
+class InputsUnreadable(ReexpandError):
+    """The inputs to advise on cannot be read; the message quotes Kafka."""
+
+
+class WatchFailed(ReexpandError):
+    """Kafka cannot be watched, or does not take the topic events."""
+
+
+class LocalError(ReexpandError):
+    """Base of the failures of a broker or cluster on this machine."""
+
+
+class JavaUnusable(LocalError):
+    """No Java that Spark and Kafka run on is on this machine."""
+
+
+class JarsUnavailable(LocalError):
+    """The jars of Spark's Kafka connector or of the broker cannot be had."""
+
+
+class BrokerFailed(LocalError):
+    """The broker does not start, or does not answer."""
+
+
+class FolderInUse(BrokerFailed):
+    """Another broker works on the same data folder."""
+
+
+class ClusterFailed(LocalError):
+    """The Spark cluster does not start."""
+
+
+class TopicsUnusable(LocalError):
+    """A topic cannot be created, or exists and lacks what the job relies on."""
+
+
+class ClientError(ReexpandError):
+    """Base of the exceptions of a subscription client."""
+
+
+class Malformed(ClientError):
+    """A record of the updates topic is no update."""
+
+
+class UpdatesUnreadable(ClientError):
+    """The topic does not exist, access is refused, or records were deleted before they were read."""
+
+
+class CallbackFailed(ClientError):
+    """`on_change` raised: its owner has missed a change, so the client does not go on."""
+
+
+class NotReady(ClientError, TimeoutError):
+    """The relation is not complete yet."""

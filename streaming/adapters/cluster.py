@@ -25,7 +25,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from streaming.adapters.watch import Change, Sight, Standing, Turns, decode, encode, sight
-from streaming.errors import ReexpandError
+from streaming.errors import WatchFailed
 from streaming.kafka.clients import made, reason
 from streaming.kafka.specs import FOR_EVER
 
@@ -51,10 +51,6 @@ _STANDINGS = {
 }
 
 
-class WatchFailed(ReexpandError):
-    """Kafka cannot be watched, or does not take the topic events."""
-
-
 class NoAnswer(Exception):
     """Kafka did not answer this time, or what it answered cannot be believed."""
 
@@ -74,7 +70,7 @@ class Cluster:
         stop: waiting ends early when it is set.
 
     Raises:
-        ConfigError: an option is not valid.
+        ConfigInvalid: an option is not valid.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ from typing import NamedTuple, Self
 import orjson
 
 import matcher
-from streaming.errors import ConfigError, Rejected
+from streaming.errors import ConfigInvalid, Rejected
 from streaming.events.parsing import parse_topic_event
 
 GONE_AFTER = 2
@@ -191,7 +191,7 @@ class Selection:
         dialect: how the patterns are written.
 
     Raises:
-        ConfigError: a pattern is not valid in the dialect.
+        ConfigInvalid: a pattern is not valid in the dialect.
     """
 
     def __init__(
@@ -213,10 +213,10 @@ def _index(patterns: Collection[str], dialect: str) -> matcher.PatternIndex[None
     try:
         index: matcher.PatternIndex[None] = matcher.PatternIndex(dialect)
     except matcher.UnknownDialect as error:
-        raise ConfigError(f"--dialect: {error}") from None
+        raise ConfigInvalid(f"--dialect: {error}") from None
     try:
         for pattern in patterns:
             index.add(pattern, None)
     except matcher.InvalidPattern as error:
-        raise ConfigError(f"{error}; the dialect is {dialect}, which --dialect changes") from None
+        raise ConfigInvalid(f"{error}; the dialect is {dialect}, which --dialect changes") from None
     return index

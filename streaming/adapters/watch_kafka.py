@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
-from streaming.adapters.cluster import Cluster, NoAnswer, Stopped, WatchFailed
+from streaming.adapters.cluster import Cluster, NoAnswer, Stopped
 from streaming.adapters.watch import Selection, Watch
-from streaming.errors import ConfigError
+from streaming.errors import ConfigInvalid, WatchFailed
 from streaming.events.model import check_name
 
 if TYPE_CHECKING:
@@ -59,12 +59,12 @@ def run(settings: "Settings", options: Options, announced: Callable[[bytes], Non
         announced: gets each event when it is written.
 
     Raises:
-        ConfigError: an option is not valid.
+        ConfigInvalid: an option is not valid.
         WatchFailed: Kafka does not answer at the start, or does not take the events.
     """
     problem = check_name("--parent", options.parent)
     if problem is not None:
-        raise ConfigError(problem)
+        raise ConfigInvalid(problem)
     own = (*settings.inputs, settings.updates, settings.dead_letters)
     selected = Selection(own, options.include, options.exclude, options.dialect)
     stop = threading.Event()

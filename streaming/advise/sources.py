@@ -9,7 +9,7 @@ import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
 from streaming.advise.inventory import Inventory, Record
-from streaming.errors import ConfigError, ReexpandError
+from streaming.errors import ConfigInvalid, InputsUnreadable
 from streaming.events.model import BIND_TOPIC, WILDCARD, Action, Place, Stream, check_name
 from streaming.kafka.clients import made, reason
 
@@ -27,10 +27,6 @@ _SILENCE_SECONDS = 30.0
 _END = KafkaError._PARTITION_EOF  # noqa: SLF001 - its only name
 
 
-class InputsUnreadable(ReexpandError):
-    """Kafka does not give out the input topics."""
-
-
 def from_kafka(settings: "Settings", options: Mapping[str, str], inventory: Inventory, progress: Progress) -> None:
     """Reads the job's input topics from their beginning to where they end now.
 
@@ -41,7 +37,7 @@ def from_kafka(settings: "Settings", options: Mapping[str, str], inventory: Inve
         progress: is told how far it is.
 
     Raises:
-        ConfigError: an option is not valid.
+        ConfigInvalid: an option is not valid.
         InputsUnreadable: Kafka does not answer, or a topic does not exist.
     """
     kafka = _Kafka(settings.bootstrap_servers, options)
@@ -145,11 +141,11 @@ def from_plain_files(
     """Reads a topic of a parent a line, and a pattern of dialect `lite` a line, which are those of one client.
 
     Raises:
-        ConfigError: the parent cannot be one, or a line is not UTF-8.
+        ConfigInvalid: the parent cannot be one, or a line is not UTF-8.
     """
     problem = check_name("--parent", parent)
     if problem is not None:
-        raise ConfigError(problem)
+        raise ConfigInvalid(problem)
     if patterns is not None:
         texts = [text for records, _ in _records(patterns) for text in map(_text_of, records)]
         if texts:  # no entries at all would ask for everything
@@ -188,4 +184,4 @@ def _text_of(record: Record) -> str:
     try:
         return (value or b"").decode()
     except UnicodeDecodeError as error:
-        raise ConfigError(f"line {place.offset} is not UTF-8: {error.reason}") from None
+        raise ConfigInvalid(f"line {place.offset} is not UTF-8: {error.reason}") from None

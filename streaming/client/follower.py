@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from streaming.client.errors import CallbackFailed, ClientError, Malformed, NotReady, UpdatesUnreadable
 from streaming.client.relation import Change, Relation
+from streaming.errors import CallbackFailed, ClientError, Malformed, NotReady, UpdatesUnreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from streaming.client.errors import Malformed
+from streaming.errors import Malformed
 
 SHARE = "share:"
 """What the part of a shared subscription begins with."""

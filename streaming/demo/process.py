@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
-from streaming.errors import ReexpandError
+from streaming.errors import DemoFailed
 from streaming.local import guardian
 from streaming.local.java import short_lived
 
@@ -29,10 +29,6 @@ _IMPATIENT_SECONDS = 5.0
 """How long it may take to end when nobody waits for what it still writes."""
 
 _LINGER_SECONDS = 5.0
-
-
-class JobFailedError(ReexpandError):
-    """The job ended by itself, or did not come up; the message has the end of its log."""
 
 
 class Job:
@@ -86,7 +82,7 @@ class Job:
         """Whether it has said that it reads its inputs.
 
         Raises:
-            JobFailedError: it runs no more.
+            DemoFailed: it runs no more.
         """
         self.check()
         return _READY in self._log()
@@ -95,17 +91,15 @@ class Job:
         """Makes sure that it runs.
 
         Raises:
-            JobFailedError: it does not.
+            DemoFailed: it does not.
         """
         if self._guardian is None or self._guardian.poll() is not None:
             raise self.failure("ended by itself")
 
-    def failure(self, how: str) -> JobFailedError:
+    def failure(self, how: str) -> DemoFailed:
         """An error that says how the job failed, with the end of its log."""
         lines = self._log().splitlines()[-_LOG_LINES_SHOWN:]
-        return JobFailedError(
-            f"The job {how}. The end of {self.log_file}:\n" + "\n".join(f"    {line}" for line in lines)
-        )
+        return DemoFailed(f"The job {how}. The end of {self.log_file}:\n" + "\n".join(f"    {line}" for line in lines))
 
     def stop(self, timeout: float = _STOP_SECONDS) -> int | None:
         """Ends it after the running micro-batch, the hard way when that takes too long.

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaException
 
-from streaming.errors import ConfigError
+from streaming.errors import ConfigInvalid
 
 T = TypeVar("T")
 
@@ -14,12 +14,12 @@ def made(kind: Callable[[dict[str, Any]], T], options: Mapping[str, Any]) -> T:
     """A client with these options.
 
     Raises:
-        ConfigError: an option is not valid.
+        ConfigInvalid: an option is not valid.
     """
     try:
         return kind(dict(options))
     except KafkaException as error:
-        raise ConfigError(f"the Kafka client cannot be set up: {reason(error)}") from None
+        raise ConfigInvalid(f"the Kafka client cannot be set up: {reason(error)}") from None
 
 
 def reason(error: KafkaException) -> str:

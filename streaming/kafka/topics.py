@@ -12,8 +12,8 @@ from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
+from streaming.errors import TopicsUnusable
 from streaming.kafka.clients import reason
-from streaming.local.errors import TopicsError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,14 +41,14 @@ def create_topics(bootstrap_servers: str, specs: Sequence[TopicSpec], *, timeout
     """Create those of the topics that do not exist, and return their names when all topics can be used.
 
     Raises:
-        TopicsError: the cluster does not answer, refuses a topic, or has one with another cleanup policy.
+        TopicsUnusable: the cluster does not answer, refuses a topic, or has one with another cleanup policy.
     """
     client = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
     deadline = time.monotonic() + timeout
     try:
         existing = client.list_topics(timeout=timeout).topics
     except KafkaException as error:
-        raise TopicsError(
+        raise TopicsUnusable(
             f"No Kafka broker answers at {bootstrap_servers} within {timeout:.0f} s ({reason(error)}). "
             "Check the address, and that the broker runs."
         ) from error
@@ -62,7 +62,7 @@ def create_topics(bootstrap_servers: str, specs: Sequence[TopicSpec], *, timeout
     _check_policies(client, [spec for spec in specs if spec.name not in created], timeout)
     while not all(_is_usable(client, spec.name) for spec in specs):
         if time.monotonic() > deadline:
-            raise TopicsError(f"The topics have no leader at {bootstrap_servers} after {timeout:.0f} s.")
+            raise TopicsUnusable(f"The topics have no leader at {bootstrap_servers} after {timeout:.0f} s.")
         time.sleep(0.05)
     return created
 
@@ -75,7 +75,7 @@ def _create(client: AdminClient, topics: list[NewTopic], timeout: float) -> list
         except KafkaException as error:
             if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:  # someone else was faster
                 continue
-            raise TopicsError(f"The topic {name!r} cannot be created: {reason(error)}.") from error
+            raise TopicsUnusable(f"The topic {name!r} cannot be created: {reason(error)}.") from error
         created.append(name)
     return created
 
@@ -89,9 +89,9 @@ def _check_policies(client: AdminClient, specs: Sequence[TopicSpec], timeout: fl
         try:
             found = future.result()[_POLICY].value
         except KafkaException as error:
-            raise TopicsError(f"The settings of {resource.name!r} cannot be read: {reason(error)}.") from error
+            raise TopicsUnusable(f"The settings of {resource.name!r} cannot be read: {reason(error)}.") from error
         if set(found.split(",")) != set(wanted[resource.name].split(",")):
-            raise TopicsError(
+            raise TopicsUnusable(
                 f"The topic {resource.name!r} exists with {_POLICY}={found}, but needs {wanted[resource.name]}. "
                 f"Set it (kafka-configs.sh --alter --topic {resource.name} "
                 f"--add-config {_POLICY}={wanted[resource.name]}), or choose another name for the topic."

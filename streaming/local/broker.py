@@ -16,8 +16,8 @@ from typing import IO, TYPE_CHECKING, Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from streaming.errors import BrokerFailed, FolderInUse
 from streaming.local import jars
-from streaming.local.errors import BrokerError, FolderInUseError
 from streaming.local.guardian import guarded
 from streaming.local.java import Java, environment, find_java
 from streaming.local.node import HOST, Node, format_storage, load_node, move_node, write_configuration
@@ -80,7 +80,7 @@ class Broker:
     def bootstrap_servers(self) -> str:
         """Where clients reach it, as they want to be told."""
         if self._node is None:
-            raise BrokerError(f"The broker of {self.folder} was not started.")
+            raise BrokerFailed(f"The broker of {self.folder} was not started.")
         return self._node.address
 
     @property
@@ -97,8 +97,8 @@ class Broker:
         """Start it and wait until it answers.
 
         Raises:
-            FolderInUseError: another broker works on this folder.
-            BrokerError: it does not start, with the end of its log.
+            FolderInUse: another broker works on this folder.
+            BrokerFailed: it does not start, with the end of its log.
         """
         if self.running:
             return self
@@ -114,7 +114,7 @@ class Broker:
             self._launch(java, command, node, lock)
         except OSError as error:
             self.kill()
-            raise BrokerError(f"The broker cannot work in {self.folder}: {error}.") from error
+            raise BrokerFailed(f"The broker cannot work in {self.folder}: {error}.") from error
         except BaseException:
             self.kill()
             raise
@@ -171,7 +171,7 @@ class Broker:
                 lock.seek(0)
                 holder = lock.read().strip()
                 lock.close()
-                raise FolderInUseError(
+                raise FolderInUse(
                     f"A broker started by process {holder} works in {self.folder}. "
                     "Stop it, or give this one a folder of its own."
                 ) from None
@@ -216,7 +216,7 @@ class Broker:
             node = move_node(self.folder, node)
         how = f"did not answer within {self._timeout:.0f} s" if self.running else "ended while starting"
         end = "\n".join(f"    {line}" for line in self._log().splitlines()[-_LOG_LINES_SHOWN:])
-        raise BrokerError(f"The broker {how}. The end of {self.log_file}:\n{end}")
+        raise BrokerFailed(f"The broker {how}. The end of {self.log_file}:\n{end}")
 
     def _answers(self, node: Node) -> bool:
         """Wait until this broker, and no other on the same port, answers a request."""

@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
-from streaming.local.errors import ClusterError
+from streaming.errors import ClusterFailed
 from streaming.local.guardian import guarded
 from streaming.local.java import FIRST_TIER, environment, find_java
 from streaming.local.node import HOST
@@ -71,7 +71,7 @@ class Cluster:
         """Start master and workers, and wait until the workers are registered.
 
         Raises:
-            ClusterError: one of them does not come up, with the end of its log.
+            ClusterFailed: one of them does not come up, with the end of its log.
         """
         try:
             self._url = self._launch("master", "master.Master").wait_for(_MASTER_STARTED, self._timeout)
@@ -81,7 +81,7 @@ class Cluster:
                 self._wait_for_worker(number)
         except OSError as error:
             self.stop()
-            raise ClusterError(f"The Spark cluster cannot work in {self.folder}: {error}.") from error
+            raise ClusterFailed(f"The Spark cluster cannot work in {self.folder}: {error}.") from error
         except BaseException:
             self.stop()
             raise
@@ -91,7 +91,7 @@ class Cluster:
         """Start a worker that was killed, and wait until the master knows it; a job that runs gets an executor there.
 
         Raises:
-            ClusterError: it does not come up.
+            ClusterFailed: it does not come up.
         """
         self._launch_worker(number)
         self._wait_for_worker(number)
@@ -171,7 +171,7 @@ class _Process:
             time.sleep(_POLL_SECONDS)
         how = f"is not up after {timeout:.0f} s" if self._guardian.poll() is None else "ended while starting"
         end = "\n".join(f"    {line}" for line in self._log().splitlines()[-_LOG_LINES_SHOWN:])
-        raise ClusterError(f"The Spark {self._name} {how}. The end of {self._log_file}:\n{end}")
+        raise ClusterFailed(f"The Spark {self._name} {how}. The end of {self._log_file}:\n{end}")
 
     def stop(self) -> None:
         """Ask it to end, which ends its executors, and see to it that all have ended."""

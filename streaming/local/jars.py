@@ -16,8 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from streaming.errors import JarsUnavailable
 from streaming.local.cache import cache_folder, locked
-from streaming.local.errors import JarsError
 from streaming.local.java import FIRST_TIER, find_java
 from streaming.local.network import network_options
 from streaming.local.process import run
@@ -50,7 +50,7 @@ class JarSets:
         """The jars of one set, fetched when they are not there yet.
 
         Raises:
-            JarsError: as for `fetch`.
+            JarsUnavailable: as for `fetch`.
         """
         self.fetch([name])
         return [self.folder / name / jar for jar in self._expected(name)]
@@ -61,7 +61,7 @@ class JarSets:
         A set appears whole or not at all, whatever interrupts this and however many processes do it at once.
 
         Raises:
-            JarsError: they cannot be downloaded or stored, or are not what the checksums say.
+            JarsUnavailable: they cannot be downloaded or stored, or are not what the checksums say.
         """
         wanted = names or self.names
         if all(self._is_complete(name) for name in wanted):
@@ -75,7 +75,7 @@ class JarSets:
                 if missing:
                     self._fetch(missing, root, lock, progress)
         except OSError as error:
-            raise JarsError(
+            raise JarsUnavailable(
                 f"The jars cannot be stored in {root}: {error.strerror}. "
                 "Make room there, or set XDG_CACHE_HOME to a folder that can be written."
             ) from error
@@ -120,7 +120,7 @@ class JarSets:
         found = {jar.name: _sha256(jar) for jar in folder.iterdir()}
         wrong = sorted({jar for jar, _ in found.items() ^ self._expected(name).items()})
         if wrong:
-            raise JarsError(
+            raise JarsUnavailable(
                 f"What was downloaded for {name} is not what reexpand was tested with: {', '.join(wrong)}. "
                 f"Remove {_ivy_cache()} and try again; if that does not help, the repository serves other files."
             )
@@ -156,7 +156,7 @@ class JarSets:
                 progress(done, steps, f"{step[1]} {step[2]}")
 
         if run(command, lock, on_line):
-            raise JarsError(
+            raise JarsUnavailable(
                 f"The jars of {' and '.join(names)} cannot be downloaded; the network is needed once. "
                 "The end of what Ivy says:\n" + "\n".join(f"    {line}" for line in log)
             )
@@ -180,7 +180,7 @@ def fetch(progress: Progress | None = None) -> None:
     """Fetch both; what is in the cache is left alone and costs nothing.
 
     Raises:
-        JarsError: they cannot be downloaded or stored, or are not what `jars.sha256` says.
+        JarsUnavailable: they cannot be downloaded or stored, or are not what `jars.sha256` says.
     """
     LOCAL.fetch(progress=progress)
 
@@ -204,4 +204,4 @@ def _ivy_jar() -> Path:
     folders = spec.submodule_search_locations if spec else None
     for jar in Path((folders or ["."])[0], "jars").glob("ivy-*.jar"):
         return jar
-    raise JarsError("PySpark is not installed, or has no Ivy in its jars folder. Run `make setup` again.")
+    raise JarsUnavailable("PySpark is not installed, or has no Ivy in its jars folder. Run `make setup` again.")

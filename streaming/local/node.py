@@ -11,8 +11,8 @@ import uuid
 from dataclasses import asdict, dataclass
 from typing import IO, TYPE_CHECKING
 
+from streaming.errors import BrokerFailed
 from streaming.local.cache import write_whole
-from streaming.local.errors import BrokerError
 from streaming.local.process import run
 
 if TYPE_CHECKING:
@@ -78,7 +78,9 @@ def load_node(folder: Path) -> Node:
     except FileNotFoundError:
         return move_node(folder, Node(new_cluster_id(), 0, 0))
     except (ValueError, TypeError) as error:
-        raise BrokerError(f"{path} cannot be read ({error}). Remove {folder} to start with an empty broker.") from error
+        raise BrokerFailed(
+            f"{path} cannot be read ({error}). Remove {folder} to start with an empty broker."
+        ) from error
     return node if is_free(node.port) and is_free(node.controller_port) else move_node(folder, node)
 
 
@@ -108,7 +110,7 @@ def free_port(besides: int = 0) -> int:
         port = secrets.choice(_PORTS)
         if port != besides and is_free(port):
             return port
-    raise BrokerError(f"No port of {_PORTS.start} to {_PORTS.stop - 1} is free on {HOST}.")
+    raise BrokerFailed(f"No port of {_PORTS.start} to {_PORTS.stop - 1} is free on {HOST}.")
 
 
 def write_configuration(folder: Path, node: Node, settings: Mapping[str, str], data: str = "data") -> Path:
@@ -137,5 +139,5 @@ def format_storage(folder: Path, node: Node, java: Sequence[str], lock: IO[str])
     said: list[str] = []
     command = [*java, "kafka.tools.StorageTool", "format", "-t", node.cluster_id, "-c", configuration.name]
     if run(command, lock, said.append, folder):
-        raise BrokerError(f"Kafka's storage cannot be formatted in {folder}:\n{''.join(said)}")
+        raise BrokerFailed(f"Kafka's storage cannot be formatted in {folder}:\n{''.join(said)}")
     (folder / "unformatted").rename(folder / "data")

@@ -10,7 +10,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config import Settings
-from streaming.spark.producer import NotWritten, Producer
+from streaming.errors import NotWritten
+from streaming.spark.producer import Producer
 
 log = logging.getLogger("reexpand")
 

@@ -15,7 +15,7 @@ import orjson
 from pyspark.sql import SparkSession
 
 from streaming.config import Settings
-from streaming.errors import ConfigError, Rejected
+from streaming.errors import ConfigInvalid, Rejected
 from streaming.events.parsing import parse_group_event
 from streaming.spark.producer import Producer
 
@@ -26,23 +26,23 @@ def read(path: Path | None) -> dict[str, bytes]:
     """The group events of a file, by group; of no file, none.
 
     Raises:
-        ConfigError: the file is not TOML, or the attributes of a group are not valid; the message names the group.
+        ConfigInvalid: the file is not TOML, or the attributes of a group are not valid; the message names the group.
     """
     if path is None:
         return {}
     try:
         groups = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {type(error).__name__}") from None
+        raise ConfigInvalid(f"{path} cannot be read: {type(error).__name__}") from None
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not TOML: {error}") from None
+        raise ConfigInvalid(f"{path} is not TOML: {error}") from None
     events: dict[str, bytes] = {}
     for group, attributes in groups.items():
         try:
             event = orjson.dumps({"group": group, "attributes": attributes})
             parse_group_event(event)
         except (Rejected, TypeError) as error:
-            raise ConfigError(f"{path}, group {group!r}: {error}") from None
+            raise ConfigInvalid(f"{path}, group {group!r}: {error}") from None
         events[group] = event
     return events
 

@@ -6,15 +6,11 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from streaming.config import Settings
-from streaming.errors import ReexpandError
+from streaming.errors import NotWritten
 from streaming.spark import sinks
 
 _PATIENCE = {"max.block.ms": 10_000, "request.timeout.ms": 5_000, "delivery.timeout.ms": 10_000}
 """How long to wait for a broker; Kafka's defaults would hold up a job that is to stop for two minutes."""
-
-
-class NotWritten(ReexpandError):
-    """Kafka did not take a record; the message is what it says."""
 
 
 class Producer:

@@ -7,7 +7,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from streaming.config import Settings
-from streaming.errors import ReexpandError
+from streaming.errors import KafkaUnavailable
 from streaming.kafka.specs import specs
 from streaming.kafka.topics import TopicSpec
 from streaming.spark import sinks
@@ -16,10 +16,6 @@ log = logging.getLogger("reexpand")
 
 BROKER_SECONDS = 60
 """How long the job waits for a broker at its start."""
-
-
-class KafkaUnavailable(ReexpandError):
-    """No broker answers, or it refuses what the job needs."""
 
 
 def provide(spark: SparkSession, settings: Settings) -> None:

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config import Settings
-from streaming.errors import ReexpandError
+from streaming.errors import JobFailed, ReexpandError
 from streaming.local import jars
 from streaming.spark import checkpoint, groups, job, provision, session
 from streaming.spark.clock import Clock
@@ -24,17 +24,13 @@ READY = "ready: reading %s from %s"
 _POLL_SECONDS = 0.2
 
 
-class JobFailed(ReexpandError):
-    """The query ended by itself; the message is what Spark says."""
-
-
 def run(settings: Settings) -> None:
     """Runs the job until SIGTERM or SIGINT; a running micro-batch is finished first.
 
     Raises:
         CheckpointMismatch: the checkpoint was made with other settings.
         KafkaUnavailable: no broker answers.
-        ConfigError: the file of group attributes is not valid.
+        ConfigInvalid: the file of group attributes is not valid.
         NotWritten: Kafka did not take them.
         JobFailed: the query failed.
     """

@@ -11,7 +11,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from streaming.config import Settings
-from streaming.errors import ReexpandError
+from streaming.errors import SparkUnavailable
 
 _LOG_CONFIGURATION = Path(__file__).parent / "log4j2.properties"
 
@@ -61,10 +61,6 @@ _LOCAL_FILES = {
 _FILE_SYSTEM = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
 """Hadoop's local file system, with checksums as usual, but Java sets the permissions: no process is left."""
 _FILE_SYSTEM_JAR = "hadoop-bare-naked-local-fs"
-
-
-class SparkUnavailable(ReexpandError):
-    """Spark does not start, or reaches no master; the message has what it says."""
 
 
 def options(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = ()) -> dict[str, str]:

@@ -15,10 +15,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from streaming.errors import BrokerFailed, FolderInUse, TopicsUnusable
 from streaming.kafka.topics import TopicSpec, create_topics
 from streaming.local import node
 from streaming.local.broker import Broker
-from streaming.local.errors import BrokerError, FolderInUseError, TopicsError
 from streaming.local.node import HOST
 from tests.support.processes import alive, eventually
 
@@ -123,19 +123,21 @@ def test_topics_are_created_once(broker: SharedBroker, topic: str) -> None:
 def test_a_topic_that_forgets_is_refused(broker: SharedBroker, topic: str, policy: str) -> None:
     """An existing updates topic whose records disappear with age is named, with the way to mend it."""
     create_topics(broker.bootstrap_servers, [TopicSpec(topic, config={"cleanup.policy": policy})])
-    with pytest.raises(TopicsError, match=f"'{topic}' exists with cleanup.policy={policy}, but needs compact.*--alter"):
+    with pytest.raises(
+        TopicsUnusable, match=f"'{topic}' exists with cleanup.policy={policy}, but needs compact.*--alter"
+    ):
         create_topics(broker.bootstrap_servers, [TopicSpec(topic, config={"cleanup.policy": "compact"})])
 
 
 def test_a_topic_name_that_kafka_refuses_is_reported(broker: SharedBroker) -> None:
     """The broker's reason reaches the user."""
-    with pytest.raises(TopicsError, match="'no spaces' cannot be created"):
+    with pytest.raises(TopicsUnusable, match="'no spaces' cannot be created"):
         create_topics(broker.bootstrap_servers, [TopicSpec("no spaces")])
 
 
 def test_an_address_without_a_broker_is_reported() -> None:
     """Where nobody answers, the error says where and for how long."""
-    with pytest.raises(TopicsError, match=r"No Kafka broker answers at 127\.0\.0\.1:1 within 1 s"):
+    with pytest.raises(TopicsUnusable, match=r"No Kafka broker answers at 127\.0\.0\.1:1 within 1 s"):
         create_topics("127.0.0.1:1", [TopicSpec("any")], timeout=1)
 
 
@@ -189,7 +191,7 @@ def test_a_second_broker_on_a_folder_is_refused(own_broker: StartBroker, monkeyp
     """The error names the process that has the folder, and the first broker goes on."""
     monkeypatch.setattr("streaming.local.broker._LOCK_SECONDS", 0.2)
     first = own_broker()
-    with pytest.raises(FolderInUseError, match=rf"process {os.getpid()} works in {first.folder}"):
+    with pytest.raises(FolderInUse, match=rf"process {os.getpid()} works in {first.folder}"):
         own_broker(first.folder)
     assert answers(first.bootstrap_servers)
 
@@ -239,6 +241,6 @@ def test_a_broker_that_cannot_start_shows_its_log(own_broker: StartBroker) -> No
     """The error holds what the broker said last, and leaves neither a process nor a locked folder."""
     broker = own_broker()
     broker.stop()
-    with pytest.raises(BrokerError, match=r"(?s)ended while starting.*broker\.log.*compression\.type"):
+    with pytest.raises(BrokerFailed, match=r"(?s)ended while starting.*broker\.log.*compression\.type"):
         own_broker(broker.folder, settings={"compression.type": "none-such"})
     broker.start()

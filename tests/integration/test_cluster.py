@@ -14,8 +14,8 @@ from uuid import uuid4
 
 import pytest
 
+from streaming.errors import ClusterFailed
 from streaming.local.cluster import Cluster
-from streaming.local.errors import ClusterError
 from tests.integration.test_job import key_of
 from tests.support.histories import Profile, expected, history
 from tests.support.processes import MARK, eventually, marked
@@ -176,5 +176,5 @@ def test_nothing_of_a_cluster_outlives_an_owner_that_is_killed(tmp_path: Path) -
 
 def test_a_worker_that_cannot_start_shows_its_log(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, workers=1, memory="plenty")
-    with pytest.raises(ClusterError, match=r"(?s)The Spark worker-1 ended while starting.*Usage: Worker"):
+    with pytest.raises(ClusterFailed, match=r"(?s)The Spark worker-1 ended while starting.*Usage: Worker"):
         cluster.start()

@@ -20,7 +20,7 @@ def systems(folder: Path) -> list[System]:
 
     Raises:
         LookupError: there is no compiler.
-        JarsError: the jars cannot be had.
+        JarsUnavailable: the jars cannot be had.
     """
     compiler = shutil.which("javac")
     if compiler is None:

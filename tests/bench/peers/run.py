@@ -45,7 +45,7 @@ def pyflink(_: Path) -> list[System]:
 
     Raises:
         LookupError: its Python is not there.
-        JarsError: the jars cannot be had.
+        JarsUnavailable: the jars cannot be had.
     """
     if not FLINK_PYTHON.exists():
         raise LookupError(NOT_INSTALLED)

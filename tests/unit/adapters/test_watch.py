@@ -23,7 +23,7 @@ from streaming.adapters.watch import (
     encode,
     sight,
 )
-from streaming.errors import ConfigError
+from streaming.errors import ConfigInvalid
 from streaming.events.model import TopicEvent
 from streaming.events.parsing import parse_topic_event
 
@@ -302,5 +302,5 @@ def test_patterns_let_topics_in_and_keep_them_out(
 
 @pytest.mark.parametrize(("include", "exclude"), [(["a..b"], []), ([], ["a.>.b"])])
 def test_a_bad_pattern_is_refused_in_one_sentence(include: list[str], exclude: list[str]) -> None:
-    with pytest.raises(ConfigError, match=r"^invalid pattern 'a\..*--dialect"):
+    with pytest.raises(ConfigInvalid, match=r"^invalid pattern 'a\..*--dialect"):
         Selection([], include, exclude)

@@ -11,11 +11,11 @@ from click.testing import CliRunner
 from confluent_kafka import KafkaError, KafkaException
 
 from streaming.adapters import cluster, watch_kafka
-from streaming.adapters.cluster import Cluster, NoAnswer, Stopped, WatchFailed
+from streaming.adapters.cluster import Cluster, NoAnswer, Stopped
 from streaming.adapters.watch import Change, Selection, Sight, Standing, encode
 from streaming.adapters.watch_kafka import Options, in_words
 from streaming.cli import main
-from streaming.errors import ConfigError
+from streaming.errors import ConfigInvalid, WatchFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -140,7 +140,7 @@ def test_a_broker_without_topic_ids_says_only_that_the_topic_is_there() -> None:
 
 
 def test_a_wrong_client_option_is_refused_in_one_sentence() -> None:
-    with pytest.raises(ConfigError, match=r"^the Kafka client cannot be set up: No such configuration property"):
+    with pytest.raises(ConfigInvalid, match=r"^the Kafka client cannot be set up: No such configuration property"):
         Cluster("127.0.0.1:1", "events", "kafka", {"nonsense": "1"}, threading.Event())
 
 

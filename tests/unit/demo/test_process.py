@@ -8,7 +8,8 @@ import pytest
 
 from streaming.config import Settings
 from streaming.demo import process as module
-from streaming.demo.process import Job, JobFailedError
+from streaming.demo.process import Job
+from streaming.errors import DemoFailed
 from tests.support.processes import alive, eventually
 
 if TYPE_CHECKING:
@@ -63,6 +64,6 @@ def test_a_job_that_ends_by_itself_is_reported_with_its_log(tmp_path: Path, monk
     """What is set for jobs of the user's own does not reach it."""
     monkeypatch.setenv("REEXPAND_SHARDS", "none of its business")
     with start(FAILING, tmp_path, monkeypatch) as job:
-        with pytest.raises(JobFailedError, match=r"(?s)ended by itself. The end of .*job\.log:.*no such broker"):
+        with pytest.raises(DemoFailed, match=r"(?s)ended by itself. The end of .*job\.log:.*no such broker"):
             eventually(lambda: job.is_ready, 20)
         assert job.log_file.read_text().startswith("False")

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from streaming.errors import BrokerFailed, FolderInUse
 from streaming.local import broker as module
 from streaming.local import jars
 from streaming.local.broker import Broker
-from streaming.local.errors import BrokerError, FolderInUseError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +29,7 @@ def test_a_locked_folder_is_refused_with_its_holder(tmp_path: Path, monkeypatch:
         fcntl.flock(lock, fcntl.LOCK_EX)
         lock.write("4711\n")
         lock.flush()
-        with pytest.raises(FolderInUseError, match=rf"started by process 4711 works in {tmp_path}\. Stop it, or give"):
+        with pytest.raises(FolderInUse, match=rf"started by process 4711 works in {tmp_path}\. Stop it, or give"):
             Broker(tmp_path).start()
 
 
@@ -39,20 +39,20 @@ def test_a_lock_that_is_about_to_go_is_waited_for(tmp_path: Path) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         release = threading.Timer(0.3, fcntl.flock, [lock, fcntl.LOCK_UN])
         release.start()
-        with pytest.raises(BrokerError, match="cannot be formatted"):
+        with pytest.raises(BrokerFailed, match="cannot be formatted"):
             Broker(tmp_path).start()
         release.join()
 
 
 def test_a_failed_start_frees_the_folder(tmp_path: Path) -> None:
     for _ in range(2):
-        with pytest.raises(BrokerError, match="cannot be formatted"):
+        with pytest.raises(BrokerFailed, match="cannot be formatted"):
             Broker(tmp_path).start()
 
 
 def test_a_folder_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(BrokerError, match=r"cannot work in .*file/kafka: .*Not a directory"):
+    with pytest.raises(BrokerFailed, match=r"cannot work in .*file/kafka: .*Not a directory"):
         Broker(tmp_path / "file" / "kafka").start()
 
 
@@ -61,5 +61,5 @@ def test_a_broker_that_was_never_started_has_no_address(tmp_path: Path) -> None:
     broker.stop()
     broker.kill()
     assert not broker.running
-    with pytest.raises(BrokerError, match="was not started"):
+    with pytest.raises(BrokerFailed, match="was not started"):
         _ = broker.bootstrap_servers

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from streaming.errors import JarsUnavailable
 from streaming.local import jars
-from streaming.local.errors import JarsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -139,7 +139,7 @@ def test_what_is_not_expected_is_refused(
 ) -> None:
     """Only the very files that this release was tested with get into the cache."""
     ivy.before_the_last_file = meddle
-    with pytest.raises(JarsError, match=re.escape(f"tested with: {named}. Remove ")):
+    with pytest.raises(JarsUnavailable, match=re.escape(f"tested with: {named}. Remove ")):
         jars.spark()
     assert not list((tmp_path / "cache").rglob("*.jar"))
 
@@ -150,7 +150,7 @@ def test_a_cache_that_cannot_be_written_gets_one_sentence_about_it(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    with pytest.raises(JarsError, match=r"cannot be stored in .*: Not a directory\. Make room there, or set XDG"):
+    with pytest.raises(JarsUnavailable, match=r"cannot be stored in .*: Not a directory\. Make room there, or set XDG"):
         jars.spark()
 
 
@@ -159,7 +159,7 @@ def test_without_a_network_the_end_of_the_log_says_why(monkeypatch: pytest.Monke
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
     monkeypatch.setenv("no_proxy", "")
-    with pytest.raises(JarsError, match=r"(?s)jars of spark cannot be downloaded; .*ConnectException"):
+    with pytest.raises(JarsUnavailable, match=r"(?s)jars of spark cannot be downloaded; .*ConnectException"):
         jars.spark()
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streaming.local.errors import JavaError
+from streaming.errors import JavaUnusable
 from streaming.local.java import environment, find_java, parse_version
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def test_a_java_home_that_cannot_be_used_gets_one_sentence_about_it(
     """The sentence says what JAVA_HOME is, what is wrong with it and what to do; nothing else is tried silently."""
     home = fake_java(version, exit_code=exit_code)
     monkeypatch.setenv("JAVA_HOME", str(home))
-    with pytest.raises(JavaError) as caught:
+    with pytest.raises(JavaUnusable) as caught:
         find_java()
     text = str(caught.value)
     assert text.startswith(f"JAVA_HOME is {home}, ")
@@ -97,7 +97,7 @@ def test_a_java_home_that_does_not_exist_gets_one_sentence_about_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
-    with pytest.raises(JavaError, match=r"^JAVA_HOME is .*gone, but there is no .*gone/bin/java\. Unset JAVA_HOME"):
+    with pytest.raises(JavaUnusable, match=r"^JAVA_HOME is .*gone, but there is no .*gone/bin/java\. Unset JAVA_HOME"):
         find_java()
 
 
@@ -169,5 +169,5 @@ def test_a_cache_that_cannot_be_written_gets_one_sentence_about_it(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    with pytest.raises(JavaError, match=r"cannot be set up in .*: Not a directory\. Set XDG_CACHE_HOME"):
+    with pytest.raises(JavaUnusable, match=r"cannot be set up in .*: Not a directory\. Set XDG_CACHE_HOME"):
         find_java()

@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING
 
 import pytest
 
-from streaming.local.errors import BrokerError
+from streaming.errors import BrokerFailed
 from streaming.local.node import (
     HOST,
     Node,
@@ -96,7 +96,7 @@ def test_ports_are_none_that_the_kernel_hands_out() -> None:
 def test_a_damaged_file_is_reported(tmp_path: Path, content: str) -> None:
     """The error names the file, and what would be lost by starting anew."""
     (tmp_path / "node.json").write_text(content)
-    with pytest.raises(BrokerError, match=r"node\.json cannot be read .* Remove .* to start with an empty broker"):
+    with pytest.raises(BrokerFailed, match=r"node\.json cannot be read .* Remove .* to start with an empty broker"):
         load_node(tmp_path)
 
 
@@ -121,7 +121,7 @@ def test_storage_that_cannot_be_formatted_is_reported_and_tried_again(tmp_path: 
     """A failed attempt shows what was said, and leaves nothing that looks like storage."""
     node = load_node(tmp_path)
     for _ in range(2):
-        with pytest.raises(BrokerError, match=r"(?s)cannot be formatted in .*kafka\.tools\.StorageTool format"):
+        with pytest.raises(BrokerFailed, match=r"(?s)cannot be formatted in .*kafka\.tools\.StorageTool format"):
             format_storage(tmp_path, node, ["sh", "-c", 'echo "$0 $1"; mkdir unformatted; exit 1'], lock)
         assert not (tmp_path / "data").exists()
 

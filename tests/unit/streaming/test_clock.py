@@ -12,9 +12,9 @@ from typing import Any, Self
 import pytest
 
 from streaming.config import Settings, load
+from streaming.errors import NotWritten
 from streaming.spark import clock
 from streaming.spark.clock import Clock
-from streaming.spark.producer import NotWritten
 from tests.support.processes import eventually
 
 INTERVAL_MS = 5

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from streaming import cli
 from streaming.cli import main
 from streaming.config import Settings, load
-from streaming.errors import CheckpointMismatch, ConfigError, ReexpandError
+from streaming.errors import CheckpointMismatch, ConfigInvalid, ReexpandError
 from streaming.spark import service
 from tests.support.environment import forget_settings
 
@@ -242,7 +242,7 @@ def test_kafka_options_are_read_from_a_file(tmp_path: Path) -> None:
 def test_a_wrong_line_of_the_secret_file_is_numbered_but_not_repeated(line: str, tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text(f"security.protocol=SASL_SSL\n\n{line}\n")
-    with pytest.raises(ConfigError, match=r"client.properties, line 3: expected key=value") as error:
+    with pytest.raises(ConfigInvalid, match=r"client.properties, line 3: expected key=value") as error:
         settings_with(file).client_options()
     assert SECRET not in str(error.value)
     assert error.value.exit_code == 2

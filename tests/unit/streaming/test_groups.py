@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.errors import ConfigError
+from streaming.errors import ConfigInvalid
 from streaming.events.model import BIND_TOPIC, QUOTA, WILDCARD
 from streaming.events.parsing import parse_group_event
 from streaming.spark import groups
@@ -34,6 +34,6 @@ def test_a_file_that_is_not_valid_is_refused(tmp_path: Path, text: str, said: st
     """Before anything is written, with the file, the group and what is wrong."""
     file = tmp_path / "groups.toml"
     file.write_text(text)
-    with pytest.raises(ConfigError, match=r"groups\.toml") as caught:
+    with pytest.raises(ConfigInvalid, match=r"groups\.toml") as caught:
         groups.read(file)
     assert said in str(caught.value)

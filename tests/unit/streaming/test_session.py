@@ -7,7 +7,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from streaming.config import load
-from streaming.spark.session import SparkUnavailable, build, options
+from streaming.errors import SparkUnavailable
+from streaming.spark.session import build, options
 from streaming.spark.sinks import connection
 from streaming.worker.output import ROW_BYTES
 
