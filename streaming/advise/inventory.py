@@ -20,11 +20,11 @@ from streaming.events.model import (
     TopicMetadata,
 )
 from streaming.events.parsing import PARSERS
-from streaming.expansion.batch import Batch
-from streaming.state.shard import Shard
-from streaming.state.state import ShardState
+from streaming.expansion import apply_events
+from streaming.state import Shard, ShardState
 from streaming.subscription.client import Mode
 from streaming.subscription.interests import pattern_of
+from streaming.tuning import DEFAULT_TUNING
 
 Record = tuple[Place, bytes | None]
 """Where a record stands in its stream, and its value."""
@@ -78,7 +78,7 @@ class Inventory:
         self.first_refused = ""
         self._inner_multi = inner_multi
         self._topics: dict[str, dict[str, TopicMetadata]] = {}
-        self._asked: dict[str, ShardState] = defaultdict(lambda: ShardState(inner_multi))
+        self._asked: dict[str, ShardState] = defaultdict(lambda: ShardState(inner_multi=inner_multi))
         self._home = CoordinatorState()
 
     def feed(self, stream: Stream, records: Iterable[Record]) -> None:
@@ -106,7 +106,7 @@ class Inventory:
                 for name, metadata in topics.items()
                 if metadata.deadline is None or metadata.deadline > now
             }
-            asked = self._asked.get(parent, ShardState(self._inner_multi))
+            asked = self._asked.get(parent, ShardState(inner_multi=self._inner_multi))
             if living or asked.clients:
                 found[parent] = Holding(living if len(living) < len(topics) else topics, asked)
         return dict(sorted(found.items(), key=lambda item: (-len(item[1].topics), item[0])))
@@ -138,8 +138,7 @@ class Inventory:
         by_parent.pop(COORDINATOR, None)
         for parent, own in by_parent.items():
             state = self._asked[parent]
-            batch = Batch(state, Shard(parent, inner_multi=self._inner_multi))
-            batch.read(own)
+            batch = apply_events(state, own, Shard(parent, inner_multi=self._inner_multi), DEFAULT_TUNING)
             state.apply(batch.delta)
             for source, _, message in batch.problems:
                 self._refuse(Stream(source.topic), source.place, message)

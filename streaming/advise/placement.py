@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from streaming.advise.inventory import Holding
 from streaming.events.routing import Routing
-from streaming.state.state import Delta, ShardState, renew
+from streaming.state import ShardDelta, ShardState, append
 from streaming.storage.journal import Journal
 from streaming.subscription.client import Client, Subscription
 
@@ -137,7 +137,7 @@ def sizes(holding: Holding) -> Sizes:
 
 def _bytes(state: ShardState) -> int:
     """How many bytes of journal a state is as one change from nothing."""
-    return len(renew(Journal(), state, Delta()).tail)
+    return len(append(Journal(), state, ShardDelta()).tail)
 
 
 def _without_entries(subscription: Subscription) -> Subscription:

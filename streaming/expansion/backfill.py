@@ -1,33 +1,25 @@
-"""Wide changes, in slices: what one client asks for must not keep all others waiting.
+"""Backfills: wide changes, carried out over several micro-batches, so that one client keeps nobody waiting.
 
-A request may be about millions of topics. Where the policy of its group lets everybody receive, each topic can be
-judged by itself, so a micro-batch of a shard goes through no more than `BACKFILL_TOPICS` of them. Topics that come
-meanwhile follow the new request at once; topics that are still to be gone through follow the former one. The shard
-writes itself a record to be woken by, and goes on with the next micro-batch. Whatever else happens to the client or
-its group carries out at once what is left.
+A request may match millions of topics. Where the policy of its group restricts nobody, each topic can be judged by
+itself, so a micro-batch of a shard goes through `Tuning.backfill_topics` of the stored topics at most. New topics
+follow the new request at once; topics still to come follow the former one. The shard writes itself a record to be
+woken by, and goes on with the next micro-batch. Any other event of the client or its group completes the change at
+once.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from streaming.events.columns import SourceColumns
-from streaming.expansion import quota
-from streaming.state.state import Backfill
-from streaming.subscription.interests import Interests
+from streaming.expansion.micro_batch import InterestChange, MicroBatch
+from streaming.state import Backfill
 from streaming.subscription.subscribers import ClientKey
 from streaming.updates.model import Op, UpdateColumns
 
-if TYPE_CHECKING:
-    from streaming.expansion.batch import Batch, InterestChange
 
-BACKFILL_TOPICS = 20_000
-"""Topics of one client that a micro-batch goes through; some half a second with all that Spark does."""
-
-
-def due(batch: "Batch") -> dict[ClientKey, Backfill]:
-    """The clients whose change goes on in this batch, or begins, in slices."""
-    under_way = {key: pending for key, pending in batch.state.backfills.items() if key not in batch.changed}
+def due(batch: MicroBatch) -> dict[ClientKey, Backfill]:
+    """Return the backfills that go on in this micro-batch, or begin."""
+    under_way = {key: backfill for key, backfill in batch.state.backfills.items() if key not in batch.changed}
     begun = {
         key: Backfill(change.before, "", "", change.source, change.cause_add, change.cause_remove, change.offset_option)
         for key, change in batch.changed.items()
@@ -36,48 +28,45 @@ def due(batch: "Batch") -> dict[ClientKey, Backfill]:
     return {**under_way, **begun}
 
 
-def carry_on(batch: "Batch") -> Iterator[UpdateColumns]:
-    """The updates of the next slices; notes in the batch's delta what is left."""
+def backfill_updates(batch: MicroBatch, backfills: Mapping[ClientKey, Backfill]) -> Iterator[UpdateColumns]:
+    """Yield the updates of the next step of each backfill, and note the remaining topics in the delta."""
     state, removed = batch.state, batch.delta.removed
-    for key, pending in batch.sliced.items():
+    for key, backfill in backfills.items():
         topics = state.remaining(key) if key in state.backfills else state.topics
         stay = (topic for topic in topics if topic not in removed)
-        now = list(islice(stay, BACKFILL_TOPICS))
-        was, will = Interests(batch.shard.inner_multi), Interests(batch.shard.inner_multi)
-        was.add(key, pending.before)
-        will.add(key, batch.interest(key))
-        before, after = was.pairs(now), will.pairs(now)
-        sources, version, group = (
-            SourceColumns.same(pending.source, len(now)),
-            batch.version(key),
-            batch.group_of(key.group),
-        )
+        now = list(islice(stay, batch.tuning.backfill_topics))
+        former, later = state.new_interests(), state.new_interests()
+        former.add(key, backfill.before)
+        later.add(key, batch.view.interest(key))
+        before, after = former.pairs(now), later.pairs(now)
+        sources, version = SourceColumns.same(backfill.source, len(now)), batch.view.version(key)
+        resets = batch.view.group(key.group).resets_offset(backfill.cause_remove)
         for op, cause, pairs, option, reset in (
-            (Op.REMOVE, pending.cause_remove, before.without(after), None, group.resets(pending.cause_remove)),
-            (Op.ADD, pending.cause_add, after.without(before), pending.offset_option, False),
+            (Op.REMOVE, backfill.cause_remove, before.without(after), None, resets),
+            (Op.ADD, backfill.cause_add, after.without(before), backfill.offset_option, False),
         ):
-            yield UpdateColumns(op, cause, now, sources, pairs, [version] * len(pairs.subscriber_table), option, reset)
+            versions = [version] * len(pairs.subscriber_table)
+            yield UpdateColumns(op, cause, now, sources, pairs, versions, option, reset)
         first = next(stay, None)
         if first is None:
             batch.delta.backfills[key] = None
         else:
             last = next(topic for topic in reversed(topics) if topic not in removed)
-            batch.delta.backfills[key] = pending._replace(first=first, last=last)
+            batch.delta.backfills[key] = backfill._replace(first=first, last=last)
 
 
-def _is_wide(batch: "Batch", key: ClientKey, change: "InterestChange") -> bool:
-    """Whether a change is about many topics, and about nobody else."""
-    state = batch.state
-    policy = batch.policy(key.group)
+def _is_wide(batch: MicroBatch, key: ClientKey, change: InterestChange) -> bool:
+    """Tell whether a change concerns many topics, and no other client."""
+    state, most = batch.state, batch.tuning.backfill_topics
+    policy = batch.view.policy(key.group)
     if (
-        len(state.topics) <= BACKFILL_TOPICS
+        len(state.topics) <= most
         or key in state.backfills
         or not policy.plain
         or state.policy(key.group) != policy
-        or quota.shares(batch, key) != (None, None)
+        or batch.view.quota_shares(key) != (None, None)
     ):
         return False
     return any(
-        sum(1 for _ in islice(state.topics_of(wanted), BACKFILL_TOPICS + 1)) > BACKFILL_TOPICS
-        for wanted in change.differences(ordered=False)
+        sum(1 for _ in islice(state.topics_of(wanted), most + 1)) > most for wanted in change.differences(ordered=False)
     )

@@ -1,105 +1,49 @@
-"""The lazy path by column: many topics that come or go at once, and who receives them.
+"""The lazy path by column: many topics that come or go at once.
 
-What `streaming.expansion.expansion` says of one topic after the other is said here of all together, for topics that
-need no second thought: the micro-batch says nothing else of them, and all who ask for them receive them. Only quotas
-may have a say (`streaming.expansion.quota`), who then ask for the updates of a client one by one.
+`streaming.expansion.lazy` judges one topic after the other. Here all are judged together, if every matching client
+receives them: no other event of the micro-batch names them, and no policy restricts anybody. Quotas alone may take
+topics back (`streaming.expansion.quota`); they ask for the updates of a client one by one.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
 
-import numpy as np
-
-from streaming.events.columns import SourceColumns, TopicEventColumns
-from streaming.events.model import TopicMetadata
+from streaming.expansion.micro_batch import MicroBatch
+from streaming.expansion.topics import BulkChange
 from streaming.subscription.interests import Interests
 from streaming.subscription.pairs import Pairs
 from streaming.subscription.subscribers import ClientKey
-from streaming.updates.model import Cause, Op, Update, UpdateColumns
-
-if TYPE_CHECKING:
-    from streaming.expansion.batch import Batch
-
-
-class BulkChange(NamedTuple):
-    """Many topics that come, or go, for one reason.
-
-    Attributes:
-        exists: they do after the batch.
-        cause: of their updates.
-        facts: what their creations said; of no meaning for those that go.
-    """
-
-    exists: bool
-    cause: Cause
-    names: Sequence[str]
-    metadata: Sequence[TopicMetadata]
-    sources: SourceColumns
-
-    def without_expired(self, now: int) -> "BulkChange":
-        """Those whose lives are longer."""
-        rows = [
-            row for row, metadata in enumerate(self.metadata) if metadata.deadline is None or metadata.deadline > now
-        ]
-        return self if len(rows) == len(self.names) else self.take(rows)
-
-    def take(self, rows: Sequence[int]) -> "BulkChange":
-        """Some of them."""
-        names, metadata = [self.names[row] for row in rows], [self.metadata[row] for row in rows]
-        return self._replace(names=names, metadata=metadata, sources=self.sources.take(np.array(rows, np.int64)))
-
-
-def split_bulk(many: TopicEventColumns, stored: Mapping[str, TopicMetadata]) -> tuple[list[BulkChange], list[int]]:
-    """The crowds among topic events, and the numbers of the other events.
-
-    Args:
-        many: all that a micro-batch says of the topics.
-        stored: the topics that exist before it.
-    """
-    names, created, metadata, sources = many
-    if len(set(names)) == len(names) and all(created) and stored.keys().isdisjoint(names):
-        return [BulkChange(True, Cause.TOPIC_CREATED, names, metadata, sources)], []
-    said = Counter(names)
-    rows: dict[bool, list[int]] = {True: [], False: []}
-    others: list[int] = []
-    for row, (name, exists) in enumerate(zip(names, created, strict=True)):
-        (rows[exists] if said[name] == 1 and exists != (name in stored) else others).append(row)
-    return [
-        BulkChange(exists, cause, names, metadata, sources).take(rows[exists])
-        for exists, cause in ((False, Cause.TOPIC_DELETED), (True, Cause.TOPIC_CREATED))
-        if rows[exists]
-    ], others
+from streaming.updates.model import Op, Update, UpdateColumns
 
 
 class BulkUpdates:
-    """What the crowds of a batch mean for who receives them."""
+    """Updates of the bulk changes of a micro-batch."""
 
-    def __init__(self, batch: "Batch", renewed: Interests) -> None:
-        """Finds the receivers.
+    def __init__(self, batch: MicroBatch, renewed: Interests) -> None:
+        """Find the subscribers.
 
         Args:
-            batch: all of it is read.
-            renewed: what the clients ask for that ask for something else after the batch, where topics come.
+            batch: the micro-batch.
+            renewed: interests after the micro-batch of the clients that changed.
         """
         self._batch = batch
-        self._found = [(bulk, _subscribers(batch, bulk, renewed)) for bulk in batch.bulks]
-        self._change: Counter[ClientKey] = Counter()
+        self._found = [(bulk, _pairs(batch, bulk, renewed)) for bulk in batch.topics.bulks]
+        self._growth: Counter[ClientKey] = Counter()
         for bulk, pairs in self._found:
             for key, count in pairs.topics_by_client().items():
-                self._change[key] += count if bulk.exists else -count
+                self._growth[key] += count if bulk.exists else -count
 
     @property
     def clients(self) -> Iterator[ClientKey]:
-        """Who receives one of the topics, before the batch or after it."""
-        return iter(self._change)
+        """Clients that receive one of the topics, before the micro-batch or after it."""
+        return iter(self._growth)
 
-    def change(self, key: ClientKey) -> int:
-        """How many topics a client may hold more after the batch, by all rules but the quotas."""
-        return self._change[key]
+    def growth(self, key: ClientKey) -> int:
+        """Return the number of topics that a client gains, by all rules but the quotas."""
+        return self._growth[key]
 
     def spell_out(self, key: ClientKey) -> list[Update]:
-        """The updates of one client one by one; they are none of `columns` any more."""
+        """Return the updates of one client one by one, and take them out of `columns`."""
         spelled: list[Update] = []
         for place, (bulk, pairs) in enumerate(self._found):
             own = pairs.of_clients((key,))
@@ -108,17 +52,17 @@ class BulkUpdates:
         return spelled
 
     def columns(self) -> Iterator[UpdateColumns]:
-        """All other updates."""
+        """Yield all other updates."""
         for bulk, pairs in self._found:
             yield self._columns(bulk, pairs)
 
     def _columns(self, bulk: BulkChange, pairs: Pairs) -> UpdateColumns:
-        versions = [self._batch.version(subscriber.client) for subscriber in pairs.subscriber_table]
+        versions = [self._batch.view.version(subscriber.client) for subscriber in pairs.subscriber_table]
         op = Op.ADD if bulk.exists else Op.REMOVE
         return UpdateColumns(op, bulk.cause, bulk.names, bulk.sources, pairs, versions)
 
 
-def _subscribers(batch: "Batch", bulk: BulkChange, renewed: Interests) -> Pairs:
+def _pairs(batch: MicroBatch, bulk: BulkChange, renewed: Interests) -> Pairs:
     found = batch.state.interests.pairs(bulk.names)
     if not (bulk.exists and batch.changed):
         return found

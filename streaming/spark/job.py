@@ -3,7 +3,7 @@
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any, TypeVar
 
 import orjson
@@ -20,11 +20,9 @@ from streaming.events.model import BIND_TOPIC
 from streaming.events.routing import SEPARATOR, Routing
 from streaming.spark import sinks
 from streaming.storage.archive import Folder
-from streaming.storage.journal import Archive
+from streaming.worker import InputRow, InputRows, WorkerConfig, work
 from streaming.worker.output import Output
-from streaming.worker.reading import Row, Rows
-from streaming.worker.worker import Settings as WorkerSettings
-from streaming.worker.worker import without_collection, work
+from streaming.worker.worker import Archives, without_collection
 
 T = TypeVar("T")
 Frames = Generator[pd.DataFrame, None, T]
@@ -73,7 +71,7 @@ def read(spark: SparkSession, settings: Settings) -> DataFrame:
 
 
 def route(records: DataFrame, settings: Settings) -> DataFrame:
-    """A row for each (entry, shard that must see it): parent, shard, and the columns of `streaming.worker.worker.Row`.
+    """A row for each (entry, shard that must see it): parent, shard, and the columns of `streaming.worker.InputRow`.
 
     The JVM reads no more of the JSON than it needs to place an entry; what cannot be placed goes to the key
     (`coordinator.COORDINATOR`, `coordinator.UNROUTABLE`), whose work is to say why.
@@ -111,8 +109,8 @@ def route(records: DataFrame, settings: Settings) -> DataFrame:
 
 
 def expand(routed: DataFrame, settings: Settings) -> DataFrame:
-    """The output rows of `streaming.worker.worker.work`, over the state of each (parent, shard)."""
-    worker_settings = WorkerSettings(
+    """The output rows of `streaming.worker.work`, over the state of each (parent, shard)."""
+    config = WorkerConfig(
         settings.inputs,
         Routing(settings.shards, settings.route_depth),
         settings.allow_inner_multi,
@@ -122,11 +120,11 @@ def expand(routed: DataFrame, settings: Settings) -> DataFrame:
     topics = sinks.topics(settings)
 
     def on_shard(key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState) -> Frames[None]:
-        rows = Rows.concat(list(map(_rows, frames)))
+        rows = InputRows.concat(list(map(_rows, frames)))
         former = bytes(state.get[0]) if state.exists else None
         number = int(key[1])  # Spark gives a numpy integer
         with without_collection():
-            steps = work(key[0], number, rows, former, worker_settings, batch=_batch())
+            steps = work(key[0], number, rows, former, config, batch=_batch())
             renewed = yield from _frames(steps, topics)
         if renewed is None and former is not None:
             state.remove()
@@ -139,12 +137,12 @@ def expand(routed: DataFrame, settings: Settings) -> DataFrame:
     )
 
 
-def _archive(settings: Settings) -> Callable[[str, int], Archive] | None:
+def _archive(settings: Settings) -> Archives | None:
     """Where large states are; None where Python does not reach what Spark does."""
     folder = Folder(settings.checkpoint)
     problem = folder.problem()
     if problem is None:
-        return folder.of
+        return folder
     log.warning(
         "Python cannot write beside the checkpoint %s (%s): states stay in Spark's state store as a whole, "
         "so a micro-batch costs as much as the states that it touches are large",
@@ -173,8 +171,8 @@ def total(observed: Mapping[str, Any]) -> Counter[str]:
     return found
 
 
-def _rows(frame: pd.DataFrame) -> Rows:
-    return Rows(*(frame[name].to_numpy() for name in Row._fields))
+def _rows(frame: pd.DataFrame) -> InputRows:
+    return InputRows(*(frame[name].to_numpy() for name in InputRow._fields))
 
 
 def _frames(steps: Generator[Output, None, T], topics: Mapping[str, str]) -> Frames[T]:

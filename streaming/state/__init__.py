@@ -1,1 +1,19 @@
 """The state of one shard, and its codec."""
+
+from streaming.state.codec import append, replay
+from streaming.state.delta import Backfill, ShardDelta
+from streaming.state.group import UNKNOWN_GROUP, Group, GroupSelectors
+from streaming.state.shard import Shard
+from streaming.state.shard_state import ShardState
+
+__all__ = [
+    "UNKNOWN_GROUP",
+    "Backfill",
+    "Group",
+    "GroupSelectors",
+    "Shard",
+    "ShardDelta",
+    "ShardState",
+    "append",
+    "replay",
+]

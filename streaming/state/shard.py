@@ -1,4 +1,4 @@
-"""Where a piece of the relation lives, and the rules that it follows."""
+"""Place of a shard in its parent topic, and the settings it follows."""
 
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -6,32 +6,57 @@ from functools import lru_cache
 from matcher import InvalidPattern, validate
 from streaming.events.model import Notation, check_name
 from streaming.events.routing import Routing
-from streaming.subscription.client import Mode, RequestRules, literal_problem
+from streaming.state.group import Group
+from streaming.subscription.client import NOTHING, Interest, Mode, RequestRules, literal_problem
 from streaming.subscription.interests import pattern_of
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One shard of a parent topic."""
+    """One shard of a parent topic.
+
+    Attributes:
+        parent: the parent topic.
+        number: from 0 on.
+        routing: how the lite topics of the parent are spread over its shards.
+        inner_multi: `**` may stand inside a pattern.
+    """
 
     parent: str
     number: int = 0
     routing: Routing = field(default_factory=Routing)
     inner_multi: bool = False
 
+    @property
+    def is_first(self) -> bool:
+        """True for the one shard of a parent that reports what all of them see."""
+        return self.number == 0
+
+    @property
+    def count(self) -> int:
+        """Number of shards of the parent."""
+        return self.routing.shard_count(self.parent)
+
     def rules(self, mode: Mode) -> RequestRules:
-        """How requests are read in a group of that mode."""
+        """Return the rules for requests in a group of that mode."""
         return RequestRules(mode, self._pattern_problem if mode is Mode.WILDCARD else literal_problem, self._relevant)
 
     def share(self, quota: int) -> int | None:
-        """This shard's part of a client's quota; None for no limit.
+        """Return this shard's share of a quota; None for no limit.
 
-        The parts add up to the quota, so that a client never holds more than that on all shards together.
+        The shares add up to the quota, so that a client never holds more on all shards together.
         """
         if quota < 0:
             return None
-        whole, rest = divmod(quota, self.routing.shard_count(self.parent))
+        whole, rest = divmod(quota, self.count)
         return whole + (self.number < rest)
+
+    def client_share(self, group: Group, wanted: Interest) -> int | None:
+        """Return the share of a client's quota here; None for no limit.
+
+        A client that receives everything has no quota: the broker keeps no list for it.
+        """
+        return None if wanted.everything is not None or wanted == NOTHING else self.share(group.quota)
 
     def _pattern_problem(self, entry: str, notation: Notation) -> str | None:
         return _pattern_problem(entry, notation, inner_multi=self.inner_multi)
@@ -42,7 +67,7 @@ class Shard:
 
 @lru_cache(maxsize=65_536)
 def _pattern_problem(entry: str, notation: Notation, *, inner_multi: bool) -> str | None:
-    """Why a pattern is invalid; None when it is not."""
+    """Return the reason why a pattern is invalid; None for a valid one."""
     problem = check_name("a pattern", entry)
     if problem is not None:
         return problem

@@ -10,9 +10,9 @@ The digest of a segment covers its body and the digest before it. So the last di
 the identity of what the journal amounts to: a worker that has read it up to a digest reads on from there.
 
 Spark reads and writes the value of a key as a whole in each micro-batch that touches it. So segments do not stay in it
-for ever: when they outgrow `INLINE_BYTES` they become a part, an immutable file in an archive beside the checkpoint,
-and the value keeps its name. Parts no larger than a new one are merged with it, so that their number grows with the
-logarithm of the journal, and a byte is written anew as often.
+for ever: when they outgrow `Tuning.inline_bytes` they become a part, an immutable file in an archive beside the
+checkpoint, and the value keeps its name. Parts no larger than a new one are merged with it, so that their number grows
+with the logarithm of the journal, and a byte is written anew as often.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar
 import msgpack
 
 from streaming.errors import StateCorrupted, StateFormatUnknown
+from streaming.tuning import DEFAULT_TUNING, Tuning
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -30,16 +31,9 @@ V = TypeVar("V")
 FORMAT = 4
 READ_FORMATS = (3, FORMAT)
 """Format 3 knows less of when a client asked; what lacks that is read as before."""
-INLINE_BYTES = 16_384
-"""Most bytes of segments that stay in the value; 1 MB costs some 25 ms each time it is touched."""
-
-RETAINED_BATCHES = 100
-"""For so many micro-batches a part is kept that is not needed any more: as many as Spark keeps states of."""
-
 _HEADER = b"rx" + bytes([FORMAT])
 _DIGEST_BYTES = 16
 _LENGTH_BYTES = 4
-_SLACK_BYTES = 4_096
 
 _WAY_OUT = "restore the checkpoint from a copy or start with an empty one"
 
@@ -102,9 +96,12 @@ class Journal:
     parts: tuple[Part, ...] = ()
     live: int = 0
     retired: tuple[tuple[str, int], ...] = ()
+    tuning: Tuning = DEFAULT_TUNING
 
     @classmethod
-    def open(cls, value: bytes | None, archive: Archive | None = None, batch: int = 0) -> Self:
+    def open(
+        cls, value: bytes | None, archive: Archive | None = None, batch: int = 0, tuning: Tuning = DEFAULT_TUNING
+    ) -> Self:
         """The journal of a stored value; None for one of nothing.
 
         Raises:
@@ -112,17 +109,17 @@ class Journal:
             StateFormatUnknown: another release wrote them.
         """
         if value is None:
-            return cls(archive, batch)
+            return cls(archive, batch, tuning=tuning)
         start = _after_header(value)
         head = value[start : start + _length(value, start - _LENGTH_BYTES)]
         if not head:
             tail = value[start:]
-            return cls(archive, batch, tail, live=_segment_length(tail))
+            return cls(archive, batch, tail, live=_segment_length(tail), tuning=tuning)
         end = start + len(head) + _DIGEST_BYTES
         if value[end - _DIGEST_BYTES : end] != _digest(head, b""):
             raise StateCorrupted(f"the head of a state value fails its checksum; {_WAY_OUT}")
         live, parts, retired = msgpack.unpackb(head, use_list=False)
-        return cls(archive, batch, value[end:], tuple(Part(*part) for part in parts), live, retired)
+        return cls(archive, batch, value[end:], tuple(Part(*part) for part in parts), live, retired, tuning)
 
     @property
     def stored(self) -> bytes | None:
@@ -199,7 +196,7 @@ class Journal:
         """
         tail = self.tail + _segment(change, self.position.digest)
         live = max(1, self.live + lasting)
-        if self.live and self._archived + len(tail) <= 2 * live + _SLACK_BYTES:
+        if self.live and self._archived + len(tail) <= 2 * live + self.tuning.journal_slack_bytes:
             return replace(self._swept(), live=live).spill(tail)
         tail = _segment(whole(), b"")
         return replace(self.cleared(), live=len(tail)).spill(tail)
@@ -212,7 +209,7 @@ class Journal:
 
     def spill(self, tail: bytes) -> Self:
         """With these segments behind its parts, in the archive if they are many."""
-        if self.archive is None or len(tail) <= INLINE_BYTES:
+        if self.archive is None or len(tail) <= self.tuning.inline_bytes:
             return replace(self, tail=tail)
         parts, retired = list(self.parts), list(self.retired)
         while parts and parts[-1].length <= len(tail):
@@ -226,9 +223,13 @@ class Journal:
 
     def _swept(self) -> Self:
         """Without the retired parts that no state refers to that Spark may go back to."""
-        if self.archive is None or not self.retired or self.retired[0][1] + RETAINED_BATCHES > self.batch:
+        if (
+            self.archive is None
+            or not self.retired
+            or self.retired[0][1] + self.tuning.retained_micro_batches > self.batch
+        ):
             return self
-        kept = tuple(each for each in self.retired if each[1] + RETAINED_BATCHES > self.batch)
+        kept = tuple(each for each in self.retired if each[1] + self.tuning.retained_micro_batches > self.batch)
         for name, _ in self.retired[: len(self.retired) - len(kept)]:  # they stand in order of their batches
             self.archive.remove(name)
         return replace(self, retired=kept)

@@ -163,7 +163,7 @@ def interest(client: Client, mode: Mode) -> Interest:
     return Interest(mode is Mode.WILDCARD, subscription.blocks, subscription.everything)
 
 
-class Change(NamedTuple):
+class RequestOutcome(NamedTuple):
     """The outcome of a request under one reading.
 
     Attributes:
@@ -200,7 +200,7 @@ class RequestRules(NamedTuple):
 
 def advance(
     subscription: Subscription, request: SubscriptionRequest, rules: RequestRules, order: int, place: Place
-) -> Change:
+) -> RequestOutcome:
     """Applies one request to one reading.
 
     Args:
@@ -214,20 +214,22 @@ def advance(
         The new view. A set that is not empty but has no valid entry is refused: it must never widen to everything.
     """
     if subscription.outdates(request.version):
-        return Change(subscription, ignored=Ignored.STALE_VERSION)
+        return RequestOutcome(subscription, ignored=Ignored.STALE_VERSION)
     version = subscription.version if request.version is None else request.version
     if request.action is Action.COMPLETE_REMOVE:
-        return Change(Subscription(version=version), ignored=None if subscription.live else Ignored.NO_SUBSCRIPTION)
+        return RequestOutcome(
+            Subscription(version=version), ignored=None if subscription.live else Ignored.NO_SUBSCRIPTION
+        )
 
     notation = request.notation if rules.mode is Mode.WILDCARD else LITE
     problems = {entry: rules.problem(entry, notation) for entry in request.entries}
     invalid = tuple(reason for reason in problems.values() if reason is not None)
     valid = [entry for entry, reason in problems.items() if reason is None]
     if invalid and not valid:
-        return Change(subscription, invalid, refused=True)
+        return RequestOutcome(subscription, invalid, refused=True)
     if request.action is Action.PARTIAL_REMOVE:
         ignored = None if subscription.live else Ignored.NO_SUBSCRIPTION
-        return Change(
+        return RequestOutcome(
             subscription._replace(version=version, blocks=_without(subscription.blocks, notation, valid)),
             invalid,
             False,
@@ -248,7 +250,9 @@ def advance(
         subscription = subscription._replace(everything=None, everything_at=-1)
     elif subscription.everything is None:
         subscription = subscription._replace(everything=order, everything_at=place.position)
-    return Change(Subscription(True, version, blocks, subscription.everything, subscription.everything_at), invalid)
+    return RequestOutcome(
+        Subscription(True, version, blocks, subscription.everything, subscription.everything_at), invalid
+    )
 
 
 def end(client: Client, request: SubscriptionRequest, as_of: Place, last_request: LastRequest | None) -> Client:

@@ -1,1 +1,7 @@
 """The work on one state key in one micro-batch: rows and state in, rows and state out."""
+
+from streaming.worker.output import Output, OutputKind
+from streaming.worker.rows import InputRow, InputRows
+from streaming.worker.worker import Worker, WorkerConfig, work
+
+__all__ = ["InputRow", "InputRows", "Output", "OutputKind", "Worker", "WorkerConfig", "work"]

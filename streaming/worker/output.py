@@ -1,4 +1,4 @@
-"""What the work on one key gives to Spark: rows that hold records for Kafka, and counts."""
+"""Output rows of one key: records for Kafka, and counts."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -11,12 +11,9 @@ from streaming.updates.model import Op, Update, UpdateColumns
 from streaming.updates.records import Record, UpdateWriter
 from streaming.updates.tables import Tables, text
 
-ROW_BYTES = 16_384
-"""From so many bytes of updates on a row is full. A row costs PySpark as much as some 20 updates cost us."""
-
 
 class OutputKind:
-    """What an output row holds; ADD, REMOVE and IGNORED only stand in counts."""
+    """Content of an output row; ADD, REMOVE and IGNORED stand in counts only."""
 
     UPDATES = "updates"
     DEAD_LETTER = "dead-letter"
@@ -30,17 +27,17 @@ class OutputKind:
 COUNTED = {Op.ADD: OutputKind.ADD, Op.REMOVE: OutputKind.REMOVE}
 
 OutputRow = tuple[str, bytes, bytes]
-"""Kind, what the keys of all its records begin with, and its records (see `Tables`), or counts."""
+"""Kind, common start of all keys, and records (see `Tables`) or counts."""
 
 
 @dataclass(slots=True)
 class Output:
-    """Output rows, and what is counted.
+    """Output rows and counts.
 
     Attributes:
         size: bytes of the updates in the rows.
-        counts: updates and dead letters by kind.
-        ignored: how many entries were ignored for which reason.
+        counts: number of updates and dead letters by kind.
+        ignored: number of ignored entries by reason.
     """
 
     rows: list[OutputRow] = field(default_factory=list)
@@ -49,14 +46,17 @@ class Output:
     ignored: Counter[Ignored] = field(default_factory=Counter)
 
     def add(self, kind: str, record: Record) -> None:
-        """Appends a row of one record."""
-        # Its key stands alone: that of an input record is a name, in which there may be anything.
+        """Append a row of one record."""
+        # The key stands alone: that of an input record is a name, which may contain anything.
         self.rows.append((kind, record.key, text(Tables.singly([b""], [record.value]))))
         if kind == OutputKind.DEAD_LETTER:
             self.counts[kind] += 1
 
-    def say(self, updates: Iterable[Update], writer: UpdateWriter) -> None:
-        """Appends what updates say; a REMOVE is followed by the tombstone with which compaction forgets its key."""
+    def add_updates(self, updates: Iterable[Update], writer: UpdateWriter, row_bytes: int) -> None:
+        """Append rows of updates, each about `row_bytes` long.
+
+        A REMOVE is followed by the tombstone with which compaction forgets its key.
+        """
         keys: list[bytes] = []
         values: list[bytes | None] = []
         size = 0
@@ -69,29 +69,29 @@ class Output:
                 values.append(None)
             self.counts[COUNTED[update.op]] += 1
             size += len(value or b"")
-            if size >= ROW_BYTES:
-                self._add(Tables.singly(keys, values))
+            if size >= row_bytes:
+                self._add_tables(Tables.singly(keys, values))
                 keys, values, size = [], [], 0
         if keys:
-            self._add(Tables.singly(keys, values))
+            self._add_tables(Tables.singly(keys, values))
 
-    def say_columns(self, columns: UpdateColumns, writer: UpdateWriter) -> None:
-        """`say` by column: a row of updates, at least one."""
+    def add_columns(self, columns: UpdateColumns, writer: UpdateWriter) -> None:
+        """Append one row of updates by column, at least one."""
         self.counts[COUNTED[columns.op]] += len(columns.pairs)
-        self._add(Tables.of(writer, columns))
+        self._add_tables(Tables.of(writer, columns))
 
-    def _add(self, updates: Tables) -> None:
-        self.rows.append((OutputKind.UPDATES, b"", text(updates)))
+    def _add_tables(self, tables: Tables) -> None:
+        self.rows.append((OutputKind.UPDATES, b"", text(tables)))
         self.size += len(self.rows[-1][-1])
 
     def drain(self) -> "Output":
-        """What there is, which is no more here."""
-        drain = Output(self.rows, self.size, self.counts, self.ignored)
+        """Return the content, and start again empty."""
+        drained = Output(self.rows, self.size, self.counts, self.ignored)
         self.rows, self.size, self.counts, self.ignored = [], 0, Counter(), Counter()
-        return drain
+        return drained
 
     def all_rows(self) -> Iterator[OutputRow]:
-        """The rows, and behind them what was done, as JSON; none where nothing was."""
+        """Yield the rows, and the counts as a last row of JSON unless there are none."""
         yield from self.rows
         counts = {**self.counts, **{OutputKind.IGNORED + reason: count for reason, count in self.ignored.items()}}
         if counts:

@@ -3,171 +3,208 @@
 import gc
 import itertools
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
+from streaming import state
 from streaming.coordinator import coordinator
 from streaming.coordinator.coordinator import COORDINATOR, CoordinatorState
 from streaming.events.columns import Event
 from streaming.events.model import Source, Stream
 from streaming.events.routing import Routing
-from streaming.expansion.expansion import expand
-from streaming.state import state
-from streaming.state.shard import Shard
-from streaming.state.state import ShardState
+from streaming.expansion import Updates, expand
+from streaming.state import Shard, ShardState
 from streaming.storage.journal import Archive, Journal
 from streaming.subscription.client import Ignored
+from streaming.tuning import DEFAULT_TUNING, Tuning
 from streaming.updates.model import Problem
 from streaming.updates.records import UpdateWriter, dead_letter
-from streaming.worker.cache import CACHE_BYTES, StateCache
+from streaming.worker.cache import StateCache
 from streaming.worker.output import Output, OutputKind
-from streaming.worker.reading import Rows, position, read
-
-PIECE_BYTES = 4 * 1024 * 1024
-"""Some so many bytes of updates leave at once."""
-
-COLUMN_ROW_BYTES = 512 * 1024
-"""Some so many bytes of updates are in a row of updates by column, which holds a sixth of them."""
-
-_CHUNK = 1_000
-"""So many updates are found before their bytes are counted."""
-
-_SHARDS: StateCache[ShardState] = StateCache(CACHE_BYTES, state.catch_up)
-_HOMES: StateCache[CoordinatorState] = StateCache(CACHE_BYTES, coordinator.catch_up)
+from streaming.worker.reading import Entry, KeyReader, StreamTopics
+from streaming.worker.rows import InputRows, position
 
 
-def forget() -> None:
-    """Drops all decoded states, as a new worker process begins."""
-    _SHARDS.clear()
-    _HOMES.clear()
+class Archives(Protocol):
+    """Archives of all keys; equal ones lead to the same parts."""
+
+    def of(self, parent: str, number: int) -> Archive:
+        """Return the archive of one key."""
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """What the work depends on.
+class WorkerConfig:
+    """Settings of the job that the work depends on.
 
     Attributes:
-        topics: Kafka topic names of the input streams, in the order of `STREAMS`.
-        routing: how topics are spread over shards.
+        topics: Kafka topics of the input streams, in the order of `STREAMS`.
+        routing: how lite topics are spread over shards.
         inner_multi: `**` may stand inside a pattern.
-        client_timeout_ms: a client that has not asked for so long is ended; 0: never.
-        archive: where the parts of a key's state are, which is named by parent and shard; None: all is in its value.
+        client_timeout_ms: time without a request after which a client is ended; 0 for never.
+        archives: places of the parts of states; None keeps each state in its value as a whole.
     """
 
-    topics: tuple[str, str, str, str]
+    topics: StreamTopics
     routing: Routing = field(default_factory=Routing)
     inner_multi: bool = False
     client_timeout_ms: int = 0
-    archive: Callable[[str, int], Archive] | None = None
+    archives: Archives | None = None
 
 
-def work(
-    parent: str, number: int, rows: Rows, data: bytes | None, settings: Settings, *, batch: int = 0
-) -> Generator[Output, None, bytes | None]:
-    """Applies a micro-batch's rows of one key.
-
-    Args:
-        parent: the parent topic; blank for the keys that place groups and report what cannot be routed.
-        number: the shard of the parent.
-        rows: in any order.
-        data: the key's state, None for none.
-        settings: of the job.
-        batch: the number of the micro-batch.
-
-    Yields:
-        The output rows, some `PIECE_BYTES` at a time: what a wide pattern finds need not fit into memory.
-
-    Returns:
-        The key's new state (None for none, `data` itself when nothing changed).
-    """
-    output = Output()
-    ordered = rows.ordered()
-    events = read(parent, number, ordered, settings.topics, output)
-    journal = Journal.open(data, settings.archive and settings.archive(parent, number), batch)
-    if parent == COORDINATOR:
-        done = _work_at_home(number, events, journal, settings.client_timeout_ms, output)
-    else:
-        shard = Shard(parent, number, settings.routing, settings.inner_multi)
-        done = yield from _work_on_shard(shard, events, journal, output)
-    if done.problems:
-        originals = {
-            (settings.topics[stream], partition, offset, position(entry)): payload
-            for stream, partition, offset, entry, _, payload in ordered.by_row()
-        }
-        for source, reason, message in done.problems:
-            output.add(OutputKind.DEAD_LETTER, dead_letter(source, reason, message, originals[source[:4]]))
-    output.ignored = done.ignored
-    yield output
-    return data if done.journal is journal else done.journal.stored
-
-
-class _Done(NamedTuple):
-    """The new state of a key, and what could not be applied."""
+class _Result(NamedTuple):
+    """New state of a key, and entries that could not be applied."""
 
     journal: Journal
     problems: list[Problem]
     ignored: Counter[Ignored]
 
 
-def _work_on_shard(
-    shard: Shard, events: Iterable[tuple[Source, Event]], journal: Journal, output: Output
-) -> Generator[Output, None, _Done]:
-    key = (shard.parent, shard.number)
-    former = _SHARDS.take(key, journal, ShardState(shard.inner_multi))
-    expansion = expand(former, events, shard)
-    writer = UpdateWriter(shard.parent)
-    updates = iter(expansion.updates)
-    while chunk := list(islice(updates, _CHUNK)):
-        output.say(chunk, writer)
-        if output.size >= PIECE_BYTES:
-            yield output.drain()
-    for columns in expansion.columns:
-        for piece in columns.pieces(COLUMN_ROW_BYTES):
-            output.say_columns(piece, writer)
-            if output.size >= PIECE_BYTES:
-                yield output.drain()
-    for time, wanted in expansion.delta.alarms.items():
-        if wanted:
-            output.add(OutputKind.INPUT + Stream.CLOCK, coordinator.alarm(*key, time))
-    if expansion.delta:
-        former.apply(expansion.delta)
-        journal = state.renew(journal, former, expansion.delta)
-    if former.backfills:
-        output.add(OutputKind.INPUT + Stream.CLOCK, coordinator.wake(*key, 0))  # to go on with the next micro-batch
-    _SHARDS.put(key, journal, former)
-    return _Done(journal, expansion.problems, expansion.ignored)
+class Worker:
+    """Works on the keys of a job in one process, and keeps their states decoded."""
+
+    def __init__(self, config: WorkerConfig, tuning: Tuning = DEFAULT_TUNING) -> None:
+        self.config = config
+        self.tuning = tuning
+        self.shards: StateCache[ShardState] = StateCache(tuning.cache_bytes, state.replay)
+        self.coordinators: StateCache[CoordinatorState] = StateCache(tuning.cache_bytes, coordinator.catch_up)
+
+    def work(
+        self, parent: str, number: int, rows: InputRows, data: bytes | None, *, batch: int = 0
+    ) -> Generator[Output, None, bytes | None]:
+        """Apply the rows of one key in a micro-batch.
+
+        Args:
+            parent: the parent topic; `COORDINATOR` for keys of the coordinator.
+            number: the shard of the parent.
+            rows: in any order.
+            data: state bytes of the key, None for none.
+            batch: number of the micro-batch.
+
+        Yields:
+            The output rows, about `Tuning.piece_bytes` at a time: those of a wide pattern need not fit into memory.
+
+        Returns:
+            The new state bytes of the key: None for none, `data` itself if nothing changed.
+        """
+        output = Output()
+        ordered = rows.ordered()
+        reader = KeyReader(parent, number, self.config.topics, self.tuning.columnar_min_topics)
+        rejected: list[Problem] = []
+        events = _without_problems(reader.read(ordered), rejected)
+        archive = None if self.config.archives is None else self.config.archives.of(parent, number)
+        journal = Journal.open(data, archive, batch, self.tuning)
+        if parent == COORDINATOR:
+            result = self._coordinate(number, events, journal, output)
+        else:
+            result = yield from self._expand(parent, number, events, journal, output)
+        self._add_dead_letters((*rejected, *result.problems), ordered, output)
+        output.ignored = result.ignored
+        yield output
+        return data if result.journal is journal else result.journal.stored
+
+    def _expand(
+        self,
+        parent: str,
+        number: int,
+        events: Iterable[tuple[Source, Event]],
+        journal: Journal,
+        output: Output,
+    ) -> Generator[Output, None, _Result]:
+        """Apply events to a shard."""
+        key, tuning = (parent, number), self.tuning
+        shard = Shard(parent, number, self.config.routing, self.config.inner_multi)
+        former = self.shards.take(key, journal, ShardState(inner_multi=shard.inner_multi, tuning=tuning))
+        writer = UpdateWriter(parent)
+        steps = expand(former, events, shard, tuning)
+        while True:
+            try:
+                updates = next(steps)
+            except StopIteration as end:
+                delta, problems, ignored = end.value
+                break
+            for _ in self._add_updates(updates, writer, output):
+                if output.size >= tuning.piece_bytes:
+                    yield output.drain()
+        for time, wanted in delta.alarms.items():
+            if wanted:
+                output.add(OutputKind.INPUT + Stream.CLOCK, coordinator.alarm(*key, time))
+        if delta:
+            former.apply(delta)
+            journal = state.append(journal, former, delta)
+        if former.backfills:  # they go on with the next micro-batch
+            output.add(OutputKind.INPUT + Stream.CLOCK, coordinator.wake(*key, 0))
+        self.shards.put(key, journal, former)
+        return _Result(journal, problems, ignored)
+
+    def _add_updates(self, updates: Updates, writer: UpdateWriter, output: Output) -> Iterator[None]:
+        """Add updates to the output, and stop after each piece that may fill it."""
+        if isinstance(updates, list):
+            output.add_updates(updates, writer, self.tuning.output_row_bytes)
+            yield
+        else:
+            for piece in updates.pieces(self.tuning.column_row_bytes):
+                output.add_columns(piece, writer)
+                yield
+
+    def _coordinate(
+        self, number: int, events: Iterable[tuple[Source, Event]], journal: Journal, output: Output
+    ) -> _Result:
+        """Apply events to a bucket of the coordinator."""
+        key = (COORDINATOR, number)
+        former = self.coordinators.take(key, journal, CoordinatorState())
+        outcome = coordinator.follow(former, events, self.config.client_timeout_ms)
+        for stream, record in outcome.records:
+            output.add(OutputKind.INPUT + stream, record)
+        if outcome.changed:
+            former.apply(outcome.delta)
+            journal = coordinator.renew(journal, former, outcome.delta)
+        self.coordinators.put(key, journal, former)
+        return _Result(journal, outcome.problems, outcome.ignored)
+
+    def _add_dead_letters(self, problems: Iterable[Problem], rows: InputRows, output: Output) -> None:
+        """Add a dead letter for each problem, with the original entry."""
+        originals: dict[tuple[str, int, int, int], bytes | None] = {}
+        for source, reason, message in problems:
+            if not originals:
+                originals = {
+                    (self.config.topics[stream], partition, offset, position(entry)): payload
+                    for stream, partition, offset, entry, _, payload in rows.by_row()
+                }
+            output.add(OutputKind.DEAD_LETTER, dead_letter(source, reason, message, originals[source[:4]]))
 
 
-def _work_at_home(
-    number: int,
-    events: Iterable[tuple[Source, Event]],
-    journal: Journal,
-    client_timeout_ms: int,
-    output: Output,
-) -> _Done:
-    key = (COORDINATOR, number)
-    former = _HOMES.take(key, journal, CoordinatorState())
-    done = coordinator.follow(former, events, client_timeout_ms)
-    for stream, record in done.records:
-        output.add(OutputKind.INPUT + stream, record)
-    if done.changed:
-        former.apply(done.delta)
-        journal = coordinator.renew(journal, former, done.delta)
-    _HOMES.put(key, journal, former)
-    return _Done(journal, done.problems, done.ignored)
+def _without_problems(entries: Iterable[Entry], problems: list[Problem]) -> Iterator[tuple[Source, Event]]:
+    """Yield the events, and collect the problems."""
+    for entry in entries:
+        if isinstance(entry, Problem):
+            problems.append(entry)
+        else:
+            yield entry
+
+
+_kept: list[Worker] = []
+"""The worker of this process; each task brings an equal copy of the settings that it was made for."""
+
+
+def work(
+    parent: str, number: int, rows: InputRows, data: bytes | None, config: WorkerConfig, *, batch: int = 0
+) -> Generator[Output, None, bytes | None]:
+    """Apply the rows of one key in a micro-batch, by the worker of this process (see `Worker.work`)."""
+    if not _kept or _kept[0].config != config:
+        _kept[:] = [Worker(config)]
+    return _kept[0].work(parent, number, rows, data, batch=batch)
 
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """Holds the cyclic garbage collector off, and hides from it what stays.
+    """Hold the cyclic garbage collector off, and hide long-lived objects from it.
 
     A micro-batch makes many objects and no cycles; scanning them again and again took a quarter of the time. Besides,
     PySpark's worker collects all of its memory after each task: with Spark's own modules alone that took 0.15 s a
-    task, two thirds of the worker's CPU at 20 events a second, and it would grow with the state that is kept decoded.
-    Frozen objects are not scanned. Now and then all are, in case a library left cycles among them.
+    task, two thirds of the worker's CPU at 20 events a second, and it would grow with the decoded states. Frozen
+    objects are not scanned. Now and then all are, in case a library left cycles among them.
     """
     gc.disable()
     try:

@@ -23,9 +23,9 @@ from streaming.spark import job, session, sinks
 from streaming.updates.model import Op
 from streaming.updates.records import UpdateWriter
 from streaming.updates.tables import Tables, text
-from streaming.worker import worker
+from streaming.worker import WorkerConfig
 from streaming.worker.output import OutputKind
-from streaming.worker.reading import STREAMS, Row
+from streaming.worker.rows import STREAMS, InputRow
 from tests.integration.test_cluster import PARTITION_OF_SHARD
 from tests.integration.test_job import POISON
 from tests.support.histories import history
@@ -94,12 +94,12 @@ def frame(spark: SparkSession, records: Iterable[Record]) -> DataFrame:
     return spark.createDataFrame(rows, SCHEMA)
 
 
-def rows_by_key(spark: SparkSession, records: Iterable[Record], routing: Routing) -> dict[Key, list[Row]]:
+def rows_by_key(spark: SparkSession, records: Iterable[Record], routing: Routing) -> dict[Key, list[InputRow]]:
     """What the job's Python function gets."""
-    found: dict[Key, list[Row]] = defaultdict(list)
+    found: dict[Key, list[InputRow]] = defaultdict(list)
     for each in job.route(frame(spark, records), settings_of(routing)).collect():
         payload = None if each.payload is None else bytes(each.payload)
-        row = Row(each.stream, each.partition, each.offset, each.entry, each.timestamp, payload)
+        row = InputRow(each.stream, each.partition, each.offset, each.entry, each.timestamp, payload)
         found[each.parent, each.shard].append(row)
     return found
 
@@ -224,7 +224,7 @@ def test_rows_carry_the_place_and_time_of_their_record(spark: SparkSession) -> N
     found = rows_by_key(spark, records, Routing())
     assert [row[:5] for row in found["p", 0] if row.partition == 4] == [(1, 4, 2**40, 0, TIMESTAMP_MS)]
     assert [row[:5] for row in found["q", 0]] == [(1, 4, 2**40, 2, TIMESTAMP_MS)]
-    assert [row for row in found["p", 0] if row.partition == 5] == [Row(1, 5, 6, 0, TIMESTAMP_MS, single)]
+    assert [row for row in found["p", 0] if row.partition == 5] == [InputRow(1, 5, 6, 0, TIMESTAMP_MS, single)]
 
 
 def test_an_entry_keeps_what_it_says(spark: SparkSession) -> None:
@@ -390,7 +390,7 @@ def test_shards_are_placed_where_the_test_of_the_cluster_says(spark: SparkSessio
 
 def worked(spark: SparkSession, records: Iterable[Record], routing: Routing) -> list[tuple[str, bytes, bytes]]:
     """The output rows of all keys: kind, key, value."""
-    settings = worker.Settings(settings_of(routing).inputs, routing)
+    settings = WorkerConfig(settings_of(routing).inputs, routing)
     found: list[tuple[str, bytes, bytes]] = []
     for (parent, shard), rows in rows_by_key(spark, records, routing).items():
         assert parent or shard < coordinator.BUCKETS

@@ -10,9 +10,9 @@ from streaming.coordinator import coordinator
 from streaming.events.model import BIND_TOPIC, Stream
 from streaming.events.routing import Routing
 from streaming.oracle import Effective
+from streaming.worker import Worker, WorkerConfig
 from streaming.worker.output import OutputKind
-from streaming.worker.reading import STREAMS, Row
-from streaming.worker.worker import Settings
+from streaming.worker.rows import STREAMS, InputRow
 from tests.support.states import TOMBSTONE, Memory, Written, work
 
 TOPICS = ("lite-group-events", "lite-subscription-events", "lite-topic-events", "lite-clock")
@@ -120,6 +120,17 @@ def rows_of(output: Written) -> list[tuple[Any, ...]]:
     )
 
 
+class Memories(defaultdict[tuple[str, int], Memory]):
+    """The archives of all keys."""
+
+    def __init__(self) -> None:
+        super().__init__(Memory)
+
+    def of(self, parent: str, number: int) -> Memory:
+        """Return the archive of one key."""
+        return self[parent, number]
+
+
 @dataclass
 class Simulation:
     """A job without Spark and Kafka: state by key, and all output rows so far."""
@@ -136,8 +147,14 @@ class Simulation:
     slices: list[Record] = field(default_factory=list)
     offset: int = 1_000_000
     now: int = 0
-    archives: dict[tuple[str, int], Memory] = field(default_factory=lambda: defaultdict(Memory))
+    archives: Memories = field(default_factory=Memories)
+    worker: Worker | None = None
     batch: int = 0
+
+    @property
+    def config(self) -> WorkerConfig:
+        """Settings of its workers."""
+        return WorkerConfig(TOPICS, self.routing, self.inner_multi, self.client_timeout_ms, self.archives)
 
     def run(self, records: Iterable[Record], *, crash: bool = False, settle: bool = True) -> int:
         """One micro-batch, then further ones for what the job wrote back to itself.
@@ -161,18 +178,18 @@ class Simulation:
         return count
 
     def _run_batch(self, records: Sequence[Record], *, crash: bool) -> None:
-        rows: dict[tuple[str, int], list[Row]] = defaultdict(list)
+        rows: dict[tuple[str, int], list[InputRow]] = defaultdict(list)
         for record in records:
             for parent, shard, entry, payload in routes(record, self.routing):
-                row = Row(NUMBER[record.stream], record.partition, record.offset, entry, record.timestamp, payload)
+                row = InputRow(NUMBER[record.stream], record.partition, record.offset, entry, record.timestamp, payload)
                 rows[parent, shard].append(row)
-        settings = Settings(TOPICS, self.routing, self.inner_multi, self.client_timeout_ms, self._archive)
+        config = self.worker or self.config
         self.batch += 1
         for key, batch in rows.items():
             former = self.states.get(key)
-            state, output = work(*key, batch, former, settings, batch=self.batch)
+            state, output = work(*key, batch, former, config, batch=self.batch)
             if crash:
-                again, repeated = work(*key, list(reversed(batch)), former, settings, batch=self.batch)
+                again, repeated = work(*key, list(reversed(batch)), former, config, batch=self.batch)
                 assert again == state
                 assert rows_of(repeated) == rows_of(output)
             if state is None:
@@ -180,9 +197,6 @@ class Simulation:
             else:
                 self.states[key] = state
             self._fold(output)
-
-    def _archive(self, parent: str, number: int) -> Memory:
-        return self.archives[parent, number]
 
     def _fold(self, output: Written) -> None:
         kinds = Counter(output.kinds)

@@ -4,18 +4,18 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from streaming import state
 from streaming.coordinator import coordinator
 from streaming.coordinator.coordinator import CoordinatorState
 from streaming.errors import StateCorrupted
-from streaming.state import state
-from streaming.state.state import Delta, ShardState
+from streaming.state import ShardDelta, ShardState
 from streaming.storage.journal import Journal
 from streaming.subscription.client import Ignored
 from streaming.updates.tables import TABLE_END, Tables
-from streaming.worker import worker
+from streaming.worker import Worker, WorkerConfig
+from streaming.worker import worker as worker_module
 from streaming.worker.output import Output, OutputKind
-from streaming.worker.reading import Row, Rows
-from streaming.worker.worker import Settings
+from streaming.worker.rows import InputRow, InputRows
 
 
 class Memory(dict[str, bytes]):
@@ -86,10 +86,20 @@ _OPS = {b'{"op":"A': OutputKind.ADD, b'{"op":"R': OutputKind.REMOVE, b"": TOMBST
 
 
 def work(
-    parent: str, number: int, rows: Iterable[Row], data: bytes | None, settings: Settings, *, batch: int = 0
+    parent: str,
+    number: int,
+    rows: Iterable[InputRow],
+    data: bytes | None,
+    by: WorkerConfig | Worker,
+    *,
+    batch: int = 0,
 ) -> tuple[bytes | None, Written]:
-    """What a worker makes of a micro-batch's rows of one key: its new state, and all records."""
-    steps = worker.work(parent, number, Rows.of(rows), data, settings, batch=batch)
+    """Return the new state and all records of a key; by a given worker, or by the one of the process."""
+    columns = InputRows.of(rows)
+    if isinstance(by, Worker):
+        steps = by.work(parent, number, columns, data, batch=batch)
+    else:
+        steps = worker_module.work(parent, number, columns, data, by, batch=batch)
     whole = Written()
     while True:
         try:
@@ -99,15 +109,20 @@ def work(
         whole.add(output)
 
 
+def forget() -> None:
+    """Begin as a new worker process."""
+    worker_module._kept.clear()
+
+
 def encode(shard: ShardState) -> bytes | None:
     """A shard's state as the journal of one change: from nothing to all of it."""
-    return state.renew(Journal(), shard, Delta()).stored
+    return state.append(Journal(), shard, ShardDelta()).stored
 
 
 def decode(data: bytes | None, *, inner_multi: bool = False) -> ShardState:
     """A shard's state from bytes."""
-    shard = ShardState(inner_multi)
-    state.catch_up(shard, Journal.open(data).changes())
+    shard = ShardState(inner_multi=inner_multi)
+    state.replay(shard, Journal.open(data).changes())
     return shard
 
 

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from streaming.events.model import LITE, NO_METADATA
-from streaming.state.state import Delta, ShardState
+from streaming.state import ShardDelta, ShardState
 from streaming.subscription.client import Block, Interest
 
 REGIONS, TENANTS = 20, 1_000
@@ -69,7 +69,7 @@ def main() -> None:
         for number in range(options.topics)
     ]
     shard = ShardState()
-    shard.apply(Delta(added=dict.fromkeys(names, NO_METADATA)))
+    shard.apply(ShardDelta(added=dict.fromkeys(names, NO_METADATA)))
     build, _ = timed(partial(expanded, shard, "*__tenant000__*"), 1)
     figures: dict[str, dict[str, float]] = {}
     for pattern in ("*__tenant007__*", "region03__tenant007__*", "region03__**"):

@@ -15,16 +15,16 @@ from rich.table import Table
 
 from streaming.coordinator import coordinator
 from streaming.events.model import BIND_TOPIC, WILDCARD
-from streaming.worker import worker
+from streaming.worker import WorkerConfig
 from streaming.worker.output import OutputKind
-from streaming.worker.reading import Row
-from streaming.worker.worker import Settings
+from streaming.worker.rows import InputRow
+from streaming.worker.worker import without_collection
 from tests.support.states import work
 
 PARENT = "orders"
 GROUPS = 100
 PATTERNS = 10
-SETTINGS = Settings(("groups", "subscriptions", "topics", "clock"), client_timeout_ms=120_000)
+SETTINGS = WorkerConfig(("groups", "subscriptions", "topics", "clock"), client_timeout_ms=120_000)
 Key = tuple[str, int]
 
 
@@ -39,7 +39,7 @@ class Clients:
 
     def ask(self) -> tuple[float, int, int]:
         """All ask; seconds, bytes of state that is new at the end of the values, and updates."""
-        rows: dict[Key, list[Row]] = {}
+        rows: dict[Key, list[InputRow]] = {}
         for number in range(self._count):
             group = f"group{number % GROUPS:03}"
             request = {
@@ -58,16 +58,16 @@ class Clients:
     def _group(self, number: int) -> bytes:
         return json.dumps({"group": f"group{number:03}", "attributes": {BIND_TOPIC: PARENT, WILDCARD: "true"}}).encode()
 
-    def _row(self, stream: int, payload: bytes) -> Row:
+    def _row(self, stream: int, payload: bytes) -> InputRow:
         self._offset += 1
-        return Row(stream, 0, self._offset, 0, self._offset, payload)
+        return InputRow(stream, 0, self._offset, 0, self._offset, payload)
 
-    def _run(self, rows: dict[Key, list[Row]]) -> tuple[float, int, int]:
+    def _run(self, rows: dict[Key, list[InputRow]]) -> tuple[float, int, int]:
         written = updates = 0
         start = time.perf_counter()
         for key, batch in rows.items():
             former = self.states.get(key)
-            with worker.without_collection():
+            with without_collection():
                 self.states[key], output = work(*key, batch, former, SETTINGS)
             updates += sum(kind in (OutputKind.ADD, OutputKind.REMOVE) for kind in output.kinds)
             now = self.states[key] or b""

@@ -1,27 +1,18 @@
 """Random histories leave the oracle's relation, however they are interleaved, cut into batches, sharded or repeated."""
 
 import os
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from math import inf
 from random import Random
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming.coordinator import coordinator
 from streaming.events.routing import Routing
-from streaming.expansion import backfill
-from streaming.expansion import batch as batch_module
 from streaming.oracle import Oracle
-from streaming.state import state
-from streaming.storage import journal
-from streaming.subscription import interests
-from streaming.worker import output, reading, worker
-from streaming.worker.cache import CACHE_BYTES, StateCache
+from streaming.tuning import Tuning
+from streaming.worker import Worker
 from tests.support.histories import CLIENT_TIMEOUT_MS, PROFILES, batches, feed, history
 from tests.support.simulator import Simulation, element
 
@@ -51,25 +42,27 @@ def test_any_split_and_any_shard_count_leave_the_oracles_relation(
     records = history(random, length, PROFILES[profile])
     job = Simulation(routing, client_timeout_ms=CLIENT_TIMEOUT_MS)
     oracle = Oracle(routing, client_timeout_ms=CLIENT_TIMEOUT_MS)
-    workers = [Worker(), Worker()]
+    workers = [Worker(job.config), Worker(job.config)]
     for batch in batches(random, records):
         if random.random() < 0.2:
-            workers[random.randrange(2)] = Worker()
+            workers[random.randrange(2)] = Worker(job.config)
         # Arrays answer, and columns are made, for large batches; here they must for small ones as well.
         before = len(job.updates)
-        many = random.choice([1, 1, 64])
-        with (
-            from_many_on(many),
-            patch.multiple(worker, PIECE_BYTES=random.choice([1, 1_000_000]), _CHUNK=random.choice([1, 1_000])),
-            patch.object(worker, "COLUMN_ROW_BYTES", random.choice([1, 3_000, 1_000_000])),
-            patch.object(output, "ROW_BYTES", random.choice([1, 1_000, 1_000_000])),
-            patch.multiple(interests, _BATCH=random.choice([1, 256]), _BUILD_TOPICS=0),
-            patch.object(backfill, "BACKFILL_TOPICS", random.choice([1, 3, 20_000])),
-            patch.multiple(journal, INLINE_BYTES=random.choice([0, 200]), RETAINED_BATCHES=2),
-            random.choice(workers),
-        ):
-            settle = random.random() < 0.6
-            rounds = job.run(batch, crash=random.random() < 0.3, settle=settle)
+        tuning = Tuning(
+            columnar_min_topics=random.choice([1, 1, 64]),
+            array_min_topics=random.choice([1, 256]),
+            array_build_topics=0,
+            backfill_topics=random.choice([1, 3, 20_000]),
+            inline_bytes=random.choice([0, 200]),
+            retained_micro_batches=2,
+            updates_per_chunk=random.choice([1, 1_000]),
+            output_row_bytes=random.choice([1, 1_000, 1_000_000]),
+            column_row_bytes=random.choice([1, 3_000, 1_000_000]),
+            piece_bytes=random.choice([1, 1_000_000]),
+        )
+        job.worker = at_work(job, tuning, random.choice(workers))
+        settle = random.random() < 0.6
+        rounds = job.run(batch, crash=random.random() < 0.3, settle=settle)
         feed(oracle, batch)
         if job.slices:
             continue
@@ -90,11 +83,11 @@ def test_columns_say_what_topics_one_by_one_say(profile: str, seed: int, length:
     """The same updates, dead letters and counts after each micro-batch, to the byte."""
     random = Random(seed)
     jobs = [Simulation(routing, client_timeout_ms=CLIENT_TIMEOUT_MS) for _ in range(2)]
-    workers = [Worker(), Worker()]
+    for job, minimum in zip(jobs, (1, inf), strict=True):
+        job.worker = Worker(job.config, Tuning(columnar_min_topics=minimum))
     for batch in batches(random, history(random, length, PROFILES[profile])):
-        for job, at_work, many in zip(jobs, workers, (1, inf), strict=True):
-            with from_many_on(many), at_work:
-                job.run(batch)
+        for job in jobs:
+            job.run(batch)
         by_column, one_by_one = jobs
         assert by_column.states.keys() == one_by_one.states.keys()
         assert by_column.ignored == one_by_one.ignored
@@ -102,28 +95,11 @@ def test_columns_say_what_topics_one_by_one_say(profile: str, seed: int, length:
             assert sorted(getattr(by_column, said), key=repr) == sorted(getattr(one_by_one, said), key=repr)
 
 
-@contextmanager
-def from_many_on(count: float) -> Iterator[None]:
-    """So many topics are judged by column."""
-    with ExitStack() as stack:
-        for module in (reading, batch_module, state):
-            stack.enter_context(patch.object(module, "COLUMNAR_MIN_TOPICS", count))
-        yield
-
-
-class Worker:
-    """One of the processes that do a job's work by turns, and what it has decoded."""
-
-    def __init__(self) -> None:
-        shards = StateCache(CACHE_BYTES, state.catch_up)
-        homes = StateCache(CACHE_BYTES, coordinator.catch_up)
-        self._patch = patch.multiple(worker, _SHARDS=shards, _HOMES=homes)
-
-    def __enter__(self) -> None:
-        self._patch.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._patch.stop()
+def at_work(job: Simulation, tuning: Tuning, process: Worker) -> Worker:
+    """Return a worker with the decoded states of a process, under another tuning."""
+    worker = Worker(job.config, tuning)
+    worker.shards, worker.coordinators = process.shards, process.coordinators
+    return worker
 
 
 def says_what_holds(update: dict[str, Any], oracle: Oracle) -> None:

@@ -11,9 +11,9 @@ from streaming.advise.inventory import Holding
 from streaming.advise.placement import Spread, sizes
 from streaming.events.model import LITE, NO_METADATA, GroupEvent, Notation, Source, SubscriptionRequest
 from streaming.events.routing import Routing
-from streaming.expansion.batch import Batch
-from streaming.state.shard import Shard
-from streaming.state.state import ShardState
+from streaming.expansion import apply_events
+from streaming.state import Shard, ShardState
+from streaming.tuning import DEFAULT_TUNING
 from tests.support.states import encode
 from tests.unit.streaming.builders import MQTT, NATS, WAMP, WILD, replace
 
@@ -32,10 +32,15 @@ def asked(
 ) -> ShardState:
     """A shard that was told these requests."""
     found = ShardState()
-    batch = Batch(found, Shard("p", number, routing or Routing()))
     asks = [(Source("subscriptions", 0, offset, 0, 0), request) for offset, request in enumerate(requests)]
-    batch.read([(Source("groups", 0, 0, 0, 0), group), *asks])
-    found.apply(batch.delta)
+    found.apply(
+        apply_events(
+            found,
+            [(Source("groups", 0, 0, 0, 0), group), *asks],
+            Shard("p", number, routing or Routing()),
+            DEFAULT_TUNING,
+        ).delta
+    )
     return found
 
 

@@ -10,7 +10,7 @@ from streaming.advise.placement import Spread
 from streaming.advise.rule import Advice, advise
 from streaming.events.model import NO_METADATA, SubscriptionRequest
 from streaming.events.routing import Routing
-from streaming.state.state import ShardState
+from streaming.state import ShardState
 from tests.unit.advise.test_placement import asked
 from tests.unit.streaming.builders import bound, replace
 

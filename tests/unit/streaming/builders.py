@@ -3,9 +3,9 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace as replaced
 from itertools import takewhile
 from typing import Any, NamedTuple
-from unittest.mock import patch
 
 from streaming.events.columns import Event, SourceColumns, TopicEventColumns
 from streaming.events.model import (
@@ -24,12 +24,11 @@ from streaming.events.model import (
     TopicEvent,
     Wake,
 )
-from streaming.expansion import batch as batch_module
-from streaming.expansion.expansion import expand
-from streaming.state.shard import Shard
-from streaming.state.state import Delta, ShardState
+from streaming.expansion import expand
+from streaming.state import Shard, ShardDelta, ShardState
 from streaming.subscription.client import Ignored, Interest
 from streaming.subscription.subscribers import ClientKey, SubscriberKey
+from streaming.tuning import DEFAULT_TUNING, Tuning
 from streaming.updates.model import Cause, Op, Problem, Update
 from tests.support.states import decode, encode
 
@@ -174,21 +173,27 @@ def removed(topic: str, *patterns: str, cause: Cause = Cause.TOPIC_DELETED, clie
     return Said(Op.REMOVE, client, topic, patterns, cause, part)
 
 
-class Matches(NamedTuple):
+class Found(NamedTuple):
     """What a micro-batch does to a shard, read to its end."""
 
-    delta: Delta
+    delta: ShardDelta
     updates: list[Update]
     problems: list[Problem]
     ignored: Counter[Ignored]
 
 
-def expanded(state: ShardState, events: Iterable[tuple[Source, Event]], shard: Shard) -> Matches:
+def expanded(
+    state: ShardState, events: Iterable[tuple[Source, Event]], shard: Shard, tuning: Tuning = DEFAULT_TUNING
+) -> Found:
     """What `expand` finds, all of it."""
-    expansion = expand(state, events, shard)
-    updates = list(expansion.updates)  # the rest is complete when these are read
-    updates += (update for columns in expansion.columns for update in columns.one_by_one())
-    return Matches(expansion.delta, updates, expansion.problems, expansion.ignored)
+    updates: list[Update] = []
+    steps = expand(state, events, shard, tuning)
+    while True:
+        try:
+            found = next(steps)
+        except StopIteration as end:
+            return Found(end.value.delta, updates, end.value.problems, end.value.ignored)
+        updates += found if isinstance(found, list) else found.one_by_one()
 
 
 def concat(events: Sequence[tuple[Source, Event]]) -> Sequence[tuple[Source, Event]]:
@@ -214,22 +219,24 @@ class Story:
     `expand` is pure, its delta is complete, and by column it finds the same.
     """
 
+    tuning = DEFAULT_TUNING
+
     def __init__(self, *first: Event, shard: Shard | None = None) -> None:
         self.shard = shard or Shard("p")
-        self.state = ShardState(self.shard.inner_multi)
+        self.state = ShardState(inner_multi=self.shard.inner_multi)
         self.offset = 0
         self.partition = 0
         self.rows: dict[tuple[SubscriberKey, str], None] = {}
-        self.expansion: Matches
+        self.expansion: Found
         self.then(*first)
 
     def then(self, *events: Event) -> set[Said]:
         """One micro-batch; offsets go on counting. Returns the updates, which must be different from each other."""
         sourced = [(self._source(event), event) for event in events]
         before = encode(self.state)
-        self.expansion = expanded(self.state, sourced, self.shard)
-        with patch.object(batch_module, "COLUMNAR_MIN_TOPICS", 1):
-            assert _comparable(expanded(self.state, concat(sourced), self.shard)) == _comparable(self.expansion)
+        self.expansion = expanded(self.state, sourced, self.shard, self.tuning)
+        by_column = expanded(self.state, concat(sourced), self.shard, replaced(self.tuning, columnar_min_topics=1))
+        assert _comparable(by_column) == _comparable(self.expansion)
         assert encode(self.state) == before, "expand changed the state"
         self.state.apply(self.expansion.delta)
         rebuilt = decode(before, inner_multi=self.shard.inner_multi)
@@ -290,7 +297,7 @@ class Story:
         return Source(STREAM_NAMES[type(event)], self.partition, self.offset, 0, 1_000 + self.offset)
 
 
-def _comparable(found: Matches) -> tuple[Any, ...]:
+def _comparable(found: Found) -> tuple[Any, ...]:
     """All that counts, the order of creation included."""
     problems = sorted(found.problems)
     return sorted(found.updates, key=repr), found.delta, list(found.delta.added), problems, found.ignored

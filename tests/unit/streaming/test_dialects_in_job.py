@@ -5,7 +5,7 @@ import pytest
 from streaming.events.columns import Event
 from streaming.events.model import LITE, Notation, Reason
 from streaming.events.routing import Routing
-from streaming.state.shard import Shard
+from streaming.state import Shard
 from streaming.subscription.interests import pattern_of
 from streaming.updates.model import Cause
 from tests.unit.streaming.builders import (

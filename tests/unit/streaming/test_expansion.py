@@ -5,8 +5,7 @@ import pytest
 from streaming.events.columns import Event
 from streaming.events.model import LITE, GroupEvent, Place, Reason, Source
 from streaming.events.routing import Routing
-from streaming.state.shard import Shard
-from streaming.state.state import Delta, ShardState
+from streaming.state import Shard, ShardDelta, ShardState
 from streaming.subscription.client import Ignored, LastRequest
 from streaming.subscription.subscribers import ClientKey, SubscriberKey
 from streaming.updates.model import Cause, Op
@@ -182,7 +181,7 @@ def test_a_resync_of_the_same_set_emits_nothing_and_is_counted() -> None:
     assert story.then(replace("*", "a")) == set()
     assert story.ignored == {Ignored.UNCHANGED: 1}
     at = Place(0, 4, 0).position
-    assert story.expansion.delta == Delta(last_requests={KEY: LastRequest(0, at, at, at, 2, 2)})
+    assert story.expansion.delta == ShardDelta(last_requests={KEY: LastRequest(0, at, at, at, 2, 2)})
 
 
 def test_there_and_back_in_one_batch_emits_nothing() -> None:

@@ -1,28 +1,23 @@
 """Journals of changes: what was written is read, from any position, whatever part of it is in the archive."""
 
-from collections.abc import Iterator
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.errors import StateCorrupted, StateFormatUnknown
-from streaming.storage import journal
 from streaming.storage.archive import Folder
 from streaming.storage.journal import START, Journal, Position
+from streaming.tuning import Tuning
 from tests.support.states import Memory
 
 INLINE = 200
 RETAINED = 3
 
 
-@pytest.fixture(autouse=True)
-def _small() -> Iterator[None]:
-    """Parts come soon, and go soon."""
-    with patch.multiple(journal, INLINE_BYTES=INLINE, RETAINED_BATCHES=RETAINED, _SLACK_BYTES=300):
-        yield
+SMALL = Tuning(inline_bytes=INLINE, retained_micro_batches=RETAINED, journal_slack_bytes=300)
+"""Parts come soon, and go soon."""
 
 
 class Story:
@@ -37,7 +32,7 @@ class Story:
     @property
     def journal(self) -> Journal:
         """The journal as the next micro-batch finds it."""
-        return Journal.open(self.stored, self.archive, self.batch)
+        return Journal.open(self.stored, self.archive, self.batch, SMALL)
 
     def then(self, word: str) -> None:
         """One micro-batch."""
@@ -73,7 +68,7 @@ def test_what_was_written_is_read(told: list[str]) -> None:
                 assert known + read(story.journal, position) == story.words
         former.append((story.stored, story.words))
         for stored, known in former[-RETAINED:]:
-            assert read(Journal.open(stored, story.archive)) == known
+            assert read(Journal.open(stored, story.archive, tuning=SMALL)) == known
         assert len(story.stored or b"") < INLINE + 60 * (8 + RETAINED * 8)
 
 
@@ -121,28 +116,29 @@ def test_there_are_few_parts_and_each_byte_is_written_a_few_times() -> None:
 def test_what_only_adds_is_never_written_anew() -> None:
     """From its first part on, whose head tells how much lasts."""
     story = Story()
-    found = Journal(story.archive).append(["a" * 250], lambda: ["a" * 250])
+    found = Journal(story.archive, tuning=SMALL).append(["a" * 250], lambda: ["a" * 250])
     for _ in range(500):
-        found = Journal.open(found.append(["b" * 40], pytest.fail, 40).stored, story.archive)
+        found = Journal.open(found.append(["b" * 40], pytest.fail, 40).stored, story.archive, tuning=SMALL)
     assert len(read(found)) == 501
 
 
 def test_what_was_added_and_removed_again_does_not_stay() -> None:
     """However often: a journal has at most twice the bytes of what it amounts to."""
     story = Story()
-    found = Journal(story.archive)
+    found = Journal(story.archive, tuning=SMALL)
     for _ in range(200):
         for lasting in (100, -100):
-            found = Journal.open(found.append(["a" * 100], lambda: ["whole"], lasting).stored, story.archive)
+            grown = found.append(["a" * 100], lambda: ["whole"], lasting)
+            found = Journal.open(grown.stored, story.archive, tuning=SMALL)
             assert found.position.end <= 2 * 200 + 300 + 124
 
 
 def test_without_an_archive_all_stays_in_the_value() -> None:
-    found = Journal()
+    found = Journal(tuning=SMALL)
     said: list[str] = []
     for _ in range(20):
         said.append("a" * 100)
-        found = Journal.open(found.append(said[-1:], lambda: list(said)).stored)
+        found = Journal.open(found.append(said[-1:], lambda: list(said)).stored, tuning=SMALL)
         assert found.parts == ()
     assert read(found) == said
 
@@ -161,7 +157,7 @@ def test_without_an_archive_all_stays_in_the_value() -> None:
 )
 def test_the_message_says_what_to_do(data: bytes, error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
-        Journal.open(data)
+        Journal.open(data, tuning=SMALL)
 
 
 @pytest.fixture
@@ -182,7 +178,7 @@ def test_any_changed_byte_is_found(large: Story) -> None:
         broken = bytearray(stored)
         broken[at] ^= 1
         with pytest.raises((StateCorrupted, StateFormatUnknown)):
-            list(Journal.open(bytes(broken), large.archive).changes())
+            list(Journal.open(bytes(broken), large.archive, tuning=SMALL).changes())
     for name, data in large.archive.items():
         if any(part.name == name for part in large.journal.parts):
             for broken_part in (data[:-1], data + b"x", bytes([data[0] ^ 1]) + data[1:], data[:-1] + b"?"):
@@ -194,7 +190,7 @@ def test_a_part_that_is_missing_is_named(large: Story) -> None:
     with pytest.raises(StateCorrupted, match=large.journal.parts[0].name):
         list(Journal.open(large.stored, Memory()).changes())
     with pytest.raises(StateCorrupted, match="which Python does not reach now"):
-        list(Journal.open(large.stored).changes())
+        list(Journal.open(large.stored, tuning=SMALL).changes())
 
 
 # Files.

@@ -4,8 +4,7 @@ import pytest
 
 from streaming.events.model import BIND_TOPIC, DEADLINE_STEP_MS, GroupEvent, Place, Source, Stream, TopicEvent
 from streaming.events.routing import Routing
-from streaming.state.shard import Shard
-from streaming.state.state import Group
+from streaming.state import Group, Shard
 from streaming.subscription.client import Ignored
 from streaming.subscription.subscribers import ClientKey
 from streaming.updates.model import Cause

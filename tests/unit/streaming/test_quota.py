@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from streaming.events.columns import Event
 from streaming.events.model import DEFAULT_QUOTA, Action, GroupEvent, Place, Reason
 from streaming.events.routing import Routing
-from streaming.state.shard import Shard
+from streaming.state import Shard
 from streaming.updates.model import Cause
 from tests.support.states import decode, encode
 from tests.unit.streaming.builders import (

@@ -95,7 +95,7 @@ def test_a_bitmap_is_hexadecimal(bits: bytes, text: str) -> None:
 
 def test_a_remove_is_followed_by_the_tombstone_of_its_key() -> None:
     output, written = Output(), Written()
-    output.say([BASE._replace(op=Op.REMOVE, cause=Cause.TOPIC_DELETED), BASE], UpdateWriter("p"))
+    output.add_updates([BASE._replace(op=Op.REMOVE, cause=Cause.TOPIC_DELETED), BASE], UpdateWriter("p"), 1_000)
     written.add(output)
     assert written.kinds == [OutputKind.REMOVE, TOMBSTONE, OutputKind.ADD]
     assert value_of(Record(written.keys[0] or b"", written.payloads[0]))["op"] == "REMOVE"

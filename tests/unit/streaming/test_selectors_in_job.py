@@ -11,8 +11,7 @@ from streaming.errors import Rejected
 from streaming.events.columns import Event
 from streaming.events.model import GroupEvent, Place, Reason, SelectorSpec, Source, SubscriptionRequest
 from streaming.events.parsing import parse_subscription
-from streaming.state.shard import Shard
-from streaming.state.state import GroupSelectors
+from streaming.state import GroupSelectors, Shard
 from streaming.subscription import policy
 from streaming.subscription.client import Ignored
 from streaming.updates.model import Cause, Op

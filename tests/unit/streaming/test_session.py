@@ -10,7 +10,7 @@ from streaming.config import load
 from streaming.errors import SparkUnavailable
 from streaming.spark.session import build, options
 from streaming.spark.sinks import connection
-from streaming.worker.output import ROW_BYTES
+from streaming.tuning import DEFAULT_TUNING
 
 MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 
@@ -117,7 +117,10 @@ def test_state_is_the_same_everywhere(master: str | None) -> None:
 
 def test_output_is_handed_on_in_tens_of_megabytes() -> None:
     """A worker keeps it until then."""
-    assert int(options_for()["spark.sql.execution.arrow.maxRecordsPerBatch"]) * ROW_BYTES < 100_000_000
+    assert (
+        int(options_for()["spark.sql.execution.arrow.maxRecordsPerBatch"]) * DEFAULT_TUNING.output_row_bytes
+        < 100_000_000
+    )
 
 
 def test_jars_are_given_as_uris(tmp_path: Path) -> None:

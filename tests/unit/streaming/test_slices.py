@@ -1,26 +1,22 @@
 """A change that is about many topics is carried out in slices, and nobody waits for it."""
 
 import json
-from collections.abc import Iterator
-from unittest.mock import patch
 
 import pytest
 
 from streaming.events.model import BIND_TOPIC, QUOTA, WILDCARD, GroupEvent, SubscriptionRequest
 from streaming.events.parsing import parse_clock
-from streaming.expansion import backfill
 from streaming.subscription.subscribers import ClientKey
+from streaming.tuning import Tuning
 from streaming.updates.model import Cause
-from streaming.worker import worker
+from streaming.worker import Worker, WorkerConfig
 from streaming.worker.output import OutputKind
-from streaming.worker.reading import Row
-from streaming.worker.worker import Settings
+from streaming.worker.rows import InputRow
 from tests.support.simulator import TOPICS
 from tests.support.states import decode, encode, work
 from tests.unit.streaming.builders import (
     WAMP,
     Said,
-    Story,
     added,
     bound,
     created,
@@ -33,15 +29,19 @@ from tests.unit.streaming.builders import (
     topic_json,
     wake,
 )
+from tests.unit.streaming.builders import Story as AnyStory
 
 UNLIMITED = bound(quota=-1)
 KEY = ClientKey("g", "c")
 
 
-@pytest.fixture(autouse=True)
-def _two_at_a_time() -> Iterator[None]:
-    with patch.object(backfill, "BACKFILL_TOPICS", 2):
-        yield
+TWO_AT_A_TIME = Tuning(backfill_topics=2)
+
+
+class Story(AnyStory):
+    """A shard that goes through two topics of a backfill at once."""
+
+    tuning = TWO_AT_A_TIME
 
 
 def subscribed(topic: str, *patterns: str) -> Said:
@@ -242,7 +242,7 @@ def test_another_worker_counts_what_a_client_has_not_yet_given_up() -> None:
     other = decode(encode(story.state))
     assert other.held(KEY) == 5
     story.then(leave())
-    other.follow(story.expansion.delta)
+    other.replay(story.expansion.delta)
     assert (other.held(KEY), story.held()) == (3, [*"cde"])
 
 
@@ -262,20 +262,23 @@ def test_what_is_left_is_stored(story: Story) -> None:
 
 def test_the_shard_asks_to_be_woken_as_long_as_something_is_left() -> None:
     """Also when the batch that goes on was about something else."""
-    settings = Settings(TOPICS)
+    worker = Worker(WorkerConfig(TOPICS), TWO_AT_A_TIME)
     group = group_json(attributes={BIND_TOPIC: "p", WILDCARD: "", QUOTA: -1})
-    rows = [Row(0, 0, 0, 0, 0, group)]
-    rows += [Row(2, 0, number, 0, 0, topic_json(liteTopic=f"t{number}")) for number in range(5)]
-    data, _ = work("p", 0, rows, None, settings)
-    batches = [Row(1, 0, 1, 0, 0, request_json(liteTopicSet=["*"])), Row(2, 0, 9, 0, 0, topic_json(liteTopic="u"))]
+    rows = [InputRow(0, 0, 0, 0, 0, group)]
+    rows += [InputRow(2, 0, number, 0, 0, topic_json(liteTopic=f"t{number}")) for number in range(5)]
+    data, _ = work("p", 0, rows, None, worker)
+    batches = [
+        InputRow(1, 0, 1, 0, 0, request_json(liteTopicSet=["*"])),
+        InputRow(2, 0, 9, 0, 0, topic_json(liteTopic="u")),
+    ]
     written = []
     for row in batches:
-        data, output = work("p", 0, [row], data, settings)
+        data, output = work("p", 0, [row], data, worker)
         (at,) = [number for number, kind in enumerate(output.kinds) if kind == OutputKind.INPUT + "clock"]
         written.append(output.payloads[at])
     assert [parse_clock(payload) for payload in written] == [wake(0), wake(0)]
-    data, output = work("p", 0, [Row(3, 0, 0, 0, 0, written[0])], data, settings)
+    data, output = work("p", 0, [InputRow(3, 0, 0, 0, 0, written[0])], data, worker)
     assert [json.loads(key or b"")[3] for key in output.keys] == ["t4"]
-    worker.forget()
-    again, output = work("p", 0, [Row(3, 0, 1, 0, 0, written[1])], data, settings)
+    worker = Worker(WorkerConfig(TOPICS), TWO_AT_A_TIME)
+    again, output = work("p", 0, [InputRow(3, 0, 1, 0, 0, written[1])], data, worker)
     assert (again, output.kinds) == (data, [])

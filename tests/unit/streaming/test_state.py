@@ -23,7 +23,7 @@ from streaming.events.model import (
     Source,
     TopicMetadata,
 )
-from streaming.state.state import Backfill, Delta, Group, GroupSelectors, ShardState, renew
+from streaming.state import Backfill, Group, GroupSelectors, ShardDelta, ShardState, append
 from streaming.storage import journal
 from streaming.storage.journal import Journal
 from streaming.subscription.client import ABSENT, Block, Client, Interest, LastRequest, Mode, Subscription
@@ -111,9 +111,9 @@ def filled() -> ShardState:
     return made
 
 
-def whole(made: ShardState) -> Delta:
+def whole(made: ShardState) -> ShardDelta:
     """All of a state as one change."""
-    delta = Delta(
+    delta = ShardDelta(
         {}, made.topics, {**made.groups}, {**made.clients}, {**made.last_requests}, {**made.selectors}, {**made.alarms}
     )
     delta.backfills.update(made.backfills)
@@ -179,9 +179,9 @@ def test_a_log_that_has_outgrown_its_beginning_is_written_anew() -> None:
     made, changes = ShardState(), Journal()
     sizes: list[int] = []
     for number in range(2_000):
-        delta = Delta({f"topic-{number - 5}": None} if number > 4 else {}, {f"topic-{number}": NO_METADATA})
+        delta = ShardDelta({f"topic-{number - 5}": None} if number > 4 else {}, {f"topic-{number}": NO_METADATA})
         made.apply(delta)
-        changes = renew(changes, made, delta)
+        changes = append(changes, made, delta)
         sizes.append(size(changes.stored))
     assert decode(changes.stored) == made
     assert max(sizes) < 2 * size(encode(made)) + 4_200
@@ -236,7 +236,7 @@ def test_the_attributes_of_a_group_are_the_terms_of_its_clients(
     made.groups["g"] = Group({BIND_TOPIC: "p", **attributes}, 0, 0)
     assert made.policy("g") == policy
     assert made.policy("another") == GroupPolicy(Mode.LITERAL, False, False, None, 2_000)
-    assert made.limits == ({} if not policy.exclusive else {"g": policy})
+    assert made.restrictive_policies == ({} if not policy.exclusive else {"g": policy})
 
 
 @pytest.mark.parametrize("value", ["true", "TRUE", "false", "", None])
@@ -244,20 +244,20 @@ def test_the_reset_attributes_are_on_when_true(value: str | None) -> None:
     on = value is not None and value.lower() == "true"
     for name in (RESET_EXCLUSIVE, RESET_UNSUBSCRIBE):
         group = Group({} if value is None else {name: value}, 0, 0)
-        assert group.resets_when_evicted is (on and name == RESET_EXCLUSIVE)
-        assert group.resets_when_unsubscribed is (on and name == RESET_UNSUBSCRIBE)
+        assert group.resets_offset(Cause.EVICTED) is (on and name == RESET_EXCLUSIVE)
+        assert group.resets_offset(Cause.UNSUBSCRIBED) is (on and name == RESET_UNSUBSCRIBE)
 
 
 def test_the_selector_of_a_group_is_that_of_its_reading() -> None:
     made = ShardState()
     made.selectors["g"] = GroupSelectors(SelectorSpec("TAG", "names"), SelectorSpec("TAG", "patterns"))
     assert made.policy("g").selector == SelectorSpec("TAG", "names")
-    assert made.limits == {"g": made.policy("g")}
-    made.apply(Delta(groups={"g": Group({WILDCARD: ""}, 0, 0)}))
+    assert made.restrictive_policies == {"g": made.policy("g")}
+    made.apply(ShardDelta(groups={"g": Group({WILDCARD: ""}, 0, 0)}))
     assert made.policy("g").selector == SelectorSpec("TAG", "patterns")
-    assert made.limits == {"g": made.policy("g")}
-    made.apply(Delta(selectors={"g": GroupSelectors(SelectorSpec("TAG", "names"), None)}))
-    assert made.limits == {}
+    assert made.restrictive_policies == {"g": made.policy("g")}
+    made.apply(ShardDelta(selectors={"g": GroupSelectors(SelectorSpec("TAG", "names"), None)}))
+    assert made.restrictive_policies == {}
 
 
 def test_a_group_that_is_bound_elsewhere_asks_for_nothing() -> None:
@@ -266,7 +266,7 @@ def test_a_group_that_is_bound_elsewhere_asks_for_nothing() -> None:
     made.clients[ClientKey("h", "c")] = Client(subscription, subscription)
     assert made.policy("h").elsewhere
     assert made.interest(ClientKey("h", "c")) == Interest()
-    made.apply(Delta(groups={"h": None}))
+    made.apply(ShardDelta(groups={"h": None}))
     assert made.interest(ClientKey("h", "c")) == Interest(False, subscription.blocks)
 
 
@@ -274,9 +274,9 @@ def test_the_quotas_in_force() -> None:
     """The default always is: groups may come of which nothing is known."""
     made = ShardState()
     assert made.quotas == {2_000}
-    made.apply(Delta(groups={"g": Group({QUOTA: "7"}, 0, 0), "h": Group({QUOTA: "-1"}, 0, 0)}))
+    made.apply(ShardDelta(groups={"g": Group({QUOTA: "7"}, 0, 0), "h": Group({QUOTA: "-1"}, 0, 0)}))
     assert made.quotas == {2_000, 7, -1}
-    made.apply(Delta(groups={"g": None}))
+    made.apply(ShardDelta(groups={"g": None}))
     assert made.quotas == {2_000, -1}
 
 
@@ -287,7 +287,7 @@ def test_topics_whose_time_is_over_are_due(early: bool) -> None:  # noqa: FBT001
     if early:
         assert made.due(INT64) == []
     made.apply(
-        Delta(
+        ShardDelta(
             added={
                 "a": TopicMetadata(deadline=20),
                 "b": NO_METADATA,
@@ -297,14 +297,14 @@ def test_topics_whose_time_is_over_are_due(early: bool) -> None:  # noqa: FBT001
         )
     )
     assert [made.due(now) for now in (9, 10, 19, 20)] == [[], ["c"], ["c"], ["c", "a", "d"]]
-    made.apply(Delta({"a": None, "b": None, "c": None}, {"a": TopicMetadata(deadline=30), "c": NO_METADATA}))
+    made.apply(ShardDelta({"a": None, "b": None, "c": None}, {"a": TopicMetadata(deadline=30), "c": NO_METADATA}))
     assert [made.due(now) for now in (10, 20, 30)] == [[], ["d"], ["d", "a"]]
 
 
 def test_the_topics_of_an_interest() -> None:
     """Each once, whatever its notations; `$share` is expanded by its filter."""
     made = ShardState()
-    made.apply(Delta(added=dict.fromkeys(["a", "b", "a/b", "a.b", "a.b.c"], NO_METADATA)))
+    made.apply(ShardDelta(added=dict.fromkeys(["a", "b", "a/b", "a.b", "a.b.c"], NO_METADATA)))
 
     def found(*blocks: Block, patterns: bool = True, everything: int | None = None) -> list[str]:
         return sorted(made.topics_of(Interest(patterns, blocks, everything)))
@@ -321,9 +321,9 @@ def test_topic_indexes_follow_what_comes_and_goes() -> None:
     wanted = [Interest(True, (Block(1, 0, 1, notation, ("a",)),)) for notation in (LITE, MQTT, NATS)]
     made = ShardState()
     assert [list(made.topics_of(each)) for each in wanted] == [[], [], []]
-    made.apply(Delta(added={"a": NO_METADATA, "b": NO_METADATA}))
+    made.apply(ShardDelta(added={"a": NO_METADATA, "b": NO_METADATA}))
     assert [list(made.topics_of(each)) for each in wanted] == [["a"], ["a"], ["a"]]
-    made.apply(Delta({"a": None}))
+    made.apply(ShardDelta({"a": None}))
     assert [list(made.topics_of(each)) for each in wanted] == [[], [], []]
 
 
@@ -331,7 +331,7 @@ def test_nothing_left_is_an_empty_state() -> None:
     """Which the job removes instead of storing it."""
     made = filled()
     changes = Journal.open(encode(made))
-    delta = Delta(
+    delta = ShardDelta(
         dict.fromkeys(made.topics),
         {},
         dict.fromkeys(made.groups),
@@ -343,7 +343,7 @@ def test_nothing_left_is_an_empty_state() -> None:
     )
     made.apply(delta)
     assert not made
-    assert renew(changes, made, delta).stored is None
+    assert append(changes, made, delta).stored is None
     assert made == ShardState()
 
 

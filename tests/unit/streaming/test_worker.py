@@ -6,39 +6,40 @@ from typing import Any
 
 import pytest
 
+from streaming import state
 from streaming.coordinator.coordinator import COORDINATOR, UNROUTABLE, bucket_of
 from streaming.errors import StateCorrupted
 from streaming.events.model import BIND_TOPIC, NO_METADATA, QUOTA, WILDCARD, Reason
 from streaming.events.routing import Routing
-from streaming.expansion.batch import Batch
-from streaming.state import state
-from streaming.state.state import Delta, ShardState
+from streaming.expansion.announce import Announcer
+from streaming.state import ShardDelta, ShardState
 from streaming.storage.journal import Journal, Position
 from streaming.subscription.client import Ignored
+from streaming.tuning import Tuning
 from streaming.updates.model import Update
-from streaming.worker import reading, worker
-from streaming.worker.cache import CACHE_BYTES, StateCache
+from streaming.worker import Worker, WorkerConfig
+from streaming.worker import work as process_work
+from streaming.worker.cache import StateCache
 from streaming.worker.output import Output, OutputKind, OutputRow
-from streaming.worker.reading import Row, Rows
-from streaming.worker.worker import Settings
+from streaming.worker.rows import InputRow, InputRows
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.simulator import rows_of
-from tests.support.states import TOMBSTONE, Written, decode, decode_home, work
+from tests.support.states import TOMBSTONE, Written, decode, decode_home, forget, work
 from tests.unit.streaming.builders import group_json, request_json, tick_json, topic_json
 
 GROUPS, SUBSCRIPTIONS, TOPICS, CLOCK = range(4)
 BUCKET = bucket_of("g")
-SETTINGS = Settings(NAMES, Routing({"big": 3}))
+SETTINGS = WorkerConfig(NAMES, Routing({"big": 3}))
 
 
 @pytest.fixture(autouse=True)
 def _nothing_known() -> None:
     """Each test begins as a new worker process."""
-    worker.forget()
+    forget()
 
 
-def row(stream: int, payload: bytes | None, offset: int = 0, entry: int = 0) -> Row:
-    return Row(stream, 0, offset, entry, 1_000 + offset, payload)
+def row(stream: int, payload: bytes | None, offset: int = 0, entry: int = 0) -> InputRow:
+    return InputRow(stream, 0, offset, entry, 1_000 + offset, payload)
 
 
 def letters(output: Written) -> list[dict[str, Any]]:
@@ -108,14 +109,14 @@ def test_a_state_of_other_bytes_is_never_used() -> None:
 
 
 def test_a_state_is_brought_up_to_what_another_worker_appended() -> None:
-    cache: StateCache[ShardState] = StateCache(1_000, state.catch_up)
+    cache: StateCache[ShardState] = StateCache(1_000, state.replay)
     decoded = ShardState()
-    decoded.apply(Delta(added={"a": NO_METADATA}))
-    former = state.renew(Journal(), decoded, Delta())
+    decoded.apply(ShardDelta(added={"a": NO_METADATA}))
+    former = state.append(Journal(), decoded, ShardDelta())
     cache.put(("p", 0), former, decoded)
     elsewhere = decode(former.stored)
-    elsewhere.apply(Delta(added={"b": NO_METADATA}))
-    renewed = state.renew(former, elsewhere, Delta(added={"b": NO_METADATA}))
+    elsewhere.apply(ShardDelta(added={"b": NO_METADATA}))
+    renewed = state.append(former, elsewhere, ShardDelta(added={"b": NO_METADATA}))
     assert renewed.continues(former.position)
     assert cache.take(("p", 0), renewed, ShardState()) is decoded
     assert list(decoded.topics) == ["a", "b"]
@@ -123,14 +124,14 @@ def test_a_state_is_brought_up_to_what_another_worker_appended() -> None:
 
 def test_a_state_that_another_worker_wrote_anew_is_decoded_anew() -> None:
     """Its journal amounts to the same, but no longer continues the one that is known."""
-    cache: StateCache[ShardState] = StateCache(1_000, state.catch_up)
+    cache: StateCache[ShardState] = StateCache(1_000, state.replay)
     decoded = ShardState()
-    delta = Delta(added={"a": NO_METADATA})
+    delta = ShardDelta(added={"a": NO_METADATA})
     decoded.apply(delta)
-    append = state.renew(Journal(), decoded, Delta()).append(state._plain(Delta()), list)
-    cache.put(("p", 0), append, decoded)
+    longer = state.append(state.append(Journal(), decoded, ShardDelta()), decoded, ShardDelta())
+    cache.put(("p", 0), longer, decoded)
     fresh = ShardState()
-    assert cache.take(("p", 0), state.renew(Journal(), decoded, Delta()), fresh) is fresh
+    assert cache.take(("p", 0), state.append(Journal(), decoded, ShardDelta()), fresh) is fresh
     assert fresh == decoded
 
 
@@ -175,16 +176,7 @@ def test_what_is_taken_or_replaced_makes_room() -> None:
         assert take(cache, "a", data) is decoded
 
 
-def test_a_cleared_cache_has_nothing_and_all_its_room() -> None:
-    cache = cached()
-    data, _ = put(cache, "a", 900)
-    cache.clear()
-    assert take(cache, "a", data) is None
-    kept = {name: put(cache, name, 500) for name in "bc"}
-    assert all(take(cache, name, data) is decoded for name, (data, decoded) in kept.items())
-
-
-# Rows in, new bytes and output rows out.
+# InputRows in, new bytes and output rows out.
 
 
 def test_rows_come_in_any_order() -> None:
@@ -198,12 +190,12 @@ def test_rows_come_in_any_order() -> None:
 
 
 @pytest.mark.parametrize("many", [1, 64])
-def test_the_time_comes_behind_topics_however_many(monkeypatch: pytest.MonkeyPatch, many: int) -> None:
+def test_the_time_comes_behind_topics_however_many(many: int) -> None:
     """Each stream is read as it is when it has many rows."""
-    monkeypatch.setattr(reading, "COLUMNAR_MIN_TOPICS", many)
-    data, _ = work("p", 0, [*SUBSCRIBED, row(TOPICS, topic_json(ttlMs=1_000))], None, SETTINGS)
+    worker = Worker(SETTINGS, Tuning(columnar_min_topics=many))
+    data, _ = work("p", 0, [*SUBSCRIBED, row(TOPICS, topic_json(ttlMs=1_000))], None, worker)
     late = row(CLOCK, tick_json(tick=..., wake=70_000, parentTopic="p", shard=0))
-    _, output = work("p", 0, [late, row(TOPICS, topic_json(liteTopic="u"), 1)], data, SETTINGS)
+    _, output = work("p", 0, [late, row(TOPICS, topic_json(liteTopic="u"), 1)], data, worker)
     assert sorted(updates(output)) == [(OutputKind.ADD, "u"), (OutputKind.REMOVE, "t"), (TOMBSTONE, "t")]
 
 
@@ -239,7 +231,7 @@ def test_damaged_bytes_are_not_worked_on() -> None:
     """By a worker that does not hold what they were."""
     data, _ = work("p", 0, SUBSCRIBED, None, SETTINGS)
     assert data is not None
-    worker.forget()
+    forget()
     with pytest.raises(StateCorrupted):
         work("p", 0, [row(TOPICS, topic_json())], data[:-1] + bytes([data[-1] ^ 1]), SETTINGS)
 
@@ -345,15 +337,15 @@ class Crash(Exception):
     """Stands for whatever ends a task."""
 
 
-class FailingRenew:
+class FailingAppend:
     """Fails once, after the state was changed."""
 
-    def __init__(self, renew: Callable[[Journal, ShardState, Delta], Journal]) -> None:
+    def __init__(self, renew: Callable[[Journal, ShardState, ShardDelta], Journal]) -> None:
         self._renew = renew
         self.failed = False
 
-    def __call__(self, journal: Journal, shard: ShardState, delta: Delta) -> Journal:
-        """Stand for `state.renew`."""
+    def __call__(self, journal: Journal, shard: ShardState, delta: ShardDelta) -> Journal:
+        """Stand for `state.append`."""
         if not self.failed:
             self.failed = True
             raise Crash
@@ -382,8 +374,8 @@ def test_what_was_done_is_counted() -> None:
     assert not list(Output().all_rows())
 
 
-def last_row(rows: list[Row], data: bytes | None) -> tuple[bytes | None, OutputRow]:
-    (output,), data = pieces_of(worker.work("p", 0, Rows.of(rows), data, SETTINGS))
+def last_row(rows: list[InputRow], data: bytes | None) -> tuple[bytes | None, OutputRow]:
+    (output,), data = pieces_of(process_work("p", 0, InputRows.of(rows), data, SETTINGS))
     *_, last = output.all_rows()
     return data, last
 
@@ -400,7 +392,7 @@ def data() -> bytes:
 
 
 @pytest.mark.parametrize("rows", BATCHES)
-def test_a_result_that_was_not_stored_is_repeated_to_the_byte(data: bytes, rows: list[Row]) -> None:
+def test_a_result_that_was_not_stored_is_repeated_to_the_byte(data: bytes, rows: list[InputRow]) -> None:
     """The cache holds the changed state by then, and must not use it."""
     first = work("p", 0, rows, data, SETTINGS)
     again = work("p", 0, rows, data, SETTINGS)
@@ -410,14 +402,14 @@ def test_a_result_that_was_not_stored_is_repeated_to_the_byte(data: bytes, rows:
 
 @pytest.mark.parametrize("rows", BATCHES[:4])
 def test_a_task_that_fails_after_it_changed_the_state_is_repeated(
-    data: bytes, rows: list[Row], monkeypatch: pytest.MonkeyPatch
+    data: bytes, rows: list[InputRow], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failing = FailingRenew(state.renew)
-    monkeypatch.setattr(state, "renew", failing)
+    failing = FailingAppend(state.append)
+    monkeypatch.setattr(state, "append", failing)
     with pytest.raises(Crash):
         work("p", 0, rows, data, SETTINGS)
     again = work("p", 0, rows, data, SETTINGS)
-    worker.forget()
+    forget()
     clean = work("p", 0, rows, data, SETTINGS)
     assert failing.failed
     assert again[0] == clean[0]
@@ -426,23 +418,20 @@ def test_a_task_that_fails_after_it_changed_the_state_is_repeated(
 
 def test_another_worker_gives_the_same(data: bytes) -> None:
     """States decoded anew and states kept give the same bytes over several batches."""
-    kept, decoded = data, data
+    kept, decoded, warm = data, data, Worker(SETTINGS)
     for number, rows in enumerate(BATCHES):
         moved = [each._replace(offset=10 + number) for each in rows]
-        one = work("p", 0, moved, kept, SETTINGS)
-        warm = worker._SHARDS._entries.copy()
-        worker.forget()
-        other = work("p", 0, moved, decoded, SETTINGS)
-        worker._SHARDS._entries = warm
+        one = work("p", 0, moved, kept, warm)
+        other = work("p", 0, moved, decoded, Worker(SETTINGS))
         assert one[0] == other[0]
         assert rows_of(one[1]) == rows_of(other[1])
         assert one[0] is not None
         kept = decoded = one[0]
 
 
-def test_workers_by_turns_give_what_one_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_by_turns_give_what_one_gives() -> None:
     """A state that is brought up to what another worker did keeps no counts from before."""
-    turns = [StateCache(CACHE_BYTES, state.catch_up) for _ in range(2)]
+    turns = [Worker(SETTINGS) for _ in range(2)]
     group = group_json(attributes={BIND_TOPIC: "p", WILDCARD: "", QUOTA: 2})
     low = group_json(group="h", attributes={BIND_TOPIC: "p", QUOTA: 0})
     batches = [[row(GROUPS, group, 0), row(GROUPS, low, 1), row(SUBSCRIPTIONS, request_json(liteTopicSet=["*"]))]]
@@ -452,10 +441,8 @@ def test_workers_by_turns_give_what_one_gives(monkeypatch: pytest.MonkeyPatch) -
         batches.append([row(TOPICS, topic_json(liteTopic=name, event=event), offset)])
     data: bytes | None = None
     for number, rows in enumerate(batches):
-        monkeypatch.setattr(worker, "_SHARDS", StateCache(0, state.catch_up))
-        alone = work("p", 0, rows, data, SETTINGS)
-        monkeypatch.setattr(worker, "_SHARDS", turns[number // 2 % 2])
-        renewed = work("p", 0, rows, data, SETTINGS)
+        alone = work("p", 0, rows, data, Worker(SETTINGS, Tuning(cache_bytes=0)))
+        renewed = work("p", 0, rows, data, turns[number // 2 % 2])
         assert rows_of(renewed[1]) == rows_of(alone[1])
         assert renewed[0] == alone[0]
         data = renewed[0]
@@ -500,7 +487,7 @@ def test_a_group_that_moves_is_told_to_the_parent_that_it_leaves(placed: bytes) 
     assert json.loads(output.payloads[0] or b"")["parentTopic"] == "p"
     again = work(COORDINATOR, BUCKET, moved, placed, SETTINGS)
     assert (again[0], rows_of(again[1])) == (renewed, rows_of(output))
-    worker.forget()
+    forget()
     cold = work(COORDINATOR, BUCKET, moved, placed, SETTINGS)
     assert (cold[0], rows_of(cold[1])) == (renewed, rows_of(output))
 
@@ -546,7 +533,7 @@ def test_the_end_of_a_client_everywhere_names_its_own_entry() -> None:
 
 
 def test_leases_are_as_long_as_the_settings_say() -> None:
-    settings = Settings(NAMES, client_timeout_ms=1_000)
+    settings = WorkerConfig(NAMES, client_timeout_ms=1_000)
     data, _ = work(COORDINATOR, BUCKET, [row(SUBSCRIPTIONS, request_json())], None, settings)
     late = [row(CLOCK, tick_json(tick=2_001), 1)]
     assert work(COORDINATOR, BUCKET, late, data, SETTINGS)[1].kinds == []
@@ -601,16 +588,15 @@ def pieces_of(steps: Generator[Output, None, bytes | None]) -> tuple[list[Output
 
 
 @pytest.mark.parametrize("quota", [-1, 1_000])
-def test_output_comes_in_pieces(monkeypatch: pytest.MonkeyPatch, quota: int) -> None:
+def test_output_comes_in_pieces(quota: int) -> None:
     """Each of so many updates, together what one piece would hold; the state is that of the whole."""
     group = group_json(attributes={BIND_TOPIC: "p", WILDCARD: "", QUOTA: quota})
     topics = [row(TOPICS, topic_json(liteTopic=f"t{number}"), number) for number in range(25)]
     data, _ = work("p", 0, [row(GROUPS, group), *topics], None, SETTINGS)
     rows = [row(SUBSCRIPTIONS, request_json(liteTopicSet=["*", "**"]), 30), row(TOPICS, b"?", 31)]
     whole = work("p", 0, rows, data, SETTINGS)
-    monkeypatch.setattr(worker, "PIECE_BYTES", 1)
-    monkeypatch.setattr(worker, "_CHUNK", 10)
-    outputs, stored = pieces_of(worker.work("p", 0, Rows.of(rows), data, SETTINGS))
+    worker = Worker(SETTINGS, Tuning(piece_bytes=1, updates_per_chunk=10))
+    outputs, stored = pieces_of(worker.work("p", 0, InputRows.of(rows), data))
     pieces = [written(output) for output in outputs]
     assert stored == whole[0]
     assert [piece.kinds.count(OutputKind.ADD) for piece in pieces] == [10, 10, 5, 0]
@@ -630,18 +616,17 @@ def test_what_no_quota_concerns_is_found_while_it_is_taken(monkeypatch: pytest.M
     group = group_json(attributes={BIND_TOPIC: "p", WILDCARD: "", QUOTA: -1})
     topics = [row(TOPICS, topic_json(liteTopic=f"t{number}"), number) for number in range(3_000)]
     data, _ = work("p", 0, [row(GROUPS, group), *topics], None, SETTINGS)
-    monkeypatch.setattr(worker, "PIECE_BYTES", 1)
-    monkeypatch.setattr(worker, "_CHUNK", 10)
+    worker = Worker(SETTINGS, Tuning(piece_bytes=1, updates_per_chunk=10))
     made = 0
-    update = Batch.update
+    update = Announcer.update
 
-    def counted(self: Batch, *arguments: Any, **named: Any) -> Update:
+    def counted(self: Announcer, *arguments: Any, **named: Any) -> Update:
         nonlocal made
         made += 1
         return update(self, *arguments, **named)
 
-    monkeypatch.setattr(Batch, "update", counted)
-    steps = worker.work("p", 0, Rows.of([row(SUBSCRIPTIONS, request_json(liteTopicSet=["*"]))]), data, SETTINGS)
+    monkeypatch.setattr(Announcer, "update", counted)
+    steps = worker.work("p", 0, InputRows.of([row(SUBSCRIPTIONS, request_json(liteTopicSet=["*"]))]), data)
     for number in range(1, 4):
         next(steps)
         assert made == 10 * number

@@ -1,0 +1,53 @@
+"""Admission of requests: a request that would exceed the quota of its client is refused whole."""
+
+from streaming.events.model import Action, SubscriptionRequest
+from streaming.expansion.view import ShardView
+from streaming.state.group import interest_of
+from streaming.subscription.client import Client, Interest, RequestOutcome
+from streaming.subscription.policy import GroupPolicy
+from streaming.subscription.policy import agrees as accepts
+from streaming.subscription.subscribers import ClientKey
+
+
+def excess(view: ShardView, key: ClientKey, request: SubscriptionRequest, outcome: RequestOutcome) -> str | None:
+    """Return the reason why a request must be refused for its client's quota; None if it is admitted.
+
+    A request is judged by its net change over the stored topics, so a client may always repeat its set or shrink it.
+    """
+    if not outcome.applied or request.action not in (Action.COMPLETE_ADD, Action.PARTIAL_ADD):
+        return None
+    wanted = interest_of(view.group(key.group), Client(outcome.subscription, outcome.subscription))
+    policy = view.policy(key.group)
+    if request.selector is not None:
+        policy = policy._replace(selector=request.selector)
+    if policy.elsewhere:
+        return None
+    share = view.shard.share(policy.quota)
+    topics = view.state.topics
+    if share is None or wanted.everything is not None or len(topics) <= share:
+        return None
+    current, present = view.interest(key), view.policy(key.group)
+    comparable = (
+        current.everything is None and wanted.patterns == current.patterns and policy.selector == present.selector
+    )
+    if comparable and not any(view.state.topics_of(wanted.without(current, ordered=False))):
+        return None  # nearly always: no stored topic is added
+    after = _count(view, wanted, policy)
+    if after <= share or after <= _count(view, current, present):
+        return None
+    number, shards = view.shard.number, view.shard.count
+    where = f" on shard {number} of {shards}, whose share of {policy.quota} is {share}" if shards > 1 else ""
+    return (
+        f"client {key.client_id!r} of group {key.group!r} would hold {after} topics, more than {share}{where}; "
+        "ask for less, or raise lite.sub.client.quota of the group"
+    )
+
+
+def _count(view: ShardView, wanted: Interest, policy: GroupPolicy) -> int:
+    """Return the number of stored topics that count against the quota."""
+    if wanted.everything is not None:
+        return 0
+    found = view.state.topics_of(wanted)
+    if policy.selector is None:
+        return len(tuple(found))
+    return sum(accepts(policy.selector, view.state.topics[topic]) for topic in found)

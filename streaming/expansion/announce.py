@@ -1,0 +1,63 @@
+"""Updates of one micro-batch, with everything that a subscriber's group and version add to them."""
+
+from typing import TYPE_CHECKING, Any
+
+from streaming.events.model import Source, TopicMetadata
+from streaming.expansion.micro_batch import MicroBatch
+from streaming.subscription.policy import bitmap, has_bitmap
+from streaming.subscription.subscribers import SubscriberKey
+from streaming.updates.model import Cause, Op, Update
+
+if TYPE_CHECKING:
+    from streaming.state import Group
+
+_new = tuple.__new__
+"""Constructor of named tuples that takes two thirds of the time, for millions of updates."""
+
+
+class Announcer:
+    """Makes updates."""
+
+    def __init__(self, batch: MicroBatch) -> None:
+        self._batch = batch
+        self._subscribers: dict[SubscriberKey, tuple[int | None, Group]] = {}
+        self._bitmaps: dict[str, bytes | None] = {}
+
+    def update(
+        self,
+        op: Op,
+        subscriber: SubscriberKey,
+        topic: str,
+        patterns: list[str],
+        *,
+        cause: Cause,
+        source: Source,
+        option: Any = None,
+    ) -> Update:
+        """Return an update, with the patterns sorted so that a repeated micro-batch repeats it."""
+        known = self._subscribers.get(subscriber)
+        if known is None:
+            view = self._batch.view
+            known = self._subscribers[subscriber] = view.version(subscriber.client), view.group(subscriber.group)
+        version, group = known
+        texts = tuple(sorted(set(patterns))) if len(patterns) > 1 else tuple(patterns)
+        reset = group.resets_offset(cause)
+        return _new(Update, (op, subscriber, topic, texts, cause, version, source, option, reset, None))
+
+    @property
+    def needs_bitmaps(self) -> bool:
+        """True if a group has a SQL92 selector."""
+        return any(has_bitmap(policy) for policy in self._batch.policies.values())
+
+    def with_bitmap(self, update: Update) -> Update:
+        """Return an ADD with the Bloom filter of the groups whose SQL92 selectors accept its topic."""
+        if update.op is Op.REMOVE:
+            return update
+        topic = update.lite_topic
+        if topic not in self._bitmaps:
+            self._bitmaps[topic] = bitmap(self._batch.shard.parent, self._metadata(topic), self._batch.policies)
+        return update._replace(bitmap=self._bitmaps[topic])
+
+    def _metadata(self, topic: str) -> TopicMetadata:
+        added = self._batch.delta.added
+        return added[topic] if topic in added else self._batch.state.topics[topic]

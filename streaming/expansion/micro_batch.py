@@ -1,0 +1,174 @@
+"""The events of one micro-batch applied to a shard: they end in a delta, and in the clients and topics it concerns."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from streaming.events.columns import Event, TopicEventColumns
+from streaming.events.model import GroupEvent, Source, SubscriptionRequest, TopicEvent
+from streaming.expansion.readers import GroupReader, RequestReader
+from streaming.expansion.topics import TopicChanges
+from streaming.expansion.view import Overlay, ShardView
+from streaming.state import Shard, ShardDelta, ShardState
+from streaming.subscription.client import ABSENT, Client, Ignored, Interest, LastRequest
+from streaming.subscription.policy import GroupPolicy
+from streaming.subscription.subscribers import ClientKey
+from streaming.tuning import Tuning
+from streaming.updates.model import Cause, Problem
+
+
+class InterestChange(NamedTuple):
+    """A client with another interest, or with another policy of its group, and the event behind it."""
+
+    before: Interest
+    after: Interest
+    source: Source
+    cause_add: Cause
+    cause_remove: Cause
+    offset_option: Any = None
+
+    def differences(self, *, ordered: bool) -> tuple[Interest, Interest]:
+        """Return the parts of both interests that can make a difference; `ordered` as in `Interest.without`."""
+        if self.before.patterns != self.after.patterns:
+            return self.before, self.after
+        return self.after.without(self.before, ordered=ordered), self.before.without(self.after, ordered=ordered)
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """A shard before and after the events of one micro-batch.
+
+    Attributes:
+        view: the shard after the events; `view.state` is the shard before them.
+        topics: changed topics.
+        changed: clients whose interest, or whose group's policy, differs.
+        policies: restrictive policies after the events.
+        delta: changes to apply; quotas and backfills complete it.
+        problems: entries for dead letters; quotas complete it.
+        ignored: number of ignored entries by reason.
+        tuning: sizes and thresholds.
+    """
+
+    view: ShardView
+    topics: TopicChanges
+    changed: dict[ClientKey, InterestChange]
+    policies: dict[str, GroupPolicy]
+    delta: ShardDelta
+    problems: list[Problem]
+    ignored: Counter[Ignored]
+    tuning: Tuning
+
+    @property
+    def state(self) -> ShardState:
+        """The shard before the events."""
+        return self.view.state
+
+    @property
+    def shard(self) -> Shard:
+        """Place of the shard."""
+        return self.view.shard
+
+
+def apply_events(state: ShardState, events: Iterable[tuple[Source, Event]], shard: Shard, tuning: Tuning) -> MicroBatch:
+    """Apply the events of a micro-batch to a view of a shard.
+
+    Args:
+        state: the shard before the events; not changed.
+        events: groups first, then subscriptions, topics, and the time, in offset order.
+        shard: its place.
+        tuning: sizes and thresholds.
+    """
+    overlay = Overlay()
+    view = ShardView(state, shard, overlay)
+    problems: list[Problem] = []
+    ignored: Counter[Ignored] = Counter()
+    groups, requests = GroupReader(view, overlay, ignored), RequestReader(view, overlay, problems, ignored)
+    topics = TopicChanges(state, ignored, tuning.columnar_min_topics)
+    now: int | None = None
+    for source, event in events:
+        if isinstance(event, TopicEvent):
+            topics.read(source, event)
+        elif isinstance(event, TopicEventColumns):
+            # Requests and group events are read by now, so the policies are those after the micro-batch.
+            topics.read_columns(event, in_bulk=_is_unrestricted(view))
+        elif isinstance(event, SubscriptionRequest):
+            requests.read(source, event)
+        elif isinstance(event, GroupEvent):
+            groups.read(source, event)
+        else:
+            now = max(event.time, now or 0)
+            topics.expire(source, event.time, in_bulk=_is_unrestricted(view))
+    delta = _delta(view, overlay, topics, now)
+    changed = dict(_interest_changes(view, overlay))
+    changed.update(dict(_interrupted_backfills(view, changed)))
+    delta.backfills.update(dict.fromkeys(key for key in state.backfills if key in changed))
+    return MicroBatch(view, topics, changed, view.restrictive_policies(), delta, problems, ignored, tuning)
+
+
+def _is_unrestricted(view: ShardView) -> bool:
+    """Tell whether every matching client receives a topic, so that topics can be judged by column."""
+    return view.state.is_unrestricted and not view.restrictive_policies()
+
+
+def _delta(view: ShardView, overlay: Overlay, topics: TopicChanges, now: int | None) -> ShardDelta:
+    added = topics.added()
+    stored_alarms = view.state.alarms
+    deadlines = sorted({metadata.deadline for metadata in added.values() if metadata.deadline is not None})
+    alarms: dict[int, bool | None] = {time: True for time in deadlines if time not in stored_alarms}
+    if now is not None:
+        alarms.update((time, None) for time in stored_alarms if time <= now)
+    # A client without anything left to remember is deleted, with the place of its last request.
+    clients: dict[ClientKey, Client | None] = {
+        key: None if client.literal == client.wildcard == ABSENT else client for key, client in overlay.clients.items()
+    }
+    return ShardDelta(
+        topics.removed(),
+        added,
+        {name: group for name, (group, _) in overlay.groups.items()},
+        clients,
+        _last_requests(view.state, overlay, clients),
+        {name: selectors for name, (selectors, _) in overlay.selectors.items()},
+        alarms,
+    )
+
+
+def _last_requests(
+    state: ShardState, overlay: Overlay, clients: dict[ClientKey, Client | None]
+) -> dict[ClientKey, LastRequest | None]:
+    stored: dict[ClientKey, LastRequest | None] = {
+        key: last
+        for key, last in overlay.last_requests.items()
+        if (clients[key] if key in clients else state.clients.get(key)) is not None
+    }
+    for key, client in clients.items():
+        stored.setdefault(key, None if client is None else state.last_requests.get(key))
+    return stored
+
+
+def _interest_changes(view: ShardView, overlay: Overlay) -> Iterator[tuple[ClientKey, InterestChange]]:
+    regrouped = dict.fromkeys(name for name, _ in view.regrouped() if view.policy_changed(name))
+    keys = dict.fromkeys(overlay.clients)
+    for group in regrouped:
+        keys.update(dict.fromkeys(view.clients_of(group)))
+    for key in keys:
+        before, after = view.state.interest(key), view.interest(key)
+        if before == after and key.group not in regrouped:
+            continue
+        if key in overlay.requests and before != after:
+            source, request = overlay.requests[key]
+            cause = Cause.LEASE_EXPIRED if request.expired else Cause.UNSUBSCRIBED
+            yield key, InterestChange(before, after, source, Cause.SUBSCRIBED, cause, request.offset_option)
+        else:
+            source, cause = view.policy_change(key.group)
+            yield key, InterestChange(before, after, source, cause, cause)
+
+
+def _interrupted_backfills(
+    view: ShardView, changed: Mapping[ClientKey, InterestChange]
+) -> Iterator[tuple[ClientKey, InterestChange]]:
+    """Yield the clients whose backfill ends at once, because an event concerns their group."""
+    for key, backfill in view.state.backfills.items():
+        if key not in changed and (view.regroups(key.group) or view.reselects(key.group)):
+            wanted = view.interest(key)
+            yield key, InterestChange(wanted, wanted, *backfill[3:])

@@ -1,0 +1,161 @@
+"""Readers of group events and subscription requests: they write what an event changes into the overlay."""
+
+from collections import Counter
+
+from streaming.events.model import Action, GroupEvent, Place, Reason, Source, SubscriptionRequest
+from streaming.expansion.admission import excess
+from streaming.expansion.view import Overlay, ShardView
+from streaming.state import Group, GroupSelectors
+from streaming.state.group import NO_SELECTORS
+from streaming.subscription.client import (
+    Client,
+    Ignored,
+    LastRequest,
+    Mode,
+    RequestOutcome,
+    Subscription,
+    advance,
+    end,
+)
+from streaming.subscription.subscribers import ClientKey
+from streaming.updates.model import Problem
+
+_SHOWN_ENTRIES = 5
+"""Number of invalid entries that a dead letter quotes."""
+
+
+class GroupReader:
+    """Reads group events."""
+
+    def __init__(self, view: ShardView, overlay: Overlay, ignored: Counter[Ignored]) -> None:
+        self._view = view
+        self._overlay = overlay
+        self._ignored = ignored
+
+    def read(self, source: Source, event: GroupEvent) -> None:
+        """Apply new attributes of a group, or its binding to another parent."""
+        current = self._view.stored_group(event.group)
+        cause = event.superseded_by
+        ignored: Ignored | None = None
+        if cause is not None:
+            # The cause is the event that bound the group elsewhere, not this echo of it.
+            source = source.at(cause)
+            newer = current is not None and current.partition == cause.partition and current.offset >= cause.offset
+            gone = current is None and event.bound_to is None
+            ignored = Ignored.GROUP_SUPERSEDED if newer or gone else None
+        elif not event.attributes and (current is None or current.bound_to is not None):
+            ignored = Ignored.GROUP_UNKNOWN  # here
+        if ignored is None:
+            # Equal attributes are stored as well: their place decides what a later event supersedes.
+            known = event.attributes or event.bound_to is not None
+            group = Group(dict(event.attributes), source.partition, source.offset, event.bound_to) if known else None
+            self._overlay.groups[event.group] = (group, source)
+        elif self._view.shard.is_first:
+            self._ignored[ignored] += 1
+
+
+class RequestReader:
+    """Reads subscription requests, in both modes: the attributes that decide the mode may come later."""
+
+    def __init__(self, view: ShardView, overlay: Overlay, problems: list[Problem], ignored: Counter[Ignored]) -> None:
+        self._view = view
+        self._overlay = overlay
+        self._problems = problems
+        self._ignored = ignored
+        self._order = view.state.latest_order
+
+    def read(self, source: Source, request: SubscriptionRequest) -> None:
+        """Apply a request, or the end of a client as of an earlier place."""
+        key = ClientKey(request.group, request.client_id)
+        if request.as_of is not None:
+            self._end(key, source, request, request.as_of)
+            return
+        self._order += 1
+        former = self._view.client(key)
+        mode = self._view.group(key.group).mode
+        outcomes = {
+            each: advance(former.subscription(each), request, self._view.shard.rules(each), self._order, source.place)
+            for each in Mode
+        }
+        refusal = excess(self._view, key, request, outcomes[mode])
+        if refusal is not None:
+            self._problems.append(Problem(source, Reason.QUOTA_EXCEEDED, refusal))
+            outcomes = {each: RequestOutcome(former.subscription(each), refused=True) for each in Mode}
+        elif self._view.shard.is_first:  # every shard of the parent sees the request
+            self._report(source, outcomes[mode], former.subscription(mode))
+        self._remember(key, request.action, source.place, outcomes)
+        self._select(source, request, outcomes)
+        self._store(key, source, request, outcomes[Mode.LITERAL].subscription, outcomes[Mode.WILDCARD].subscription)
+
+    def _end(self, key: ClientKey, source: Source, request: SubscriptionRequest, as_of: Place) -> None:
+        """Apply the end that the coordinator decided: of the client's requests up to a place."""
+        if not request.expired:
+            source = source.at(as_of)
+        former = self._view.client(key)
+        after = end(former, request, as_of, self._view.last_request(key))
+        mode = self._view.group(key.group).mode
+        subscription = former.subscription(mode)
+        if self._view.shard.is_first and subscription.content == after.subscription(mode).content:
+            ignored = Ignored.STALE_VERSION if subscription.outdates(request.version) else Ignored.ASKED_AGAIN
+            self._ignored[ignored if subscription.live else Ignored.NO_SUBSCRIPTION] += 1
+        self._store(key, source, request, after.literal, after.wildcard)
+
+    def _report(self, source: Source, outcome: RequestOutcome, former: Subscription) -> None:
+        if outcome.invalid:
+            quoted = "; ".join(outcome.invalid[:_SHOWN_ENTRIES])
+            more = len(outcome.invalid) - _SHOWN_ENTRIES
+            effect = "the request is refused, since no entry is valid" if outcome.refused else "left out"
+            message = f"{effect}: {quoted}" + (f"; and {more} more" if more > 0 else "")
+            self._problems.append(Problem(source, Reason.INVALID_PATTERN, message))
+        if outcome.ignored is not None:
+            self._ignored[outcome.ignored] += 1
+        elif former == outcome.subscription and not outcome.refused:
+            self._ignored[Ignored.UNCHANGED] += 1
+
+    def _remember(self, key: ClientKey, action: Action, place: Place, outcomes: dict[Mode, RequestOutcome]) -> None:
+        former, last = self._view.client(key), self._view.last_request(key)
+
+        def began(mode: Mode) -> tuple[int, int]:
+            begins = action is Action.COMPLETE_ADD or (
+                action is Action.PARTIAL_ADD and not former.subscription(mode).live
+            )
+            if outcomes[mode].applied and begins:
+                return place.position, self._order
+            return last.began(mode) if last is not None and last.partition == place.partition else (-1, 0)
+
+        (literal, literal_order), (wildcard, wildcard_order) = map(began, Mode)
+        self._overlay.last_requests[key] = LastRequest(
+            place.partition, place.position, literal, wildcard, literal_order, wildcard_order
+        )
+
+    def _select(self, source: Source, request: SubscriptionRequest, outcomes: dict[Mode, RequestOutcome]) -> None:
+        if request.selector is None or request.action is Action.COMPLETE_REMOVE:
+            return
+        former = self._view.group_selectors(request.group)
+        selectors = GroupSelectors(*(
+            former.in_mode(mode)
+            if outcomes[mode].refused or outcomes[mode].ignored is Ignored.STALE_VERSION
+            else request.selector
+            for mode in (Mode.LITERAL, Mode.WILDCARD)
+        ))  # fmt: skip
+        if selectors != former:
+            self._overlay.selectors[request.group] = (selectors, source)
+            if former != NO_SELECTORS and self._view.shard.is_first:
+                self._ignored[Ignored.SELECTOR_REPLACED] += 1
+
+    def _store(
+        self,
+        key: ClientKey,
+        source: Source,
+        request: SubscriptionRequest,
+        literal: Subscription,
+        wildcard: Subscription,
+    ) -> None:
+        former = self._view.client(key)
+        client = Client(literal, literal if wildcard == literal else wildcard)
+        if client == former:
+            return
+        self._overlay.clients[key] = client
+        mode = self._view.group(key.group).mode
+        if client.subscription(mode) != former.subscription(mode):
+            self._overlay.requests[key] = (source, request)

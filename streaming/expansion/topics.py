@@ -1,0 +1,172 @@
+"""Topics that a micro-batch creates, deletes or expires: one by one, or many in bulk."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from streaming.events.columns import SourceColumns, TopicEventColumns
+from streaming.events.model import NO_METADATA, Source, TopicEvent, TopicMetadata
+from streaming.state import ShardState
+from streaming.subscription.client import Ignored
+from streaming.updates.model import Cause
+
+
+class TopicChange(NamedTuple):
+    """A topic of the micro-batch, as it is after the events read so far."""
+
+    exists: bool
+    source: Source
+    cause: Cause
+    metadata: TopicMetadata = NO_METADATA
+
+
+class BulkChange(NamedTuple):
+    """Many topics that are created, or removed, for one cause.
+
+    Attributes:
+        exists: True after a creation.
+        cause: of the updates.
+        metadata: of the creations; without meaning for removals.
+    """
+
+    exists: bool
+    cause: Cause
+    names: Sequence[str]
+    metadata: Sequence[TopicMetadata]
+    sources: SourceColumns
+
+    def take(self, rows: Sequence[int]) -> "BulkChange":
+        """Return the topics at some places."""
+        names, metadata = [self.names[row] for row in rows], [self.metadata[row] for row in rows]
+        return self._replace(names=names, metadata=metadata, sources=self.sources.take(np.array(rows, np.int64)))
+
+    def outliving(self, now: int) -> "BulkChange":
+        """Return the topics whose deadline is after `now`."""
+        rows = [row for row, each in enumerate(self.metadata) if each.deadline is None or each.deadline > now]
+        return self if len(rows) == len(self.names) else self.take(rows)
+
+
+class TopicChanges:
+    """Changes of topics by the events of one micro-batch.
+
+    Attributes:
+        single: topics to be judged one by one, in order of their last creation.
+        bulks: topics to be judged by column; a topic stands in one of both only.
+    """
+
+    def __init__(self, state: ShardState, ignored: Counter[Ignored], columnar_min_topics: float) -> None:
+        self.single: dict[str, TopicChange] = {}
+        self.bulks: list[BulkChange] = []
+        self._state = state
+        self._ignored = ignored
+        self._columnar_min_topics = columnar_min_topics
+        self._bulk_sources: dict[str, Source] = {}
+
+    def read(self, source: Source, event: TopicEvent) -> None:
+        """Create or delete one topic."""
+        self._set(source, event.lite_topic, event.created, event.metadata(source.timestamp))
+
+    def read_columns(self, events: TopicEventColumns, *, in_bulk: bool) -> None:
+        """Create and delete many topics.
+
+        Args:
+            events: all topic events of the micro-batch.
+            in_bulk: topics may be judged by column.
+        """
+        others: Iterable[int] = range(len(events.names))
+        if in_bulk:
+            self.bulks, others = split_bulk(events, self._state.topics)
+        for row in others:
+            self._set(events.sources.at(row), events.names[row], events.created[row], events.metadata[row])
+
+    def _set(self, source: Source, name: str, created: bool, metadata: TopicMetadata) -> None:  # noqa: FBT001 - a column
+        known = self.single.get(name)
+        exists = name in self._state.topics if known is None else known.exists
+        if exists == created:
+            self._ignored[Ignored.TOPIC_EXISTS if exists else Ignored.TOPIC_UNKNOWN] += 1
+            return
+        self.single.pop(name, None)  # topics stand in order of their creation
+        if created:
+            self.single[name] = TopicChange(True, source, Cause.TOPIC_CREATED, metadata)
+        else:
+            self.single[name] = TopicChange(False, source, Cause.TOPIC_DELETED)
+
+    def expire(self, source: Source, now: int, *, in_bulk: bool) -> None:
+        """Remove the topics whose deadline is at or before `now`.
+
+        Args:
+            source: the tick.
+            now: milliseconds since the epoch.
+            in_bulk: topics may be judged by column.
+        """
+        removed = {name for bulk in self.bulks if not bulk.exists for name in bulk.names}
+        due = [name for name in self._state.due(now) if name not in self.single and name not in removed]
+        if in_bulk and len(due) >= self._columnar_min_topics:
+            sources = SourceColumns.same(source, len(due))
+            self.bulks.append(BulkChange(False, Cause.TOPIC_EXPIRED, due, [NO_METADATA] * len(due), sources))
+        else:
+            self.single.update((name, TopicChange(False, source, Cause.TOPIC_EXPIRED)) for name in due)
+        for name, topic in list(self.single.items()):
+            if topic.exists and topic.metadata.deadline is not None and topic.metadata.deadline <= now:
+                self.single[name] = TopicChange(False, source, Cause.TOPIC_EXPIRED)
+        self.bulks = [bulk.outliving(now) if bulk.exists else bulk for bulk in self.bulks]
+
+    def removed(self) -> dict[str, None]:
+        """Return the stored topics that are gone, or were created again."""
+        removed = dict.fromkeys(name for name in self.single if name in self._state.topics)
+        for bulk in self.bulks:
+            if not bulk.exists:
+                removed.update(dict.fromkeys(bulk.names))
+        return removed
+
+    def added(self) -> dict[str, TopicMetadata]:
+        """Return the topics that are new, or were created again, in order of creation."""
+        added = {name: topic.metadata for name, topic in self.single.items() if topic.exists}
+        bulks = [bulk for bulk in self.bulks if bulk.exists]
+        places = {name: self.single[name].source[1:3] for name in added} if bulks else {}
+        for bulk in bulks:
+            added.update(zip(bulk.names, bulk.metadata, strict=True))
+        if not places:
+            return added
+        for bulk in bulks:
+            places.update(zip(bulk.names, bulk.sources.places(), strict=True))
+        return {name: added[name] for name in sorted(added, key=places.__getitem__)}
+
+    def recreated(self) -> list[str]:
+        """Return the stored topics that were deleted and created again: they now come last in order of creation."""
+        return [name for name, topic in self.single.items() if topic.exists and name in self._state.topics]
+
+    def source(self, name: str) -> Source:
+        """Return the coordinates of the event that created a topic of the micro-batch."""
+        if name in self.single:
+            return self.single[name].source
+        if not self._bulk_sources:
+            for bulk in self.bulks:
+                self._bulk_sources.update((each, bulk.sources.at(row)) for row, each in enumerate(bulk.names))
+        return self._bulk_sources[name]
+
+
+def split_bulk(events: TopicEventColumns, stored: Mapping[str, TopicMetadata]) -> tuple[list[BulkChange], list[int]]:
+    """Split topic events into bulk changes and the numbers of the other events.
+
+    A topic goes in bulk if one event changes it and no other event names it.
+
+    Args:
+        events: all topic events of the micro-batch.
+        stored: topics that exist before it.
+    """
+    names, created, metadata, sources = events
+    if len(set(names)) == len(names) and all(created) and stored.keys().isdisjoint(names):
+        return [BulkChange(True, Cause.TOPIC_CREATED, names, metadata, sources)], []
+    counts = Counter(names)
+    rows: dict[bool, list[int]] = {True: [], False: []}
+    others: list[int] = []
+    for row, (name, exists) in enumerate(zip(names, created, strict=True)):
+        (rows[exists] if counts[name] == 1 and exists != (name in stored) else others).append(row)
+    return [
+        BulkChange(exists, cause, names, metadata, sources).take(rows[exists])
+        for exists, cause in ((False, Cause.TOPIC_DELETED), (True, Cause.TOPIC_CREATED))
+        if rows[exists]
+    ], others

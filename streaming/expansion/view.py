@@ -1,0 +1,122 @@
+"""The shard as of this micro-batch: the stored state under the changes of the events read so far."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+from streaming.events.model import Source, SubscriptionRequest
+from streaming.state import UNKNOWN_GROUP, Group, GroupSelectors, Shard, ShardState
+from streaming.state.group import interest_of, policy_of
+from streaming.subscription.client import Client, Interest, LastRequest
+from streaming.subscription.policy import GroupPolicy
+from streaming.subscription.subscribers import ClientKey
+from streaming.updates.model import Cause
+
+
+@dataclass(slots=True)
+class Overlay:
+    """Changes of groups and clients by the events read so far, each with the event behind it.
+
+    Attributes:
+        groups: new attributes; None for a deleted group.
+        requests: last request of each client that changed its subscription in the mode of its group.
+    """
+
+    groups: dict[str, tuple[Group | None, Source]] = field(default_factory=dict)
+    selectors: dict[str, tuple[GroupSelectors, Source]] = field(default_factory=dict)
+    clients: dict[ClientKey, Client] = field(default_factory=dict)
+    last_requests: dict[ClientKey, LastRequest] = field(default_factory=dict)
+    requests: dict[ClientKey, tuple[Source, SubscriptionRequest]] = field(default_factory=dict)
+
+
+class ShardView:
+    """Read-only view of a shard as of this micro-batch.
+
+    Attributes:
+        state: before the micro-batch.
+        shard: place of the shard.
+    """
+
+    def __init__(self, state: ShardState, shard: Shard, overlay: Overlay) -> None:
+        self.state = state
+        self.shard = shard
+        self._overlay = overlay
+
+    def stored_group(self, name: str) -> Group | None:
+        """Return a group's attributes; None for an unknown group."""
+        return self._overlay.groups[name][0] if name in self._overlay.groups else self.state.groups.get(name)
+
+    def group(self, name: str) -> Group:
+        """Return a group's attributes."""
+        return self.stored_group(name) or UNKNOWN_GROUP
+
+    def group_selectors(self, name: str) -> GroupSelectors:
+        """Return a group's selectors."""
+        if name in self._overlay.selectors:
+            return self._overlay.selectors[name][0]
+        return self.state.group_selectors(name)
+
+    def policy(self, name: str) -> GroupPolicy:
+        """Return the policy of a group."""
+        return policy_of(self.group(name), self.group_selectors(name))
+
+    def restrictive_policies(self) -> dict[str, GroupPolicy]:
+        """Return the policies of the groups in which a matching client may not receive a topic."""
+        names = (*self._overlay.groups, *self._overlay.selectors)
+        policies = {**self.state.restrictive_policies, **{name: self.policy(name) for name in names}}
+        return {name: policy for name, policy in policies.items() if not policy.plain}
+
+    def client(self, key: ClientKey) -> Client:
+        """Return a client's subscriptions."""
+        return self._overlay.clients.get(key) or self.state.clients.get(key) or Client()
+
+    def last_request(self, key: ClientKey) -> LastRequest | None:
+        """Return the place of a client's last request."""
+        return self._overlay.last_requests.get(key) or self.state.last_requests.get(key)
+
+    def interest(self, key: ClientKey) -> Interest:
+        """Return the interest of a client."""
+        return interest_of(self.group(key.group), self.client(key))
+
+    def version(self, key: ClientKey) -> int | None:
+        """Return the version of a client's last applied request."""
+        return self.client(key).subscription(self.group(key.group).mode).version
+
+    def clients_of(self, group: str) -> Iterator[ClientKey]:
+        """Yield the clients of a group, new ones included."""
+        stored = self.state.clients
+        new = (key for key in self._overlay.clients if key not in stored)
+        return (key for key in chain(stored, new) if key.group == group)
+
+    def quota_shares(self, key: ClientKey) -> tuple[int | None, int | None]:
+        """Return the share of a client's quota before and after the micro-batch; None for no limit."""
+        before = self.state.quota_share(key, self.shard.client_share)
+        if key not in self._overlay.clients and not self.regroups(key.group):
+            return before, before  # nearly always
+        return before, self.shard.client_share(self.group(key.group), self.interest(key))
+
+    def regroups(self, name: str) -> bool:
+        """Tell whether an event of the micro-batch set a group's attributes."""
+        return name in self._overlay.groups
+
+    def reselects(self, name: str) -> bool:
+        """Tell whether a request of the micro-batch set a group's selector."""
+        return name in self._overlay.selectors
+
+    def regrouped(self) -> Iterator[tuple[str, Source]]:
+        """Yield the groups with new attributes or selectors, each with the last event behind them."""
+        groups, selectors = self._overlay.groups, self._overlay.selectors
+        yield from ((name, source) for name, (_, source) in groups.items())
+        yield from ((name, source) for name, (_, source) in selectors.items() if name not in groups)
+
+    def policy_changed(self, name: str, *ignored: str) -> bool:
+        """Tell whether a group's policy differs in another field than the quota and the `ignored` ones."""
+        left_out: dict[str, Any] = dict.fromkeys(("quota", *ignored))
+        return self.policy(name)._replace(**left_out) != self.state.policy(name)._replace(**left_out)
+
+    def policy_change(self, name: str) -> tuple[Source, Cause]:
+        """Return the event and the cause behind a group's other policy."""
+        if self.regroups(name) and self.policy_changed(name, "selector"):
+            return self._overlay.groups[name][1], Cause.GROUP_CHANGED
+        return self._overlay.selectors[name][1], Cause.SELECTOR_CHANGED

@@ -1,0 +1,148 @@
+"""The state of a shard as plain values in a journal, and back."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from streaming.events.model import LITE, NO_METADATA, Notation, SelectorSpec, Source, TopicMetadata
+from streaming.state.delta import Backfill, ShardDelta
+from streaming.state.group import Group, GroupSelectors
+from streaming.state.shard_state import ShardState
+from streaming.storage.journal import Journal
+from streaming.subscription.client import Block, Client, Interest, LastRequest, Subscription
+from streaming.subscription.subscribers import ClientKey
+from streaming.updates.model import Cause
+
+_TOPICS_PER_COUNT = 8
+"""Changed topics a client that make it pay to write what it holds: 30 bytes, against 2 us a topic to count."""
+
+
+def append(journal: Journal, state: ShardState, delta: ShardDelta) -> Journal:
+    """Return the journal with one more change.
+
+    Args:
+        journal: of the state before the delta.
+        state: after the delta was applied.
+        delta: the change.
+    """
+    if not state:
+        return journal.cleared()
+    growth = sum(map(len, delta.added)) - sum(map(len, delta.removed))
+    return journal.append(_delta_fields(delta), lambda: _state_fields(state), growth)
+
+
+def replay(state: ShardState, changes: Iterable[Any]) -> None:
+    """Apply the changes of a journal to an empty state, or to the state that they follow."""
+    for removed, added, groups, clients, requests, selectors, alarms, backfills, held in changes:
+        state.replay(
+            ShardDelta(
+                dict.fromkeys(removed),
+                _topics(added),
+                {name: None if group is None else Group(*group) for name, group in groups},
+                {ClientKey(*key): None if fields is None else _client(*fields) for key, fields, _ in clients},
+                {
+                    ClientKey(*key): None if place is None else LastRequest(*place)
+                    for key, place in (*((key, place) for key, _, place in clients), *requests)
+                },
+                {name: None if both is None else _selectors(*both) for name, both in selectors},
+                dict(alarms),
+                {ClientKey(*key): None if fields is None else _backfill(*fields) for key, fields in backfills},
+                {ClientKey(*key): count for key, count in held},
+            )
+        )
+
+
+def _state_fields(state: ShardState) -> list[Any]:
+    """Return the one change that leads from nothing to the state."""
+    return _delta_fields(
+        ShardDelta(
+            {},
+            state.topics,
+            dict(state.groups),
+            dict(state.clients),
+            dict(state.last_requests),
+            dict(state.selectors),
+            dict(state.alarms),
+            dict(state.backfills),
+        )
+    )
+
+
+def _delta_fields(delta: ShardDelta) -> list[Any]:
+    changed_topics = len(delta.added) + len(delta.removed)
+    return [
+        list(delta.removed),
+        _topic_fields(delta.added),
+        list(delta.groups.items()),
+        [
+            (key, client and _client_fields(client), delta.last_requests.get(key))
+            for key, client in delta.clients.items()
+        ],
+        [(key, place) for key, place in delta.last_requests.items() if key not in delta.clients],
+        list(delta.selectors.items()),
+        list(delta.alarms.items()),
+        [(key, backfill and _backfill_fields(backfill)) for key, backfill in delta.backfills.items()],
+        list(delta.held.items()) if _TOPICS_PER_COUNT * len(delta.held) < changed_topics else [],
+    ]
+
+
+def _topic_fields(topics: Mapping[str, TopicMetadata]) -> list[str | tuple[Any, ...]]:
+    if set(map(id, topics.values())) <= {id(NO_METADATA)}:  # nearly always, and there may be many
+        return list(topics)
+    return [name if metadata is NO_METADATA else (name, *metadata) for name, metadata in topics.items()]
+
+
+def _topics(fields: Sequence[Any]) -> dict[str, TopicMetadata]:
+    if set(map(type, fields)) <= {str}:
+        return dict.fromkeys(fields, NO_METADATA)
+    return dict(
+        (topic, NO_METADATA) if isinstance(topic, str) else (topic[0], TopicMetadata(*topic[1:])) for topic in fields
+    )
+
+
+def _selectors(literal: tuple[str, str] | None, wildcard: tuple[str, str] | None) -> GroupSelectors:
+    return GroupSelectors(literal and SelectorSpec(*literal), wildcard and SelectorSpec(*wildcard))
+
+
+def _client_fields(client: Client) -> tuple[Any, Any]:
+    literal = _subscription_fields(client.literal)
+    return literal, None if client.wildcard is client.literal else _subscription_fields(client.wildcard)
+
+
+def _client(literal: tuple[Any, ...], wildcard: tuple[Any, ...] | None) -> Client:
+    shared = _subscription(*literal)
+    return Client(shared, shared if wildcard is None else _subscription(*wildcard))
+
+
+def _subscription_fields(subscription: Subscription) -> tuple[Any, ...]:
+    live, version, blocks, *everything = subscription
+    return live, version, _block_fields(blocks), *everything
+
+
+def _subscription(
+    live: bool,  # noqa: FBT001 - a field as it was written
+    version: int | None,
+    blocks: Iterable[tuple[Any, ...]],
+    *everything: Any,
+) -> Subscription:
+    return Subscription(live, version, tuple(map(_block, blocks)), *everything)
+
+
+def _block_fields(blocks: Iterable[Block]) -> list[Any]:
+    return [block._replace(notation=None) if block.notation is LITE else block for block in blocks]  # type: ignore[arg-type]
+
+
+def _block(fields: tuple[Any, ...]) -> Block:
+    order, partition, position, notation, entries = fields
+    return Block(order, partition, position, LITE if notation is None else Notation(*notation), entries)
+
+
+def _backfill_fields(backfill: Backfill) -> tuple[Any, ...]:
+    patterns, blocks, everything = backfill.before
+    return (patterns, _block_fields(blocks), everything), *backfill[1:]
+
+
+def _backfill(before: tuple[Any, ...], first: str, last: str, source: tuple[Any, ...], *rest: Any) -> Backfill:
+    patterns, blocks, everything = before
+    former = Interest(patterns, tuple(map(_block, blocks)), everything)
+    cause_add, cause_remove, option = rest
+    return Backfill(former, first, last, Source(*source), Cause(cause_add), Cause(cause_remove), option)

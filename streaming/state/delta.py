@@ -1,0 +1,62 @@
+"""Changes of a shard's state by one micro-batch."""
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from streaming.events.model import Source, TopicMetadata
+from streaming.state.group import Group, GroupSelectors
+from streaming.subscription.client import Client, Interest, LastRequest
+from streaming.subscription.subscribers import ClientKey
+from streaming.updates.model import Cause
+
+
+class Backfill(NamedTuple):
+    """A change of one client that several micro-batches carry out (see `streaming.expansion.backfill`).
+
+    Attributes:
+        before: former interest, in force for the topics still to come.
+        first, last: ends of the remaining topics, in order of creation.
+        source: coordinates of the request.
+        cause_add, cause_remove: of the updates.
+        offset_option: of the request.
+    """
+
+    before: Interest
+    first: str
+    last: str
+    source: Source
+    cause_add: Cause
+    cause_remove: Cause
+    offset_option: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShardDelta:
+    """Changes of a shard by one micro-batch; None deletes a key.
+
+    Attributes:
+        removed: topics that existed before.
+        added: topics that are new or were created again, in order of creation.
+        groups: new attributes.
+        clients: new subscriptions; None for a client without anything left to remember.
+        last_requests: places of the clients' last requests.
+        selectors: new selectors.
+        alarms: times at which the shard wants to be woken (True), or no longer (None).
+        backfills: changes under way; None for one that is complete.
+        held: number of topics that clients may hold by all rules but their quotas, where it changed; empty where
+            nobody counts. Derived, so it is written only where that is cheaper than counting again.
+    """
+
+    removed: dict[str, None] = field(default_factory=dict)
+    added: dict[str, TopicMetadata] = field(default_factory=dict)
+    groups: dict[str, Group | None] = field(default_factory=dict)
+    clients: dict[ClientKey, Client | None] = field(default_factory=dict)
+    last_requests: dict[ClientKey, LastRequest | None] = field(default_factory=dict)
+    selectors: dict[str, GroupSelectors | None] = field(default_factory=dict)
+    alarms: dict[int, bool | None] = field(default_factory=dict)
+    backfills: dict[ClientKey, Backfill | None] = field(default_factory=dict)
+    held: dict[ClientKey, int] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        changes = (self.removed, self.added, self.groups, self.clients, self.last_requests, self.selectors, self.alarms)
+        return any((*changes, self.backfills))

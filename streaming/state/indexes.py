@@ -1,0 +1,116 @@
+"""Indexes over the topics of a shard, built when first asked and kept up to date."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import takewhile
+
+from matcher import TopicIndex
+from streaming.events.model import LITE, TopicMetadata
+from streaming.state.delta import Backfill, ShardDelta
+from streaming.subscription.client import Interest
+from streaming.subscription.interests import Interests, pattern_of
+from streaming.subscription.subscribers import ClientKey, Matches
+
+Topics = Mapping[str, TopicMetadata]
+
+
+class PatternTargets:
+    """Stored topics by pattern: one `TopicIndex` for each dialect in use."""
+
+    def __init__(self, *, inner_multi: bool) -> None:
+        self._inner_multi = inner_multi
+        self._indexes: dict[str, TopicIndex] = {}
+
+    def expand(self, wanted: Interest, topics: Topics) -> Iterator[str]:
+        """Yield the stored topics that the patterns of an interest match, one for each match."""
+        for block in wanted.blocks:
+            index = self._index(block.notation.dialect, topics)
+            for entry in block.entries:
+                yield from index.expand(pattern_of(entry, block.notation), policy=block.notation.policy)
+
+    def apply(self, delta: ShardDelta) -> None:
+        """Follow a micro-batch."""
+        for index in self._indexes.values():
+            for topic in delta.removed:
+                index.remove(topic)
+            for topic in delta.added:
+                index.add(topic)
+
+    def _index(self, dialect: str, topics: Topics) -> TopicIndex:
+        index = self._indexes.get(dialect)
+        if index is None:
+            inner_multi = self._inner_multi and dialect == LITE.dialect
+            index = self._indexes[dialect] = TopicIndex(dialect, allow_inner_multi=inner_multi)
+            for topic in topics:
+                index.add(topic)
+        return index
+
+
+class Deadlines:
+    """Topics by the time at which their TTL ends them."""
+
+    def __init__(self) -> None:
+        self._topics: dict[int, dict[str, None]] | None = None
+
+    def due(self, now: int, topics: Topics) -> list[str]:
+        """Return the stored topics whose deadline is at or before `now`, in milliseconds since the epoch."""
+        if self._topics is None:
+            self._topics = {}
+            self.add(topics)
+        return [topic for deadline, names in sorted(self._topics.items()) if deadline <= now for topic in names]
+
+    def add(self, topics: Topics) -> None:
+        """Note topics that are stored now."""
+        if self._topics is not None:
+            for topic, metadata in topics.items():
+                if metadata.deadline is not None:
+                    self._topics.setdefault(metadata.deadline, {})[topic] = None
+
+    def remove(self, topic: str, deadline: int | None) -> None:
+        """Forget a topic."""
+        if self._topics is not None and deadline is not None:
+            del self._topics[deadline][topic]
+            if not self._topics[deadline]:
+                del self._topics[deadline]
+
+
+class RemainingTopics:
+    """Topics that backfills have still to go through, and the former interests in force there."""
+
+    def __init__(self, *, inner_multi: bool) -> None:
+        self._inner_multi = inner_multi
+        self._topics: dict[ClientKey, dict[str, None]] = {}
+        self._former: dict[ClientKey, Interests] = {}
+
+    def of(self, key: ClientKey, backfill: Backfill, topics: Topics) -> dict[str, None]:
+        """Return the remaining topics of a backfill, in order of creation."""
+        known = self._topics.get(key)
+        if known is None:
+            known = self._topics[key] = {}
+            for topic in topics:
+                if known or topic == backfill.first:
+                    known[topic] = None
+                    if topic == backfill.last:
+                        break
+        return known
+
+    def matches(self, key: ClientKey, backfill: Backfill, topic: str) -> Matches:
+        """Return the subscribers of one client to a remaining topic."""
+        former = self._former.get(key)
+        if former is None:
+            former = self._former[key] = Interests(self._inner_multi)
+            former.add(key, backfill.before)
+        return former.match(topic)
+
+    def apply(self, backfills: Mapping[ClientKey, Backfill | None], removed: Iterable[str]) -> None:
+        """Drop topics that are done or gone."""
+        for key, backfill in backfills.items():
+            if backfill is None:
+                self._topics.pop(key, None)
+                self._former.pop(key, None)
+            elif key in self._topics:
+                remaining, first = self._topics[key], backfill.first
+                for topic in list(takewhile(lambda topic, first=first: topic != first, remaining)):  # type: ignore[misc]
+                    del remaining[topic]
+        for remaining in self._topics.values():
+            for topic in removed:
+                remaining.pop(topic, None)

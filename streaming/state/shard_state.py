@@ -1,0 +1,241 @@
+"""The state of one shard between micro-batches, with indexes over it."""
+
+from collections.abc import Callable, Iterable
+from itertools import chain
+from typing import Any
+
+from streaming.events.model import DEFAULT_QUOTA, TopicMetadata
+from streaming.state.delta import Backfill, ShardDelta
+from streaming.state.group import NO_SELECTORS, UNKNOWN_GROUP, Group, GroupSelectors, interest_of, policy_of
+from streaming.state.held import HeldCounts
+from streaming.state.indexes import Deadlines, PatternTargets, RemainingTopics
+from streaming.storage.journal import overlay
+from streaming.subscription.client import NOTHING, Client, Interest, LastRequest
+from streaming.subscription.interests import Interests
+from streaming.subscription.policy import GroupPolicy, apply_policies
+from streaming.subscription.subscribers import ClientKey, Matches
+from streaming.tuning import DEFAULT_TUNING, Tuning
+
+
+class ShardState:
+    """Topics, groups and clients of one shard, with indexes built when first needed.
+
+    Attributes:
+        topics: in order of creation.
+        inner_multi: `**` may stand inside a pattern.
+        latest_order: highest number of a request on this shard.
+    """
+
+    def __init__(self, *, inner_multi: bool = False, tuning: Tuning = DEFAULT_TUNING) -> None:
+        self.topics: dict[str, TopicMetadata] = {}
+        self.groups: dict[str, Group] = {}
+        self.clients: dict[ClientKey, Client] = {}
+        self.last_requests: dict[ClientKey, LastRequest] = {}
+        self.selectors: dict[str, GroupSelectors] = {}
+        self.alarms: dict[int, bool] = {}
+        self.backfills: dict[ClientKey, Backfill] = {}
+        self.inner_multi = inner_multi
+        self.latest_order = 0
+        self._tuning = tuning
+        self._targets = PatternTargets(inner_multi=inner_multi)
+        self._deadlines = Deadlines()
+        self._remaining = RemainingTopics(inner_multi=inner_multi)
+        self._held = HeldCounts(tuning.columnar_min_topics)
+        self._interests: Interests | None = None
+        self._restrictive: dict[str, GroupPolicy] | None = None
+        self._quotas: frozenset[int] | None = None
+        self._shares: dict[ClientKey, int | None] = {}
+
+    def __bool__(self) -> bool:
+        return any(self._content)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ShardState):
+            return NotImplemented
+        return self._content == other._content and list(self.topics) == list(other.topics)
+
+    __hash__ = None  # type: ignore[assignment]  # mutable
+
+    @property
+    def _content(self) -> tuple[dict[Any, Any], ...]:
+        return self.topics, self.groups, self.clients, self.last_requests, self.selectors, self.alarms, self.backfills
+
+    def new_interests(self) -> Interests:
+        """Return an empty index of interests with the settings of this shard."""
+        return Interests(self.inner_multi)
+
+    def group(self, name: str) -> Group:
+        """Return a group's attributes."""
+        return self.groups.get(name, UNKNOWN_GROUP)
+
+    def group_selectors(self, name: str) -> GroupSelectors:
+        """Return a group's selectors."""
+        return self.selectors.get(name, NO_SELECTORS)
+
+    def policy(self, name: str) -> GroupPolicy:
+        """Return the policy of a group."""
+        return policy_of(self.group(name), self.group_selectors(name))
+
+    @property
+    def restrictive_policies(self) -> dict[str, GroupPolicy]:
+        """Policies of the groups in which a matching client may not receive a topic."""
+        if self._restrictive is None:
+            policies = {name: self.policy(name) for name in {**self.groups, **self.selectors}}
+            self._restrictive = {name: policy for name, policy in policies.items() if not policy.plain}
+        return self._restrictive
+
+    @property
+    def quotas(self) -> frozenset[int]:
+        """Quotas in force."""
+        if self._quotas is None:
+            self._quotas = frozenset({DEFAULT_QUOTA, *(group.quota for group in self.groups.values())})
+        return self._quotas
+
+    @property
+    def is_unrestricted(self) -> bool:
+        """True if every matching client receives a topic, by all rules but the quotas."""
+        return not (self.restrictive_policies or self.backfills)
+
+    def interest(self, key: ClientKey) -> Interest:
+        """Return the interest of a client."""
+        client = self.clients.get(key)
+        return NOTHING if client is None else interest_of(self.group(key.group), client)
+
+    def quota_share(self, key: ClientKey, share: Callable[[Group, Interest], int | None]) -> int | None:
+        """Return the share of a client's quota on this shard, as `share` computes it once for each client."""
+        if key not in self._shares:
+            self._shares[key] = share(self.group(key.group), self.interest(key))
+        return self._shares[key]
+
+    @property
+    def interests(self) -> Interests:
+        """Index of the interests of all clients."""
+        if self._interests is None:
+            self._interests = self.new_interests()
+            for key in self.clients:
+                self._interests.add(key, self.interest(key))
+        return self._interests
+
+    def due(self, now: int) -> list[str]:
+        """Return the topics whose deadline is at or before `now`, in milliseconds since the epoch."""
+        return self._deadlines.due(now, self.topics)
+
+    def topics_of(self, wanted: Interest) -> Iterable[str]:
+        """Return the stored topics that match an interest, each once."""
+        if wanted.everything is not None or not self.topics:
+            return self.topics  # without topics no index is worth keeping up
+        if not wanted.patterns:
+            return dict.fromkeys(name for block in wanted.blocks for name in block.entries if name in self.topics)
+        return dict.fromkeys(self._targets.expand(wanted, self.topics))
+
+    def subscribers(self, topic: str, matches: Matches | None = None) -> Matches:
+        """Return the subscribers of a stored topic by all rules but the quotas.
+
+        Args:
+            topic: its name.
+            matches: all matching subscribers, where they are known already.
+        """
+        if matches is None:
+            matches = self.interests.match(topic)
+        announced = self.with_backfills(topic, matches, self.backfills)
+        return apply_policies(announced, topic, self.topics[topic], (self.interests,), self.restrictive_policies)
+
+    def with_backfills(self, topic: str, matches: Matches, keys: Iterable[ClientKey]) -> Matches:
+        """Return the matching subscribers as announced so far: by former interests on topics still to be filled.
+
+        Args:
+            topic: its name.
+            matches: all matching subscribers by the present interests.
+            keys: clients with a backfill under way.
+        """
+        for key in keys:
+            if topic in self.remaining(key):
+                matches = {subscriber: texts for subscriber, texts in matches.items() if subscriber.client != key}
+                matches.update(self._remaining.matches(key, self.backfills[key], topic))
+        return matches
+
+    def remaining(self, key: ClientKey) -> dict[str, None]:
+        """Return the topics that a backfill has still to go through, in order of creation."""
+        return self._remaining.of(key, self.backfills[key], self.topics)
+
+    def rows(self, key: ClientKey) -> dict[str, Matches]:
+        """Return a client's part in `subscribers` of each topic that it receives, in order of creation."""
+        asked = self.asked(key)
+        rows: dict[str, Matches] = {}
+        for topic in self.topics:
+            if topic in asked:
+                own = {row: patterns for row, patterns in self.subscribers(topic).items() if row.client == key}
+                if own:
+                    rows[topic] = own
+        return rows
+
+    def asked(self, key: ClientKey) -> dict[str, None]:
+        """Return the stored topics that match a client's interest, or its former one while a backfill is under way."""
+        asked = dict.fromkeys(self.topics_of(self.interest(key)))
+        if key in self.backfills:
+            asked.update(dict.fromkeys(self.topics_of(self.backfills[key].before)))
+        return asked
+
+    def held(self, key: ClientKey) -> int:
+        """Return the number of stored topics that a client may hold by all rules but its quota."""
+        return self._held.of(key, self)
+
+    def drop_held(self) -> None:
+        """Forget the counts of `held`, which nobody keeps up to date any more."""
+        self._held.drop()
+
+    def apply(self, delta: ShardDelta) -> None:
+        """Make the changes of a micro-batch, in the indexes that exist as well."""
+        for topic in delta.removed:
+            self._deadlines.remove(topic, self.topics.pop(topic).deadline)
+        self.topics.update(delta.added)
+        self._deadlines.add(delta.added)
+        self._targets.apply(delta)
+        affected = self._affected(delta) if self._interests is not None else {}
+        overlay(self.groups, delta.groups)
+        overlay(self.clients, delta.clients)
+        overlay(self.last_requests, delta.last_requests)
+        overlay(self.selectors, delta.selectors)
+        overlay(self.alarms, delta.alarms)
+        overlay(self.backfills, delta.backfills)
+        self._remaining.apply(delta.backfills, delta.removed)
+        if delta.groups or delta.selectors:
+            self._restrictive = self._quotas = None
+        if delta.groups or delta.clients:
+            self._shares.clear()
+        self._held.update(delta.held)
+        self.latest_order = max(self.latest_order, _latest_order(delta))
+        for key, before in affected.items():
+            after = self.interest(key)
+            if after != before:
+                self.interests.remove(key, before)
+                self.interests.add(key, after)
+
+    def replay(self, delta: ShardDelta) -> None:
+        """Make the changes of another worker, whose delta may lack the counts of `held`."""
+        if delta.held or not self._held.are_kept:
+            self.apply(delta)
+            return
+        self._held.count(list(delta.removed), -1, self)
+        self.apply(delta)
+        if delta.groups or delta.selectors or any(self.policy(key.group).exclusive for key in delta.clients):
+            self._held.drop()
+            return
+        self._held.update(dict.fromkeys(delta.clients))
+        self._held.count(list(delta.added), 1, self)
+
+    def _affected(self, delta: ShardDelta) -> dict[ClientKey, Interest]:
+        """Return the clients whose interest may change, each with its present one."""
+        keys = dict.fromkeys(delta.clients)
+        if delta.groups:
+            keys.update(dict.fromkeys(key for key in self.clients if key.group in delta.groups))
+        return {key: self.interest(key) for key in keys}
+
+
+def _latest_order(delta: ShardDelta) -> int:
+    subscriptions = list(chain.from_iterable(filter(None, delta.clients.values())))
+    orders = [subscription.everything or 0 for subscription in subscriptions]
+    orders += [block.order for subscription in subscriptions for block in subscription.blocks]
+    for request in filter(None, delta.last_requests.values()):
+        orders += [request.literal_order, request.wildcard_order]
+    return max(orders, default=0)

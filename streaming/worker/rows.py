@@ -1,0 +1,73 @@
+"""Input rows of one key, by column, as Spark hands them over."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from streaming.events.columns import Ints
+from streaming.events.model import Stream
+
+STREAMS = tuple(Stream)
+"""Input streams by their number in a row; also the order in which a micro-batch is read."""
+
+Number = TypeVar("Number", int, Ints)
+
+
+class InputRow(NamedTuple):
+    """One input entry; rows sort in the order in which they are read.
+
+    Attributes:
+        stream: its number in `STREAMS`.
+        entry: twice its position in the record; one more if no shard sees it, because it names no parent.
+        timestamp: of the record, in milliseconds since the epoch.
+    """
+
+    stream: int
+    partition: int
+    offset: int
+    entry: int
+    timestamp: int
+    payload: bytes | None
+
+
+class InputRows(NamedTuple):
+    """Input rows by column."""
+
+    streams: Ints
+    partitions: Ints
+    offsets: Ints
+    entries: Ints
+    timestamps: Ints
+    payloads: npt.NDArray[Any]
+
+    @classmethod
+    def of(cls, rows: Iterable[InputRow]) -> Self:
+        """Return the columns of some rows."""
+        kinds = (np.int64,) * 5 + (np.object_,)
+        return cls(*map(np.array, zip(*rows, strict=True), kinds))
+
+    @classmethod
+    def concat(cls, several: Sequence[Self]) -> Self:
+        """Return all rows of one or more tables."""
+        return several[0] if len(several) == 1 else cls(*map(np.concatenate, zip(*several, strict=True)))
+
+    def ordered(self) -> Self:
+        """Return the rows in the order in which they are read."""
+        order = np.lexsort((self.entries, self.offsets, self.partitions, self.streams))
+        in_order = bool((order[1:] > order[:-1]).all())  # nearly always: a parent's events are in one partition
+        return self if in_order else self.take(order)
+
+    def take(self, which: Ints | slice) -> Self:
+        """Return the rows at some places."""
+        return type(self)(*(column[which] for column in self))
+
+    def by_row(self) -> "Iterator[tuple[int, int, int, int, int, bytes | None]]":
+        """Yield the rows, with the fields of `InputRow`; to name the fields takes 0.4 us a row."""
+        return zip(*(column.tolist() for column in self), strict=True)
+
+
+def position(entry: Number) -> Number:
+    """Return the position in its record of an entry, or of each of many."""
+    return entry // 2
