@@ -3,15 +3,34 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from streaming.events.model import TopicMetadata
+from streaming.subscription.interests import Interests
 from streaming.subscription.subscribers import ClientKey, Matches
-
-if TYPE_CHECKING:
-    from streaming.state.shard_state import ShardState
 
 _CHUNK_TOPICS = 16_384
 """Number of topics that are counted at once."""
+
+
+class Countable(Protocol):
+    """The part of a `ShardState` that counting needs."""
+
+    topics: dict[str, TopicMetadata]
+
+    @property
+    def is_unrestricted(self) -> bool:
+        """True if every matching client receives a topic."""
+
+    @property
+    def interests(self) -> Interests:
+        """Index of the interests of all clients."""
+
+    def subscribers(self, topic: str, matches: Matches | None = None) -> Matches:
+        """Return the subscribers of a stored topic by all rules but the quotas."""
+
+    def asked(self, key: ClientKey) -> dict[str, None]:
+        """Return the stored topics that match a client's interest."""
 
 
 class HeldCounts:
@@ -29,7 +48,7 @@ class HeldCounts:
         """True if counts exist that have to be kept up to date."""
         return self._counts is not None
 
-    def of(self, key: ClientKey, state: "ShardState") -> int:
+    def of(self, key: ClientKey, state: Countable) -> int:
         """Return the count of a client."""
         if self._counts is None:
             self._counts = {}
@@ -41,7 +60,7 @@ class HeldCounts:
             found = self._counts[key] = sum(key in _clients(state.subscribers(topic)) for topic in state.asked(key))
         return found
 
-    def count(self, topics: Sequence[str], step: int, state: "ShardState") -> None:
+    def count(self, topics: Sequence[str], step: int, state: Countable) -> None:
         """Count stored topics in (`step` 1) or out (-1)."""
         if self._counts is None:
             return
