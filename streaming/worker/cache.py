@@ -28,10 +28,10 @@ class StateCache(Generic[S]):
         self._bytes = 0
         self._entries: OrderedDict[tuple[str, int], tuple[Position, S]] = OrderedDict()
 
-    def take(self, key: tuple[str, int], journal: Journal, empty: S) -> S:
+    def take(self, key: tuple[str, int], journal: Journal, new: Callable[[], S]) -> S:
         """Take the state of a key out of the cache, and return it as of the journal.
 
-        A kept state reads the rest of the journal only; otherwise all of it is read into `empty`.
+        A kept state reads the rest of the journal only; otherwise a `new` one reads all of it.
         """
         entry = self._entries.pop(key, None)
         if entry is not None:
@@ -40,8 +40,9 @@ class StateCache(Generic[S]):
             if journal.continues(position):
                 self._replay(decoded, journal.changes(position))
                 return decoded
-        self._replay(empty, journal.changes())
-        return empty
+        decoded = new()
+        self._replay(decoded, journal.changes())
+        return decoded
 
     def put(self, key: tuple[str, int], journal: Journal, decoded: S) -> None:
         """Keep the state of a journal, unless it is empty."""

@@ -115,7 +115,7 @@ class Worker:
         """Apply events to a shard."""
         key, tuning = (parent, number), self.tuning
         shard = Shard(parent, number, self.config.routing, self.config.inner_multi)
-        former = self.shards.take(key, journal, ShardState(inner_multi=shard.inner_multi, tuning=tuning))
+        former = self.shards.take(key, journal, lambda: ShardState(inner_multi=self.config.inner_multi, tuning=tuning))
         writer = UpdateWriter(parent)
         steps = expand(former, events, shard, tuning)
         while True:
@@ -153,7 +153,7 @@ class Worker:
     ) -> _Result:
         """Apply events to a bucket of the coordinator."""
         key = (COORDINATOR, number)
-        former = self.coordinators.take(key, journal, CoordinatorState())
+        former = self.coordinators.take(key, journal, CoordinatorState)
         outcome = coordinator.follow(former, events, self.config.client_timeout_ms)
         for stream, record in outcome.records:
             output.add(OutputKind.INPUT + stream, record)

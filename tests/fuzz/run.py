@@ -15,7 +15,7 @@ from typing import Final
 
 from tests.fuzz.targets import TARGETS
 
-COORDINATOR: Final = Path(".reexpand/fuzz")
+HOME: Final = Path(".reexpand/fuzz")
 LIMITS: Final = ("-timeout=10", "-rss_limit_mb=2048", "-max_len=1024")
 _ROUND: Final = 120  # seconds of one process; atheris keeps some memory for each comparison of arrays
 _GRACE: Final = 60  # seconds for start and end
@@ -46,7 +46,7 @@ def fuzz(name: str, seconds: int) -> bool:
 
 def _round(name: str, seconds: int) -> Path:
     """Let the fuzzer work in a process of its own; return its log."""
-    home = COORDINATOR / name
+    home = HOME / name
     corpus, found, log = home / "corpus", home / "found", home / "log"
     for folder in (corpus, found):
         folder.mkdir(parents=True, exist_ok=True)

@@ -79,8 +79,8 @@ def put(cache: StateCache[ShardState], name: str, size: int) -> tuple[Journal, S
 def take(cache: StateCache[ShardState], name: str, journal: Journal, shard: int = 0) -> ShardState | None:
     """What the cache has for this journal; None when it has to begin afresh."""
     fresh = ShardState()
-    drain = cache.take((name, shard), journal, fresh)
-    return None if drain is fresh else drain
+    found = cache.take((name, shard), journal, lambda: fresh)
+    return None if found is fresh else found
 
 
 def test_a_state_is_taken_out() -> None:
@@ -118,7 +118,7 @@ def test_a_state_is_brought_up_to_what_another_worker_appended() -> None:
     elsewhere.apply(ShardDelta(added={"b": NO_METADATA}))
     renewed = state.append(former, elsewhere, ShardDelta(added={"b": NO_METADATA}))
     assert renewed.continues(former.position)
-    assert cache.take(("p", 0), renewed, ShardState()) is decoded
+    assert cache.take(("p", 0), renewed, ShardState) is decoded
     assert list(decoded.topics) == ["a", "b"]
 
 
@@ -131,7 +131,7 @@ def test_a_state_that_another_worker_wrote_anew_is_decoded_anew() -> None:
     longer = state.append(state.append(Journal(), decoded, ShardDelta()), decoded, ShardDelta())
     cache.put(("p", 0), longer, decoded)
     fresh = ShardState()
-    assert cache.take(("p", 0), state.append(Journal(), decoded, ShardDelta()), fresh) is fresh
+    assert cache.take(("p", 0), state.append(Journal(), decoded, ShardDelta()), lambda: fresh) is fresh
     assert fresh == decoded
 
 
