@@ -32,7 +32,7 @@ OPS = {op: f'{{"op":"{op}",'.encode() for op in Op}
 """How an update begins."""
 
 
-class Record(NamedTuple):
+class KafkaRecord(NamedTuple):
     """A Kafka record; a value of None lets compaction forget the key."""
 
     key: bytes
@@ -81,7 +81,7 @@ class UpdateWriter:
         self._events: dict[str, tuple[Op, Cause, Source, _EventJson]] = {}
         self._places: dict[tuple[str, int], bytes] = {}
 
-    def record(self, update: Update) -> Record:
+    def record(self, update: Update) -> KafkaRecord:
         """The record of an update; `streaming.updates.tables` says the same of many.
 
         The `eventId` depends on what happened and where it stands in Kafka only, so a repeated batch repeats it.
@@ -101,7 +101,7 @@ class UpdateWriter:
             event.identity, subscriber.digest, event.source,
         ]  # fmt: skip
         parts.append(b"}" if option is bitmap is None and not reset else rest_json(option, reset=reset, bitmap=bitmap))
-        return Record(subscriber.key + event.key + subscriber.key_end, b"".join(parts))
+        return KafkaRecord(subscriber.key + event.key + subscriber.key_end, b"".join(parts))
 
     def subscriber(self, row: SubscriberKey, version: int | None) -> _SubscriberJson:
         """What all updates of a receiver share."""
@@ -173,7 +173,7 @@ def digest_lines(data: Iterable[bytes]) -> bytes:
     )
 
 
-def dead_letter(source: Source, reason: Reason | str, message: str, original: bytes | None) -> Record:
+def dead_letter(source: Source, reason: Reason | str, message: str, original: bytes | None) -> KafkaRecord:
     """What became of an entry that cannot be applied: why, where it came from, and its own bytes."""
     shown = (original or b"")[:MAX_ORIGINAL_BYTES]
     try:
@@ -189,7 +189,7 @@ def dead_letter(source: Source, reason: Reason | str, message: str, original: by
         "originalBytes": len(original or b""),
         "truncated": len(original or b"") > MAX_ORIGINAL_BYTES,
     }
-    return Record(orjson.dumps(source[:4]), orjson.dumps(value))
+    return KafkaRecord(orjson.dumps(source[:4]), orjson.dumps(value))
 
 
 def patterns_lines(patterns: Sequence[tuple[str, ...]], before: bytes, behind: bytes) -> bytes:

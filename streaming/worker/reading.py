@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from streaming.coordinator import coordinator
-from streaming.coordinator.coordinator import COORDINATOR
+from streaming import coordinator
+from streaming.coordinator import COORDINATOR
 from streaming.errors import Rejected
 from streaming.events.columns import COLUMNAR_MIN_TOPICS, Event, Ints, SourceColumns, TopicEventColumns
 from streaming.events.model import (

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
-from streaming.coordinator import coordinator
-from streaming.coordinator.coordinator import COORDINATOR, CoordinatorState
+from streaming import coordinator
+from streaming.coordinator import COORDINATOR, CoordinatorState
 from streaming.events.columns import Event
 from streaming.events.model import Source, Stream
 from streaming.events.routing import Routing
@@ -155,7 +155,7 @@ def _work_at_home(
         output.add(OutputKind.INPUT + stream, record)
     if done.changed:
         former.apply(done.delta)
-        journal = coordinator.renew(journal, former, done.delta)
+        journal = coordinator.append(journal, former, done.delta)
     _HOMES.put(key, journal, former)
     return _Done(journal, done.problems, done.ignored)
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming.coordinator import coordinator
+from streaming import coordinator
 from streaming.events.routing import Routing
 from streaming.expansion import backfill
 from streaming.expansion import batch as batch_module

@@ -1,20 +1,21 @@
-"""What concerns a group or a client on all parents, and what a home writes back about it."""
+"""State that spans parents: bindings, leases and alarms, and the records that the coordinator writes back."""
 
 import json
 from typing import Any
 
 import pytest
 
-from streaming.coordinator.coordinator import (
+from streaming.coordinator import (
     BUCKETS,
     ClientLease,
+    CoordinatorDelta,
     CoordinatorOutcome,
     CoordinatorState,
     GroupBinding,
     alarm,
+    append,
     bucket_of,
     follow,
-    renew,
 )
 from streaming.errors import StateCorrupted
 from streaming.events.columns import Event
@@ -86,10 +87,10 @@ def ended(parent: str, offset: int, **others: Any) -> dict[str, Any]:
 
 
 class Room:
-    """A home through several micro-batches; what it writes back is not read by itself."""
+    """A bucket through several micro-batches; the records that it writes back are not read."""
 
     def __init__(self, *first: Event, timeout: int = 0) -> None:
-        self.home = CoordinatorState()
+        self.state = CoordinatorState()
         self.timeout = timeout
         self.offset = -1
         self.done: CoordinatorOutcome
@@ -97,19 +98,19 @@ class Room:
 
     def then(self, *events: Event) -> list[dict[str, Any]]:
         """One micro-batch; offsets go on counting. Returns the values of the records written back."""
-        before = encode_home(self.home)
-        self.done = follow(self.home, [(self._source(event), event) for event in events], self.timeout)
-        assert encode_home(self.home) == before, "the home itself was changed"
-        self.home.apply(self.done.delta)
-        renewed = renew(Journal.open(before), self.home, self.done.delta)
-        assert decode_home(renewed.stored) == self.home, "what is stored is not what is there"
-        assert self.done.changed or encode_home(self.home) == before
+        before = encode_home(self.state)
+        self.done = follow(self.state, [(self._source(event), event) for event in events], self.timeout)
+        assert encode_home(self.state) == before, "the state itself was changed"
+        self.state.apply(self.done.delta)
+        renewed = append(Journal.open(before), self.state, self.done.delta)
+        assert decode_home(renewed.stored) == self.state, "what is stored is not what is there"
+        assert self.done.changed or encode_home(self.state) == before
         return [json.loads(record.value or b"") for _, record in self.done.records]
 
     @property
     def parents(self) -> dict[str, str]:
         """The parent of each group."""
-        return {group: bound.parent for group, bound in self.home.groups.items()}
+        return {group: binding.parent for group, binding in self.state.bindings.items()}
 
     def _source(self, event: Event) -> Source:
         self.offset += 1
@@ -247,7 +248,7 @@ def test_a_client_that_leaves_everywhere_is_forgotten_at_once() -> None:
     """What it asks for from then on is not forgotten when its end arrives at the parents, and here."""
     room = Room(asks("p"), asks("q"))
     room.then(leaves(""))
-    assert not room.home
+    assert not room.state
     room = Room(asks("p"), asks("q"))
     room.then(leaves(""), asks("p"))
     assert room.then(leaves("p", as_of=place(2)), leaves("q", as_of=place(2))) == []
@@ -266,7 +267,7 @@ def test_a_client_whose_end_has_a_version_is_remembered() -> None:
 
 def test_a_client_that_only_leaves_leaves_nothing() -> None:
     room = Room(leaves("p"))
-    assert not room.home
+    assert not room.state
     assert not room.done.changed
 
 
@@ -276,7 +277,7 @@ def test_where_no_client_is_ended_for_silence_nothing_is_written_for_its_voice(a
     room = Room(asks("p", action=action))
     room.then(asks("p", action=action))
     assert not room.done.changed
-    assert room.home.members == {KEY: ClientLease(("p",), place(0))}
+    assert room.state.leases == {KEY: ClientLease(("p",), place(0))}
 
 
 # Leases: a tick ends clients that have not asked for too long.
@@ -302,7 +303,7 @@ def test_a_client_is_ended_once() -> None:
     room = Room(asks("p"), timeout=HOUR)
     assert room.then(Tick(2_000 + HOUR), Tick(2_001 + HOUR)) == [ended("p", 0, expired=True)]
     assert room.then(Tick(3_000 + HOUR)) == []
-    assert room.home == CoordinatorState(clock=3_000 + HOUR)
+    assert room.state == CoordinatorState(clock=3_000 + HOUR)
 
 
 def test_a_client_that_asked_again_is_not_forgotten_when_its_end_arrives() -> None:
@@ -310,7 +311,7 @@ def test_a_client_that_asked_again_is_not_forgotten_when_its_end_arrives() -> No
     room.then(Tick(2_000 + HOUR))
     room.then(asks("p"))
     room.then(leaves("p", as_of=place(1)), leaves("q", as_of=place(1)))
-    assert room.home.members == {KEY: ClientLease(("p",), place(3))}
+    assert room.state.leases == {KEY: ClientLease(("p",), place(3))}
 
 
 def test_without_a_timeout_nobody_is_ended() -> None:
@@ -338,7 +339,7 @@ def test_a_shard_is_woken_by_the_first_tick_of_its_time_or_later() -> None:
     assert room.then(Tick(5_000)) == [wakes(5_000), wakes(5_000, "q", 2)]
     assert room.then(Tick(7_000)) == [wakes(7_000)]
     assert room.then(Tick(8_000)) == []
-    assert room.home == CoordinatorState(clock=8_000)
+    assert room.state == CoordinatorState(clock=8_000)
     assert {stream for stream, _ in room.done.records} == set()
 
 
@@ -351,7 +352,7 @@ def test_an_alarm_of_the_past_wakes_at_once() -> None:
 
 def test_time_does_not_go_back() -> None:
     room = Room(Tick(5_000), Tick(4_000))
-    assert room.home.clock == 5_000
+    assert room.state.clock == 5_000
     assert room.then(Alarm("p", 0, 4_500)) == [wakes(5_000)]
 
 
@@ -363,33 +364,63 @@ def test_what_wakes_a_shard_is_a_valid_record_of_the_clock() -> None:
     assert (wanted.key, parse_clock(wanted.value)) == (b"p", Alarm("p", 1, 7))
 
 
-# Homes as bytes.
+# States as bytes.
 
 
-def test_a_home_is_what_was_encoded() -> None:
-    home = CoordinatorState(
+def test_a_state_is_what_was_encoded() -> None:
+    state = CoordinatorState(
         {"g": GroupBinding("p", place(1), frozenset({"q", "é"})), "😀": GroupBinding("p", place(2))},
         {KEY: ClientLease(("p", "q"), place(3))},
         {5_000: frozenset({("p", 0), ("q", 1)})},
         4_000,
     )
-    data = encode_home(home)
+    data = encode_home(state)
     assert data is not None
     again = decode_home(data)
-    assert again == home
+    assert again == state
     assert encode_home(again) == data
     assert not CoordinatorState()
     with pytest.raises(StateCorrupted):
         decode_home(data[:-1])
 
 
-def test_a_home_that_has_outgrown_its_beginning_is_written_anew() -> None:
+def test_the_bytes_of_a_journal_stay_readable() -> None:
+    """Whole and change by change, as checkpoints have them."""
+    state = CoordinatorState(
+        {"g": GroupBinding("p", place(1), frozenset({"q", "é"})), "h": GroupBinding("p", place(2))},
+        {KEY: ClientLease(("p", "q"), place(3))},
+        {5_000: frozenset({("p", 0), ("q", 1)})},
+        4_000,
+    )
+    journal = append(Journal(), state, CoordinatorDelta(4_000))
+    whole = (
+        "727804000000000000004894cd0fa09292a16793a170940301cd03e90092a171a2c3a992a16893a170940302cd03ea0090"
+        "919292a167a1639292a170a171940303cd03eb009192cd13889292a1700092a1710185768ab0cc3e81a800f5842bf1cc1dd5"
+    )
+    assert (journal.stored or b"").hex() == whole
+    delta = CoordinatorDelta(
+        6_000,
+        {"g": None, "k": GroupBinding("z", place(9))},
+        {KEY: None, ClientKey("g", "d"): ClientLease(("r",), place(8))},
+        {5_000: None, 7_000: frozenset({("b", 1), ("a", 2)})},
+    )
+    state.apply(delta)
+    journal = append(journal, state, delta)
+    change = (
+        "0000004394cd17709292a167c092a16b93a17a940309cd03f10090929292a167a163c09292a167a1649291a172940308"
+        "cd03f0009292cd1388c092cd1b589292a1610292a162015ce06187519db1cc661ca9dffaee0d03"
+    )
+    assert (journal.stored or b"").hex() == whole + change
+    assert decode_home(bytes.fromhex(whole + change)) == state
+
+
+def test_a_journal_that_has_outgrown_its_beginning_is_written_anew() -> None:
     """Ticks come for ever."""
-    home, journal = CoordinatorState(), Journal()
+    state, journal = CoordinatorState(), Journal()
     for number in range(2_000):
-        done = follow(home, [(Source("clock", 0, number, 0, 0), Tick(number))])
-        home.apply(done.delta)
-        journal = renew(journal, home, done.delta)
+        done = follow(state, [(Source("clock", 0, number, 0, 0), Tick(number))])
+        state.apply(done.delta)
+        journal = append(journal, state, done.delta)
         assert len(journal.stored or b"") < 5_000
 
 

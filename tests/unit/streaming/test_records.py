@@ -12,7 +12,7 @@ from streaming.updates.model import Cause, Op, Update
 from streaming.updates.records import (
     MAX_ORIGINAL_BYTES,
     MAX_PATTERN_BYTES,
-    Record,
+    KafkaRecord,
     UpdateWriter,
     dead_letter,
     update_key,
@@ -26,11 +26,11 @@ BASE = Update(Op.ADD, SubscriberKey("g", "c"), "a__b", ("*__b", "a__b"), Cause.T
 AWKWARD = ["a", "b", "a,b", 'a","b', "é", "😀", "a\\", "\n", "\x01", "%LMQ%$a$b", "%s", "%b", "{}"]
 
 
-def record_of(update: Update, parent: str = "p") -> Record:
+def record_of(update: Update, parent: str = "p") -> KafkaRecord:
     return UpdateWriter(parent).record(update)
 
 
-def value_of(record: Record) -> dict[str, Any]:
+def value_of(record: KafkaRecord) -> dict[str, Any]:
     value: dict[str, Any] = json.loads(record.value or b"")
     return value
 
@@ -98,7 +98,7 @@ def test_a_remove_is_followed_by_the_tombstone_of_its_key() -> None:
     output.say([BASE._replace(op=Op.REMOVE, cause=Cause.TOPIC_DELETED), BASE], UpdateWriter("p"))
     written.add(output)
     assert written.kinds == [OutputKind.REMOVE, TOMBSTONE, OutputKind.ADD]
-    assert value_of(Record(written.keys[0] or b"", written.payloads[0]))["op"] == "REMOVE"
+    assert value_of(KafkaRecord(written.keys[0] or b"", written.payloads[0]))["op"] == "REMOVE"
     assert written.keys == [record_of(BASE).key] * 3
     assert written.payloads[1:] == [None, record_of(BASE).value]
 
