@@ -382,7 +382,7 @@ def test_a_valid_group_event(payload: bytes, event: GroupEvent) -> None:
             for key, value, must in [
                 (MODEL, "Sole", "Shared or Exclusive"),
                 (MODEL, "", "Shared or Exclusive"),
-                (QUOTA, "many", "a whole number, -1 for none"),
+                (QUOTA, "many", "a whole number, -1 for no limit"),
                 (QUOTA, "-2", "whole number"),
                 (QUOTA, "1.5", "whole number"),
                 (QUOTA, 7.0, "whole number"),
