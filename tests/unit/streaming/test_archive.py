@@ -45,7 +45,7 @@ def test_a_folder_that_cannot_be_made_is_said(checkpoint: str) -> None:
 
 
 class Disk:
-    """A local file system under the name of any kind; counts the files that are opened for writing."""
+    """A local file system that passes for any kind, and counts the files opened for writing."""
 
     def __init__(self, type_name: str = "local") -> None:
         self.type_name = type_name
@@ -56,17 +56,17 @@ class Disk:
         return getattr(self._files, name)
 
     def open_output_stream(self, path: str, **options: Any) -> Any:
-        """Opens a file."""
+        """Open a file."""
         self.writes += 1
         return self._files.open_output_stream(path, **options)
 
 
 class FullDisk(Disk):
-    """A disk on which there is room for one byte of each file."""
+    """A disk with room for one byte of each file."""
 
     @contextmanager
     def open_output_stream(self, path: str, **options: Any) -> Iterator[Any]:
-        """Opens a file that takes one byte."""
+        """Open a file that takes one byte."""
         with super().open_output_stream(path, **options) as stream:
             yield FullStream(stream)
 
@@ -78,7 +78,7 @@ class FullStream:
         self._stream = stream
 
     def write(self, data: bytes) -> None:
-        """Writes the first byte, and fails."""
+        """Write the first byte, and fail."""
         self._stream.write(data[:1])
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -87,7 +87,7 @@ class FailingMove(Disk):
     """A disk on which nothing can be renamed."""
 
     def move(self, _source: str, _target: str) -> None:
-        """Fails."""
+        """Fail."""
         raise OSError(errno.EIO, "Input/output error")
 
 
@@ -97,21 +97,21 @@ def checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "Checkpoint":
 
 
 class Checkpoint:
-    """A folder that can lie on one disk after another."""
+    """A folder to be reached through one disk after another."""
 
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.path = path
         self._monkeypatch = monkeypatch
 
     def on(self, disk: Disk) -> Archive:
-        """The parts of one key, as they are reached through a disk."""
+        """Return the archive of one key on a disk."""
         self._monkeypatch.setattr(archive, "_opened", lambda checkpoint: (disk, checkpoint))
         return Folder(str(self.path)).of("p", 0)
 
 
 @pytest.mark.parametrize("disk", [FullDisk(), FailingMove()])
 def test_a_part_that_cannot_be_written_leaves_nothing(checkpoint: Checkpoint, disk: Disk) -> None:
-    """Each attempt has a name of its own: what one leaves would keep a full disk full for ever."""
+    """Each attempt has a file of its own, and a file left behind would keep a full disk full for ever."""
     with pytest.raises(OSError, match=r"No space left|Input/output"):
         checkpoint.on(disk).write("x", b"123")
     assert files_in(checkpoint.path) == []
@@ -121,7 +121,7 @@ def test_a_part_that_cannot_be_written_leaves_nothing(checkpoint: Checkpoint, di
 
 @pytest.mark.parametrize("kind", ["local", "s3"])
 def test_a_part_that_is_there_is_not_written_again(checkpoint: Checkpoint, kind: str) -> None:
-    """Its name is that of its content; a repeated micro-batch goes on although the disk is full by now."""
+    """Its name stands for its content. A repeated micro-batch goes on, although the disk is full by now."""
     checkpoint.on(Disk(kind)).write("x", b"123")
     full = FullDisk(kind)
     checkpoint.on(full).write("x", b"123")
@@ -130,7 +130,7 @@ def test_a_part_that_is_there_is_not_written_again(checkpoint: Checkpoint, kind:
 
 
 def test_a_part_that_was_uploaded_in_part_is_written_again(checkpoint: Checkpoint) -> None:
-    """The stream is closed all the same, and to close it completes the upload with what was sent."""
+    """A failed write closes the stream, and closing completes the upload with the bytes sent so far."""
     with pytest.raises(OSError, match="No space left"):
         checkpoint.on(FullDisk("s3")).write("x", b"123")
     checkpoint.on(Disk("s3")).write("x", b"123")
@@ -145,5 +145,5 @@ def test_a_part_whose_bytes_were_damaged_is_written_again(checkpoint: Checkpoint
 
 
 def files_in(folder: Path) -> list[str]:
-    """The names of all files below a folder."""
+    """Return the names of all files below a folder."""
     return [path.name for path in folder.rglob("*") if path.is_file()]

@@ -1,4 +1,4 @@
-"""Journals of changes: what was written is read, from any position, whatever part of it is in the archive."""
+"""Journals of changes: all that was written is read, from any position, be it in the value or in the archive."""
 
 from collections.abc import Iterator
 from unittest.mock import patch
@@ -18,13 +18,13 @@ RETAINED = 3
 
 @pytest.fixture(autouse=True)
 def _small() -> Iterator[None]:
-    """Parts come soon, and go soon."""
+    """Small limits, so that parts are soon written and soon removed."""
     with patch.multiple(journal, INLINE_BYTES=INLINE, RETAINED_BATCHES=RETAINED, _SLACK_BYTES=300):
         yield
 
 
 class Story:
-    """A value over many micro-batches: a list of words, to which words are added; blank forgets them all."""
+    """A value over many micro-batches: a list that grows by words; a blank word empties it."""
 
     def __init__(self) -> None:
         self.archive = Memory()
@@ -34,11 +34,11 @@ class Story:
 
     @property
     def journal(self) -> Journal:
-        """The journal as the next micro-batch finds it."""
+        """The journal as the next micro-batch opens it."""
         return Journal.open(self.stored, self.archive, self.batch)
 
     def then(self, word: str) -> None:
-        """One micro-batch."""
+        """Apply one micro-batch."""
         self.batch += 1
         self.words = [*self.words, word] if word else []
         renewed = self.journal.append([word], lambda: self.words) if word else self.journal.cleared()
@@ -49,7 +49,7 @@ class Story:
 
 
 def read(found: Journal, after: Position = START) -> list[str]:
-    """The words of a journal behind a position."""
+    """Return the words of a journal behind a position."""
     return [word for change in found.changes(after) for word in change]
 
 
@@ -58,7 +58,7 @@ words = st.lists(st.one_of(st.text("ab", min_size=1, max_size=150), st.just(""))
 
 @given(words)
 def test_what_was_written_is_read(told: list[str]) -> None:
-    """Also by a worker that has read a part of it, and from each state to which Spark may go back."""
+    """A worker may have read a part of it before, and Spark may go back to an earlier state."""
     story = Story()
     positions: list[tuple[Position, list[str]]] = []
     former: list[tuple[bytes | None, list[str]]] = []
@@ -77,7 +77,7 @@ def test_what_was_written_is_read(told: list[str]) -> None:
 
 @given(words)
 def test_a_worker_that_was_there_last_reads_on(told: list[str]) -> None:
-    """Wherever the segments went in the meantime, unless all was written anew."""
+    """It need not start again when segments move into parts, only when the journal is compacted."""
     story = Story()
     for word in told:
         before, begun = story.journal.position, story.journal.compact_bytes
@@ -89,7 +89,7 @@ def test_a_worker_that_was_there_last_reads_on(told: list[str]) -> None:
 
 @given(words)
 def test_what_is_not_needed_any_more_goes(told: list[str]) -> None:
-    """The archive holds the parts, and for some micro-batches those that were replaced."""
+    """Replaced parts stay for some micro-batches, and are removed then."""
     story = Story()
     for word in told:
         story.then(word)
@@ -117,7 +117,7 @@ def test_there_are_few_parts_and_each_byte_is_written_a_few_times() -> None:
 
 
 def test_what_only_adds_is_never_written_anew() -> None:
-    """From its first part on, whose head tells how much lasts."""
+    """This holds from its first part on, when the head has the compact size."""
     story = Story()
     found = Journal(story.archive).append(["a" * 250], lambda: ["a" * 250])
     for _ in range(500):
@@ -126,7 +126,7 @@ def test_what_only_adds_is_never_written_anew() -> None:
 
 
 def test_what_was_added_and_removed_again_does_not_stay() -> None:
-    """However often: a journal has at most twice the bytes of what it amounts to."""
+    """However often this happens, a journal has at most about twice its compact size."""
     story = Story()
     found = Journal(story.archive)
     for _ in range(200):
@@ -164,7 +164,7 @@ def test_the_message_says_what_to_do(data: bytes, error: type[Exception], said: 
 
 @pytest.fixture
 def large() -> Story:
-    """A value with parts and segments of its own."""
+    """A value with segments in parts and in itself."""
     story = Story()
     for _ in range(10):
         story.then("word" * 15)
@@ -174,7 +174,7 @@ def large() -> Story:
 
 
 def test_any_changed_byte_is_found(large: Story) -> None:
-    """In the value, whatever it says, and in the parts."""
+    """A changed byte of the value, or of a part, fails a checksum or the length."""
     stored = large.stored or b""
     for at in range(len(stored)):
         broken = bytearray(stored)
