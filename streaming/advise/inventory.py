@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import orjson
 
-from streaming.coordinator.coordinator import COORDINATOR, CoordinatorState, follow
+from streaming.coordinator import COORDINATOR, CoordinatorState, follow
 from streaming.errors import Rejected
 from streaming.events.columns import Event
 from streaming.events.model import (

@@ -1,4 +1,4 @@
-"""Input events by column: what many of them have in common is kept once."""
+"""Input events by column: many topic events of one parent as arrays, without a Python object for each."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Self
@@ -10,14 +10,14 @@ from streaming.events.model import SingleEvent, Source, TopicMetadata
 
 Ints = npt.NDArray[np.int64]
 Indices = npt.NDArray[np.bool_] | Ints | slice
-"""What of a column is meant."""
+"""Selection of elements of a column: a mask, indices, or a slice."""
 
 COLUMNAR_MIN_TOPICS = 64
-"""Topics from which on columns pay; fewer are faster one by one."""
+"""Number of topics from which on columns are faster; fewer are faster one by one."""
 
 
 class SourceColumns(NamedTuple):
-    """Where many entries of one stream came from (see `Source`)."""
+    """Sources of many entries of one stream (see `Source`)."""
 
     topic: str
     partitions: Ints
@@ -27,35 +27,36 @@ class SourceColumns(NamedTuple):
 
     @classmethod
     def of(cls, sources: Sequence[Source]) -> Self:
-        """The same by row; at least one, all of one stream."""
+        """Convert sources to columns: at least one, all of one stream."""
         topic, *columns = zip(*sources, strict=True)
         return cls(topic[0], *(np.array(column, np.int64) for column in columns))
 
     @classmethod
     def same(cls, source: Source, count: int) -> Self:
-        """One source of many things."""
+        """Return one source repeated."""
         return cls(source.topic, *(np.full(count, value) for value in source[1:]))
 
-    def at(self, number: int) -> Source:
-        """One of them."""
-        return Source(self.topic, *(int(column[number]) for column in self[1:]))
+    def at(self, index: int) -> Source:
+        """Return the source at an index."""
+        return Source(self.topic, *(int(column[index]) for column in self[1:]))
 
     def places(self) -> Iterator[tuple[int, int]]:
-        """Partition and offset of each."""
+        """Yield partition and offset of each source."""
         return zip(self.partitions.tolist(), self.offsets.tolist(), strict=True)
 
-    def take(self, which: Indices) -> Self:
-        """Some of them."""
-        return type(self)(self.topic, *(column[which] for column in self[1:]))
+    def take(self, indices: Indices) -> Self:
+        """Return the selected sources."""
+        return type(self)(self.topic, *(column[indices] for column in self[1:]))
 
 
 class TopicEventColumns(NamedTuple):
     """Many topic events of one parent, in order.
 
     Attributes:
-        names: of the topics.
-        created: or deleted.
-        facts: what their creations said.
+        names: of the lite topics.
+        created: True for a creation, False for a deletion.
+        metadata: of the topics (see `TopicEvent.metadata`).
+        sources: of the events.
     """
 
     names: Sequence[str]
@@ -65,4 +66,4 @@ class TopicEventColumns(NamedTuple):
 
 
 Event = SingleEvent | TopicEventColumns
-"""Input of the rules: single events, and topic events by column."""
+"""Input of the rules: single events, or topic events by column."""

@@ -1,4 +1,4 @@
-"""Input records as checked events, and what their names may be."""
+"""Input events after validation, and the limits that they keep to."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -7,16 +7,16 @@ from typing import Any, NamedTuple
 import orjson
 
 MAX_NAME_BYTES = 16_384
-"""Longest name, in bytes of JSON: an update repeats names up to ten times and must stay below Kafka's 1 MB."""
+"""Maximum length of a name in bytes of JSON: an update repeats names up to ten times and must fit into Kafka's 1 MB."""
 
 MAX_TTL_MS = 30 * 24 * 3_600_000
-"""Longest life of a topic that RocketMQ allows."""
+"""Maximum lifetime of a topic in milliseconds, as in RocketMQ."""
 
 DEADLINE_STEP_MS = 10_000
-"""Topics whose lives end within one such step end together: a shard is woken once for all of them."""
+"""Step in milliseconds to which deadlines are rounded up, so that a shard is woken once for many topics."""
 
 MAX_DETAILS = 65_536
-"""Most characters of a topic's tags and properties: they are kept as long as the topic lives."""
+"""Maximum number of characters in a topic's tags and properties, which are stored as long as the topic lives."""
 
 LMQ_PREFIX = "%LMQ%$"
 BIND_TOPIC = "lite.bind.topic"
@@ -27,20 +27,20 @@ RESET_EXCLUSIVE = "lite.sub.reset.offset.exclusive"
 RESET_UNSUBSCRIBE = "lite.sub.reset.offset.unsubscribe"
 
 DEFAULT_QUOTA = 2_000
-"""How many topics a client may hold when its group does not say (RocketMQ's default)."""
+"""Number of topics that a client may hold if its group has no quota attribute (RocketMQ's default)."""
 
 UNLIMITED = -1
-"""The quota that limits nothing."""
+"""Quota without a limit."""
 
 POLICIES = ("exact", "prefix", "wildcard")
 """Match policies of dialect `wamp`."""
 
 SHORT_NAME = MAX_NAME_BYTES // 6
-"""JSON writes a character in six bytes at most, so a name of no more characters than this is short enough."""
+"""Number of characters up to which every name is short enough: JSON takes at most six bytes for a character."""
 
 
 class Stream(StrEnum):
-    """The input streams, in the order in which one micro-batch is read: attributes, sets, topics, time."""
+    """Input streams, in the order in which a micro-batch reads them: attributes, subscriptions, topics, time."""
 
     GROUPS = "groups"
     SUBSCRIPTIONS = "subscriptions"
@@ -49,7 +49,7 @@ class Stream(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why an entry became a dead letter."""
+    """Reason for a dead letter."""
 
     NOT_JSON = "not-json"
     WRONG_TYPE = "wrong-type"
@@ -70,7 +70,7 @@ class Reason(StrEnum):
 
 
 class Action(StrEnum):
-    """What a subscription request does (RocketMQ `LiteSubscriptionAction`)."""
+    """Action of a subscription request (RocketMQ `LiteSubscriptionAction`)."""
 
     PARTIAL_ADD = "PARTIAL_ADD"
     PARTIAL_REMOVE = "PARTIAL_REMOVE"
@@ -79,7 +79,7 @@ class Action(StrEnum):
 
 
 class Place(NamedTuple):
-    """Where an entry stands in its stream, and its record's timestamp in milliseconds."""
+    """Place of an entry in its stream, with its record's timestamp in milliseconds."""
 
     partition: int
     offset: int
@@ -88,16 +88,19 @@ class Place(NamedTuple):
 
     @property
     def position(self) -> int:
-        """Offset and entry in one number: later entries of a partition have a higher one."""
+        """Offset and entry as one number, which grows along a partition."""
         return self.offset << _ENTRY_BITS | min(self.entry, (1 << _ENTRY_BITS) - 1)
 
 
 _ENTRY_BITS = 10
-"""Entries beyond the 1,024th of one record count as one; that matters only between those of one client."""
+"""Number of bits for the entry in a position. A record's entries from the 1,024th on share one position.
+
+That matters only if they are of one client.
+"""
 
 
 class Source(NamedTuple):
-    """Where an entry came from: coordinates in Kafka, and its record's timestamp in milliseconds."""
+    """Source of an entry: its coordinates in Kafka, and its record's timestamp in milliseconds."""
 
     topic: str
     partition: int
@@ -107,21 +110,21 @@ class Source(NamedTuple):
 
     @property
     def place(self) -> Place:
-        """Where that is in its stream."""
+        """Place in the stream."""
         return Place(self.partition, self.offset, self.timestamp, self.entry)
 
     def at(self, place: Place) -> "Source":
-        """Another place of the same stream."""
+        """Return the source at another place of the same stream."""
         return Source(self.topic, place.partition, place.offset, place.entry, place.timestamp)
 
 
 class TopicMetadata(NamedTuple):
-    """What a topic's creation says about it besides its name.
+    """Metadata of a topic, from its creation event.
 
     Attributes:
-        tags: the tag, for TAG selectors.
+        tags: its tag, for TAG selectors.
         properties: for SQL92 and other selectors.
-        deadline: when the topic ends by itself, in milliseconds since the epoch, rounded up to `DEADLINE_STEP_MS`.
+        deadline: time at which the topic expires, in milliseconds since the epoch, rounded up to `DEADLINE_STEP_MS`.
     """
 
     tags: str | None = None
@@ -130,15 +133,15 @@ class TopicMetadata(NamedTuple):
 
 
 NO_METADATA = TopicMetadata()
-"""What nearly all topics are: a name and nothing else."""
+"""Metadata of a topic with nothing but a name, as nearly all topics are."""
 
 
 class TopicEvent(NamedTuple):
-    """A lite topic was created or deleted.
+    """Creation or deletion of a lite topic.
 
     Attributes:
-        timestamp: when, in milliseconds since the epoch; None: when the record was written.
-        ttl_ms: how long the topic lives from then on.
+        timestamp: time of the event, in milliseconds since the epoch; None for the time of the record.
+        ttl_ms: lifetime of the topic from then on, in milliseconds; None for no end.
     """
 
     parent: str
@@ -150,7 +153,11 @@ class TopicEvent(NamedTuple):
     ttl_ms: int | None = None
 
     def metadata(self, recorded: int) -> TopicMetadata:
-        """What the shard keeps; `recorded` is the record's own timestamp."""
+        """Return the metadata to store.
+
+        Args:
+            recorded: the timestamp of the record, in milliseconds since the epoch.
+        """
         if self.tags is None and not self.properties and self.ttl_ms is None:
             return NO_METADATA
         if self.ttl_ms is None:
@@ -160,12 +167,13 @@ class TopicEvent(NamedTuple):
 
 
 class Notation(NamedTuple):
-    """How the entries of a request are written and delivered.
+    """Notation and delivery of a request's entries.
 
     Attributes:
         dialect: the pattern language.
-        policy: the match policy, in dialects that have such; None: as the text says.
-        per_subscription: each entry is a row of its own (WAMP), instead of all of a client's entries together.
+        policy: the match policy, in dialects that have policies; None leaves it to the text of the entry.
+        per_subscription: each entry is delivered as a subscription of its own (WAMP), instead of all entries of a
+            client together.
     """
 
     dialect: str = "lite"
@@ -177,21 +185,22 @@ LITE = Notation()
 
 
 class SelectorSpec(NamedTuple):
-    """A selector as it is written: its kind (TAG, SQL92, or one of the user's own) and its text."""
+    """Selector before compilation: its kind (TAG, SQL92, or a user-defined one) and its text."""
 
     kind: str
     text: str
 
 
 class SubscriptionRequest(NamedTuple):
-    """One entry of RocketMQ's `LiteSubscriptionCtlRequestBody`; `version` None means unversioned.
+    """One entry of RocketMQ's `LiteSubscriptionCtlRequestBody`.
 
     Attributes:
         parent: the parent topic; blank in a COMPLETE_REMOVE that ends the client on all of its parents.
-        selection: the selector of the group from now on; None leaves it.
-        as_of: set on a COMPLETE_REMOVE that the job writes itself: it ends only what the client had asked for when
-            the record at this place was read.
-        expired: the client did not ask for too long.
+        version: None for an unversioned request.
+        selector: the selector of the group from now on; None keeps the former one.
+        as_of: set by the job on the COMPLETE_REMOVE requests that it writes: only subscriptions requested up to this
+            place end.
+        expired: the client's lease has expired.
     """
 
     parent: str
@@ -208,10 +217,14 @@ class SubscriptionRequest(NamedTuple):
 
 
 class GroupEvent(NamedTuple):
-    """The attributes of a group from now on; empty ones delete them.
+    """Attributes of a group from now on.
 
-    `superseded_by` is set on events that the job writes itself, to tell a parent that the group left it or is bound to
-    another one (`bound_to`): the place of the event that said so.
+    Attributes:
+        attributes: empty to delete those of the group.
+        parent: the parent topic that the group is bound to, or deleted on; None for a deletion wherever it is bound.
+        superseded_by: set by the job on the events with which it ends a group on a parent: the place of the event that
+            deleted the group, or bound it elsewhere.
+        bound_to: the other parent in that case.
     """
 
     group: str
@@ -222,13 +235,13 @@ class GroupEvent(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """It is this late, in milliseconds since the epoch."""
+    """Time of the clock stream, in milliseconds since the epoch."""
 
     time: int
 
 
 class Alarm(NamedTuple):
-    """A shard wants to be woken at a time; the job writes these itself."""
+    """Request of a shard to be woken at a time; written by the job."""
 
     parent: str
     shard: int
@@ -236,7 +249,7 @@ class Alarm(NamedTuple):
 
 
 class Wake(NamedTuple):
-    """A shard is told how late it is; the job writes these itself."""
+    """Wake-up of a shard, with the time; written by the job."""
 
     parent: str
     shard: int
@@ -244,18 +257,23 @@ class Wake(NamedTuple):
 
 
 SingleEvent = TopicEvent | SubscriptionRequest | GroupEvent | Tick | Alarm | Wake
-"""One entry of an input stream, checked."""
+"""Valid entry of an input stream."""
 
 
 def lmq_name(parent: str, lite_topic: str) -> str:
-    """The name of a lite topic's queue in the broker."""
+    """Return the name of a lite topic's queue in the broker."""
     return f"{LMQ_PREFIX}{parent}${lite_topic}"
 
 
-def check_name(what: str, text: str) -> str | None:
-    """Says why `text` cannot be the name of a topic, client or group; None when it can."""
+def check_name(label: str, text: str) -> str | None:
+    """Return the reason if `text` cannot be the name of a topic, client or group, else None.
+
+    Args:
+        label: subject of the reason, such as the name of the field.
+        text: the name.
+    """
     if not text.strip():
-        return f"{what} is blank"
+        return f"{label} is blank"
     if len(text) > SHORT_NAME and len(orjson.dumps(text)) - 2 > MAX_NAME_BYTES:
-        return f"{what} is longer than {MAX_NAME_BYTES:,} bytes"
+        return f"{label} is longer than {MAX_NAME_BYTES:,} bytes"
     return None

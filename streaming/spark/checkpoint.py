@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 from pyspark.sql import SparkSession
 
+from streaming import coordinator
 from streaming.config import Settings
-from streaming.coordinator import coordinator
 from streaming.errors import CheckpointMismatch
 from streaming.storage import journal
 

@@ -14,8 +14,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
+from streaming import coordinator
 from streaming.config import Settings
-from streaming.coordinator import coordinator
 from streaming.events.model import BIND_TOPIC
 from streaming.events.routing import SEPARATOR, Routing
 from streaming.spark import sinks

@@ -1,4 +1,4 @@
-"""Parts of large states, as files beside the checkpoint; see `streaming.storage.journal`."""
+"""Archive of journal parts, as files beside the checkpoint; see `streaming.storage.journal`."""
 
 import contextlib
 import os
@@ -14,15 +14,18 @@ from streaming.errors import StateCorrupted
 from streaming.storage.journal import Archive
 
 _FOLDER = "parts"
+"""Folder of all parts, inside the checkpoint."""
+
 _OBJECT_STORES = ("s3", "gcs", "abfs")
-"""What of an object can be seen there is always all of it."""
+"""File systems on which an object becomes visible as a whole, so a part needs no other name while it is written."""
 
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
+"""Hadoop's URI schemes, with the ones under which pyarrow knows the same file systems."""
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """The folder of all parts of a checkpoint, on any file system that Python and Spark both know.
+    """Folder of all parts of a checkpoint, on any file system known to both Python and Spark.
 
     Attributes:
         checkpoint: its directory or URI.
@@ -31,12 +34,15 @@ class Folder:
     checkpoint: str
 
     def of(self, parent: str, number: int) -> Archive:
-        """The archive of one key; it has a folder of its own, as equal parts of two keys end at different times."""
+        """Return the archive of one key.
+
+        Each key has a folder of its own, because equal parts of two keys are removed at different times.
+        """
         files, root = _opened(self.checkpoint)
-        return _Files(files, f"{root}/{_FOLDER}/{blake2b(parent.encode(), digest_size=8).hexdigest()}-{number}")
+        return _KeyFolder(files, f"{root}/{_FOLDER}/{blake2b(parent.encode(), digest_size=8).hexdigest()}-{number}")
 
     def problem(self) -> str | None:
-        """Makes the folder, and says why it cannot be used; None when it can."""
+        """Create the folder; return the reason if it cannot be used, else None."""
         try:
             files, root = _opened(self.checkpoint)
             files.create_dir(f"{root}/{_FOLDER}", recursive=True)
@@ -47,7 +53,7 @@ class Folder:
 
 @lru_cache
 def _opened(checkpoint: str) -> tuple[FileSystem, str]:
-    """The file system of a checkpoint, and its path there."""
+    """Return the file system of a checkpoint, and its path there."""
     url = urlparse(checkpoint)
     if url.scheme in ("", "file"):
         return LocalFileSystem(), (unquote(url.path) if url.scheme else checkpoint).rstrip("/")
@@ -56,30 +62,48 @@ def _opened(checkpoint: str) -> tuple[FileSystem, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Files:
-    """The parts of one key."""
+class _KeyFolder:
+    """Parts of one key, a file each."""
 
     files: FileSystem
     folder: str
 
     def write(self, name: str, data: bytes) -> None:
-        self.files.create_dir(self.folder, recursive=True)
         path = f"{self.folder}/{name}"
+        if self._holds(path, data):
+            return  # a repeated micro-batch writes its parts again
+        self.files.create_dir(self.folder, recursive=True)
         if self.files.type_name in _OBJECT_STORES:
+            # A failed upload is not removed: by now another attempt may have written the whole part under this name.
             self._put(path, data)
             return
-        being_written = f"{path}.{os.getpid()}"  # another attempt at the same task may write the same
-        self._put(being_written, data)
-        self.files.move(being_written, path)
+        unfinished = f"{path}.{os.getpid()}"  # another attempt at the same task may write the same part
+        try:
+            self._put(unfinished, data)
+            self.files.move(unfinished, path)
+        except BaseException:  # above all a full disk, which this file would keep full
+            with contextlib.suppress(OSError):
+                self.files.delete_file(unfinished)
+            raise
+
+    def _holds(self, path: str, data: bytes) -> bool:
+        """Return True if a file holds exactly these bytes; a damaged or truncated one is written again."""
+        try:
+            return self._get(path) == data
+        except OSError:
+            return False
 
     def _put(self, path: str, data: bytes) -> None:
         with self.files.open_output_stream(path, compression=None) as stream:
             stream.write(data)
 
+    def _get(self, path: str) -> bytes:
+        with self.files.open_input_stream(path, compression=None) as stream:
+            return bytes(stream.read())
+
     def read(self, name: str) -> bytes:
         try:
-            with self.files.open_input_stream(f"{self.folder}/{name}", compression=None) as stream:
-                return bytes(stream.read())
+            return self._get(f"{self.folder}/{name}")
         except FileNotFoundError:
             raise StateCorrupted(
                 f"a part of the state is missing, {self.folder}/{name}; restore the checkpoint from a copy, "

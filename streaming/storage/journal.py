@@ -1,18 +1,18 @@
-"""State values as journals of changes: a small change is a small write and a small read, however much is stored.
+"""State values as journals of changes: a small change costs a small write and a small read, however large the state.
 
     header   "rx", format version
-    head     length (4 bytes), MessagePack of (bytes that would do, parts, retired), digest (16 bytes);
+    head     length (4 bytes), MessagePack of (compact bytes, parts, retired parts), digest (16 bytes);
              only the length, which is 0, while there are no parts
     segment  length of the body (4 bytes), body (MessagePack), digest (16 bytes)
     ...
 
-The digest of a segment covers its body and the digest before it. So the last digest is the checksum of the whole and
-the identity of what the journal amounts to: a worker that has read it up to a digest reads on from there.
+The digest of a segment covers its body and the digest before it. So the last digest is both a checksum of the whole
+journal and the identity of the state it amounts to: a worker that has read it up to a digest reads on from there.
 
-Spark reads and writes the value of a key as a whole in each micro-batch that touches it. So segments do not stay in it
-for ever: when they outgrow `Tuning.inline_bytes` they become a part, an immutable file in an archive beside the
-checkpoint, and the value keeps its name. Parts no larger than a new one are merged with it, so that their number grows
-with the logarithm of the journal, and a byte is written anew as often.
+Spark reads and writes the value of a key as a whole in each micro-batch that touches it. So segments do not stay in the
+value for ever: when they outgrow `Tuning.inline_bytes` they become a part, an immutable file in an archive beside the
+checkpoint, and the value keeps its name. Parts no larger than a new one are merged with it. So the number of parts, and
+the number of times a byte is rewritten, grow with the logarithm of the journal.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -29,8 +29,11 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 FORMAT = 4
+"""Version of the format that is written."""
+
 READ_FORMATS = (3, FORMAT)
-"""Format 3 knows less of when a client asked; what lacks that is read as before."""
+"""Versions of the format that are read. Format 3 knows less about last requests; what lacks that is read as before."""
+
 _HEADER = b"rx" + bytes([FORMAT])
 _DIGEST_BYTES = 16
 _LENGTH_BYTES = 4
@@ -39,62 +42,63 @@ _WAY_OUT = "restore the checkpoint from a copy or start with an empty one"
 
 
 class Archive(Protocol):
-    """Where the parts of one key's journal are."""
+    """Store for the parts of one key's journal."""
 
     def write(self, name: str, data: bytes) -> None:
-        """Writes a part, whole or not at all; what has the same name is the same."""
+        """Write a part, whole or not at all; equal names mean equal content."""
 
     def read(self, name: str) -> bytes:
-        """A part.
+        """Return the content of a part.
 
         Raises:
-            StateCorrupted: it is not there.
+            StateCorrupted: the part does not exist.
         """
 
     def remove(self, name: str) -> None:
-        """Removes a part; one that is not there is no error."""
+        """Remove a part; a missing one is no error."""
 
 
 class Position(NamedTuple):
-    """A place in a journal: how many bytes of segments are before it, and the digest of the last one."""
+    """Position in a journal: the number of segment bytes before it, and the digest of the last segment."""
 
     end: int
     digest: bytes
 
 
 START = Position(0, b"")
+"""Position before the first segment."""
 
 
 class Part(NamedTuple):
-    """Segments in the archive: how many bytes, and the last one's digest."""
+    """Segments in the archive: their size in bytes, and the digest of the last one."""
 
     length: int
     digest: bytes
 
     @property
     def name(self) -> str:
-        """Names the content, so that a repeated micro-batch writes the same again."""
+        """Name derived from the content, so that a repeated micro-batch writes the same part."""
         return f"{self.digest.hex()}-{self.length}"
 
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """The value of one key.
+    """Value of one key.
 
     Attributes:
-        archive: where its parts are; None keeps everything in the value.
-        batch: the micro-batch that works on it.
-        tail: the segments in the value.
-        parts: the ones before them.
-        live: of so many bytes, more or less, would be a journal of what it amounts to alone.
-        retired: parts of former values, each with the micro-batch that needed it last.
+        archive: store for the parts; None keeps everything in the value.
+        batch: number of the current micro-batch.
+        tail: segments in the value.
+        parts: segments before them, in the archive.
+        compact_bytes: estimated size of a freshly compacted journal, in bytes.
+        retired: names of replaced parts, each with the number of the last micro-batch that needed it.
     """
 
     archive: Archive | None = None
     batch: int = 0
     tail: bytes = b""
     parts: tuple[Part, ...] = ()
-    live: int = 0
+    compact_bytes: int = 0
     retired: tuple[tuple[str, int], ...] = ()
     tuning: Tuning = DEFAULT_TUNING
 
@@ -102,10 +106,10 @@ class Journal:
     def open(
         cls, value: bytes | None, archive: Archive | None = None, batch: int = 0, tuning: Tuning = DEFAULT_TUNING
     ) -> Self:
-        """The journal of a stored value; None for one of nothing.
+        """Read a stored value; None gives an empty journal.
 
         Raises:
-            StateCorrupted: the bytes are not those that were written.
+            StateCorrupted: the bytes differ from the ones written.
             StateFormatUnknown: another release wrote them.
         """
         if value is None:
@@ -114,24 +118,24 @@ class Journal:
         head = value[start : start + _length(value, start - _LENGTH_BYTES)]
         if not head:
             tail = value[start:]
-            return cls(archive, batch, tail, live=_segment_length(tail), tuning=tuning)
+            return cls(archive, batch, tail, compact_bytes=_segment_length(tail), tuning=tuning)
         end = start + len(head) + _DIGEST_BYTES
         if value[end - _DIGEST_BYTES : end] != _digest(head, b""):
             raise StateCorrupted(f"the head of a state value fails its checksum; {_WAY_OUT}")
-        live, parts, retired = msgpack.unpackb(head, use_list=False)
-        return cls(archive, batch, value[end:], tuple(Part(*part) for part in parts), live, retired, tuning)
+        compact_bytes, parts, retired = msgpack.unpackb(head, use_list=False)
+        return cls(archive, batch, value[end:], tuple(Part(*part) for part in parts), compact_bytes, retired, tuning)
 
     @property
     def stored(self) -> bytes | None:
-        """The value to store; None when nothing is left to remember."""
+        """Value to store; None if there is nothing to remember."""
         if not (self.parts or self.retired):
             return b"".join((_HEADER, bytes(_LENGTH_BYTES), self.tail)) if self.tail else None
-        head: bytes = msgpack.packb((self.live, self.parts, self.retired))
+        head: bytes = msgpack.packb((self.compact_bytes, self.parts, self.retired))
         return b"".join((_HEADER, len(head).to_bytes(_LENGTH_BYTES), head, _digest(head, b""), self.tail))
 
     @property
     def position(self) -> Position:
-        """The end."""
+        """Position behind the last segment."""
         if self.tail:
             return Position(self._archived + len(self.tail), self.tail[-_DIGEST_BYTES:])
         return Position(self._archived, self.parts[-1].digest) if self.parts else START
@@ -141,32 +145,32 @@ class Journal:
         return sum(part.length for part in self.parts)
 
     def continues(self, read: Position) -> bool:
-        """Whether this is what was read up to that position, and what came after it."""
+        """Return True if this journal begins with everything up to a position, be it in a part or in the value."""
         end = 0
         for piece in self._pieces():
             if read.end < end + piece.length:
-                at = read.end - end
-                return self._content(piece)[max(0, at - _DIGEST_BYTES) : at] == read.digest
+                start = read.end - end
+                return self._content(piece)[max(0, start - _DIGEST_BYTES) : start] == read.digest
             end += piece.length
             if read.end == end:
                 return piece.digest == read.digest
         return False
 
     def changes(self, after: Position = START) -> Iterator[Any]:
-        """The changes in order, from the beginning or from a position that this journal `continues`.
+        """Yield the changes in order, from the start or from a position for which `continues` holds.
 
         Raises:
-            StateCorrupted: the bytes are not those that were written.
+            StateCorrupted: the bytes differ from the ones written.
         """
-        end, last = 0, after.digest
+        end, digest = 0, after.digest
         for piece in self._pieces():
             if after.end < end + piece.length:
-                yield from _read(self._content(piece), max(0, after.end - end), last)
-                last = piece.digest
+                yield from _decode_segments(self._content(piece), max(0, after.end - end), digest)
+                digest = piece.digest
             end += piece.length
 
     def _pieces(self) -> list[Part]:
-        """Where the segments are: the parts, and the value itself."""
+        """Return the parts, and the segments in the value as if they were one more."""
         return [*self.parts, Part(len(self.tail), self.tail[-_DIGEST_BYTES:])] if self.tail else list(self.parts)
 
     def _content(self, piece: Part) -> bytes:
@@ -175,7 +179,7 @@ class Journal:
     def _load(self, part: Part) -> bytes:
         if self.archive is None:
             raise StateCorrupted(
-                "a part of the state is beside the checkpoint, which Python does not reach now; "
+                "a part of the state is a file beside the checkpoint, which Python cannot reach now; "
                 "see the warning at the start of the job"
             )
         data = self.archive.read(part.name)
@@ -183,32 +187,32 @@ class Journal:
             raise StateCorrupted(f"a part of the state is {len(data)} bytes long, not {part.length}; {_WAY_OUT}")
         return data
 
-    def append(self, change: Any, whole: Callable[[], Any], lasting: int = 0) -> Self:
-        """The journal with one more change at its end, or one that begins with the whole where that is better.
+    def append(self, change: Any, whole: Callable[[], Any], growth: int = 0) -> Self:
+        """Return this journal with one more change at its end, or a compacted one if that is better.
 
-        Writing anew then costs as much as was said since the last time that holds no more: constant work for each byte
-        of change. What only adds is not written anew once it has parts, nor read again by other workers.
+        A journal is compacted when it is larger than about twice its compact size, so the work is constant for each
+        byte of change. A journal that has parts and only grows is never compacted, nor read again by other workers.
 
         Args:
             change: made of plain values.
-            whole: gives the one change that amounts to all of it.
-            lasting: how many bytes larger, more or less, the whole is for this change.
+            whole: returns a single change equal to all changes together.
+            growth: estimated number of bytes by which this change makes a compacted journal larger.
         """
         tail = self.tail + _segment(change, self.position.digest)
-        live = max(1, self.live + lasting)
-        if self.live and self._archived + len(tail) <= 2 * live + self.tuning.journal_slack_bytes:
-            return replace(self._swept(), live=live).spill(tail)
+        compact_bytes = max(1, self.compact_bytes + growth)
+        if self.compact_bytes and self._archived + len(tail) <= 2 * compact_bytes + self.tuning.journal_slack_bytes:
+            return replace(self._swept(), compact_bytes=compact_bytes).spill(tail)
         tail = _segment(whole(), b"")
-        return replace(self.cleared(), live=len(tail)).spill(tail)
+        return replace(self.cleared(), compact_bytes=len(tail)).spill(tail)
 
     def cleared(self) -> Self:
-        """A journal of nothing, which remembers what to remove."""
+        """Return a journal without changes; it still knows the parts to remove."""
         swept = self._swept()
         retired = (*swept.retired, *((part.name, self.batch) for part in self.parts))
-        return replace(swept, tail=b"", parts=(), live=0, retired=retired)
+        return replace(swept, tail=b"", parts=(), compact_bytes=0, retired=retired)
 
     def spill(self, tail: bytes) -> Self:
-        """With these segments behind its parts, in the archive if they are many."""
+        """Return this journal with other segments behind its parts; too large ones move to the archive."""
         if self.archive is None or len(tail) <= self.tuning.inline_bytes:
             return replace(self, tail=tail)
         parts, retired = list(self.parts), list(self.retired)
@@ -218,25 +222,22 @@ class Journal:
             retired.append((merged.name, self.batch))
         part = Part(len(tail), tail[-_DIGEST_BYTES:])
         self.archive.write(part.name, tail)
-        kept = tuple(each for each in retired if each[0] != part.name)
+        kept = tuple((name, batch) for name, batch in retired if name != part.name)
         return replace(self, tail=b"", parts=(*parts, part), retired=kept)
 
     def _swept(self) -> Self:
-        """Without the retired parts that no state refers to that Spark may go back to."""
-        if (
-            self.archive is None
-            or not self.retired
-            or self.retired[0][1] + self.tuning.retained_micro_batches > self.batch
-        ):
+        """Remove the retired parts of states that Spark keeps no more, and return the journal without them."""
+        kept_from = self.batch - self.tuning.retained_micro_batches
+        if self.archive is None or not self.retired or self.retired[0][1] > kept_from:
             return self
-        kept = tuple(each for each in self.retired if each[1] + self.tuning.retained_micro_batches > self.batch)
-        for name, _ in self.retired[: len(self.retired) - len(kept)]:  # they stand in order of their batches
+        kept = tuple((name, batch) for name, batch in self.retired if batch > kept_from)
+        for name, _ in self.retired[: len(self.retired) - len(kept)]:  # they stand in order of their micro-batches
             self.archive.remove(name)
         return replace(self, retired=kept)
 
 
 def overlay(target: dict[K, V], changes: Mapping[K, V | None]) -> None:
-    """Makes changes by key; None forgets one."""
+    """Apply changes by key; None removes the key."""
     for key, value in changes.items():
         if value is None:
             target.pop(key, None)
@@ -244,37 +245,39 @@ def overlay(target: dict[K, V], changes: Mapping[K, V | None]) -> None:
             target[key] = value
 
 
-def _segment(change: Any, former: bytes) -> bytes:
+def _segment(change: Any, previous_digest: bytes) -> bytes:
     body: bytes = msgpack.packb(change)
-    return b"".join((len(body).to_bytes(_LENGTH_BYTES), body, _digest(body, former)))
+    return b"".join((len(body).to_bytes(_LENGTH_BYTES), body, _digest(body, previous_digest)))
 
 
 def _segment_length(data: bytes) -> int:
     return _LENGTH_BYTES + _length(data, 0) + _DIGEST_BYTES
 
 
-def _digest(body: bytes | memoryview, former: bytes) -> bytes:
-    return blake2b(body, key=former, digest_size=_DIGEST_BYTES).digest()
+def _digest(body: bytes | memoryview, previous_digest: bytes) -> bytes:
+    return blake2b(body, key=previous_digest, digest_size=_DIGEST_BYTES).digest()
 
 
-def _length(data: bytes, at: int) -> int:
-    return int.from_bytes(data[at : at + _LENGTH_BYTES])
+def _length(data: bytes, start: int) -> int:
+    return int.from_bytes(data[start : start + _LENGTH_BYTES])
 
 
-def _read(data: bytes, at: int, digest: bytes) -> Iterator[Any]:
+def _decode_segments(data: bytes, start: int, digest: bytes) -> Iterator[Any]:
+    """Yield the changes of the segments from an offset on, of which the first continues the given digest."""
     view = memoryview(data)
-    while at < len(data):
-        start = at + _LENGTH_BYTES
-        end = start + _length(data, at)
-        body = view[start:end]
+    while start < len(data):
+        body_start = start + _LENGTH_BYTES
+        body_end = body_start + _length(data, start)
+        body = view[body_start:body_end]
         digest = _digest(body, digest)
-        at = end + _DIGEST_BYTES
-        if data[end:at] != digest:
+        start = body_end + _DIGEST_BYTES
+        if data[body_end:start] != digest:
             raise StateCorrupted(f"a state value fails its checksum; {_WAY_OUT}")
         yield msgpack.unpackb(body, use_list=False)
 
 
 def _after_header(value: bytes) -> int:
+    """Check the header, and return the offset of the head."""
     start = len(_HEADER) + _LENGTH_BYTES
     if value[:2] != _HEADER[:2] or len(value) <= start:
         raise StateCorrupted(f"a state value lacks its header; {_WAY_OUT}")

@@ -1,4 +1,4 @@
-"""What the job says: changes of the relation, and what it could not apply."""
+"""Output of the rules: updates of the relation, one by one or by column, and problems."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,8 +13,11 @@ from streaming.events.model import Reason, Source
 from streaming.subscription.pairs import Pairs
 from streaming.subscription.subscribers import SubscriberKey
 
-_NAMES_IN_UPDATE, _REST_OF_UPDATE = 3, 512
-"""How often the topic's name stands in a record, and some bytes more."""
+_NAMES_IN_UPDATE = 3
+"""Number of times an update's record repeats the topic's name."""
+
+_REST_OF_UPDATE = 512
+"""Estimated size of an update's record without the topic's name and the patterns, in bytes."""
 
 
 class Op(StrEnum):
@@ -45,13 +48,13 @@ class Update(NamedTuple):
     """One change of the relation.
 
     Attributes:
-        patterns: the client's entries that match the topic, before a REMOVE and after an ADD, sorted, so that a
-            repeated batch repeats them; none for receive-all.
+        patterns: the client's entries that match the topic, before a REMOVE and after an ADD; sorted, so that a
+            repeated micro-batch repeats them; empty for a subscription to everything.
         version: of the client's last applied request.
-        source: the event that caused it.
-        offset_option: where the client wants to start, when the request that caused an ADD said so.
-        reset: the client's offsets on the topic are to be forgotten.
-        bitmap: of an ADD, the groups whose SQL92 selectors agree with the topic.
+        source: of the event that caused the update.
+        offset_option: start position for the client, from the request that caused an ADD.
+        reset: the client's offsets on the topic are to be deleted.
+        bitmap: of an ADD, the groups whose SQL92 selectors match the topic.
     """
 
     op: Op
@@ -68,13 +71,14 @@ class Update(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class UpdateColumns:
-    """Updates of one kind (see `Update`): one for each of the pairs.
+    """Updates with the same op and cause by column (see `Update`), one for each pair of topic and subscriber.
 
     Attributes:
-        topics: names; rows of the pairs are places in here.
+        topics: names of the lite topics; the pairs hold indices into this list.
         sources: one for each topic.
-        versions: one for each of the receivers in the pairs' table.
-        offset_option, reset: of all.
+        versions: one for each subscriber in the table of the pairs.
+        offset_option: of all updates.
+        reset: of all updates.
     """
 
     op: Op
@@ -87,40 +91,41 @@ class UpdateColumns:
     reset: bool = False
 
     def one_by_one(self) -> Iterator[Update]:
-        """The same by row."""
+        """Yield the updates one by one."""
         pairs = self.pairs
-        for row, subscriber, patterns in pairs.numbers():
+        for topic, subscriber, patterns in pairs.numbers():
             yield Update(
                 self.op,
                 pairs.subscriber_table[subscriber],
-                self.topics[row],
+                self.topics[topic],
                 pairs.pattern_table[patterns],
                 self.cause,
                 self.versions[subscriber],
-                self.sources.at(row),
+                self.sources.at(topic),
                 self.offset_option,
                 self.reset,
             )
 
     def pieces(self, size: int) -> Iterator["UpdateColumns"]:
-        """The same in pieces of some so many bytes of JSON."""
+        """Yield the updates in pieces of about `size` bytes of JSON."""
         pairs = self.pairs
         if not len(pairs):
             return
-        names = list(map(len, self.topics))
-        patterns = [sum(map(len, texts)) for texts in pairs.pattern_table]
-        if len(pairs) * (_REST_OF_UPDATE + _NAMES_IN_UPDATE * max(names) + max(patterns)) <= size:
+        name_sizes = list(map(len, self.topics))
+        pattern_sizes = [sum(map(len, texts)) for texts in pairs.pattern_table]
+        if len(pairs) * (_REST_OF_UPDATE + _NAMES_IN_UPDATE * max(name_sizes) + max(pattern_sizes)) <= size:
             yield self
             return
-        sizes = _NAMES_IN_UPDATE * np.array(names, np.int64)[pairs.rows] + np.array(patterns, np.int64)[pairs.patterns]
-        ends = np.cumsum(_REST_OF_UPDATE + sizes)
+        name_bytes = _NAMES_IN_UPDATE * np.array(name_sizes, np.int64)[pairs.rows]
+        pattern_bytes = np.array(pattern_sizes, np.int64)[pairs.patterns]
+        ends = np.cumsum(_REST_OF_UPDATE + name_bytes + pattern_bytes)
         cuts = np.unique(np.searchsorted(ends, np.arange(0, ends[-1], size), "right")).tolist()
         for start, end in pairwise([*cuts, len(pairs)]):
             yield replace(self, pairs=pairs.take(slice(start, end)))
 
 
 class Problem(NamedTuple):
-    """A part of an entry that cannot be applied; becomes a dead letter."""
+    """Rejected part of an entry, for a dead letter."""
 
     source: Source
     reason: Reason

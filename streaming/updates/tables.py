@@ -1,9 +1,9 @@
-"""Output records as tables: of many updates at once what `UpdateWriter.record` writes of each, to the byte.
+"""Output records as tables: the same bytes as `UpdateWriter.record`, for many updates at once.
 
-An update is about a topic, a receiver and patterns, and thousands share each of these. So a row for the JVM has each
-text once, and the numbers of those that each record is made of; `streaming.spark.sinks` joins them. It holds a sixth
-of the bytes of its records, and Python has no work for each update. Records that share nothing are tables as well: for
-each further shape of a row Spark would plan every micro-batch longer.
+An update is about a topic, a subscriber and patterns, and thousands of updates share each of these. So an output row
+holds each text once, and for each record the indices of its texts; `streaming.spark.sinks` joins them in the JVM. A row
+has a sixth of the bytes of its records, and Python has no work for each update. Records that share nothing are written
+as tables as well: with every further shape of a row, Spark would take longer to plan each micro-batch.
 """
 
 from collections.abc import Sequence
@@ -16,19 +16,21 @@ import orjson
 from streaming.events.columns import Ints, SourceColumns
 from streaming.subscription.pairs import used
 from streaming.updates.model import Op, UpdateColumns
-from streaming.updates.records import OPS, UpdateWriter, digest_lines, patterns_lines, rest_json, text_json
+from streaming.updates.records import OP_JSON, UpdateWriter, digest_lines, patterns_lines, rest_json, text_json
 
 TABLE_END = "\x1e"
-"""Stands between the tables of a row. Like the end of a line it never stands in JSON."""
+"""Separator between the tables of a row. Like a line feed, it cannot occur in JSON."""
 
 
 class Tables(NamedTuple):
-    """The tables of a row, in their order: a line for each topic, receiver, patterns, or record; or one text of all.
+    """Tables of an output row in their order.
 
-    Of a record about topic t, receiver r and patterns p the key is `key_starts[r] names[t] key_ends[r]`, and the value
-    is `starts[r] names[t] middle names[t] patterns[p] versions[r] digests[t] digest_ends[r] places[t] timestamps[t]
-    end`. Names lack their first quote. The line of a record is the number `(t R + r) (P + 1) + p + 1`, where there are
-    R receivers and P patterns; p is -1 for a tombstone, which has no value.
+    A table has a line for each topic, subscriber, tuple of patterns or record, or one text shared by all records.
+
+    The key of a record about topic t, subscriber s and patterns p is `key_starts[s] names[t] key_ends[s]`. Its value is
+    `starts[s] names[t] middle names[t] patterns[p] versions[s] digests[t] digest_ends[s] places[t] timestamps[t] end`.
+    Names lack their first quote. The line of a record is the number `(t S + s) (P + 1) + p + 1`, for S subscribers and
+    P tuples of patterns; p is -1 for a tombstone, which has no value.
     """
 
     names: bytes
@@ -47,10 +49,10 @@ class Tables(NamedTuple):
 
     @classmethod
     def singly(cls, keys: Sequence[bytes], values: Sequence[bytes | None]) -> "Tables":
-        """Records that have nothing in common, at least one: each is a receiver's, about a topic without a name."""
+        """Return tables of records without shared texts, at least one; each has a subscriber and a nameless topic."""
         empty = b"\n" * (len(keys) - 1)
         texts = b"\n".join([value or b"" for value in values])
-        records = [2 * number + (value is not None) for number, value in enumerate(values)]
+        records = [2 * index + (value is not None) for index, value in enumerate(values)]
         return cls(
             *(b"", b"", b"", b""),
             *(b"\n".join(keys), empty, texts, empty, empty),
@@ -59,21 +61,21 @@ class Tables(NamedTuple):
 
     @classmethod
     def of(cls, writer: UpdateWriter, columns: UpdateColumns) -> "Tables":
-        """The records of updates, at least one; a REMOVE is followed by its tombstone."""
+        """Return tables of updates, at least one; a REMOVE is followed by its tombstone."""
         topics, topic_of = used(columns.pairs.rows)
         subscribers, subscriber_of = used(columns.pairs.subscribers)
         patterns, patterns_of = used(columns.pairs.patterns)
         sources = columns.sources.take(topics)
         stream = b'"topic":%b,"partition":' % text_json(sources.topic)
-        names = _texts([columns.topics[number] for number in topics.tolist()])
-        places = _places(sources)
-        begin = columns.op.encode()
-        named = (begin + names.replace(b"\n", stream + b"\n" + begin) + stream).split(b"\n")
-        digests = digest_lines(map(add, named, places.split(b"\n")))
+        names = _text_lines([columns.topics[topic] for topic in topics.tolist()])
+        places = _place_lines(sources)
+        op = columns.op.encode()
+        digested = (op + names.replace(b"\n", stream + b"\n" + op) + stream).split(b"\n")
+        digests = digest_lines(map(add, digested, places.split(b"\n")))
         key_starts, key_ends, subscriber_names, versions, subscriber_digests = zip(
             *(
-                writer.subscriber(columns.pairs.subscriber_table[number], columns.versions[number])
-                for number in subscribers.tolist()
+                writer.subscriber_json(columns.pairs.subscriber_table[subscriber], columns.versions[subscriber])
+                for subscriber in subscribers.tolist()
             ),
             strict=True,
         )
@@ -87,14 +89,12 @@ class Tables(NamedTuple):
             digests,
             places.replace(b"\n", b',"timestamp":\n') + b',"timestamp":',
             _lines(sources.timestamps),
-            b"\n".join([b'%b"' % each for each in key_starts]),
+            b"\n".join([b'%b"' % key_start for key_start in key_starts]),
             b"\n".join(key_ends),
-            b"\n".join([b'%b%b"liteTopic":"' % (OPS[columns.op], each) for each in subscriber_names]),
-            b"\n".join([b'%b,"eventId":"' % each for each in versions]),
-            b"\n".join([b'-%b","source":{%b' % (each, stream) for each in subscriber_digests]),
-            patterns_lines(
-                [columns.pairs.pattern_table[number] for number in patterns.tolist()], b',"patterns":', cause
-            ),
+            b"\n".join([b'%b%b"liteTopic":"' % (OP_JSON[columns.op], subscriber) for subscriber in subscriber_names]),
+            b"\n".join([b'%b,"eventId":"' % version for version in versions]),
+            b"\n".join([b'-%b","source":{%b' % (digest, stream) for digest in subscriber_digests]),
+            patterns_lines([columns.pairs.pattern_table[index] for index in patterns.tolist()], b',"patterns":', cause),
             b',"lmqName":' + writer.lmq_name,
             b"}" + rest_json(columns.offset_option, reset=columns.reset),
             _lines(records),
@@ -102,20 +102,20 @@ class Tables(NamedTuple):
 
 
 def text(tables: Tables) -> bytes:
-    """The tables as one text."""
+    """Return the tables as one text."""
     return TABLE_END.encode().join(tables)
 
 
-def _texts(texts: Sequence[str]) -> bytes:
-    """Strings as JSON."""
+def _text_lines(texts: Sequence[str]) -> bytes:
+    """Return strings as JSON, a line each."""
     plain = '"{}"'.format('"\n"'.join(texts)).encode()
-    if len(orjson.dumps(texts)) == len(plain) + len("[]"):  # nothing in them is escaped
+    if len(orjson.dumps(texts)) == len(plain) + len("[]"):  # no character is escaped
         return plain
     return b"\n".join(map(text_json, texts))
 
 
-def _places(sources: SourceColumns) -> bytes:
-    """Where they stand in their stream."""
+def _place_lines(sources: SourceColumns) -> bytes:
+    """Return the places of sources in their stream, a line each."""
     partition, entry = int(sources.partitions[0]), int(sources.entries[0])
     if (sources.partitions == partition).all() and (sources.entries == entry).all():  # nearly always
         start, end = b'%d,"offset":' % partition, b',"entry":%d' % entry
@@ -125,5 +125,5 @@ def _places(sources: SourceColumns) -> bytes:
 
 
 def _lines(values: Ints) -> bytes:
-    """Whole numbers."""
+    """Return integers, a line each."""
     return orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)[1:-1].replace(b",", b"\n")

@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
-from streaming.coordinator.coordinator import CoordinatorState
+from streaming.coordinator import CoordinatorState
 from streaming.state import ShardState
 from streaming.storage.journal import Journal, Position
 

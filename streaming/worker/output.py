@@ -8,7 +8,7 @@ import orjson
 
 from streaming.subscription.client import Ignored
 from streaming.updates.model import Op, Update, UpdateColumns
-from streaming.updates.records import Record, UpdateWriter
+from streaming.updates.records import KafkaRecord, UpdateWriter
 from streaming.updates.tables import Tables, text
 
 
@@ -45,7 +45,7 @@ class Output:
     counts: Counter[str] = field(default_factory=Counter)
     ignored: Counter[Ignored] = field(default_factory=Counter)
 
-    def add(self, kind: str, record: Record) -> None:
+    def add(self, kind: str, record: KafkaRecord) -> None:
         """Append a row of one record."""
         # The key stands alone: that of an input record is a name, which may contain anything.
         self.rows.append((kind, record.key, text(Tables.singly([b""], [record.value]))))

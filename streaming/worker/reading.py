@@ -9,7 +9,7 @@ from itertools import chain
 
 import numpy as np
 
-from streaming.coordinator.coordinator import COORDINATOR, bucket_of
+from streaming.coordinator import COORDINATOR, bucket_of
 from streaming.errors import Rejected
 from streaming.events.columns import Event, SourceColumns, TopicEventColumns
 from streaming.events.model import (

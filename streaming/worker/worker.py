@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from streaming import state
-from streaming.coordinator import coordinator
-from streaming.coordinator.coordinator import COORDINATOR, CoordinatorState
+from streaming import coordinator, state
+from streaming.coordinator import COORDINATOR, CoordinatorState
 from streaming.events.columns import Event
 from streaming.events.model import Source, Stream
 from streaming.events.routing import Routing
@@ -68,7 +67,7 @@ class Worker:
         self.config = config
         self.tuning = tuning
         self.shards: StateCache[ShardState] = StateCache(tuning.cache_bytes, state.replay)
-        self.coordinators: StateCache[CoordinatorState] = StateCache(tuning.cache_bytes, coordinator.catch_up)
+        self.coordinators: StateCache[CoordinatorState] = StateCache(tuning.cache_bytes, coordinator.replay)
 
     def work(
         self, parent: str, number: int, rows: InputRows, data: bytes | None, *, batch: int = 0
@@ -159,7 +158,7 @@ class Worker:
             output.add(OutputKind.INPUT + stream, record)
         if outcome.changed:
             former.apply(outcome.delta)
-            journal = coordinator.renew(journal, former, outcome.delta)
+            journal = coordinator.append(journal, former, outcome.delta)
         self.coordinators.put(key, journal, former)
         return _Result(journal, outcome.problems, outcome.ignored)
 

@@ -14,8 +14,8 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
+from streaming import coordinator
 from streaming.config import Settings, load
-from streaming.coordinator import coordinator
 from streaming.events.model import BIND_TOPIC, WILDCARD, Reason, Stream
 from streaming.events.routing import Routing
 from streaming.local.java import environment, find_java
@@ -31,7 +31,7 @@ from tests.integration.test_job import POISON
 from tests.support.histories import history
 from tests.support.simulator import NUMBER, Record, routes
 from tests.support.states import work
-from tests.unit.streaming.test_column_records import AWKWARD, columns_of, written
+from tests.unit.streaming.test_tables import AWKWARD, columns_of, written
 
 SCHEMA = "topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, value BINARY"
 TIMESTAMP_MS = 1_700_000_000_123

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from streaming.coordinator import coordinator
+from streaming import coordinator
 from streaming.events.model import BIND_TOPIC, Stream
 from streaming.events.routing import Routing
 from streaming.oracle import Effective

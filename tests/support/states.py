@@ -4,9 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from streaming import state
-from streaming.coordinator import coordinator
-from streaming.coordinator.coordinator import CoordinatorState
+from streaming import coordinator, state
+from streaming.coordinator import CoordinatorState
 from streaming.errors import StateCorrupted
 from streaming.state import ShardDelta, ShardState
 from streaming.storage.journal import Journal
@@ -128,11 +127,11 @@ def decode(data: bytes | None, *, inner_multi: bool = False) -> ShardState:
 
 def encode_home(made: CoordinatorState) -> bytes | None:
     """A home as the journal of one change."""
-    return coordinator.renew(Journal(), made, coordinator.Delta(made.clock)).stored
+    return coordinator.append(Journal(), made, coordinator.CoordinatorDelta(made.clock)).stored
 
 
 def decode_home(data: bytes | None) -> CoordinatorState:
     """A home from bytes."""
     made = CoordinatorState()
-    coordinator.catch_up(made, Journal.open(data).changes())
+    coordinator.replay(made, Journal.open(data).changes())
     return made

@@ -8,7 +8,7 @@ from matcher import PatternIndex
 from streaming.events.model import BIND_TOPIC, WILDCARD, Source
 from streaming.subscription.subscribers import SubscriberKey
 from streaming.updates.model import Cause, Op, Update
-from streaming.updates.records import Record, UpdateWriter
+from streaming.updates.records import KafkaRecord, UpdateWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,7 +84,7 @@ class Operator:
         self._known: dict[str, tuple[int, Receivers]] = {}
         self._writers: dict[str, UpdateWriter] = {}
 
-    def __call__(self, event: Event) -> Iterator[Record]:
+    def __call__(self, event: Event) -> Iterator[KafkaRecord]:
         """The updates that an event causes."""
         if "event" in event.value:
             yield from self._topic(event)
@@ -93,7 +93,7 @@ class Operator:
         yield from (self._group if "attributes" in event.value else self._request)(event, kept)
         event.state.subscribe(kept)
 
-    def _topic(self, event: Event) -> Iterator[Record]:
+    def _topic(self, event: Event) -> Iterator[KafkaRecord]:
         """Lazy: a topic comes or goes, and the patterns that are there decide."""
         state, topic = event.state, event.value["liteTopic"]
         created = event.value["event"] == "CREATED"
@@ -101,7 +101,7 @@ class Operator:
             op, cause = (Op.ADD, Cause.TOPIC_CREATED) if created else (Op.REMOVE, Cause.TOPIC_DELETED)
             yield from self._updates(event, op, cause, topic, self._receivers(event).of(topic))
 
-    def _group(self, event: Event, kept: Entry) -> Iterator[Record]:
+    def _group(self, event: Event, kept: Entry) -> Iterator[KafkaRecord]:
         group, wildcard = event.value["group"], WILDCARD in event.value["attributes"]
         if wildcard is (group in kept["wildcard"]):
             return
@@ -110,7 +110,7 @@ class Operator:
             before, after = (None, request) if wildcard else (request, None)
             yield from self._compare(event, (group, client), before, after, Cause.GROUP_CHANGED)
 
-    def _request(self, event: Event, kept: Entry) -> Iterator[Record]:
+    def _request(self, event: Event, kept: Entry) -> Iterator[KafkaRecord]:
         group, client, version = event.value["group"], event.value["clientId"], event.value.get("version")
         clients = kept["clients"].setdefault(group, {})
         before = clients.get(client)
@@ -127,7 +127,7 @@ class Operator:
 
     def _compare(
         self, event: Event, client: tuple[str, str], before: Request | None, after: Request | None, cause: Cause
-    ) -> Iterator[Record]:
+    ) -> Iterator[KafkaRecord]:
         """Eager: a client asks for other topics than before, and the topics that are there decide."""
         was, now = Receivers(), Receivers()
         for receivers, request in ((was, before), (now, after)):
@@ -151,7 +151,7 @@ class Operator:
 
     def _updates(
         self, event: Event, op: Op, cause: Cause, topic: str, receivers: dict[Client, list[str]]
-    ) -> Iterator[Record]:
+    ) -> Iterator[KafkaRecord]:
         if event.parent not in self._writers:
             self._writers[event.parent] = UpdateWriter(event.parent)
         writer = self._writers[event.parent]
@@ -160,7 +160,7 @@ class Operator:
             record = writer.record(Update(op, SubscriberKey(group, client), topic, shown, cause, version, event.source))
             yield record
             if op is Op.REMOVE:
-                yield Record(record.key, None)
+                yield KafkaRecord(record.key, None)
 
 
 def placed(value: Entry) -> Iterator[tuple[str, int, Entry]]:

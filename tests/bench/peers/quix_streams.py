@@ -17,7 +17,7 @@ from quixstreams import Application, State, message_context
 from quixstreams.models import Serializer
 
 from streaming.events.model import Source
-from streaming.updates.records import Record
+from streaming.updates.records import KafkaRecord
 from tests.bench.peers.decisions import Entry, Event, Operator, placed
 from tests.bench.peers.process import say_ready, setting
 
@@ -30,7 +30,7 @@ STREAMS = ("GROUP_EVENTS", "SUBSCRIPTION_EVENTS")
 class ValueOfRecord(Serializer):  # type: ignore[misc]  # checked without Quix Streams
     """Writes the value of an update that is ready to be written."""
 
-    def __call__(self, value: Record, ctx: object) -> bytes | None:  # noqa: ARG002 - as it is called
+    def __call__(self, value: KafkaRecord, ctx: object) -> bytes | None:  # noqa: ARG002 - as it is called
         """The bytes; None is a tombstone."""
         return value.value
 
@@ -100,7 +100,7 @@ class NumberedOperator:
     def __init__(self) -> None:
         self._operator = Operator()
 
-    def __call__(self, value: Entry, parent: str, timestamp: int, _headers: object, state: State) -> list[Record]:
+    def __call__(self, value: Entry, parent: str, timestamp: int, _headers: object, state: State) -> list[KafkaRecord]:
         """The updates that an event causes."""
         source = source_of(0, timestamp) if "event" in value else Source(*value["source"])
         return list(self._operator(Event(value, parent, source, NumberedState(state))))

@@ -13,7 +13,7 @@ import time
 from rich.console import Console
 from rich.table import Table
 
-from streaming.coordinator import coordinator
+from streaming import coordinator
 from streaming.events.model import BIND_TOPIC, WILDCARD
 from streaming.worker import WorkerConfig
 from streaming.worker.output import OutputKind

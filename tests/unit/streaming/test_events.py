@@ -1,4 +1,4 @@
-"""Parsing and validation of the three input streams."""
+"""Parsing and validation of the input streams."""
 
 import json
 from collections.abc import Callable
@@ -77,7 +77,7 @@ VALID_TOPICS: list[tuple[bytes, TopicEvent]] = [
 
 @pytest.mark.parametrize(("payload", "event"), VALID_TOPICS)
 def test_a_valid_topic_event(payload: bytes, event: TopicEvent) -> None:
-    """A field that stands twice counts as it stands last; unknown fields are left alone."""
+    """The last of two fields with the same name counts; unknown fields are ignored."""
     assert parse_topic_event(payload) == event
 
 
@@ -160,7 +160,7 @@ def test_plain_topic_events_are_read_together() -> None:
 )
 @pytest.mark.parametrize("at", [0, 1, 2])
 def test_with_any_other_event_among_them_they_are_not(payload: bytes | None, at: int) -> None:
-    """One that is not valid, says more, or is of another parent."""
+    """Such an event is invalid, has further fields, or is of another parent."""
     others = [topic_json(liteTopic="t1"), topic_json(liteTopic="t2")]
     assert parse_plain_topic_events([*others[:at], payload, *others[at:]], "p") is None
 
@@ -176,7 +176,7 @@ def test_a_blank_or_too_long_parent_is_not_read() -> None:
 
 
 def test_payloads_that_are_json_only_together_are_not_read() -> None:
-    """Neither where one makes up in number for what another lacks, nor where one ends in the middle of a name."""
+    """One may hold two objects while another holds none, or one may end inside a name of the next."""
     one = topic_json(liteTopic="a")
     begins, ends = topic_json(liteTopic="c")[:-2], b'd"}'
     assert json.loads(b"%b,0,%b" % (begins, ends))["liteTopic"] == "c,0,d"
@@ -203,13 +203,13 @@ DAY = 86_400_000
     ],
 )
 def test_what_a_topics_creation_says_about_it(event: TopicEvent, metadata: TopicMetadata) -> None:
-    """It lives from its own timestamp, else from that of its record, and ends with others of the same step."""
+    """Its lifetime begins at its own timestamp, else at that of its record, and ends at the next step."""
     assert event.metadata(DAY) == metadata
     assert (event.metadata(DAY) is NO_METADATA) is (metadata is NO_METADATA)
 
 
 def test_places_of_a_partition_are_in_the_order_of_their_entries() -> None:
-    """Entries of one record have the same offset; the last ones of a very long record count as one."""
+    """Entries of one record share its offset; the last ones of a very long record share a position."""
     places = [Place(0, 1, 9), Place(0, 1, 9, 1), Place(0, 1, 0, 1_023), Place(0, 2, 5), Place(0, 2, 5, 7)]
     assert sorted({place.position for place in places}) == [place.position for place in places]
     assert Place(0, 1, 0, 5_000).position == Place(0, 1, 0, 1_023).position
@@ -264,7 +264,7 @@ def selector(kind: Any, expression: Any) -> bytes:
     ],
 )
 def test_a_valid_subscription(payload: bytes, changed: dict[str, Any]) -> None:
-    """Entries keep their order, each once, and are not judged: the group says whether they are patterns."""
+    """Entries keep their order, without repetitions, and unchecked: the group decides if they are patterns."""
     plain = SubscriptionRequest("p", "g", "c", Action.COMPLETE_ADD, ("t",), None, None)
     request = parse_subscription(payload)
     assert request == plain._replace(**changed)
@@ -356,7 +356,7 @@ def test_an_invalid_subscription(payload: bytes, reason: Reason, said: list[str]
     ],
 )
 def test_a_valid_group_event(payload: bytes, event: GroupEvent) -> None:
-    """Attributes are strings, however JSON wrote them; the bound topic is the parent."""
+    """Attributes become strings, whatever their JSON type; the bound topic is the parent."""
     assert parse_group_event(payload) == event
 
 
@@ -382,7 +382,7 @@ def test_a_valid_group_event(payload: bytes, event: GroupEvent) -> None:
             for key, value, must in [
                 (MODEL, "Sole", "Shared or Exclusive"),
                 (MODEL, "", "Shared or Exclusive"),
-                (QUOTA, "many", "a whole number, -1 for none"),
+                (QUOTA, "many", "a whole number, -1 for no limit"),
                 (QUOTA, "-2", "whole number"),
                 (QUOTA, "1.5", "whole number"),
                 (QUOTA, 7.0, "whole number"),
@@ -518,7 +518,7 @@ def test_a_message_repeats_only_the_begin_of_a_long_value() -> None:
     ],
 )
 def test_an_lmq_name_is_split_at_the_first_dollar(name: str, parent: str, child: str) -> None:
-    """What follows belongs to the lite topic, further `$` included; the name can be made again of both."""
+    """The rest belongs to the lite topic, further `$` included; `lmq_name` joins both again."""
     assert parse_lmq_name(name) == (parent, child)
     assert lmq_name(parent, child) == name
 

@@ -1,13 +1,10 @@
-"""Journals of changes: what was written is read, from any position, whatever part of it is in the archive."""
-
-from pathlib import Path
+"""Journals of changes: all that was written is read, from any position, be it in the value or in the archive."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.errors import StateCorrupted, StateFormatUnknown
-from streaming.storage.archive import Folder
 from streaming.storage.journal import START, Journal, Position
 from streaming.tuning import Tuning
 from tests.support.states import Memory
@@ -17,11 +14,11 @@ RETAINED = 3
 
 
 SMALL = Tuning(inline_bytes=INLINE, retained_micro_batches=RETAINED, journal_slack_bytes=300)
-"""Parts come soon, and go soon."""
+"""Small limits, so that parts are soon written and soon removed."""
 
 
 class Story:
-    """A value over many micro-batches: a list of words, to which words are added; blank forgets them all."""
+    """A value over many micro-batches: a list that grows by words; a blank word empties it."""
 
     def __init__(self) -> None:
         self.archive = Memory()
@@ -31,11 +28,11 @@ class Story:
 
     @property
     def journal(self) -> Journal:
-        """The journal as the next micro-batch finds it."""
+        """The journal as the next micro-batch opens it."""
         return Journal.open(self.stored, self.archive, self.batch, SMALL)
 
     def then(self, word: str) -> None:
-        """One micro-batch."""
+        """Apply one micro-batch."""
         self.batch += 1
         self.words = [*self.words, word] if word else []
         renewed = self.journal.append([word], lambda: self.words) if word else self.journal.cleared()
@@ -46,7 +43,7 @@ class Story:
 
 
 def read(found: Journal, after: Position = START) -> list[str]:
-    """The words of a journal behind a position."""
+    """Return the words of a journal behind a position."""
     return [word for change in found.changes(after) for word in change]
 
 
@@ -55,7 +52,7 @@ words = st.lists(st.one_of(st.text("ab", min_size=1, max_size=150), st.just(""))
 
 @given(words)
 def test_what_was_written_is_read(told: list[str]) -> None:
-    """Also by a worker that has read a part of it, and from each state to which Spark may go back."""
+    """A worker may have read a part of it before, and Spark may go back to an earlier state."""
     story = Story()
     positions: list[tuple[Position, list[str]]] = []
     former: list[tuple[bytes | None, list[str]]] = []
@@ -74,19 +71,19 @@ def test_what_was_written_is_read(told: list[str]) -> None:
 
 @given(words)
 def test_a_worker_that_was_there_last_reads_on(told: list[str]) -> None:
-    """Wherever the segments went in the meantime, unless all was written anew."""
+    """It need not start again when segments move into parts, only when the journal is compacted."""
     story = Story()
     for word in told:
-        before, begun = story.journal.position, story.journal.live
+        before, begun = story.journal.position, story.journal.compact_bytes
         story.then(word)
-        if before.end and word and story.journal.live == begun:
+        if before.end and word and story.journal.compact_bytes == begun:
             assert story.journal.continues(before)
             assert read(story.journal, before) == [word]
 
 
 @given(words)
 def test_what_is_not_needed_any_more_goes(told: list[str]) -> None:
-    """The archive holds the parts, and for some micro-batches those that were replaced."""
+    """Replaced parts stay for some micro-batches, and are removed then."""
     story = Story()
     for word in told:
         story.then(word)
@@ -114,7 +111,7 @@ def test_there_are_few_parts_and_each_byte_is_written_a_few_times() -> None:
 
 
 def test_what_only_adds_is_never_written_anew() -> None:
-    """From its first part on, whose head tells how much lasts."""
+    """This holds from its first part on, when the head has the compact size."""
     story = Story()
     found = Journal(story.archive, tuning=SMALL).append(["a" * 250], lambda: ["a" * 250])
     for _ in range(500):
@@ -123,13 +120,13 @@ def test_what_only_adds_is_never_written_anew() -> None:
 
 
 def test_what_was_added_and_removed_again_does_not_stay() -> None:
-    """However often: a journal has at most twice the bytes of what it amounts to."""
+    """However often this happens, a journal has at most about twice its compact size."""
     story = Story()
     found = Journal(story.archive, tuning=SMALL)
     for _ in range(200):
         for lasting in (100, -100):
-            grown = found.append(["a" * 100], lambda: ["whole"], lasting)
-            found = Journal.open(grown.stored, story.archive, tuning=SMALL)
+            longer = found.append(["a" * 100], lambda: ["whole"], lasting)
+            found = Journal.open(longer.stored, story.archive, tuning=SMALL)
             assert found.position.end <= 2 * 200 + 300 + 124
 
 
@@ -157,12 +154,12 @@ def test_without_an_archive_all_stays_in_the_value() -> None:
 )
 def test_the_message_says_what_to_do(data: bytes, error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
-        Journal.open(data, tuning=SMALL)
+        Journal.open(data)
 
 
 @pytest.fixture
 def large() -> Story:
-    """A value with parts and segments of its own."""
+    """A value with segments in parts and in itself."""
     story = Story()
     for _ in range(10):
         story.then("word" * 15)
@@ -172,13 +169,13 @@ def large() -> Story:
 
 
 def test_any_changed_byte_is_found(large: Story) -> None:
-    """In the value, whatever it says, and in the parts."""
+    """A changed byte of the value, or of a part, fails a checksum or the length."""
     stored = large.stored or b""
     for at in range(len(stored)):
         broken = bytearray(stored)
         broken[at] ^= 1
         with pytest.raises((StateCorrupted, StateFormatUnknown)):
-            list(Journal.open(bytes(broken), large.archive, tuning=SMALL).changes())
+            list(Journal.open(bytes(broken), large.archive).changes())
     for name, data in large.archive.items():
         if any(part.name == name for part in large.journal.parts):
             for broken_part in (data[:-1], data + b"x", bytes([data[0] ^ 1]) + data[1:], data[:-1] + b"?"):
@@ -189,34 +186,5 @@ def test_any_changed_byte_is_found(large: Story) -> None:
 def test_a_part_that_is_missing_is_named(large: Story) -> None:
     with pytest.raises(StateCorrupted, match=large.journal.parts[0].name):
         list(Journal.open(large.stored, Memory()).changes())
-    with pytest.raises(StateCorrupted, match="which Python does not reach now"):
-        list(Journal.open(large.stored, tuning=SMALL).changes())
-
-
-# Files.
-
-
-def test_parts_are_files_of_their_key(tmp_path: Path) -> None:
-    folder = Folder(str(tmp_path / "a checkpoint"))
-    assert folder.problem() is None
-    one, other = folder.of("p", 0), folder.of("p", 1)
-    for archive in (one, other):
-        archive.write("x", b"1")
-        archive.write("x", b"1")
-    one.remove("x")
-    one.remove("x")
-    assert other.read("x") == b"1"
-    with pytest.raises(StateCorrupted, match=r"is missing, .*/x; restore the checkpoint"):
-        one.read("x")
-    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["x"]
-
-
-@pytest.mark.parametrize("form", ["{}", "{}/", "file:{}", "file://{}"])
-def test_a_checkpoint_is_a_path_or_a_uri(tmp_path: Path, form: str) -> None:
-    Folder(form.format(tmp_path)).of("p", 0).write("x", b"1")
-    assert Folder(str(tmp_path)).of("p", 0).read("x") == b"1"
-
-
-@pytest.mark.parametrize("checkpoint", ["/proc/nowhere", "nosuch://host/path"])
-def test_a_folder_that_cannot_be_made_is_said(checkpoint: str) -> None:
-    assert Folder(checkpoint).problem()
+    with pytest.raises(StateCorrupted, match="which Python cannot reach now"):
+        list(Journal.open(large.stored).changes())

@@ -12,7 +12,7 @@ from streaming.updates.model import Cause, Op, Update
 from streaming.updates.records import (
     MAX_ORIGINAL_BYTES,
     MAX_PATTERN_BYTES,
-    Record,
+    KafkaRecord,
     UpdateWriter,
     dead_letter,
     update_key,
@@ -26,11 +26,11 @@ BASE = Update(Op.ADD, SubscriberKey("g", "c"), "a__b", ("*__b", "a__b"), Cause.T
 AWKWARD = ["a", "b", "a,b", 'a","b', "é", "😀", "a\\", "\n", "\x01", "%LMQ%$a$b", "%s", "%b", "{}"]
 
 
-def record_of(update: Update, parent: str = "p") -> Record:
+def record_of(update: Update, parent: str = "p") -> KafkaRecord:
     return UpdateWriter(parent).record(update)
 
 
-def value_of(record: Record) -> dict[str, Any]:
+def value_of(record: KafkaRecord) -> dict[str, Any]:
     value: dict[str, Any] = json.loads(record.value or b"")
     return value
 
@@ -69,7 +69,7 @@ def test_an_add_is_one_record() -> None:
     ],
 )
 def test_a_row_of_its_own_has_its_part_in_key_and_value(part: str, field: dict[str, str]) -> None:
-    """All else is as without it."""
+    """The other fields are the same as without a part."""
     update = BASE._replace(op=Op.REMOVE, subscriber=SubscriberKey("g", "c", part))
     record = record_of(update)
     assert json.loads(record.key) == ["p", "g", "c", "a__b", part]
@@ -88,7 +88,7 @@ def test_a_reset_is_said_when_there_is_one() -> None:
 
 @pytest.mark.parametrize(("bits", "text"), [(bytes(14), "00" * 14), (b"\x0a\xff" * 7, "0aff" * 7)])
 def test_a_bitmap_is_hexadecimal(bits: bytes, text: str) -> None:
-    """Also where no bit is set: no group's selector agrees, which is not the same as no bitmap."""
+    """A bitmap without a set bit means that no group's selector matches; it differs from no bitmap."""
     assert value_of(record_of(BASE._replace(bitmap=bits))) == {**value_of(record_of(BASE)), "bitmap": text}
     assert "bitmap" not in value_of(record_of(BASE))
 
@@ -98,7 +98,7 @@ def test_a_remove_is_followed_by_the_tombstone_of_its_key() -> None:
     output.add_updates([BASE._replace(op=Op.REMOVE, cause=Cause.TOPIC_DELETED), BASE], UpdateWriter("p"), 1_000)
     written.add(output)
     assert written.kinds == [OutputKind.REMOVE, TOMBSTONE, OutputKind.ADD]
-    assert value_of(Record(written.keys[0] or b"", written.payloads[0]))["op"] == "REMOVE"
+    assert value_of(KafkaRecord(written.keys[0] or b"", written.payloads[0]))["op"] == "REMOVE"
     assert written.keys == [record_of(BASE).key] * 3
     assert written.payloads[1:] == [None, record_of(BASE).value]
 
@@ -114,7 +114,7 @@ def test_an_offset_option_is_carried_when_there_is_one() -> None:
 
 @pytest.mark.parametrize("name", AWKWARD)
 def test_names_come_back_as_they_were(name: str) -> None:
-    """Whatever characters stand in them; a key is the one that `update_key` gives."""
+    """This holds for any characters, and the key is the one of `update_key`."""
     update = BASE._replace(subscriber=SubscriberKey(name, name), lite_topic=name, patterns=(name,))
     record = record_of(update, name)
     value = value_of(record)
@@ -133,7 +133,7 @@ def test_keys_of_different_names_are_different() -> None:
 
 
 def test_one_writer_writes_what_many_would() -> None:
-    """It remembers parts of what it wrote; no update gets parts of another."""
+    """A writer reuses the JSON of earlier updates, and mixes up none."""
     other = SOURCE._replace(offset=41)
     updates = [
         BASE,
@@ -164,7 +164,7 @@ def test_one_writer_writes_what_many_would() -> None:
 
 
 def test_the_event_id_is_made_of_what_happened_and_where_it_stands() -> None:
-    """A repeated batch repeats it; what may be seen otherwise (patterns, version, time) is not in it."""
+    """A repeated micro-batch repeats it; patterns, version and time may differ then, and are not in it."""
     same = [
         event_id(),
         event_id(patterns=()),
@@ -210,7 +210,7 @@ X_LIMIT = "x" * MAX_ORIGINAL_BYTES
     ids=["text", "unicode", "empty", "none", "bytes", "longest", "too long", "too long bytes"],
 )
 def test_a_dead_letter_carries_the_original(original: bytes | None, shown: str | None, encoding: str) -> None:
-    """What is no text as base64, and of what is too long the begin."""
+    """Bytes that are no text are written as base64, and long originals are cut."""
     record = dead_letter(SOURCE, Reason.NOT_JSON, "the value is not JSON", original)
     assert json.loads(record.key) == ["topics", 2, 40, 1]
     assert value_of(record) == {
@@ -241,7 +241,7 @@ def patterns_of(*patterns: str) -> list[str]:
 
 
 def test_the_patterns_of_an_update_are_bounded() -> None:
-    """As many as there is room for, from the first."""
+    """The first ones are named, up to the limit."""
     few = [f"{number:04}" for number in range(1_000)]
     assert patterns_of(*few) == few
     long = [f"{number:04}" + "x" * 1_000 for number in range(1_000)]
@@ -256,7 +256,7 @@ def test_the_patterns_of_an_update_are_bounded() -> None:
 @pytest.mark.parametrize("letter", ["x", "é", "😀", '"', "\\", "\n"])
 @pytest.mark.parametrize("op", Op)
 def test_the_largest_update_stays_below_kafkas_limit(letter: str, op: Op) -> None:
-    """All names as long as they may be, and more patterns than there is room for."""
+    """All names have their maximum length, and there are more patterns than an update names."""
     name = letter * (MAX_NAME_BYTES // len(letter.encode()))
     subscriber = SubscriberKey(name, name, f"lite::{name}")
     update = BASE._replace(op=op, subscriber=subscriber, lite_topic=name, patterns=(name[:-1],) * 100)

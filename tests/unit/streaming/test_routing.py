@@ -1,4 +1,4 @@
-"""Where topics live, and which shards a pattern can touch."""
+"""Routing of topics and patterns to shards."""
 
 from zlib import crc32
 
@@ -46,12 +46,12 @@ def test_a_parent_without_configuration_has_one_shard() -> None:
 def test_a_pattern_may_touch_the_shard_of_every_topic_that_it_matches(
     pattern: str, topic: str, shards: int, depth: int
 ) -> None:
-    """And a name that of the topic with this name."""
+    """A name may touch the shard of the topic of this name."""
     routing = Routing({"p": shards}, depth)
-    home = routing.shard_of("p", topic)
+    shard = routing.shard_of("p", topic)
     if matcher.matches(pattern, topic, allow_inner_multi=True):
-        assert routing.may_touch("p", pattern, home)
-    assert routing.may_touch("p", topic, home)
+        assert routing.may_touch("p", pattern, shard)
+    assert routing.may_touch("p", topic, shard)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ pieces = st.lists(st.sampled_from(["a", "b", "__", ".", "/", "+", "#", "*", ">",
 def test_so_may_a_pattern_of_another_dialect(
     pattern: str, topic: str, notation: Notation, shards: int, depth: int
 ) -> None:
-    """Whose separators have nothing to do with those of routing."""
+    """Separators of the dialect have nothing to do with those of routing."""
     routing = Routing({"p": shards}, depth)
     if matcher.matches(pattern, topic, dialect=notation.dialect, policy=notation.policy):
         assert routing.may_touch("p", pattern, routing.shard_of("p", topic), notation)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streaming import state
-from streaming.coordinator.coordinator import COORDINATOR, UNROUTABLE, bucket_of
+from streaming.coordinator import COORDINATOR, UNROUTABLE, bucket_of
 from streaming.errors import StateCorrupted
 from streaming.events.model import BIND_TOPIC, NO_METADATA, QUOTA, WILDCARD, Reason
 from streaming.events.routing import Routing
@@ -476,7 +476,7 @@ def placed() -> bytes:
 
 def parents(data: bytes | None) -> dict[str, str]:
     """The parent of each group."""
-    return {group: bound.parent for group, bound in decode_home(data).groups.items()}
+    return {group: bound.parent for group, bound in decode_home(data).bindings.items()}
 
 
 def test_a_group_that_moves_is_told_to_the_parent_that_it_leaves(placed: bytes) -> None:

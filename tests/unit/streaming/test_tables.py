@@ -1,4 +1,4 @@
-"""Records by column are those of `UpdateWriter.record`, to the byte."""
+"""Records by column are the same as those of `UpdateWriter.record`, to the byte."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ from streaming.updates.tables import Tables, text
 from tests.support.states import records
 
 AWKWARD = ["a", "b", "a,b", 'a","b', "é", "😀", "a\\", "\n", "\x01", "\x7f", "%LMQ%$a$b", "%s", "%b", "{}", "],["]
-RECEIVERS = [
+SUBSCRIBERS = [
     SubscriberKey("g", "c"),
     SubscriberKey("g", "é\n"),
     SubscriberKey("h", "c", "share:s"),
@@ -38,7 +38,7 @@ def columns_of(
     partitions: int = 1,
     entries: range = range(1),
 ) -> tuple[UpdateColumns, list[Update]]:
-    """Updates by column and one by one, each given as (number of the topic, number of the receiver, patterns)."""
+    """Return updates by column and one by one; each is given as (index of the topic, of the subscriber, patterns)."""
     cause = Cause.TOPIC_CREATED if op is Op.ADD else Cause.TOPIC_DELETED
     places = [
         Source("some topic", number % partitions, 10 ** (number % 19), entries[number % len(entries)], -number)
@@ -47,17 +47,17 @@ def columns_of(
     rows, subscribers, _ = zip(*updates, strict=True)
     tables: Interner[tuple[str, ...]] = Interner()
     patterns = [tables[texts] for *_, texts in updates]
-    at_topic, of_receiver, with_patterns = (np.array(column, np.int64) for column in (rows, subscribers, patterns))
-    pairs = Pairs(at_topic, of_receiver, with_patterns, RECEIVERS, tables.things)
+    at_topic, of_subscriber, with_patterns = (np.array(column, np.int64) for column in (rows, subscribers, patterns))
+    pairs = Pairs(at_topic, of_subscriber, with_patterns, SUBSCRIBERS, tables.things)
     one_by_one = [
-        Update(op, RECEIVERS[subscriber], topics[row], texts, cause, VERSIONS[subscriber], places[row])
+        Update(op, SUBSCRIBERS[subscriber], topics[row], texts, cause, VERSIONS[subscriber], places[row])
         for row, subscriber, texts in updates
     ]
     return UpdateColumns(op, cause, topics, SourceColumns.of(places), pairs, VERSIONS), one_by_one
 
 
-def said(columns: UpdateColumns) -> list[tuple[bytes, bytes | None]]:
-    """Keys and values of all records."""
+def table_records(columns: UpdateColumns) -> list[tuple[bytes, bytes | None]]:
+    """Return keys and values of all records."""
     return list(records(text(Tables.of(UpdateWriter("p$é"), columns))))
 
 
@@ -78,7 +78,7 @@ def written(updates: Sequence[Update]) -> list[tuple[bytes, bytes | None]]:
         st.tuples(st.integers(0, 8), st.integers(0, 3), st.lists(st.sampled_from(AWKWARD), max_size=3).map(tuple)),
         min_size=1,
     ),
-    what=st.tuples(
+    kind=st.tuples(
         st.sampled_from(Op),
         st.integers(1, 3),
         st.builds(lambda first, count: range(first, first + count), st.integers(0, 70_000), st.integers(1, 3)),
@@ -95,28 +95,28 @@ def test_they_are_those_of_each_update(
     *,
     topics: list[str],
     updates: list[tuple[int, int, tuple[str, ...]]],
-    what: tuple[Op, int, range],
+    kind: tuple[Op, int, range],
     rest: tuple[dict[str, Any] | None, bool],
     size: int,
     room: int,
 ) -> None:
-    """However awkward the names, wherever they stand, wherever rows are cut; patterns may be too many to be named."""
+    """This holds for awkward names, any sources, any size of pieces, and for more patterns than an update names."""
     rows = [(row % len(topics), subscriber, patterns) for row, subscriber, patterns in updates]
-    columns, one_by_one = columns_of(rows, topics, *what)
+    columns, one_by_one = columns_of(rows, topics, *kind)
     option, reset = rest
     columns = replace(columns, offset_option=option, reset=reset)
     one_by_one = [update._replace(offset_option=option, reset=reset) for update in one_by_one]
     assert list(columns.one_by_one()) == one_by_one
     with patch.object(records_module, "MAX_PATTERN_BYTES", room):
-        assert said(columns) == written(one_by_one)
-        assert [pair for piece in columns.pieces(size) for pair in said(piece)] == written(one_by_one)
+        assert table_records(columns) == written(one_by_one)
+        assert [pair for piece in columns.pieces(size) for pair in table_records(piece)] == written(one_by_one)
 
 
 @pytest.mark.parametrize("size", [1, 700, 1_500, 10_000, 21_000])
 def test_pieces_are_of_some_size(size: int) -> None:
-    """At most so large, and not much smaller; a larger update is a piece of its own."""
+    """A piece has at most that size, and is not much smaller; a larger update is a piece of its own."""
     columns, one_by_one = columns_of([(0, 0, ("a",))] * 80, ["t"])
-    *pieces, last = ([value for _, value in said(piece) if value] for piece in columns.pieces(size))
+    *pieces, last = ([value for _, value in table_records(piece) if value] for piece in columns.pieces(size))
     assert sum(map(len, pieces)) + len(last) == len(one_by_one)
     assert all(len(b"".join(piece)) <= size or len(piece) == 1 for piece in [*pieces, last])
     assert all(len(b"".join(piece)) > size / 3 for piece in pieces)
@@ -141,14 +141,14 @@ def test_hits_of_one_receiver_and_topic_are_one_pair(most: int, monkeypatch: pyt
     ] == [(0, "one", ("c",)), (0, "two", ()), (1, "one", ("a", "b", "c")), (1, "two", ("c",))]
 
 
-asked = st.sets(st.tuples(st.integers(0, 5), st.sampled_from(RECEIVERS)))
+asked = st.sets(st.tuples(st.integers(0, 5), st.sampled_from(SUBSCRIBERS)))
 
 
 @given(these=asked, others=asked)
 def test_what_others_ask_for_as_well_is_left_out(
     these: set[tuple[int, SubscriberKey]], others: set[tuple[int, SubscriberKey]]
 ) -> None:
-    """Whatever patterns say so."""
+    """Patterns do not matter for this."""
 
     def pairs_of(wanted: set[tuple[int, SubscriberKey]], text: str) -> Pairs:
         numbers: Interner[SubscriberKey] = Interner()

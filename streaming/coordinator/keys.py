@@ -1,0 +1,17 @@
+"""Keys of the coordinator: one for each bucket of groups, clients and alarms."""
+
+import zlib
+
+COORDINATOR = ""
+"""Parent topic in the keys of the coordinator; no topic has a blank name."""
+
+BUCKETS = 16
+"""Number of keys over which groups, clients and alarms are spread."""
+
+UNROUTABLE = -1
+"""Number of the key for records that the JVM cannot route."""
+
+
+def bucket_of(name: str) -> int:
+    """Return the bucket of a group and its clients, or of a parent's alarms, as `streaming.spark.job` computes it."""
+    return zlib.crc32(name.encode()) % BUCKETS

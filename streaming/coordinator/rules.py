@@ -1,0 +1,194 @@
+"""Rules of the coordinator: the events of a micro-batch in, changes of one bucket and records for its parents out."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from streaming.coordinator.keys import COORDINATOR
+from streaming.coordinator.records import client_end, group_end, wake
+from streaming.coordinator.state import ClientLease, CoordinatorDelta, CoordinatorState, GroupBinding
+from streaming.events.columns import Event
+from streaming.events.model import Action, Alarm, GroupEvent, Place, Reason, Source, Stream, SubscriptionRequest, Tick
+from streaming.subscription.client import Ignored
+from streaming.subscription.subscribers import ClientKey
+from streaming.updates.model import Problem
+from streaming.updates.records import KafkaRecord
+
+
+@dataclass(slots=True)
+class CoordinatorOutcome:
+    """Outcome of a micro-batch for a bucket.
+
+    Attributes:
+        delta: changes of the state.
+        records: to write back, each with its input stream.
+        problems: entries that become dead letters.
+        ignored: number of ignored entries by reason.
+        changed: the delta changes something.
+    """
+
+    delta: CoordinatorDelta
+    records: list[tuple[Stream, KafkaRecord]] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    ignored: Counter[Ignored] = field(default_factory=Counter)
+    changed: bool = False
+
+
+def follow(
+    state: CoordinatorState, events: Iterable[tuple[Source, Event]], client_timeout_ms: int = 0
+) -> CoordinatorOutcome:
+    """Follow the groups and clients of one bucket through a micro-batch; the caller applies the delta.
+
+    Args:
+        state: the bucket before the micro-batch; not changed.
+        events: groups first, then requests, then the time, each in offset order.
+        client_timeout_ms: time without requests after which a client is unsubscribed everywhere; 0 for never.
+    """
+    micro_batch = _MicroBatch(state, client_timeout_ms)
+    for source, event in events:
+        if isinstance(event, GroupEvent):
+            micro_batch.apply_group_event(source, event)
+        elif isinstance(event, SubscriptionRequest):
+            micro_batch.apply_request(source, event)
+        elif isinstance(event, Tick):
+            micro_batch.apply_tick(event)
+        elif isinstance(event, Alarm):
+            micro_batch.apply_alarm(event)
+    outcome = micro_batch.outcome
+    delta = outcome.delta
+    outcome.changed = bool(delta.bindings or delta.leases or delta.alarms) or delta.clock != state.clock
+    return outcome
+
+
+class _MicroBatch:
+    """One micro-batch in one bucket: differences to the state before it."""
+
+    def __init__(self, state: CoordinatorState, client_timeout_ms: int) -> None:
+        self._state = state
+        self._client_timeout_ms = client_timeout_ms
+        self._delta = CoordinatorDelta(state.clock)
+        self.outcome = CoordinatorOutcome(self._delta)
+
+    def apply_group_event(self, source: Source, event: GroupEvent) -> None:
+        """Bind a group to its parent, or delete it, and end it on its other parents."""
+        if event.superseded_by is not None:
+            return  # written by the coordinator
+        former = self._binding(event.group)
+        place = source.place
+        if event.attributes and event.parent is not None:
+            others = self._parents_of(event.group) | (set() if former is None else {former.parent, *former.notified})
+            others.discard(event.parent)
+            for other in sorted(others):
+                self._end_group(event.group, other, place, bound_to=event.parent)
+            self._delta.bindings[event.group] = GroupBinding(event.parent, place, frozenset(others))
+        elif former is not None and event.parent in (None, former.parent):
+            # The parent named in the event reads it itself. But after a move an end written earlier may reach that
+            # parent later than this event, so it is notified like the others.
+            ended_on = {*former.notified, former.parent} - (set() if former.notified else {event.parent})
+            for other in sorted(ended_on):
+                self._end_group(event.group, other, place)
+            self._delta.bindings[event.group] = None
+        elif event.parent is None:
+            self.outcome.ignored[Ignored.GROUP_UNKNOWN] += 1
+
+    def apply_request(self, source: Source, request: SubscriptionRequest) -> None:
+        """Renew the lease of a client, or end the client on all of its parents if the request names none."""
+        if request.as_of is not None:
+            return  # written by the coordinator
+        key = ClientKey(request.group, request.client_id)
+        lease = self._lease(key)
+        if request.parent != COORDINATOR:
+            self._renew_lease(key, lease, request, source.place)
+            if request.action is not Action.COMPLETE_REMOVE:
+                self._check_binding(source, request)
+        elif lease is None:
+            self.outcome.ignored[Ignored.NO_SUBSCRIPTION] += 1
+        else:
+            self._end_client(key, lease, source.place, version=request.version)
+
+    def apply_tick(self, event: Tick) -> None:
+        """Advance the clock, wake the shards whose alarms are due, and end the clients whose leases have expired."""
+        delta = self._delta
+        delta.clock = max(delta.clock, event.time)
+        for time, shards in {**self._state.alarms, **delta.alarms}.items():
+            if time <= delta.clock and shards is not None:
+                for parent, shard in sorted(shards):
+                    self._wake(parent, shard)
+                delta.alarms[time] = None
+        if not self._client_timeout_ms:
+            return
+        for key in {**self._state.leases, **delta.leases}:
+            lease = self._lease(key)
+            if lease is not None and lease.place.timestamp < delta.clock - self._client_timeout_ms:
+                self._end_client(key, lease, lease.place, expired=True)
+
+    def apply_alarm(self, event: Alarm) -> None:
+        """Remember an alarm, or wake the shard at once if its time has passed."""
+        delta = self._delta
+        if event.time <= delta.clock:
+            self._wake(event.parent, event.shard)
+        else:
+            shards = delta.alarms.get(event.time) or self._state.alarms.get(event.time) or frozenset()
+            delta.alarms[event.time] = shards | {(event.parent, event.shard)}
+
+    def _binding(self, group: str) -> GroupBinding | None:
+        bindings = self._delta.bindings
+        return bindings[group] if group in bindings else self._state.bindings.get(group)
+
+    def _lease(self, key: ClientKey) -> ClientLease | None:
+        leases = self._delta.leases
+        return leases[key] if key in leases else self._state.leases.get(key)
+
+    def _parents_of(self, group: str) -> set[str]:
+        """Return the parents on which a group's clients have sent requests."""
+        keys = (key for key in {**self._state.leases, **self._delta.leases} if key.group == group)
+        return {parent for lease in map(self._lease, keys) if lease is not None for parent in lease.parents}
+
+    def _renew_lease(
+        self, key: ClientKey, lease: ClientLease | None, request: SubscriptionRequest, place: Place
+    ) -> None:
+        parents = () if lease is None else lease.parents
+        if request.action is not Action.COMPLETE_REMOVE:
+            renewed_parents = parents if request.parent in parents else (*parents, request.parent)
+        elif request.version is not None:
+            renewed_parents = parents  # the shard may find the version stale, and keep the client
+        else:
+            renewed_parents = tuple(parent for parent in parents if parent != request.parent)
+        if lease is not None and renewed_parents == parents and not self._client_timeout_ms:
+            return  # without a timeout the time of the last request does not matter
+        renewed = ClientLease(renewed_parents, place) if renewed_parents else None
+        if renewed != lease:
+            self._delta.leases[key] = renewed
+
+    def _check_binding(self, source: Source, request: SubscriptionRequest) -> None:
+        """Report a request on a parent that its group is not bound to, and end the group there once."""
+        binding = self._binding(request.group)
+        if binding is None or binding.parent == request.parent:
+            return
+        message = (
+            f"group {request.group!r} is bound to {binding.parent!r}, so its clients receive nothing of "
+            f"{request.parent!r}; subscribe there, or bind the group to this parent by lite.bind.topic"
+        )
+        self.outcome.problems.append(Problem(source, Reason.GROUP_BOUND_ELSEWHERE, message))
+        if request.parent not in binding.notified:
+            self._end_group(request.group, request.parent, binding.place, bound_to=binding.parent)
+            notified = binding.notified | {request.parent}
+            self._delta.bindings[request.group] = binding._replace(notified=notified)
+
+    def _end_group(self, group: str, parent: str, superseded_by: Place, bound_to: str | None = None) -> None:
+        self.outcome.records.append((Stream.GROUPS, group_end(group, parent, superseded_by, bound_to)))
+
+    def _end_client(
+        self, key: ClientKey, lease: ClientLease, as_of: Place, *, version: int | None = None, expired: bool = False
+    ) -> None:
+        """End a client on all of its parents; its next request begins a new lease.
+
+        If the end has a version, a parent may find it stale and keep the client. So the lease stays in this case.
+        """
+        self._delta.leases[key] = None if version is None else ClientLease(lease.parents, as_of)
+        for parent in lease.parents:
+            record = client_end(key, parent, as_of, version=version, expired=expired)
+            self.outcome.records.append((Stream.SUBSCRIPTIONS, record))
+
+    def _wake(self, parent: str, shard: int) -> None:
+        self.outcome.records.append((Stream.CLOCK, wake(parent, shard, self._delta.clock)))

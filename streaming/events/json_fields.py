@@ -1,0 +1,103 @@
+"""Fields of JSON records, checked; whatever is wrong raises `Rejected` with a reason and a message for the user."""
+
+from typing import Any
+
+import orjson
+
+from streaming.errors import Rejected
+from streaming.events.model import SHORT_NAME, Place, Reason, check_name
+
+INT64 = 1 << 63
+"""Number of non-negative 64-bit integers; integers outside of 64 bits are rejected."""
+
+
+def json_object(payload: bytes | None) -> dict[str, Any]:
+    """Return the JSON object in a payload."""
+    if payload is None:
+        raise Rejected(Reason.NOT_JSON, "the record has no value")
+    try:
+        record = orjson.loads(payload)
+    except orjson.JSONDecodeError as error:
+        raise Rejected(Reason.NOT_JSON, f"the value is not JSON: {error}") from None
+    if not isinstance(record, dict):
+        raise Rejected(Reason.WRONG_TYPE, f"the value must be a JSON object, not {type_of(record)}")
+    return record
+
+
+def required_text(record: dict[str, Any], field: str, prefix: str = "") -> str:
+    """Return a string; messages put the prefix before the name of the field."""
+    value = record.get(field)
+    if isinstance(value, str):
+        return value
+    if value is None:
+        raise Rejected(Reason.MISSING_FIELD, f"{prefix}{field} is missing")
+    raise Rejected(Reason.WRONG_TYPE, f"{prefix}{field} must be a string, not {type_of(value)}")
+
+
+def required_name(record: dict[str, Any], field: str) -> str:
+    """Return the name of a topic, client or group."""
+    value = record.get(field)
+    if type(value) is str and len(value) <= SHORT_NAME and value.strip():
+        return value  # nearly always
+    return checked_name(field, required_text(record, field))
+
+
+def optional_name(record: dict[str, Any], field: str) -> str | None:
+    """Return the name of a topic, client or group, or None if the field is missing or null."""
+    return None if record.get(field) is None else required_name(record, field)
+
+
+def checked_name(field: str, text: str) -> str:
+    """Return a text if it can be the name of a topic, client or group."""
+    problem = check_name(field, text)
+    if problem is not None:
+        raise Rejected(Reason.NAME_TOO_LONG if text.strip() else Reason.BLANK_NAME, problem)
+    return text
+
+
+def optional_integer(
+    record: dict[str, Any], field: str, low: int = -INT64, high: int = INT64 - 1, prefix: str = ""
+) -> int | None:
+    """Return an integer from `low` to `high`, or None if the field is missing or null."""
+    value = record.get(field)
+    if value is None:
+        return None
+    if type(value) is float and abs(value) >= INT64:
+        raise Rejected(Reason.OUT_OF_RANGE, f"{prefix}{field} is too large; it must be from {low} to {high}")
+    if type(value) is not int:
+        raise Rejected(Reason.WRONG_TYPE, f"{prefix}{field} must be a whole number, not {type_of(value)}")
+    if not low <= value <= high:
+        raise Rejected(Reason.OUT_OF_RANGE, f"{prefix}{field} is {value}; it must be from {low} to {high}")
+    return value
+
+
+def required_integer(record: dict[str, Any], field: str) -> int:
+    """Return a 64-bit integer."""
+    value = optional_integer(record, field)
+    if value is None:
+        raise Rejected(Reason.MISSING_FIELD, f"{field} is missing")
+    return value
+
+
+def optional_place(record: dict[str, Any], field: str) -> Place | None:
+    """Return a place in a stream, or None if the field is missing or null."""
+    value = record.get(field)
+    if value is None:
+        return None
+    if not (isinstance(value, list) and [type(number) for number in value] in ([int] * 3, [int] * 4)):
+        raise Rejected(Reason.WRONG_TYPE, f"{field} must be [partition, offset, timestamp, entry]")
+    return Place(*value)
+
+
+def type_of(value: Any) -> str:
+    """Return the JSON type of a value in words."""
+    if value is None:
+        return "null"
+    types = {bool: "a boolean", str: "a string", list: "an array", dict: "an object", float: "a fraction"}
+    return types.get(type(value), "a number")
+
+
+def excerpt(value: Any, limit: int = 80) -> str:
+    """Return a value as JSON for a message, cut after a number of characters."""
+    text = orjson.dumps(value).decode()
+    return text if len(text) <= limit else text[:limit] + "..."

@@ -1,0 +1,137 @@
+"""Parser of subscription requests."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from matcher.dialects import DIALECTS
+from matcher.errors import MatcherError
+from matcher.selectors import compile as compile_selector
+from streaming.errors import Rejected
+from streaming.events.json_fields import (
+    excerpt,
+    json_object,
+    optional_integer,
+    optional_place,
+    required_name,
+    required_text,
+    type_of,
+)
+from streaming.events.model import (
+    LITE,
+    MAX_DETAILS,
+    POLICIES,
+    Action,
+    Notation,
+    Reason,
+    SelectorSpec,
+    SubscriptionRequest,
+)
+
+
+def parse_subscription(payload: bytes | None) -> SubscriptionRequest:
+    """Parse one entry of a subscription record.
+
+    The entries of its set are returned unchecked: the group decides if they are names or patterns.
+
+    Raises:
+        Rejected: the payload is not a valid entry.
+    """
+    record = json_object(payload)
+    if "subscriptionSet" in record:
+        raise Rejected(Reason.WRONG_TYPE, "subscriptionSet must be an array of objects, at least one")
+    action = _action(record)
+    client_id, group = required_name(record, "clientId"), required_name(record, "group")
+    on_all_parents = action is Action.COMPLETE_REMOVE and _is_blank(record.get("topic"))
+    return SubscriptionRequest(
+        "" if on_all_parents else required_name(record, "topic"),
+        group,
+        client_id,
+        action,
+        _entries(record, action),
+        optional_integer(record, "version"),
+        _offset_option(record),
+        _notation(record),
+        _selector(record),
+        optional_place(record, "asOf"),
+        record.get("expired") is True,
+    )
+
+
+def _action(record: dict[str, Any]) -> Action:
+    action = required_text(record, "action")
+    if action not in Action.__members__:
+        raise Rejected(
+            Reason.UNKNOWN_ACTION, f"action is {excerpt(action)}; it must be one of {', '.join(Action.__members__)}"
+        )
+    return Action(action)
+
+
+def _entries(record: dict[str, Any], action: Action) -> tuple[str, ...]:
+    """Return the entries of the set without repetitions."""
+    entries = record.get("liteTopicSet")
+    if entries is None and action is Action.COMPLETE_REMOVE:
+        return ()
+    if entries is None:
+        raise Rejected(
+            Reason.MISSING_FIELD, "liteTopicSet is missing; in a wildcard group [] subscribes to every topic"
+        )
+    if not (isinstance(entries, list) and all(isinstance(entry, str) for entry in entries)):
+        raise Rejected(Reason.WRONG_TYPE, "liteTopicSet must be an array of strings")
+    return tuple(dict.fromkeys(entries))
+
+
+def _offset_option(record: dict[str, Any]) -> Mapping[str, Any] | None:
+    option = record.get("offsetOption")
+    if option is None:
+        return None
+    if not isinstance(option, dict):
+        raise Rejected(Reason.WRONG_TYPE, f"offsetOption must be an object, not {type_of(option)}")
+    kind = required_text(option, "type", "offsetOption.")
+    if kind not in ("POLICY", "OFFSET", "TAIL_N", "TIMESTAMP"):
+        raise Rejected(
+            Reason.OUT_OF_RANGE, f"offsetOption.type is {excerpt(kind)}; it must be POLICY, OFFSET, TAIL_N or TIMESTAMP"
+        )
+    return {"type": kind, "value": optional_integer(option, "value", prefix="offsetOption.")}
+
+
+def _notation(record: dict[str, Any]) -> Notation:
+    dialect = record.get("dialect")
+    if dialect is None:
+        dialect = "lite"
+    elif not isinstance(dialect, str) or dialect not in DIALECTS:
+        raise Rejected(
+            Reason.UNKNOWN_DIALECT, f"dialect is {excerpt(dialect)}; it must be one of {', '.join(DIALECTS)}"
+        )
+    policy = record.get("policy")
+    if policy is not None and (dialect != "wamp" or policy not in POLICIES):
+        raise Rejected(
+            Reason.OUT_OF_RANGE, f"policy is {excerpt(policy)}; dialect wamp has {', '.join(POLICIES)}, the others none"
+        )
+    delivery = record.get("delivery")
+    if delivery not in (None, "per-client", "per-subscription"):
+        raise Rejected(
+            Reason.OUT_OF_RANGE, f"delivery is {excerpt(delivery)}; it must be per-client or per-subscription"
+        )
+    per_subscription = dialect == "wamp" if delivery is None else delivery == "per-subscription"
+    notation = Notation(dialect, policy, per_subscription)
+    return LITE if notation == LITE else notation
+
+
+def _selector(record: dict[str, Any]) -> SelectorSpec | None:
+    value = record.get("selector")
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise Rejected(Reason.WRONG_TYPE, f"selector must be an object, not {type_of(value)}")
+    selector = SelectorSpec(required_text(value, "type", "selector."), required_text(value, "expression", "selector."))
+    if len(selector.text) > MAX_DETAILS:
+        raise Rejected(Reason.OUT_OF_RANGE, f"selector.expression is longer than {MAX_DETAILS:,} characters")
+    try:
+        compile_selector(*selector)
+    except (MatcherError, ValueError) as error:  # a user-defined kind may raise any ValueError
+        raise Rejected(Reason.INVALID_SELECTOR, str(error)) from None
+    return selector
+
+
+def _is_blank(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())

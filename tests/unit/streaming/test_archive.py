@@ -1,0 +1,149 @@
+"""Parts of large states, as files beside the checkpoint."""
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyarrow.fs import LocalFileSystem
+
+from streaming.errors import StateCorrupted
+from streaming.storage import archive
+from streaming.storage.archive import Folder
+from streaming.storage.journal import Archive
+
+
+def test_parts_are_files_of_their_key(tmp_path: Path) -> None:
+    folder = Folder(str(tmp_path / "a checkpoint"))
+    assert folder.problem() is None
+    one, other = folder.of("p", 0), folder.of("p", 1)
+    for parts in (one, other):
+        parts.write("x", b"1")
+        parts.write("x", b"1")
+    one.remove("x")
+    one.remove("x")
+    assert other.read("x") == b"1"
+    with pytest.raises(StateCorrupted, match=r"is missing, .*/x; restore the checkpoint"):
+        one.read("x")
+    assert files_in(tmp_path) == ["x"]
+
+
+@pytest.mark.parametrize("form", ["{}", "{}/", "file:{}", "file://{}"])
+def test_a_checkpoint_is_a_path_or_a_uri(tmp_path: Path, form: str) -> None:
+    Folder(form.format(tmp_path)).of("p", 0).write("x", b"1")
+    assert Folder(str(tmp_path)).of("p", 0).read("x") == b"1"
+
+
+@pytest.mark.parametrize("checkpoint", ["/proc/nowhere", "nosuch://host/path"])
+def test_a_folder_that_cannot_be_made_is_said(checkpoint: str) -> None:
+    assert Folder(checkpoint).problem()
+
+
+# Faults: a disk without room, a rename that fails, an upload that is broken off.
+
+
+class Disk:
+    """A local file system that passes for any kind, and counts the files opened for writing."""
+
+    def __init__(self, type_name: str = "local") -> None:
+        self.type_name = type_name
+        self.writes = 0
+        self._files = LocalFileSystem()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._files, name)
+
+    def open_output_stream(self, path: str, **options: Any) -> Any:
+        """Open a file."""
+        self.writes += 1
+        return self._files.open_output_stream(path, **options)
+
+
+class FullDisk(Disk):
+    """A disk with room for one byte of each file."""
+
+    @contextmanager
+    def open_output_stream(self, path: str, **options: Any) -> Iterator[Any]:
+        """Open a file that takes one byte."""
+        with super().open_output_stream(path, **options) as stream:
+            yield FullStream(stream)
+
+
+class FullStream:
+    """A file that takes one byte."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, data: bytes) -> None:
+        """Write the first byte, and fail."""
+        self._stream.write(data[:1])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+class FailingMove(Disk):
+    """A disk on which nothing can be renamed."""
+
+    def move(self, _source: str, _target: str) -> None:
+        """Fail."""
+        raise OSError(errno.EIO, "Input/output error")
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "Checkpoint":
+    return Checkpoint(tmp_path, monkeypatch)
+
+
+class Checkpoint:
+    """A folder to be reached through one disk after another."""
+
+    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.path = path
+        self._monkeypatch = monkeypatch
+
+    def on(self, disk: Disk) -> Archive:
+        """Return the archive of one key on a disk."""
+        self._monkeypatch.setattr(archive, "_opened", lambda checkpoint: (disk, checkpoint))
+        return Folder(str(self.path)).of("p", 0)
+
+
+@pytest.mark.parametrize("disk", [FullDisk(), FailingMove()])
+def test_a_part_that_cannot_be_written_leaves_nothing(checkpoint: Checkpoint, disk: Disk) -> None:
+    """Each attempt has a file of its own, and a file left behind would keep a full disk full for ever."""
+    with pytest.raises(OSError, match=r"No space left|Input/output"):
+        checkpoint.on(disk).write("x", b"123")
+    assert files_in(checkpoint.path) == []
+    checkpoint.on(Disk()).write("x", b"123")
+    assert checkpoint.on(Disk()).read("x") == b"123"
+
+
+@pytest.mark.parametrize("kind", ["local", "s3"])
+def test_a_part_that_is_there_is_not_written_again(checkpoint: Checkpoint, kind: str) -> None:
+    """Its name stands for its content. A repeated micro-batch goes on, although the disk is full by now."""
+    checkpoint.on(Disk(kind)).write("x", b"123")
+    full = FullDisk(kind)
+    checkpoint.on(full).write("x", b"123")
+    assert full.writes == 0
+    assert checkpoint.on(full).read("x") == b"123"
+
+
+def test_a_part_that_was_uploaded_in_part_is_written_again(checkpoint: Checkpoint) -> None:
+    """A failed write closes the stream, and closing completes the upload with the bytes sent so far."""
+    with pytest.raises(OSError, match="No space left"):
+        checkpoint.on(FullDisk("s3")).write("x", b"123")
+    checkpoint.on(Disk("s3")).write("x", b"123")
+    assert checkpoint.on(Disk("s3")).read("x") == b"123"
+
+
+def test_a_part_whose_bytes_were_damaged_is_written_again(checkpoint: Checkpoint) -> None:
+    parts = checkpoint.on(Disk())
+    parts.write("x", b"1?3")
+    parts.write("x", b"123")
+    assert parts.read("x") == b"123"
+
+
+def files_in(folder: Path) -> list[str]:
+    """Return the names of all files below a folder."""
+    return [path.name for path in folder.rglob("*") if path.is_file()]

@@ -1,0 +1,433 @@
+"""State that spans parents: bindings, leases and alarms, and the records that the coordinator writes back."""
+
+import json
+from typing import Any
+
+import pytest
+
+from streaming.coordinator import (
+    BUCKETS,
+    ClientLease,
+    CoordinatorDelta,
+    CoordinatorOutcome,
+    CoordinatorState,
+    GroupBinding,
+    alarm,
+    append,
+    bucket_of,
+    follow,
+)
+from streaming.errors import StateCorrupted
+from streaming.events.columns import Event
+from streaming.events.model import (
+    BIND_TOPIC,
+    Action,
+    Alarm,
+    GroupEvent,
+    Place,
+    Reason,
+    Source,
+    Stream,
+    SubscriptionRequest,
+    Tick,
+    Wake,
+)
+from streaming.events.parsing import parse_clock, parse_group_event, parse_subscription
+from streaming.storage.journal import Journal
+from streaming.subscription.client import Ignored
+from streaming.subscription.subscribers import ClientKey
+from tests.support.states import decode_home, encode_home
+
+HOUR = 3_600_000
+KEY = ClientKey("g", "c")
+
+
+def bind(parent: str, group: str = "g") -> GroupEvent:
+    return GroupEvent(group, {BIND_TOPIC: parent}, parent, None)
+
+
+def delete(parent: str | None = None, group: str = "g") -> GroupEvent:
+    return GroupEvent(group, {}, parent, None)
+
+
+def request(
+    parent: str,
+    *,
+    client: str = "c",
+    group: str = "g",
+    action: Action = Action.COMPLETE_ADD,
+    version: int | None = None,
+    as_of: Place | None = None,
+) -> SubscriptionRequest:
+    return SubscriptionRequest(parent, group, client, action, ("t",), version, as_of=as_of)
+
+
+def leaves(parent: str, *, version: int | None = None, as_of: Place | None = None) -> SubscriptionRequest:
+    return request(parent, action=Action.COMPLETE_REMOVE, version=version, as_of=as_of)
+
+
+def echo(parent: str, offset: int = 1, bound_to: str | None = None) -> GroupEvent:
+    return GroupEvent("g", {}, parent, place(offset), bound_to)
+
+
+def place(offset: int) -> Place:
+    return Place(3, offset, 1_000 + offset)
+
+
+def group_end(parent: str, offset: int, bound_to: str | None = None, group: str = "g") -> dict[str, Any]:
+    """The value of a record that ends a group on a parent."""
+    event = {"group": group, "attributes": {}, "parentTopic": parent, "supersededBy": [3, offset, 1_000 + offset]}
+    return event if bound_to is None else {**event, "boundTo": bound_to}
+
+
+def client_end(parent: str, offset: int, **others: Any) -> dict[str, Any]:
+    """The value of a record that ends a client on a parent."""
+    entry = {"action": "COMPLETE_REMOVE", "clientId": "c", "group": "g", "topic": parent}
+    return {**entry, "asOf": [3, offset, 1_000 + offset, 0], **others}
+
+
+class Bucket:
+    """One bucket through several micro-batches; the records that it writes back are not read."""
+
+    def __init__(self, *first: Event, timeout: int = 0) -> None:
+        self.state = CoordinatorState()
+        self.timeout = timeout
+        self.offset = -1
+        self.outcome: CoordinatorOutcome
+        self.then(*first)
+
+    def then(self, *events: Event) -> list[dict[str, Any]]:
+        """Apply one micro-batch, with offsets that go on counting; return the values of the records written back."""
+        before = encode_home(self.state)
+        self.outcome = follow(self.state, [(self._source(event), event) for event in events], self.timeout)
+        assert encode_home(self.state) == before, "the state itself was changed"
+        self.state.apply(self.outcome.delta)
+        renewed = append(Journal.open(before), self.state, self.outcome.delta)
+        assert decode_home(renewed.stored) == self.state, "what is stored is not what is there"
+        assert self.outcome.changed or encode_home(self.state) == before
+        return [json.loads(record.value or b"") for _, record in self.outcome.records]
+
+    @property
+    def parents(self) -> dict[str, str]:
+        """The parent of each group."""
+        return {group: binding.parent for group, binding in self.state.bindings.items()}
+
+    def _source(self, event: Event) -> Source:
+        self.offset += 1
+        stream = {GroupEvent: "groups", SubscriptionRequest: "subscriptions"}.get(type(event), "clock")
+        return Source(stream, 3, self.offset, 0, 1_000 + self.offset)
+
+
+# Groups: a binding ends the group on its former parent, and on the parents on which its clients have sent requests.
+
+UNKNOWN = {Ignored.GROUP_UNKNOWN: 1}
+Written = list[dict[str, Any]]
+CASES: list[tuple[str, list[GroupEvent], list[GroupEvent], dict[str, str], Written, dict[Ignored, int]]] = [
+    ("a new group", [], [bind("p")], {"g": "p"}, [], {}),
+    ("new attributes on the same parent", [bind("p")], [bind("p")], {"g": "p"}, [], {}),
+    ("a move", [bind("p")], [bind("q")], {"g": "q"}, [group_end("p", 1, "q")], {}),
+    ("a move of a group of this batch", [], [bind("p"), bind("q")], {"g": "q"}, [group_end("p", 1, "q")], {}),
+    ("there and back", [bind("p")], [bind("q"), bind("p")], {"g": "p"},
+        [group_end("p", 1, "q"), group_end("q", 2, "p")], {}),
+    ("a second move is told to both", [bind("p"), bind("q")], [bind("r")], {"g": "r"},
+        [group_end("p", 2, "r"), group_end("q", 2, "r")], {}),
+    ("new attributes are told to the parents that were told before", [bind("p"), bind("q")], [bind("q")], {"g": "q"},
+        [group_end("p", 2, "q")], {}),
+    ("a deletion that names no parent", [bind("p")], [delete()], {}, [group_end("p", 1)], {}),
+    ("a deletion that names the parent reaches it by itself", [bind("p")], [delete("p")], {}, [], {}),
+    ("a deletion is told to the parents that were told that it is elsewhere, and to its own, which may yet be told so",
+        [bind("p"), bind("q")], [delete("q")], {}, [group_end("p", 2), group_end("q", 2)], {}),
+    ("a deletion that names another parent does not concern this one", [bind("p")], [delete("q")], {"g": "p"}, [], {}),
+    ("a deletion of an unknown group", [], [delete()], {}, [], UNKNOWN),
+    ("a deletion of an unknown group is counted by the parent that it names", [], [delete("p")], {}, [], {}),
+    ("a second deletion", [bind("p")], [delete(), delete()], {}, [group_end("p", 1)], UNKNOWN),
+    ("deleted and bound again", [bind("p")], [delete(), bind("q")], {"g": "q"}, [group_end("p", 1)], {}),
+    ("an echo is ignored", [bind("q")], [echo("p", 0, "q")], {"g": "q"}, [], {}),
+    ("an echo that names the present parent is ignored as well", [bind("p")], [echo("p")], {"g": "p"}, [], {}),
+    ("groups are apart", [bind("p"), bind("p", "h")], [bind("q", "h")], {"g": "p", "h": "q"},
+        [group_end("p", 2, "q", "h")], {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("before", "events", "after", "written", "ignored"), [pytest.param(*case[1:], id=case[0]) for case in CASES]
+)
+def test_groups(
+    before: list[GroupEvent],
+    events: list[GroupEvent],
+    after: dict[str, str],
+    written: Written,
+    ignored: dict[Ignored, int],
+) -> None:
+    bucket = Bucket(*before)
+    assert bucket.then(*events) == written
+    assert bucket.parents == after
+    assert bucket.outcome.ignored == ignored
+    assert [(stream, record.key.decode()) for stream, record in bucket.outcome.records] == [
+        (Stream.GROUPS, event["group"]) for event in written
+    ]
+
+
+def test_what_is_told_of_a_group_is_a_valid_group_event() -> None:
+    bucket = Bucket(bind("p"), bind("q"))
+    ((_, record),) = bucket.outcome.records
+    assert parse_group_event(record.value) == GroupEvent("g", {}, "p", place(1), "q")
+
+
+def test_a_group_that_is_bound_is_told_to_the_parents_on_which_its_clients_ask() -> None:
+    """Parents of other groups' clients are not notified, nor is its own parent."""
+    bucket = Bucket(request("p"), request("q"), request("r", client="d"), request("s", group="h"))
+    assert bucket.then(bind("q")) == [group_end("p", 4, "q"), group_end("r", 4, "q")]
+
+
+def test_a_request_elsewhere_is_a_dead_letter_and_its_parent_is_told_once() -> None:
+    bucket = Bucket(bind("p"))
+    assert bucket.then(request("q"), request("p"), request("q", client="d")) == [group_end("q", 0, "p")]
+    assert [(problem.reason, problem.source.offset) for problem in bucket.outcome.problems] == [
+        (Reason.GROUP_BOUND_ELSEWHERE, 1),
+        (Reason.GROUP_BOUND_ELSEWHERE, 3),
+    ]
+    message = bucket.outcome.problems[0].message
+    assert [word for word in ("'g'", "'p'", "'q'", BIND_TOPIC) if word not in message] == []
+    assert bucket.then(request("q")) == []
+    assert len(bucket.outcome.problems) == 1
+
+
+def test_who_leaves_elsewhere_is_not_reported() -> None:
+    bucket = Bucket(bind("p"))
+    assert bucket.then(leaves("q"), leaves("q", as_of=place(0))) == []
+    assert bucket.outcome.problems == []
+
+
+def test_requests_of_a_group_of_which_nothing_is_known_are_not_reported() -> None:
+    bucket = Bucket(request("p"), request("q"))
+    assert (bucket.outcome.problems, bucket.outcome.records) == ([], [])
+
+
+# Clients: their removal on all parents.
+
+
+def test_a_client_that_leaves_everywhere_is_ended_where_it_has_asked() -> None:
+    """The records carry the place of the request, and its version for each parent to check."""
+    bucket = Bucket(request("p"), request("q"), request("r", client="d"), request("s", group="h"))
+    assert bucket.then(leaves("", version=7)) == [client_end("p", 4, version=7), client_end("q", 4, version=7)]
+    assert [(stream, record.key) for stream, record in bucket.outcome.records] == [(Stream.SUBSCRIPTIONS, b"g")] * 2
+    assert bucket.outcome.ignored == {}
+
+
+def test_what_is_written_of_a_client_is_a_valid_request() -> None:
+    bucket = Bucket(request("p"))
+    bucket.then(leaves(""))
+    ((_, record),) = bucket.outcome.records
+    assert parse_subscription(record.value) == SubscriptionRequest(
+        "p", "g", "c", Action.COMPLETE_REMOVE, (), as_of=Place(3, 1, 1_001)
+    )
+
+
+def test_only_what_it_asked_for_before_is_ended() -> None:
+    bucket = Bucket(request("p"))
+    assert bucket.then(leaves(""), request("q")) == [client_end("p", 1)]
+
+
+def test_a_client_that_is_not_known_cannot_leave() -> None:
+    bucket = Bucket(request("p", client="d"))
+    assert bucket.then(leaves("")) == []
+    assert bucket.outcome.ignored == {Ignored.NO_SUBSCRIPTION: 1}
+
+
+def test_a_parent_that_was_left_is_not_ended_again() -> None:
+    """After a request with a version it is: the parent may have found that stale."""
+    bucket = Bucket(request("p"), request("q"))
+    bucket.then(leaves("p"))
+    assert bucket.then(leaves("")) == [client_end("q", 3)]
+    bucket = Bucket(request("p"), request("q"))
+    bucket.then(leaves("p", version=1))
+    assert bucket.then(leaves("")) == [client_end("p", 3), client_end("q", 3)]
+
+
+def test_a_client_that_leaves_everywhere_is_forgotten_at_once() -> None:
+    """Later requests stay when the records of the end are read, by the parents and by the coordinator."""
+    bucket = Bucket(request("p"), request("q"))
+    bucket.then(leaves(""))
+    assert not bucket.state
+    bucket = Bucket(request("p"), request("q"))
+    bucket.then(leaves(""), request("p"))
+    assert bucket.then(leaves("p", as_of=place(2)), leaves("q", as_of=place(2))) == []
+    assert not bucket.outcome.changed
+    assert bucket.then(leaves("")) == [client_end("p", 6)]
+    assert bucket.then(leaves("")) == []
+    assert bucket.outcome.ignored == {Ignored.NO_SUBSCRIPTION: 1}
+
+
+def test_a_client_whose_end_has_a_version_is_remembered() -> None:
+    """A parent may find the end stale; a later end must reach it."""
+    bucket = Bucket(request("p"))
+    assert [record["version"] for record in bucket.then(leaves("", version=4))] == [4]
+    assert [record["topic"] for record in bucket.then(leaves(""))] == ["p"]
+
+
+def test_a_client_that_only_leaves_leaves_nothing() -> None:
+    bucket = Bucket(leaves("p"))
+    assert not bucket.state
+    assert not bucket.outcome.changed
+
+
+@pytest.mark.parametrize("action", [Action.COMPLETE_ADD, Action.PARTIAL_ADD, Action.PARTIAL_REMOVE])
+def test_where_no_client_is_ended_for_silence_nothing_is_written_for_its_voice(action: Action) -> None:
+    """A client that repeats its set each minute changes no state then."""
+    bucket = Bucket(request("p", action=action))
+    bucket.then(request("p", action=action))
+    assert not bucket.outcome.changed
+    assert bucket.state.leases == {KEY: ClientLease(("p",), place(0))}
+
+
+# Leases: a tick ends clients without a request for too long.
+
+
+def test_a_client_that_does_not_ask_for_too_long_is_ended_everywhere() -> None:
+    """A lease exactly as old as the timeout has not expired."""
+    bucket = Bucket(request("p"), request("q"), request("p", client="d"), timeout=HOUR)
+    assert bucket.then(Tick(1_001 + HOUR)) == []
+    assert bucket.then(Tick(1_002 + HOUR)) == [client_end("p", 1, expired=True), client_end("q", 1, expired=True)]
+    ((_, record), _) = bucket.outcome.records
+    assert parse_subscription(record.value).expired
+
+
+def test_any_request_on_any_parent_renews_the_lease() -> None:
+    for renewal in (request("q"), request("p", action=Action.PARTIAL_REMOVE), leaves("q"), leaves("q", version=1)):
+        bucket = Bucket(request("p"), timeout=HOUR)
+        bucket.then(renewal)
+        assert bucket.then(Tick(1_001 + HOUR)) == [], renewal
+
+
+def test_a_client_is_ended_once() -> None:
+    bucket = Bucket(request("p"), timeout=HOUR)
+    assert bucket.then(Tick(2_000 + HOUR), Tick(2_001 + HOUR)) == [client_end("p", 0, expired=True)]
+    assert bucket.then(Tick(3_000 + HOUR)) == []
+    assert bucket.state == CoordinatorState(clock=3_000 + HOUR)
+
+
+def test_a_client_that_asked_again_is_not_forgotten_when_its_end_arrives() -> None:
+    bucket = Bucket(request("p"), request("q"), timeout=HOUR)
+    bucket.then(Tick(2_000 + HOUR))
+    bucket.then(request("p"))
+    bucket.then(leaves("p", as_of=place(1)), leaves("q", as_of=place(1)))
+    assert bucket.state.leases == {KEY: ClientLease(("p",), place(3))}
+
+
+def test_without_a_timeout_nobody_is_ended() -> None:
+    bucket = Bucket(request("p"))
+    assert bucket.then(Tick(1 << 60)) == []
+
+
+def test_a_request_of_the_same_batch_counts_before_the_time() -> None:
+    bucket = Bucket(request("p"), timeout=HOUR)
+    assert bucket.then(request("p"), Tick(1_001 + HOUR)) == []
+    assert bucket.then(request("p", client="d"), Tick(9_000 + HOUR))[-1] == client_end(
+        "p", 3, clientId="d", expired=True
+    )
+
+
+# Alarms: a shard is woken once, when its time has come.
+
+
+def wakes(time: int, parent: str = "p", shard: int = 0) -> dict[str, Any]:
+    """The value of a record that wakes a shard."""
+    return {"wake": time, "parentTopic": parent, "shard": shard}
+
+
+def test_a_shard_is_woken_by_the_first_tick_of_its_time_or_later() -> None:
+    bucket = Bucket(Alarm("p", 0, 5_000), Alarm("q", 2, 5_000), Alarm("p", 0, 6_000))
+    assert bucket.then(Tick(4_999)) == []
+    assert bucket.then(Tick(5_000)) == [wakes(5_000), wakes(5_000, "q", 2)]
+    assert bucket.then(Tick(7_000)) == [wakes(7_000)]
+    assert bucket.then(Tick(8_000)) == []
+    assert bucket.state == CoordinatorState(clock=8_000)
+    assert {stream for stream, _ in bucket.outcome.records} == set()
+
+
+def test_an_alarm_of_the_past_wakes_at_once() -> None:
+    bucket = Bucket(Tick(5_000))
+    assert bucket.then(Alarm("p", 1, 5_000)) == [wakes(5_000, "p", 1)]
+    assert bucket.then(Alarm("p", 1, 5_001)) == []
+    assert bucket.then(Alarm("p", 1, 5_002), Tick(5_002)) == [wakes(5_002, "p", 1), wakes(5_002, "p", 1)]
+
+
+def test_time_does_not_go_back() -> None:
+    bucket = Bucket(Tick(5_000), Tick(4_000))
+    assert bucket.state.clock == 5_000
+    assert bucket.then(Alarm("p", 0, 4_500)) == [wakes(5_000)]
+
+
+def test_what_wakes_a_shard_is_a_valid_record_of_the_clock() -> None:
+    bucket = Bucket(Tick(5_000), Alarm("p", 1, 1))
+    ((stream, record),) = bucket.outcome.records
+    assert (stream, record.key, parse_clock(record.value)) == (Stream.CLOCK, b"p", Wake("p", 1, 5_000))
+    wanted = alarm("p", 1, 7)
+    assert (wanted.key, parse_clock(wanted.value)) == (b"p", Alarm("p", 1, 7))
+
+
+# States as bytes.
+
+
+def test_a_state_is_what_was_encoded() -> None:
+    state = CoordinatorState(
+        {"g": GroupBinding("p", place(1), frozenset({"q", "é"})), "😀": GroupBinding("p", place(2))},
+        {KEY: ClientLease(("p", "q"), place(3))},
+        {5_000: frozenset({("p", 0), ("q", 1)})},
+        4_000,
+    )
+    data = encode_home(state)
+    assert data is not None
+    again = decode_home(data)
+    assert again == state
+    assert encode_home(again) == data
+    assert not CoordinatorState()
+    with pytest.raises(StateCorrupted):
+        decode_home(data[:-1])
+
+
+def test_the_bytes_of_a_journal_stay_readable() -> None:
+    """The whole state and a change to it are written with the same bytes as in existing checkpoints."""
+    state = CoordinatorState(
+        {"g": GroupBinding("p", place(1), frozenset({"q", "é"})), "h": GroupBinding("p", place(2))},
+        {KEY: ClientLease(("p", "q"), place(3))},
+        {5_000: frozenset({("p", 0), ("q", 1)})},
+        4_000,
+    )
+    journal = append(Journal(), state, CoordinatorDelta(4_000))
+    whole = (
+        "727804000000000000004894cd0fa09292a16793a170940301cd03e90092a171a2c3a992a16893a170940302cd03ea0090"
+        "919292a167a1639292a170a171940303cd03eb009192cd13889292a1700092a1710185768ab0cc3e81a800f5842bf1cc1dd5"
+    )
+    assert (journal.stored or b"").hex() == whole
+    delta = CoordinatorDelta(
+        6_000,
+        {"g": None, "k": GroupBinding("z", place(9))},
+        {KEY: None, ClientKey("g", "d"): ClientLease(("r",), place(8))},
+        {5_000: None, 7_000: frozenset({("b", 1), ("a", 2)})},
+    )
+    state.apply(delta)
+    journal = append(journal, state, delta)
+    change = (
+        "0000004394cd17709292a167c092a16b93a17a940309cd03f10090929292a167a163c09292a167a1649291a172940308"
+        "cd03f0009292cd1388c092cd1b589292a1610292a162015ce06187519db1cc661ca9dffaee0d03"
+    )
+    assert (journal.stored or b"").hex() == whole + change
+    assert decode_home(bytes.fromhex(whole + change)) == state
+
+
+def test_a_journal_that_has_outgrown_its_beginning_is_written_anew() -> None:
+    """Ticks change the state for ever, and the value stays small."""
+    state, journal = CoordinatorState(), Journal()
+    for number in range(2_000):
+        done = follow(state, [(Source("clock", 0, number, 0, 0), Tick(number))])
+        state.apply(done.delta)
+        journal = append(journal, state, done.delta)
+        assert len(journal.stored or b"") < 5_000
+
+
+def test_buckets_are_those_of_the_jvm() -> None:
+    """The bucket is the CRC-32 of the name modulo the number of buckets."""
+    assert BUCKETS == 16
+    assert [bucket_of(name) for name in ("g", "é", "group-of-the-shop")] == [6, 14, 1]
