@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from streaming.config import Settings
 
 
-class _Files(NamedTuple):
+class _InputFiles(NamedTuple):
     """Files to read instead of Kafka.
 
     Attributes:
@@ -99,7 +99,7 @@ def advise(
         }
     )
     client = settings.client_options() if client_options else {}  # those of the environment are for Java's client
-    files = None if topics_file is None else _Files(topics_file, patterns_file, parent)
+    files = None if topics_file is None else _InputFiles(topics_file, patterns_file, parent)
     advice, warnings = _advise(settings, client, files, cores)
     if as_json:
         click.echo(json.dumps(report.as_json(advice, warnings)))
@@ -108,7 +108,7 @@ def advise(
 
 
 def _advise(
-    settings: "Settings", client: dict[str, str], files: _Files | None, cores: int
+    settings: "Settings", client: dict[str, str], files: _InputFiles | None, cores: int
 ) -> "tuple[Advice, list[str]]":
     """Take the inventory of the inputs, with a progress line on a terminal, and return advice and warnings."""
     import time
@@ -138,7 +138,7 @@ def _advise(
 
 
 def _read(
-    settings: "Settings", client: dict[str, str], files: _Files | None, inventory: "Inventory", show: "Progress"
+    settings: "Settings", client: dict[str, str], files: _InputFiles | None, inventory: "Inventory", show: "Progress"
 ) -> None:
     """Feed the inventory with the records of Kafka or of the files."""
     from streaming.advise import sources
