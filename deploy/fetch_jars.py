@@ -1,7 +1,7 @@
 # ruff: noqa: INP001 - a script of the image, no package
-"""Fetches Spark's jars while the image is built, trusting the authorities that the image's other programs trust.
+"""Download Spark's jars while the image is built, with the trusted authorities of the image's other programs.
 
-A Java that came with the base image has a list of its own, which an authority added to the image may not have reached.
+The Java of the base image has a list of its own, which an authority added to the image may not have reached.
 """
 
 import os
@@ -13,6 +13,7 @@ from streaming.local import jars
 from streaming.local.network import key_store
 
 AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")
+"""Bundle of the certificates of the authorities, in PEM."""
 
 with TemporaryDirectory() as folder:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -1,12 +1,19 @@
-"""The one configuration of the service: command line over environment over file over defaults."""
+"""Settings of the job: command line over environment over file over defaults."""
 
+import difflib
+import json
+import logging
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self
+from tomllib import TOMLDecodeError
+from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
 from pydantic import Field, PositiveInt, ValidationError, field_validator, model_validator
+from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
+    EnvSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     TomlConfigSettingsSource,
@@ -14,7 +21,21 @@ from pydantic_settings import (
 
 from streaming.errors import ConfigInvalid
 
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+log = logging.getLogger("reexpand")
+
 TopicName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]{1,249}$")]
+
+_PREFIX: Final = "REEXPAND_"
+"""Prefix of the environment variables of the settings."""
+
+_FILE_VARIABLE: Final = "REEXPAND_CONFIG"
+"""Environment variable with the path of the TOML file."""
+
+_MISSPELT: Final = 0.75
+"""Similarity, as `difflib` measures it, from which an unknown variable is taken for a misspelt setting."""
 
 
 class Settings(BaseSettings):
@@ -22,55 +43,74 @@ class Settings(BaseSettings):
 
     | how | example |
     |---|---|
-    | command line | `reexpand run --bootstrap-servers broker:9092 --checkpoint /var/lib/reexpand` |
-    | environment | `REEXPAND_BOOTSTRAP_SERVERS=broker:9092` |
-    | file | `reexpand run --config reexpand.toml` with `bootstrap_servers = "broker:9092"` |
+    | command line | `reexpand run --bootstrap-servers broker:9092 --checkpoint /var/lib/reexpand --shards orders=16` |
+    | environment | `REEXPAND_BOOTSTRAP_SERVERS=broker:9092`, `REEXPAND_SHARDS=orders=16,sensors=4` |
+    | file | `reexpand run --config reexpand.toml` with `bootstrap_servers = "broker:9092"` and a table `[shards]` |
+
+    Shards of several sources are merged, parent by parent. An empty variable of a setting that may be absent, as
+    `REEXPAND_GROUPS=`, counts as not set.
     """
 
-    model_config = SettingsConfigDict(env_prefix="REEXPAND_", extra="forbid", frozen=True)
+    model_config = SettingsConfigDict(env_prefix=_PREFIX, extra="forbid", frozen=True)
 
-    bootstrap_servers: str = Field(min_length=1, description="Kafka brokers, host:port[,host:port...]")
-    checkpoint: str = Field(min_length=1, description="directory or URI of the job's state; one job, one checkpoint")
-    topic_events: TopicName = Field("lite-topic-events", description="input: topics created and deleted")
-    subscription_events: TopicName = Field("lite-subscription-events", description="input: subscription requests")
-    group_events: TopicName = Field("lite-group-events", description="input: group attributes")
-    clock: TopicName = Field("lite-clock", description="ticks and alarms; the job writes and reads them itself")
-    updates: TopicName = Field("lite-subscription-updates", description="output: who receives which topic")
-    dead_letters: TopicName = Field("lite-dead-letters", description="output: entries that could not be applied")
-    shards: dict[str, PositiveInt] = Field(default_factory=dict, description="shards of large parents; others have 1")
-    route_depth: int = Field(1, ge=0, description="leading segments that decide a topic's shard; 0 for all")
-    allow_inner_multi: bool = Field(default=False, description="allow ** inside a pattern")
+    bootstrap_servers: str = Field(
+        min_length=1, description="Addresses of Kafka brokers, host:port[,host:port...]; required."
+    )
+    checkpoint: str = Field(
+        min_length=1, description="Directory or URI of the job's state; one job, one checkpoint; required."
+    )
+    topic_events: TopicName = Field("lite-topic-events", description="Input: topics created and deleted.")
+    subscription_events: TopicName = Field("lite-subscription-events", description="Input: subscription requests.")
+    group_events: TopicName = Field("lite-group-events", description="Input: group attributes.")
+    clock: TopicName = Field("lite-clock", description="Ticks and alarms; the job writes and reads them itself.")
+    updates: TopicName = Field("lite-subscription-updates", description="Output: changes of each subscriber's topics.")
+    dead_letters: TopicName = Field("lite-dead-letters", description="Output: entries that could not be applied.")
+    shards: dict[str, PositiveInt] = Field(
+        default_factory=dict, description="Number of shards of a large parent topic; others have 1; repeatable."
+    )
+    route_depth: int = Field(
+        1, ge=0, description="Number of leading segments that decide the shard of a topic; 0: all segments."
+    )
+    allow_inner_multi: bool = Field(default=False, description="Allow ** inside a pattern.")
     shuffle_partitions: PositiveInt | None = Field(
-        None, description="state partitions; default: the processors, 8 at most; fixed by the checkpoint"
+        None, description="State partitions; default: the processors, 8 at most; fixed by the checkpoint."
     )
-    max_offsets_per_trigger: PositiveInt = Field(100_000, description="most records that one micro-batch reads")
-    trigger_interval_ms: int = Field(0, ge=0, description="time between micro-batches; 0: as data comes")
+    max_offsets_per_trigger: PositiveInt = Field(100_000, description="Maximum number of records in a micro-batch.")
+    trigger_interval_ms: int = Field(
+        0, ge=0, description="Time between micro-batches; 0: as soon as there are records."
+    )
     tick_interval_ms: int = Field(
-        10_000, ge=0, description="time between looks at the clock, by which topics and clients end; 0: never"
+        10_000, ge=0, description="Time between ticks of the clock, which expire topics and clients; 0: no ticks."
     )
-    client_timeout_ms: int = Field(0, ge=0, description="a client that has not asked for so long is ended; 0: never")
-    master: str | None = Field(None, description="Spark master; default: all processors here")
-    groups: Path | None = Field(None, description="TOML file of group attributes, written to the group events at start")
+    client_timeout_ms: int = Field(
+        0, ge=0, description="Time without requests after which a client is unsubscribed; 0: never."
+    )
+    master: str | None = Field(None, description="Spark master; default: all processors of this machine.")
+    groups: Path | None = Field(
+        None, description="TOML file of group attributes, written to the group events at each start."
+    )
     kafka_options: Path | None = Field(
-        None, description="file of Kafka client options, one key=value a line; the place for credentials"
+        None, description="File of Kafka client options, one key=value a line; the place for credentials."
     )
 
     @field_validator("kafka_options", "groups")
     @classmethod
-    def _readable(cls, path: Path | None) -> Path | None:
+    def _check_readable(cls, path: Path | None) -> Path | None:
         if path is not None and not os.access(path, os.R_OK):
             raise ValueError(f"{path} cannot be read")
+        if path is not None and path.is_dir():
+            raise ValueError(f"{path} is a folder, not a file")
         return path
 
     @field_validator("shards")
     @classmethod
-    def _named(cls, shards: dict[str, int]) -> dict[str, int]:
+    def _check_parents(cls, shards: dict[str, int]) -> dict[str, int]:
         if not all(parent.strip() for parent in shards):
-            raise ValueError("a parent topic is blank")
+            raise ValueError("the name of a parent topic is blank")
         return shards
 
     @model_validator(mode="after")
-    def _distinct(self) -> Self:
+    def _check_topics(self) -> Self:
         names = [*self.inputs, self.updates, self.dead_letters]
         if len(set(names)) < len(names):
             raise ValueError(f"the six Kafka topics must differ: {', '.join(names)}")
@@ -82,7 +122,7 @@ class Settings(BaseSettings):
         return self.group_events, self.subscription_events, self.topic_events, self.clock
 
     def client_options(self) -> dict[str, str]:
-        """Kafka client options beyond the bootstrap servers.
+        """Return the Kafka client options beyond the bootstrap servers.
 
         Raises:
             ConfigInvalid: a line of the file is not `key=value`; the message does not repeat it.
@@ -109,33 +149,137 @@ class Settings(BaseSettings):
         cls,
         settings_cls: type[BaseSettings],
         init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - part of the interface
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - part of the interface
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - part of the interface
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Command line, then environment, then the file named by the command line."""
-        file = os.environ.get("REEXPAND_CONFIG")
-        sources = (init_settings, env_settings)
-        if file is None:
-            return sources
-        if not Path(file).is_file():
-            raise FileNotFoundError("there is no such file")
-        return (*sources, TomlConfigSettingsSource(settings_cls, Path(file)))
+        """Return the sources in their order: command line, environment, file."""
+        sources = (init_settings, _EnvironmentSource(settings_cls))
+        file = _file()
+        return sources if file is None else (*sources, TomlConfigSettingsSource(settings_cls, file))
 
 
-def load(given: dict[str, Any]) -> Settings:
-    """The settings in force; `given` holds those of the command line, None for the ones not given.
+class _EnvironmentSource(EnvSettingsSource):
+    """Environment: an empty variable can mean "not set", and shards are pairs or JSON."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        """Return the text of a variable, None when it is not set."""
+        value, key, is_complex = super().get_field_value(field, field_name)
+        return (None if value == "" and _may_be_absent(field_name) else value), key, is_complex
+
+    def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:  # noqa: ARG002 - only `shards` has a structure
+        """Return the shards of `orders=16,sensors=4` or of a JSON object."""
+        if value.lstrip().startswith("{"):
+            try:
+                return json.loads(value)
+            except ValueError as error:
+                raise ConfigInvalid(f"{field_name} is not valid JSON: {error} (from {_variable(field_name)})") from None
+        pairs = [pair.rpartition("=") for pair in value.split(",")]
+        if not all(parent for parent, _, _ in pairs):
+            raise ConfigInvalid(
+                f"{field_name} must be pairs as orders=16,sensors=4 or a JSON object, not {value!r} "
+                f"(from {_variable(field_name)})"
+            )
+        return {parent.strip(): count for parent, _, count in pairs}
+
+
+def load(given: Mapping[str, Any]) -> Settings:
+    """Return the settings in force.
+
+    Args:
+        given: settings of the command line; None for an option that is not there.
 
     Raises:
-        ConfigInvalid: naming each setting that is missing or wrong.
+        ConfigInvalid: a setting is missing or wrong; the message names each of them, and its source.
     """
+    _warn_of_misspelt_variables()
+    given = {name: value for name, value in given.items() if value is not None}
     try:
-        return Settings(**{name: value for name, value in given.items() if value is not None})
+        return Settings(**given)
     except ValidationError as error:
-        lines = [
-            f"{'.'.join(map(str, item['loc']))}: {item['msg']}".removeprefix(": ")
-            for item in error.errors(include_input=False)
-        ]
-        raise ConfigInvalid("; ".join(lines)) from None
-    except (OSError, ValueError) as error:  # the file
-        raise ConfigInvalid(f"{os.environ.get('REEXPAND_CONFIG')}: {error}") from None
+        raise ConfigInvalid("; ".join(_explain(details, given) for details in error.errors())) from None
+    except TOMLDecodeError as error:
+        raise ConfigInvalid(f"{_file()} is not valid TOML: {error}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigInvalid(f"{_file()} cannot be read: {reason}") from None
+
+
+def _file() -> Path | None:
+    name = os.environ.get(_FILE_VARIABLE)
+    if not name:
+        return None
+    if not Path(name).is_file():
+        raise ConfigInvalid(f"{name} is not a file (from {_FILE_VARIABLE} or --config)")
+    return Path(name)
+
+
+def _variable(setting: str) -> str:
+    return f"{_PREFIX}{setting.upper()}"
+
+
+def _may_be_absent(setting: str) -> bool:
+    default = Settings.model_fields[setting].get_default(call_default_factory=True)
+    return default is None or default == {}
+
+
+def _warn_of_misspelt_variables() -> None:
+    settings = [*map(_variable, Settings.model_fields), _FILE_VARIABLE]
+    names = [name.removeprefix(_PREFIX) for name in settings]
+    for variable in sorted(os.environ):
+        prefix, name = variable[: len(_PREFIX)].upper(), variable[len(_PREFIX) :].upper()
+        if prefix == _PREFIX and name not in names:
+            for near in difflib.get_close_matches(name, names, n=1, cutoff=_MISSPELT):
+                log.warning("%s is not a setting and is ignored; did you mean %s%s?", variable, _PREFIX, near)
+
+
+_RULES: Final = {
+    "string_type": "must be text",
+    "string_too_short": "must not be empty",
+    "string_pattern_mismatch": "must be the name of a Kafka topic, 1 to 249 letters, digits, '.', '_' or '-'",
+    "path_type": "must be the path of a file",
+    "dict_type": "must be a number of shards for each parent topic, as orders = 16",
+}
+"""Rules for values, by pydantic's name for the error; numbers and booleans are written in `_rule`."""
+
+
+def _explain(details: "ErrorDetails", given: Mapping[str, Any]) -> str:
+    """Describe an error, with the name and the source of the setting."""
+    kind = details["type"]
+    if not details["loc"]:  # an error of several settings
+        return str(details["ctx"]["error"])
+    name, setting = ".".join(map(str, details["loc"])), str(details["loc"][0])
+    option = f"--{setting.replace('_', '-')}"
+    if kind == "missing":
+        return f"{setting} is required: give {option}, {_variable(setting)}, or {setting} in the TOML file"
+    source = _source(setting, option, given)
+    if kind == "extra_forbidden":
+        near = difflib.get_close_matches(setting, Settings.model_fields, n=1)
+        return f"{name} is not a setting (from {source})" + (f"; did you mean {near[0]}?" if near else "")
+    if kind == "value_error":
+        return f"{name}: {details['ctx']['error']} (from {source})"
+    return f"{name} {_rule(details)}, not {details['input']!r} (from {source})"
+
+
+def _rule(details: "ErrorDetails") -> str:
+    kind, bounds = details["type"], details.get("ctx", {})
+    if kind == "greater_than":
+        return f"must be at least {bounds['gt'] + 1}"
+    if kind == "greater_than_equal":
+        return f"must be at least {bounds['ge']}"
+    if kind.startswith("int_"):
+        return "must be a whole number"
+    if kind.startswith("bool_"):
+        return "must be true or false"
+    return _RULES.get(kind, details["msg"])
+
+
+def _source(setting: str, option: str, given: Mapping[str, Any]) -> str:
+    """Return the option, variable or file of a setting's value in force."""
+    if setting in given:
+        return option
+    values = {name.upper(): value for name, value in os.environ.items()}
+    value = values.get(_variable(setting))
+    if setting in Settings.model_fields and value is not None and not (value == "" and _may_be_absent(setting)):
+        return _variable(setting)
+    return str(_file())

@@ -1,13 +1,13 @@
 """Every exception of the package, as one tree.
 
-A base that groups others ends in `Error`; a leaf is named after what happened. All texts are meant for the user: they
-say what happened, where, and what to do about it.
+The name of a base ends in `Error`; the name of a leaf says what happened. All texts are meant for the user: they say
+what happened, where, and what to do about it.
 
     ReexpandError                   exit code 1 where nothing else is said
     ├── ConfigInvalid               a setting is missing or wrong (exit code 2)
     ├── CheckpointMismatch          the checkpoint was made with other settings (exit code 2)
     ├── StateError                  a state value cannot be read
-    │   ├── StateCorrupted          its bytes are not the ones that were written
+    │   ├── StateCorrupted          its bytes differ from the written ones
     │   └── StateFormatUnknown      another release wrote it
     ├── Rejected                    an input entry is not valid; it becomes a dead letter
     ├── JobError                    the job cannot run, or cannot go on
@@ -16,15 +16,15 @@ say what happened, where, and what to do about it.
     │   ├── NotWritten              Kafka did not take a record
     │   └── JobFailed               the query ended by itself
     ├── DemoFailed                  the job of the demo ended by itself, or did not come up
-    ├── InputsUnreadable            the inputs to advise on cannot be read
+    ├── InputsUnreadable            the inputs of `reexpand advise` cannot be read
     ├── WatchFailed                 Kafka cannot be watched, or does not take the topic events
     ├── LocalError                  this machine lacks a part of a broker or cluster of its own
     │   ├── JavaUnusable            no Java that Spark and Kafka run on
-    │   ├── JarsUnavailable         the jars of Spark's connector or of the broker cannot be had
+    │   ├── JarsUnavailable         the jars of Spark's connector or of the broker cannot be downloaded or stored
     │   ├── BrokerFailed            the broker does not start, or does not answer
-    │   │   └── FolderInUse         another broker works on the same data folder
+    │   │   └── FolderInUse         another broker works in the same data folder
     │   ├── ClusterFailed           the Spark cluster does not start
-    │   └── TopicsUnusable          a topic cannot be created, or lacks what the job relies on
+    │   └── TopicsUnusable          a topic cannot be created, or has an unsuitable configuration
     └── ClientError                 a subscription client cannot go on
         ├── Malformed               a record of the updates topic is no update; it is skipped
         ├── UpdatesUnreadable       the updates cannot be read, and waiting does not help
@@ -36,7 +36,7 @@ say what happened, where, and what to do about it.
 
 
 class ReexpandError(Exception):
-    """Base of every exception that this package raises on purpose."""
+    """Base of all exceptions of this package."""
 
     exit_code = 1
 
@@ -48,24 +48,24 @@ class ConfigInvalid(ReexpandError):
 
 
 class CheckpointMismatch(ReexpandError):
-    """The checkpoint was made with settings that cannot change during its life."""
+    """The checkpoint was made with other settings, of those fixed during its life."""
 
     exit_code = 2
 
 
 class StateError(ReexpandError):
-    """Base of the reasons for which a state value cannot be read.
+    """Base of errors in reading a state value.
 
     Operator action: stop the job, restore the checkpoint directory from a copy, or start with an empty one.
     """
 
 
 class StateCorrupted(StateError):
-    """The bytes of a state value are not the ones that were written."""
+    """The bytes of a state value differ from the written ones."""
 
 
 class StateFormatUnknown(StateError):
-    """The state value has a format version that this release does not know."""
+    """The state value has a format version unknown to this release."""
 
 
 class Rejected(ReexpandError):
@@ -81,7 +81,7 @@ class Rejected(ReexpandError):
 
 
 class JobError(ReexpandError):
-    """Base of the reasons for which the job cannot run, or cannot go on."""
+    """Base of errors that end the job, or keep it from starting."""
 
 
 class SparkUnavailable(JobError):
@@ -89,7 +89,7 @@ class SparkUnavailable(JobError):
 
 
 class KafkaUnavailable(JobError):
-    """No broker answers, or the broker refuses what the job needs."""
+    """No broker answers, or the broker refuses a request of the job."""
 
 
 class NotWritten(JobError):
@@ -105,7 +105,7 @@ class DemoFailed(ReexpandError):
 
 
 class InputsUnreadable(ReexpandError):
-    """The inputs to advise on cannot be read; the message quotes Kafka."""
+    """The inputs of `reexpand advise` cannot be read; the message quotes Kafka."""
 
 
 class WatchFailed(ReexpandError):
@@ -117,11 +117,11 @@ class LocalError(ReexpandError):
 
 
 class JavaUnusable(LocalError):
-    """No Java that Spark and Kafka run on is on this machine."""
+    """No Java on this machine is suitable for Spark and Kafka."""
 
 
 class JarsUnavailable(LocalError):
-    """The jars of Spark's Kafka connector or of the broker cannot be had."""
+    """The jars of Spark's Kafka connector or of the broker cannot be downloaded or stored."""
 
 
 class BrokerFailed(LocalError):
@@ -129,7 +129,7 @@ class BrokerFailed(LocalError):
 
 
 class FolderInUse(BrokerFailed):
-    """Another broker works on the same data folder."""
+    """Another broker works in the same data folder."""
 
 
 class ClusterFailed(LocalError):
@@ -137,7 +137,7 @@ class ClusterFailed(LocalError):
 
 
 class TopicsUnusable(LocalError):
-    """A topic cannot be created, or exists and lacks what the job relies on."""
+    """A topic cannot be created, or exists with an unsuitable configuration."""
 
 
 class ClientError(ReexpandError):

@@ -26,8 +26,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from streaming.adapters.watch import Change, Sight, Standing, Turns, decode, encode, sight
 from streaming.errors import WatchFailed
-from streaming.kafka.clients import made, reason
-from streaming.kafka.specs import FOR_EVER
+from streaming.kafka.clients import create, reason
+from streaming.kafka.specs import UNLIMITED_RETENTION
 
 log = logging.getLogger("reexpand")
 
@@ -88,10 +88,10 @@ class Cluster:
             "log_level": 0,
             "error_cb": self._remember,
         }
-        self._admin = made(AdminClient, self._common)
+        self._admin = create(AdminClient, self._common)
         # Never giving up leaves no write of which nobody knows whether it happened. The partitioner is that of Java and
         # kafka-python, so that the events of a parent stay in one partition, whoever writes them.
-        self._producer = made(
+        self._producer = create(
             Producer,
             {
                 **self._common,
@@ -129,7 +129,7 @@ class Cluster:
         """
         if self._events in self._list():
             return
-        topic = NewTopic(self._events, num_partitions=-1, replication_factor=-1, config=dict(FOR_EVER))
+        topic = NewTopic(self._events, num_partitions=-1, replication_factor=-1, config=dict(UNLIMITED_RETENTION))
         try:
             self._admin.create_topics([topic])[self._events].result()
         except KafkaException as error:
@@ -145,7 +145,7 @@ class Cluster:
             NoAnswer: Kafka does not give them out.
             Stopped: someone asked to stop.
         """
-        consumer = made(
+        consumer = create(
             Consumer,
             {
                 **self._common,

@@ -11,7 +11,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from streaming.advise.inventory import Inventory, Record
 from streaming.errors import ConfigInvalid, InputsUnreadable
 from streaming.events.model import BIND_TOPIC, WILDCARD, Action, Place, Stream, check_name
-from streaming.kafka.clients import made, reason
+from streaming.kafka.clients import create, reason
 
 if TYPE_CHECKING:
     from streaming.config import Settings
@@ -71,7 +71,7 @@ class _Kafka:
             "log_level": 0,
             "error_cb": self._remember,
         }
-        self._consumer = made(Consumer, given)
+        self._consumer = create(Consumer, given)
 
     def close(self) -> None:
         self._consumer.close()

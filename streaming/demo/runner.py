@@ -23,7 +23,7 @@ from streaming.kafka import specs as topics
 from streaming.kafka.topics import create_topics
 from streaming.local import jars
 from streaming.local.broker import Broker
-from streaming.local.cluster import Cluster
+from streaming.local.cluster import SparkCluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -72,7 +72,7 @@ def _run(folder: Path, screen: Screen, *, keep: bool, on_cluster: bool) -> int:
         cluster = None
         if on_cluster:
             screen.phase(f"Kafka listens on {broker.bootstrap_servers}; starting a Spark cluster of two workers")
-            cluster = stack.enter_context(Cluster(folder / "cluster"))
+            cluster = stack.enter_context(SparkCluster(folder / "cluster"))
         # As `reexpand run` has them without options; what the environment sets is for jobs of the user's own.
         settings = Settings.model_construct(
             bootstrap_servers=broker.bootstrap_servers,
@@ -130,7 +130,7 @@ class Play:
         screen: Screen,
         follower: Follower,
         check: Callable[[], None],
-        cluster: Cluster | None = None,
+        cluster: SparkCluster | None = None,
     ) -> None:
         self._settings = settings
         self._screen = screen

@@ -1,4 +1,4 @@
-"""What all of our own clients of librdkafka share."""
+"""Creation and errors of librdkafka clients."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -10,8 +10,8 @@ from streaming.errors import ConfigInvalid
 T = TypeVar("T")
 
 
-def made(kind: Callable[[dict[str, Any]], T], options: Mapping[str, Any]) -> T:
-    """A client with these options.
+def create(kind: Callable[[dict[str, Any]], T], options: Mapping[str, Any]) -> T:
+    """Return a client with these options.
 
     Raises:
         ConfigInvalid: an option is not valid.
@@ -23,5 +23,5 @@ def made(kind: Callable[[dict[str, Any]], T], options: Mapping[str, Any]) -> T:
 
 
 def reason(error: KafkaException) -> str:
-    """What librdkafka says."""
+    """Return the message of librdkafka."""
     return str(error.args[0].str()) if error.args else str(error)

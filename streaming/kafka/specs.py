@@ -1,19 +1,19 @@
-"""The Kafka topics of the job, as the job wants them."""
+"""Specifications of the job's Kafka topics."""
 
 from streaming.config import Settings
 from streaming.kafka.topics import TopicSpec
 
-KEEP = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "delete.retention.ms": "86400000"}
-"""The updates topic forgets what no longer holds, and keeps a removal for a day so that every reader sees it."""
+COMPACTION = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "delete.retention.ms": "86400000"}
+"""Configuration of the updates topic: compaction, with a day in which every reader can see a removal."""
 
-FOR_EVER = {"retention.ms": "-1"}
-"""The inputs are what the relation is made of: a new checkpoint is built from them."""
+UNLIMITED_RETENTION = {"retention.ms": "-1"}
+"""Configuration of the input topics: no expiry, since a new checkpoint builds the relation from them."""
 
 
 def specs(settings: Settings, partitions: int = 1) -> list[TopicSpec]:
-    """The specifications of all six topics."""
+    """Return the specifications of all six topics."""
     return [
-        *(TopicSpec(name, partitions, FOR_EVER) for name in settings.inputs),
-        TopicSpec(settings.updates, partitions, KEEP),
+        *(TopicSpec(name, partitions, UNLIMITED_RETENTION) for name in settings.inputs),
+        TopicSpec(settings.updates, partitions, COMPACTION),
         TopicSpec(settings.dead_letters, partitions, {}),
     ]

@@ -1,4 +1,4 @@
-"""Creates the topics that the job reads and writes, as often as it is asked to."""
+"""Creation of missing Kafka topics, and a check of existing ones."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _POLICY = "cleanup.policy"
 
 @dataclass(frozen=True)
 class TopicSpec:
-    """A topic as the job wants it.
+    """Specification of a topic.
 
     Attributes:
         name: its name.
-        partitions: how many it is created with; an existing topic may have another number.
-        config: settings it is created with. Of an existing topic only `cleanup.policy` is held against this: without
-            compaction the current relation would be deleted with age, whatever else is set.
+        partitions: number of partitions at its creation; an existing topic may have another number.
+        config: settings at its creation. Only the `cleanup.policy` of an existing topic is compared with this: without
+            compaction the current relation would be deleted with age, whatever the other settings are.
     """
 
     name: str
@@ -38,7 +38,7 @@ class TopicSpec:
 
 
 def create_topics(bootstrap_servers: str, specs: Sequence[TopicSpec], *, timeout: float = 30) -> list[str]:
-    """Create those of the topics that do not exist, and return their names when all topics can be used.
+    """Create the missing topics, wait until all topics are usable, and return the names of the created ones.
 
     Raises:
         TopicsUnusable: the cluster does not answer, refuses a topic, or has one with another cleanup policy.
@@ -52,7 +52,7 @@ def create_topics(bootstrap_servers: str, specs: Sequence[TopicSpec], *, timeout
             f"No Kafka broker answers at {bootstrap_servers} within {timeout:.0f} s ({reason(error)}). "
             "Check the address, and that the broker runs."
         ) from error
-    # The broker's own default number of replicas is the one that its operator chose.
+    # -1 is the broker's own default, which its operator chose.
     wanted = [
         NewTopic(spec.name, num_partitions=spec.partitions, replication_factor=-1, config=dict(spec.config))
         for spec in specs
@@ -73,7 +73,7 @@ def _create(client: AdminClient, topics: list[NewTopic], timeout: float) -> list
         try:
             future.result()
         except KafkaException as error:
-            if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:  # someone else was faster
+            if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:  # another process was faster
                 continue
             raise TopicsUnusable(f"The topic {name!r} cannot be created: {reason(error)}.") from error
         created.append(name)

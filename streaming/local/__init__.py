@@ -1,1 +1,1 @@
-"""What the service needs around it on a machine of its own: a Java, the jars, a real Kafka broker, its topics."""
+"""Surroundings of the service on one machine: Java, jars, a Kafka broker, a Spark cluster."""

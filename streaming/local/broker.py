@@ -1,4 +1,4 @@
-"""A real Kafka broker of one node, as a process that ends with the one that started it."""
+"""A real Kafka broker of one node, as a child process with the lifetime of its parent."""
 
 from __future__ import annotations
 
@@ -27,29 +27,34 @@ if TYPE_CHECKING:
 
 _HERE = Path(__file__).parent
 _LOG_LINES_SHOWN = 15
+"""Number of lines of the broker's log in an error message."""
+
 _ATTEMPTS = 3
+"""Number of attempts to start while other processes take the chosen ports."""
+
 _POLL_SECONDS = 0.05
 _LOCK_SECONDS = 5.0
+"""Seconds to wait for the lock of the folder."""
 
 
 class Broker:
-    """A Kafka broker (KRaft) whose data lives in a folder and survives restarts, as its address does.
+    """A Kafka broker (KRaft); its data and its address survive restarts.
 
     | Usage | What happens |
     |---|---|
     | `with Broker() as broker:` | data in `.reexpand/kafka`, stopped at the end |
     | `Broker(folder).start()` ... `.stop()` | the same by hand |
     | `Broker(folder, settings={"log.cleaner.backoff.ms": "500"})` | any broker setting |
-    | `.kill()`, `.pause()`, `.resume()`, `.start()` | for tests of what happens around it |
+    | `.kill()`, `.pause()`, `.resume()`, `.start()` | for tests of clients during faults of the broker |
 
-    It listens on the loopback interface only, and dies with this process even when that is killed.
+    It listens on the loopback interface only, and dies with this process, even when this process is killed.
     Not for use from several threads at once.
 
     Args:
-        folder: made when it does not exist; one broker at a time works on it.
+        folder: data folder, created when it does not exist; one broker at a time works in it.
         settings: broker settings that win over the usual ones.
-        heap: the most memory its Java may use for objects.
-        timeout: seconds within which it must accept requests.
+        heap: maximum size of Java's heap, as `-Xmx` takes it.
+        timeout: seconds within which the broker must accept requests.
     """
 
     def __init__(
@@ -78,36 +83,36 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where clients reach it, as they want to be told."""
+        """Address of the broker, as clients take it."""
         if self._node is None:
             raise BrokerFailed(f"The broker of {self.folder} was not started.")
         return self._node.address
 
     @property
     def running(self) -> bool:
-        """Whether its process lives; a paused one does."""
+        """True while the process of the broker lives, paused or not."""
         return self._guardian is not None and self._guardian.poll() is None
 
     @property
     def pid(self) -> int:
-        """The process id of the broker itself, of its last life when it is not running."""
+        """Process id of the broker or, when it is not running, of its last process."""
         return self._pid
 
     def start(self) -> Self:
-        """Start it and wait until it answers.
+        """Start the broker and wait until it answers.
 
         Raises:
-            FolderInUse: another broker works on this folder.
-            BrokerFailed: it does not start, with the end of its log.
+            FolderInUse: another broker works in this folder.
+            BrokerFailed: the broker does not start; the message has the end of its log.
         """
         if self.running:
             return self
-        self.kill()  # what a broker that ended by itself left in here
+        self.kill()  # release what a broker that ended by itself has left
         classpath = os.pathsep.join(map(str, jars.kafka()))
         java = find_java()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock = lock = self._locked()
+            self._lock = lock = self._lock_folder()
             command = [str(java.executable), *self._java_options(), "-cp", classpath]
             node = load_node(self.folder)
             format_storage(self.folder, node, command, lock)
@@ -121,7 +126,7 @@ class Broker:
         return self
 
     def stop(self, timeout: float = 30) -> None:
-        """End it as Kafka wants to be ended; after `timeout` seconds, or when it is paused for good, kill it."""
+        """Stop the broker in an orderly way; kill it if it still runs after `timeout` seconds."""
         if self._guardian is not None:
             self._send(signal.SIGTERM)
             self._send(signal.SIGCONT)
@@ -130,7 +135,7 @@ class Broker:
         self.kill()
 
     def kill(self) -> None:
-        """End it the hard way, as a crash would."""
+        """Kill the broker, as a crash would."""
         if self._guardian is not None:
             self._send(signal.SIGKILL)
             self._guardian.communicate()
@@ -140,15 +145,15 @@ class Broker:
             self._lock = None
 
     def pause(self) -> None:
-        """Freeze it: connections stay open, nothing is answered."""
+        """Freeze the broker: connections stay open, requests get no answer."""
         self._send(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it go on after `pause`."""
+        """Let the broker go on after `pause`."""
         self._send(signal.SIGCONT)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for it to end by itself; whether it did within `timeout` seconds."""
+        """Wait until the broker ends by itself; return False when it still runs after `timeout` seconds."""
         if self._guardian is not None:
             try:
                 self._guardian.wait(timeout)
@@ -156,8 +161,8 @@ class Broker:
                 return False
         return True
 
-    def _locked(self) -> IO[str]:
-        """Lock the folder, waiting a moment: a broker whose owner was killed goes at once, but not in no time."""
+    def _lock_folder(self) -> IO[str]:
+        """Lock the folder; wait `_LOCK_SECONDS` for it, since the broker of a killed parent takes a moment to end."""
         lock = (self.folder / "lock").open("a+", encoding="utf-8")
         deadline = time.monotonic() + _LOCK_SECONDS
         while True:
@@ -189,7 +194,7 @@ class Broker:
         ]
 
     def _launch(self, java: Java, command: list[str], node: Node, lock: IO[str]) -> None:
-        """Start the process and wait until it answers, on other ports when someone was faster on these."""
+        """Start the process and wait until it answers; choose other ports when another process has taken these."""
         for attempt in range(_ATTEMPTS):
             self._node = node
             configuration = write_configuration(self.folder, node, self._settings)
@@ -204,7 +209,7 @@ class Broker:
                     stdout=subprocess.PIPE,
                     stderr=log,
                     bufsize=0,
-                    start_new_session=True,  # Ctrl-C is for the program; it then stops the broker
+                    start_new_session=True,  # Ctrl-C reaches this process only, which then stops the broker
                     pass_fds=[lock.fileno()],  # the folder stays locked until the broker is gone
                 )
             self._pid = int(self._guardian.stdout.readline() or 0) if self._guardian.stdout else 0
@@ -219,11 +224,11 @@ class Broker:
         raise BrokerFailed(f"The broker {how}. The end of {self.log_file}:\n{end}")
 
     def _answers(self, node: Node) -> bool:
-        """Wait until this broker, and no other on the same port, answers a request."""
+        """Wait until this broker, and no other one on the same port, answers; return False when it does not."""
         deadline = time.monotonic() + self._timeout
         while self.running and time.monotonic() < deadline:
             with suppress(OSError, KafkaException), socket.create_connection((HOST, node.port), timeout=1):
-                # Only now: the client complains aloud about a port where nobody listens.
+                # Created only now: librdkafka prints errors about a port on which nobody listens.
                 client = AdminClient({"bootstrap.servers": node.address}, logger=_SILENT)
                 if str(client.list_topics(timeout=5).cluster_id) == node.cluster_id:  # its type says None
                     return True
@@ -234,7 +239,7 @@ class Broker:
         return self.log_file.read_text(encoding="utf-8", errors="replace")
 
     def _send(self, number: signal.Signals) -> None:
-        """Have the guardian send a signal: it knows whether its process still is the one that it started."""
+        """Send a signal through the guardian: only a parent knows that a process id is still its child's."""
         if self._guardian is not None and self._guardian.stdin is not None:
             with suppress(BrokenPipeError):
                 self._guardian.stdin.write(bytes([number]))

@@ -1,4 +1,4 @@
-"""Where downloads live, and how they get there whole."""
+"""Cache folder of downloads, its locks, and atomic writes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def cache_folder() -> Path:
-    """The folder of everything downloaded: `$XDG_CACHE_HOME/reexpand`, by default `~/.cache/reexpand`."""
+    """Return the folder of all downloads: `$XDG_CACHE_HOME/reexpand`, by default `~/.cache/reexpand`."""
     given = os.environ.get("XDG_CACHE_HOME", "")
     # The XDG specification asks to ignore a relative path.
     base = Path(given) if given.startswith("/") else Path.home() / ".cache"
@@ -22,7 +22,7 @@ def cache_folder() -> Path:
 
 @contextmanager
 def locked(path: Path) -> Iterator[IO[str]]:
-    """Hold the lock file `path`, waiting for whoever holds it; the kernel frees it when all holders are gone."""
+    """Wait for the lock file `path` and hold it; the kernel frees it when all its holders are gone."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -30,7 +30,7 @@ def locked(path: Path) -> Iterator[IO[str]]:
 
 
 def write_whole(path: Path, content: bytes, mode: int = 0o644) -> None:
-    """Write a file that readers see either not at all or complete."""
+    """Write a file atomically: readers see all of it or nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_bytes(content)

@@ -1,4 +1,4 @@
-"""A Spark standalone cluster of one master and some workers, as processes that end with the one that started them."""
+"""A Spark standalone cluster of a master and workers, as child processes with the lifetime of their parent."""
 
 from __future__ import annotations
 
@@ -19,29 +19,33 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _LOG_LINES_SHOWN = 15
+"""Number of lines of a process's log in an error message."""
+
 _POLL_SECONDS = 0.05
 _STOP_SECONDS = 10.0
+"""Seconds for an orderly end, after which a process is killed."""
+
 _MASTER_STARTED = r"Starting Spark master at (spark://\S+)"
 _WORKER_REGISTERED = r"Successfully registered with master (spark://\S+)"
 
 
-class Cluster:
-    """A standalone master and its workers, on the loopback interface only and on ports that are free.
+class SparkCluster:
+    """A standalone master and its workers, on free ports of the loopback interface.
 
     | Usage | What happens |
     |---|---|
-    | `with Cluster(folder) as cluster:` | a master and two workers of one core each, stopped at the end |
+    | `with SparkCluster(folder) as cluster:` | a master and two workers of one core each, stopped at the end |
     | `reexpand run --master $URL ...` | the job runs on it, with `cluster.url` as URL |
-    | `.kill_worker(1)`, `.start_worker(1)` | for tests of what happens around it |
+    | `.kill_worker(1)`, `.start_worker(1)` | for tests of a job during faults of the cluster |
 
-    All of it dies with this process even when that is killed. Not for use from several threads at once.
+    All processes die with this one, even when it is killed. Not for use from several threads at once.
 
     Args:
-        folder: of its own, made when it does not exist; gets a log of each process and, in `worker-N`, of each
-            executor.
-        workers: how many are started; they are numbered from 1.
-        cores: of each worker; so many tasks run there at a time.
-        memory: of each worker, at least the 1g that an executor has by default.
+        folder: folder of its own, created when it does not exist, for the log of each process and, in `worker-N`, the
+            logs of each executor.
+        workers: number of workers; they are numbered from 1.
+        cores: cores of each worker, which is the number of tasks that it runs at a time.
+        memory: memory of each worker, at least the 1g that an executor has by default.
         timeout: seconds within which the master, and then each worker, must be up.
     """
 
@@ -64,14 +68,14 @@ class Cluster:
 
     @property
     def url(self) -> str:
-        """What `--master` must be."""
+        """URL of the master, for `--master`."""
         return self._url
 
     def start(self) -> Self:
         """Start master and workers, and wait until the workers are registered.
 
         Raises:
-            ClusterFailed: one of them does not come up, with the end of its log.
+            ClusterFailed: one of them does not come up; the message has the end of its log.
         """
         try:
             self._url = self._launch("master", "master.Master").wait_for(_MASTER_STARTED, self._timeout)
@@ -88,29 +92,29 @@ class Cluster:
         return self
 
     def start_worker(self, number: int) -> None:
-        """Start a worker that was killed, and wait until the master knows it; a job that runs gets an executor there.
+        """Start a killed worker again, and wait until the master knows it; a running job gets an executor there.
 
         Raises:
-            ClusterFailed: it does not come up.
+            ClusterFailed: the worker does not come up.
         """
         self._launch_worker(number)
         self._wait_for_worker(number)
 
     def kill_worker(self, number: int) -> None:
-        """End a worker and its executors at once, as the crash of their machine would."""
+        """Kill a worker and its executors, as the crash of their machine would."""
         self._processes.pop(f"worker-{number}").kill()
 
     def pause_worker(self, number: int) -> None:
-        """Stop a worker and its executors as a machine that hangs would, until `resume_worker`."""
+        """Freeze a worker and its executors, as a hanging machine would, until `resume_worker`."""
         self._processes[f"worker-{number}"].signal(signal.SIGSTOP)
 
     def resume_worker(self, number: int) -> None:
-        """Let a worker that was paused go on."""
+        """Let a paused worker go on."""
         self._processes[f"worker-{number}"].signal(signal.SIGCONT)
 
     def stop(self) -> None:
-        """End everything, the hard way what does not end by itself."""
-        for process in reversed(self._processes.values()):  # else workers would complain that they lost their master
+        """Stop all processes; kill them if they do not end by themselves."""
+        for process in reversed(self._processes.values()):  # workers would log the loss of their master as an error
             process.stop()
         self._processes.clear()
 
@@ -126,7 +130,7 @@ class Cluster:
         from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415 -- imports all of pyspark
 
         self.folder.mkdir(parents=True, exist_ok=True)
-        home = _find_spark_home()  # as the job's driver finds its Spark: both must be the same
+        home = _find_spark_home()  # the Spark that the job's driver finds: both must be the same
         variables = {
             **environment(find_java()),
             "SPARK_HOME": home,
@@ -134,7 +138,7 @@ class Cluster:
             "SPARK_CONF_DIR": str(self.folder / "conf"),
             "SPARK_LOCAL_IP": HOST,
             "SPARK_LOCAL_DIRS": str(self.folder / "scratch"),
-            # Neither of them does much; executors have options of their own.
+            # Neither master nor worker does much; executors have options of their own.
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": FIRST_TIER,
         }
@@ -146,7 +150,7 @@ class Cluster:
 
 
 class _Process:
-    """A master or a worker, in one process group with its guardian and with what it starts."""
+    """Master or worker, in one process group with its guardian and its child processes."""
 
     def __init__(self, name: str, command: list[str], variables: dict[str, str], log_file: Path) -> None:
         self._name = name
@@ -159,11 +163,11 @@ class _Process:
                 stdout=subprocess.DEVNULL,
                 stderr=log,
                 bufsize=0,
-                start_new_session=True,  # Ctrl-C is for the program; it then stops the cluster
+                start_new_session=True,  # Ctrl-C reaches this process only, which then stops the cluster
             )
 
     def wait_for(self, pattern: str, timeout: float) -> str:
-        """Wait until the log has a match, and return its first group."""
+        """Wait until the log matches the pattern, and return its first group."""
         deadline = time.monotonic() + timeout
         while self._guardian.poll() is None and time.monotonic() < deadline:
             if match := re.search(pattern, self._log()):
@@ -174,7 +178,7 @@ class _Process:
         raise ClusterFailed(f"The Spark {self._name} {how}. The end of {self._log_file}:\n{end}")
 
     def stop(self) -> None:
-        """Ask it to end, which ends its executors, and see to it that all have ended."""
+        """Ask the process to end, and its executors with it; kill them if they do not."""
         if self._guardian.stdin is not None:
             with suppress(BrokenPipeError):
                 self._guardian.stdin.write(bytes([signal.SIGTERM]))
@@ -183,13 +187,13 @@ class _Process:
         self.kill()
 
     def kill(self) -> None:
-        """End it and its executors at once."""
+        """Kill the process and its executors."""
         with suppress(ProcessLookupError):
             self.signal(signal.SIGKILL)
         self._guardian.communicate()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to it and its executors."""
+        """Send a signal to the process and its executors."""
         os.killpg(self._guardian.pid, number)
 
     def _log(self) -> str:

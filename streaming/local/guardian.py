@@ -1,10 +1,11 @@
-"""Runs a command that must not outlive the process that asked for it: `python guardian.py COMMAND [ARGUMENT...]`.
+"""Run a command, and end it with the parent of this process: `python guardian.py COMMAND [ARGUMENT...]`.
 
-Writes the command's process id as the first line of standard output. Every byte on standard input is the number of a
-signal to send it; the end of standard input, which the kernel sees to however the asking process dies, kills it. What
-the command prints goes to standard error. The exit code is the command's, or 128 and the signal that ended it.
+The first line of standard output is the process id of the command. Every byte on standard input is the number of a
+signal to send to the command; the end of standard input kills it. The kernel closes standard input however the parent
+dies. The output of the command goes to standard error. The exit code is the command's, or 128 plus the number of the
+signal that ended it.
 
-It imports nothing of the project, so that it starts at once.
+This module imports nothing of the project, so that it starts at once.
 """
 
 from __future__ import annotations
@@ -18,14 +19,15 @@ import threading
 
 
 def guarded(command: list[str]) -> list[str]:
-    """The command that runs `command` under a guardian."""
+    """Return the command line of a guardian for `command`."""
     return [sys.executable, "-IS", __file__, *command]
 
 
 def _prepare() -> None:
-    """Ask Linux to kill the command should this guardian itself be killed; elsewhere there is no such call.
+    """Ask Linux to kill the command when this guardian is killed; other systems have no call for it.
 
-    A shell starts its background jobs with SIGINT ignored, which would be passed on to the command.
+    SIGINT gets its default action back: a shell starts background jobs with SIGINT ignored, and the command would
+    inherit that.
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.platform == "linux":
@@ -33,9 +35,9 @@ def _prepare() -> None:
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
-def _obey(command: subprocess.Popen[bytes]) -> None:
-    while order := os.read(0, 1):
-        command.send_signal(order[0])
+def _forward_signals(command: subprocess.Popen[bytes]) -> None:
+    while number := os.read(0, 1):
+        command.send_signal(number[0])
     command.kill()
 
 
@@ -50,7 +52,7 @@ def main() -> int:
     )
     os.write(1, b"%d\n" % command.pid)
     os.close(1)
-    threading.Thread(target=_obey, args=[command], daemon=True).start()
+    threading.Thread(target=_forward_signals, args=[command], daemon=True).start()
     code = command.wait()
     return code if code >= 0 else 128 - code
 

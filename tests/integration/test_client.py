@@ -24,7 +24,7 @@ from kafka import KafkaConsumer
 import streaming.client
 from streaming.client import UPDATES, Change, NotReady, SubscriptionClient, UpdatesUnreadable
 from streaming.events.model import BIND_TOPIC, WILDCARD, Stream
-from streaming.kafka.specs import KEEP
+from streaming.kafka.specs import COMPACTION
 from streaming.kafka.topics import TopicSpec, create_topics
 from streaming.oracle import Effective
 from tests.support.histories import expected, history
@@ -63,7 +63,7 @@ class Updates:
     ) -> None:
         self.address = address
         self.name = name or f"u-{uuid.uuid4().hex[:12]}"
-        create_topics(address, [TopicSpec(self.name, partitions, {**KEEP, **(config or {})})])
+        create_topics(address, [TopicSpec(self.name, partitions, {**COMPACTION, **(config or {})})])
         self._producer = Producer({"bootstrap.servers": address, "log_level": 0})
 
     def write(self, *records: Record, **options: Any) -> None:

@@ -15,7 +15,7 @@ from uuid import uuid4
 import pytest
 
 from streaming.errors import ClusterFailed
-from streaming.local.cluster import Cluster
+from streaming.local.cluster import SparkCluster
 from tests.integration.test_job import key_of
 from tests.support.histories import Profile, expected, history
 from tests.support.processes import MARK, eventually, marked
@@ -71,7 +71,7 @@ class EventLog:
                     yield json.loads(line)
 
 
-def executors_of(cluster: Cluster, worker: int) -> set[str]:
+def executors_of(cluster: SparkCluster, worker: int) -> set[str]:
     """The executors that a worker has started, in all of its lives."""
     return {path.name for path in (cluster.folder / f"worker-{worker}").glob("app-*/*")}
 
@@ -86,7 +86,7 @@ def send(feed: Feed, part: list[Record]) -> None:
     feed.flush()
 
 
-def dies_at_work(cluster: Cluster, worker: int, log: EventLog) -> bool:
+def dies_at_work(cluster: SparkCluster, worker: int, log: EventLog) -> bool:
     """Kills a worker if that is at work on the state: a task of a worker that is paused does not end."""
     if not eventually(log.is_at_state, 2):
         return False
@@ -119,7 +119,7 @@ def test_workers_die_in_turn_while_a_history_flows(
         assert wanted - found == set(), "missing"
 
     with (
-        Cluster(tmp_path / "cluster") as cluster,
+        SparkCluster(tmp_path / "cluster") as cluster,
         running(streams, tmp_path / "job.log", "--master", cluster.url, *OPTIONS) as job,
     ):
         assert eventually(lambda: len(log.executors()) == 2, SETTLE_SECONDS, POLL_SECONDS)
@@ -160,8 +160,8 @@ def test_workers_die_in_turn_while_a_history_flows(
 def test_nothing_of_a_cluster_outlives_an_owner_that_is_killed(tmp_path: Path) -> None:
     mark = uuid4().hex
     script = (
-        "import pathlib, sys, time; from streaming.local.cluster import Cluster; "
-        "print(Cluster(pathlib.Path(sys.argv[1]), workers=1).start().url, flush=True); time.sleep(600)"
+        "import pathlib, sys, time; from streaming.local.cluster import SparkCluster; "
+        "print(SparkCluster(pathlib.Path(sys.argv[1]), workers=1).start().url, flush=True); time.sleep(600)"
     )
     command = [sys.executable, "-c", script, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, MARK: mark}) as owner:
@@ -175,6 +175,6 @@ def test_nothing_of_a_cluster_outlives_an_owner_that_is_killed(tmp_path: Path) -
 
 
 def test_a_worker_that_cannot_start_shows_its_log(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path, workers=1, memory="plenty")
+    cluster = SparkCluster(tmp_path, workers=1, memory="plenty")
     with pytest.raises(ClusterFailed, match=r"(?s)The Spark worker-1 ended while starting.*Usage: Worker"):
         cluster.start()

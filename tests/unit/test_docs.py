@@ -55,6 +55,7 @@ def test_every_option_says_what_it_does(command: str) -> None:
 def test_every_setting_is_an_option_of_run() -> None:
     """And says in the help what it is by default."""
     output = CliRunner().invoke(main, ["run", "--help"], terminal_width=1_000).output
+    output = re.sub(r"\n {10,}", "  ", output)  # the description of a long option stands on the next line
     for name, option in JOB_OPTIONS.items():
         (line,) = [line for line in output.splitlines() if re.match(rf"\s*{option}\b(?!-)", line)]
         description = Settings.model_fields[name].description

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from streaming.local.broker import Broker
-from streaming.local.cluster import Cluster
+from streaming.local.cluster import SparkCluster
 from tests.bench.streaming.driver import JOB, Driver
 from tests.bench.streaming.run import in_turn, spread
 
@@ -33,7 +33,7 @@ def throughput(broker: Broker, folder: Path, options: argparse.Namespace, *, on_
     with ExitStack() as stack:
         system = JOB
         if on_cluster:
-            cluster = stack.enter_context(Cluster(folder / f"cluster-{uuid4().hex[:6]}", workers=WORKERS))
+            cluster = stack.enter_context(SparkCluster(folder / f"cluster-{uuid4().hex[:6]}", workers=WORKERS))
             system = replace(JOB, environment={"REEXPAND_MASTER": cluster.url})
         driver = Driver(system, broker, folder)
         stack.callback(driver.close)

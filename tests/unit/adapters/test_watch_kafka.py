@@ -154,7 +154,7 @@ def test_a_stop_does_not_wait_for_a_broker_that_is_away() -> None:
 @pytest.mark.parametrize(
     ("options", "code", "sentence"),
     [
-        ([], 2, "bootstrap_servers: Field required"),
+        ([], 2, "bootstrap_servers is required: give --bootstrap-servers, "),
         (["--bootstrap-servers", "127.0.0.1:1", "--parent", " "], 2, "--parent is blank"),
         (["--bootstrap-servers", "127.0.0.1:1", "--include", "a..b"], 2, "invalid pattern 'a..b'"),
         (["--bootstrap-servers", "127.0.0.1:1", "--interval", "0"], 2, "Invalid value for '--interval'"),

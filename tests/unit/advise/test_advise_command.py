@@ -147,7 +147,7 @@ def test_what_is_not_valid_is_left_out_and_reported() -> None:
 @pytest.mark.parametrize(
     ("arguments", "stdin", "code", "said"),
     [
-        ((), b"", 2, ["bootstrap_servers: Field required"]),
+        ((), b"", 2, ["bootstrap_servers is required: give --bootstrap-servers, REEXPAND_BOOTSTRAP_SERVERS, or"]),
         (("--topics", "/does/not/exist"), b"", 2, ["--topics", "/does/not/exist"]),
         (("--patterns", "-"), b"", 2, ["--patterns and --parent go with --topics"]),
         (("--parent", "p"), b"", 2, ["--patterns and --parent go with --topics"]),
@@ -157,7 +157,7 @@ def test_what_is_not_valid_is_left_out_and_reported() -> None:
         (("--topics", "-", "--parent", "p"), b"t\n\xff\n", 2, ["line 2 is not UTF-8"]),
         (("--topics", "-", "--cores", "0"), b"", 2, ["--cores"]),
         (("--topics", "-"), b"", 1, ["there are no topics to advise on\n"]),
-        (("--topics", "-"), b"eu__created\n", 1, ["there are no topics to advise on; 1 entries are not valid"]),
+        (("--topics", "-"), b"eu__created\n", 1, ["there are no topics to advise on; 1 entry is not valid"]),
     ],
 )
 def test_what_is_wrong_is_a_sentence_and_an_exit_code(

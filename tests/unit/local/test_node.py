@@ -65,6 +65,17 @@ def test_a_taken_port_is_replaced_for_good(tmp_path: Path, which: str) -> None:
     assert load_node(tmp_path) == moved
 
 
+def test_a_change_of_the_address_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The first address of a folder is no change."""
+    node = load_node(tmp_path)
+    assert caplog.messages == []
+    with socket.create_server((HOST, node.port)):
+        moved = load_node(tmp_path)
+    assert caplog.messages == [
+        f"a port of the broker is taken: its address changes from {node.address} to {moved.address}"
+    ]
+
+
 def test_a_port_is_free_or_not() -> None:
     with socket.create_server((HOST, 0)) as server:
         port = server.getsockname()[1]

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from streaming import cli
 from streaming.cli import main
 from streaming.config import Settings, load
 from streaming.errors import CheckpointMismatch, ConfigInvalid, ReexpandError
@@ -27,7 +26,7 @@ def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
     # `run` puts it into the environment, from where it is taken away after the test.
     monkeypatch.setenv("REEXPAND_CONFIG", "")
     monkeypatch.delenv("REEXPAND_CONFIG")
-    monkeypatch.setattr(cli, "_provide_java", lambda: None)
+    monkeypatch.setattr("streaming.cli.run.provide_java", lambda: None)
     monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
 
 
@@ -142,22 +141,38 @@ def test_all_settings_can_come_from_the_environment(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), ["bootstrap_servers: Field required", "checkpoint: Field required"]),
-        ((*NEEDED, "--route-depth", "-1"), ["route_depth", "greater than or equal to 0"]),
-        ((*NEEDED, "--route-depth", "deep"), ["route_depth", "valid integer"]),
-        ((*NEEDED, "--max-offsets-per-trigger", "0"), ["max_offsets_per_trigger", "greater than 0"]),
-        ((*NEEDED, "--shuffle-partitions", "0"), ["shuffle_partitions", "greater than 0"]),
-        ((*NEEDED, "--trigger-interval-ms", "1.5"), ["trigger_interval_ms", "valid integer"]),
-        ((*NEEDED, "--updates", "two words"), ["updates", "match pattern"]),
-        ((*NEEDED, "--dead-letters", "x" * 250), ["dead_letters", "match pattern"]),
-        ((*NEEDED, "--kafka-options", "/does/not/exist"), ["kafka_options", "/does/not/exist cannot be read"]),
+        (
+            (),
+            [
+                "bootstrap_servers is required: give --bootstrap-servers, REEXPAND_BOOTSTRAP_SERVERS, or ",
+                "bootstrap_servers in the TOML file; checkpoint is required: give --checkpoint, ",
+            ],
+        ),
+        (
+            (*NEEDED, "--bootstrap-servers", ""),
+            ["bootstrap_servers must not be empty, not '' (from --bootstrap-servers)"],
+        ),
+        ((*NEEDED, "--route-depth", "-1"), ["route_depth must be at least 0, not '-1' (from --route-depth)"]),
+        ((*NEEDED, "--route-depth", "deep"), ["route_depth must be a whole number, not 'deep' (from --route-depth)"]),
+        ((*NEEDED, "--max-offsets-per-trigger", "0"), ["max_offsets_per_trigger must be at least 1, not '0'"]),
+        ((*NEEDED, "--shuffle-partitions", "0"), ["shuffle_partitions must be at least 1, not '0'"]),
+        ((*NEEDED, "--trigger-interval-ms", "1.5"), ["trigger_interval_ms must be a whole number, not '1.5'"]),
+        ((*NEEDED, "--updates", "two words"), ["updates must be the name of a Kafka topic, 1 to 249 letters"]),
+        ((*NEEDED, "--dead-letters", "x" * 250), ["dead_letters must be the name of a Kafka topic"]),
+        (
+            (*NEEDED, "--kafka-options", "/does/not/exist"),
+            ["kafka_options: /does/not/exist cannot be read (from --kaf"],
+        ),
+        ((*NEEDED, "--groups", "/"), ["groups: / is a folder, not a file (from --groups)"]),
+        ((*NEEDED, "--updates", "lite-clock"), ["Error: the six Kafka topics must differ: lite-group-events, "]),
         ((*NEEDED, "--config", "/does/not/exist"), ["--config", "does not exist"]),
         ((*NEEDED, "--route-deep", "1"), ["No such option", "--route-deep"]),
         ((*NEEDED, "--shards", "orders"), ["--shards", "PARENT=N, as in orders=16"]),
         ((*NEEDED, "--shards", "=3"), ["--shards", "PARENT=N"]),
-        ((*NEEDED, "--shards", "orders=many"), ["shards.orders", "valid integer"]),
-        ((*NEEDED, "--shards", "orders="), ["shards.orders", "valid integer"]),
-        ((*NEEDED, "--shards", "orders=0"), ["shards.orders", "greater than 0"]),
+        ((*NEEDED, "--shards", "orders=many"), ["shards.orders must be a whole number, not 'many' (from --shards)"]),
+        ((*NEEDED, "--shards", "orders="), ["shards.orders must be a whole number, not ''"]),
+        ((*NEEDED, "--shards", "orders=0"), ["shards.orders must be at least 1, not '0'"]),
+        ((*NEEDED, "--shards", " =1"), ["shards: the name of a parent topic is blank"]),
     ],
 )
 def test_a_wrong_setting_is_named(arguments: tuple[str, ...], said: list[str], run: Run) -> None:
@@ -167,26 +182,134 @@ def test_a_wrong_setting_is_named(arguments: tuple[str, ...], said: list[str], r
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ('upadtes = "u"', ["upadtes: Extra inputs are not permitted"]),
-        ("route_depth = -1", ["route_depth"]),
-        ("shards = 3", ["shards"]),
-        ("route_depth = \n", ["line 1, column 15"]),
+        (b'upadtes = "u"', ["upadtes is not a setting (from FILE); did you mean updates?"]),
+        (b'password = "p4ssw0rd"', ["password is not a setting (from FILE)\n"]),
+        (b"route_depth = -1", ["route_depth must be at least 0, not -1 (from FILE)"]),
+        (b"route_depth = 1.5", ["route_depth must be a whole number, not 1.5 (from FILE)"]),
+        (b"updates = 1", ["updates must be text, not 1 (from FILE)"]),
+        (b"groups = 1", ["groups must be the path of a file, not 1 (from FILE)"]),
+        (b'allow_inner_multi = "maybe"', ["allow_inner_multi must be true or false, not 'maybe' (from FILE)"]),
+        (b"shards = 3", ["shards must be a number of shards for each parent topic, as orders = 16, not 3 (from FILE)"]),
+        (b"[shards]\norders = 0", ["shards.orders must be at least 1, not 0 (from FILE)"]),
+        (b"route_depth = \n", ["FILE is not valid TOML: ", "line 1, column 15"]),
+        (b'updates = "\xff"', ["FILE cannot be read: it is not UTF-8"]),
     ],
 )
-def test_a_wrong_setting_of_the_file_is_named(content: str, said: list[str], run: Run, tmp_path: Path) -> None:
+def test_a_wrong_setting_of_the_file_is_named(content: bytes, said: list[str], run: Run, tmp_path: Path) -> None:
+    """With the file; a value that is no setting may be a secret, and is not repeated."""
     toml = tmp_path / "reexpand.toml"
-    toml.write_text(content)
-    assert_refused(run(*NEEDED, "--config", str(toml)), *said)
+    toml.write_bytes(content)
+    result = run(*NEEDED, "--config", str(toml))
+    assert_refused(result, *(part.replace("FILE", str(toml)) for part in said))
+    assert SECRET not in result.output
+
+
+def test_a_missing_file_of_the_environment_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REEXPAND_CONFIG", "/does/not/exist")
+    assert_refused(run(*NEEDED), "/does/not/exist is not a file (from REEXPAND_CONFIG or --config)")
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("ROUTE_DEPTH", "deep"), ("SHARDS", "orders=3"), ("SHARDS", "{"), ("UPDATES", "")]
+    ("name", "value", "said"),
+    [
+        ("ROUTE_DEPTH", "deep", "route_depth must be a whole number, not 'deep' (from REEXPAND_ROUTE_DEPTH)"),
+        (
+            "SHARDS",
+            "orders",
+            "shards must be pairs as orders=16,sensors=4 or a JSON object, not 'orders' (from REEXPAND",
+        ),
+        (
+            "SHARDS",
+            "orders=16,",
+            "shards must be pairs as orders=16,sensors=4 or a JSON object, not 'orders=16,' (from",
+        ),
+        ("SHARDS", "orders=x", "shards.orders must be a whole number, not 'x' (from REEXPAND_SHARDS)"),
+        ("SHARDS", "{", "shards is not valid JSON: "),
+        ("UPDATES", "", "updates must be the name of a Kafka topic"),
+    ],
 )
 def test_a_wrong_setting_of_the_environment_is_named(
-    name: str, value: str, run: Run, monkeypatch: pytest.MonkeyPatch
+    name: str, value: str, said: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(f"REEXPAND_{name}", value)
-    assert_refused(run(*NEEDED), name.lower())
+    assert_refused(run(*NEEDED), said)
+
+
+@pytest.mark.parametrize(
+    ("value", "shards"),
+    [
+        ("orders=16", {"orders": 16}),
+        ("orders=16, sensors=4", {"orders": 16, "sensors": 4}),
+        ("a=b=3", {"a=b": 3}),
+        ('{"a,b": 2}', {"a,b": 2}),
+        ("", {}),
+    ],
+)
+def test_shards_of_the_environment_are_pairs_or_json(
+    value: str, shards: dict[str, int], run: Run, started: list[Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REEXPAND_SHARDS", value)
+    run(*NEEDED)
+    assert started[0].shards == shards
+
+
+def test_shards_of_all_sources_are_merged(
+    run: Run, started: list[Settings], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one parent, the command line wins over the environment, and that over the file."""
+    toml = tmp_path / "reexpand.toml"
+    toml.write_text("[shards]\na = 1\nb = 1\nc = 1\n")
+    monkeypatch.setenv("REEXPAND_SHARDS", "a=2,b=2")
+    run(*NEEDED, "--config", str(toml), "--shards", "a=3", "--shards", "d=3")
+    assert started[0].shards == {"a": 3, "b": 2, "c": 1, "d": 3}
+
+
+@pytest.mark.parametrize("environment", ["true", "false"])
+def test_a_flag_of_the_command_line_wins_too(
+    environment: str, run: Run, started: list[Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REEXPAND_ALLOW_INNER_MULTI", environment)
+    run(*NEEDED)
+    run(*NEEDED, "--allow-inner-multi")
+    run(*NEEDED, "--no-allow-inner-multi")
+    assert [settings.allow_inner_multi for settings in started] == [environment == "true", True, False]
+
+
+@pytest.mark.parametrize("name", ["GROUPS", "KAFKA_OPTIONS", "MASTER", "SHUFFLE_PARTITIONS", "CONFIG"])
+def test_an_empty_variable_of_a_setting_that_may_be_absent_is_none(
+    name: str, run: Run, started: list[Settings], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a compose file that passes variables on; the file's value then holds."""
+    monkeypatch.setenv(f"REEXPAND_{name}", "")
+    run(*NEEDED)
+    toml = tmp_path / "reexpand.toml"
+    toml.write_text('master = "local[1]"\n')
+    run(*NEEDED, "--config", str(toml))
+    assert [(settings.groups, settings.kafka_options, settings.master) for settings in started] == [
+        (None, None, None),
+        (None, None, "local[1]"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("variable", "warnings"),
+    [
+        ("REEXPAND_UPADTES", ["REEXPAND_UPADTES is not a setting and is ignored; did you mean REEXPAND_UPDATES?"]),
+        ("REEXPAND_SHARD", ["REEXPAND_SHARD is not a setting and is ignored; did you mean REEXPAND_SHARDS?"]),
+        ("REEXPAND_CONFG", ["REEXPAND_CONFG is not a setting and is ignored; did you mean REEXPAND_CONFIG?"]),
+        ("reexpand_updates", []),
+        ("REEXPAND_KAFKA_PORT", []),  # of docker-compose.yml
+        ("REEXPAND_TEST_BROKER", []),
+        ("REEXPAND_EXAMPLES", []),
+        ("UPADTES", []),
+    ],
+)
+def test_a_misspelt_variable_is_warned_of(
+    variable: str, warnings: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(variable, "x")
+    load({"bootstrap_servers": "b:1", "checkpoint": "/c"})
+    assert caplog.messages == warnings
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,15 @@ def test_json_is_one_object_a_line(arguments: list[str], expected: list[object])
     assert [json.loads(line) for line in result.stdout.splitlines()] == expected
 
 
+@pytest.mark.parametrize("options", [[], ["--explain"]])
+def test_json_tells_of_an_invalid_pattern(options: list[str]) -> None:
+    """With the fields of `validate`, and the exit code of an invalid pattern."""
+    result = run("match", *options, "--json", "a__", "a")
+    (verdict,) = map(json.loads, run("validate", "--json", "a__").stdout.splitlines())
+    assert result.exit_code == 2
+    assert json.loads(result.stdout) == {**verdict, "topic": "a", "matched": None}
+
+
 @pytest.mark.parametrize(("given", "expected"), LINES)
 def test_lines_are_read_as_they_come(given: bytes, expected: bytes) -> None:
     """Whatever ends them, however long they are, and whatever bytes they hold."""

@@ -1,4 +1,4 @@
-"""The commands of `reexpand` that need nothing but the matcher: no Spark, no Kafka."""
+"""`reexpand match`, `expand` and `validate`: the verbs of the matcher, without Spark and Kafka."""
 
 import dataclasses
 import io
@@ -16,46 +16,47 @@ from matcher.dialects.wamp import POLICIES
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_CHUNK: Final = 1 << 16  # bytes of topics that are read at once, at most
+_CHUNK: Final = 1 << 16
+"""Maximum number of bytes of topics that are read at once."""
 
 
-class Notation(NamedTuple):
-    """How the patterns and topics of a command line are to be read."""
+class PatternSyntax(NamedTuple):
+    """Syntax of the patterns and topics of one command line."""
 
     dialect: str
     policy: str | None
     allow_inner_multi: bool
 
 
-class _Refused(click.ClickException):
-    """What cannot be done, in one sentence."""
+class _CommandFailed(click.ClickException):
+    """Failure of a verb, reported in one sentence with exit code 2."""
 
     exit_code = 2
 
 
 @contextmanager
-def _refusing() -> Iterator[None]:
-    """Turn the errors of the matcher into a sentence and exit code 2."""
+def _reporting_errors() -> Iterator[None]:
+    """Report an error of the matcher in one sentence, with exit code 2."""
     try:
         yield
     except matcher.UnsupportedOption as error:
         raise click.UsageError(str(error)) from error
     except matcher.InvalidPattern as error:
-        raise _Refused(str(error)) from error
+        raise _CommandFailed(str(error)) from error
 
 
-def _notation(command: F) -> F:
-    """Add the options that all commands share."""
+def _syntax_options(command: F) -> F:
+    """Add the shared options of this module's verbs."""
     options = [
         click.option(
             "--dialect", type=click.Choice(list(matcher.DIALECTS)), default="lite", show_default=True,
-            help="The language of patterns and topics.",
+            help="Dialect of patterns and topics.",
         ),
         click.option(
             "--policy", type=click.Choice(POLICIES), default=None,
-            help="The match policy (wamp only); without one, the common notation with '*' is read.",
+            help="Match policy (wamp only); without one, patterns are read in the notation with '*'.",
         ),
-        click.option("--allow-inner-multi", is_flag=True, help="Take '**' before the end of a pattern (lite only)."),
+        click.option("--allow-inner-multi", is_flag=True, help="Allow '**' before the end of a pattern (lite only)."),
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line."),
     ]  # fmt: skip
     for option in reversed(options):
@@ -66,21 +67,26 @@ def _notation(command: F) -> F:
 @click.command()
 @click.argument("pattern")
 @click.argument("topic")
-@_notation
-@click.option("--explain", is_flag=True, help="Show segment by segment why.")
+@_syntax_options
+@click.option("--explain", is_flag=True, help="Show the verdict on each segment.")
 @click.pass_context
 def match(ctx: click.Context, /, pattern: str, topic: str, *, as_json: bool, explain: bool, **given: Any) -> None:
-    """Say whether PATTERN matches TOPIC.
+    """Tell whether PATTERN matches TOPIC.
 
-    Exit code 0 when it does, 1 when it does not, 2 when the pattern is invalid.
+    Exit code 0 when it does, 1 when it does not, 2 when the pattern is invalid. With --json, an invalid pattern has
+    null for "matched", and the fields of `reexpand validate --json`.
 
     \b
     Example:
       reexpand match 'pay__*' pay__refund
       reexpand match --explain --dialect mqtt 'eu/+/temp' eu/berlin/humidity
     """
-    with _refusing():
-        explanation = matcher.explain(pattern, topic, **Notation(**given)._asdict())
+    syntax = PatternSyntax(**given)
+    if as_json and (flaw := _flaw(pattern, syntax)):
+        click.echo(json.dumps({**_verdict(pattern, flaw), "topic": topic, "matched": None}))
+        ctx.exit(2)
+    with _reporting_errors():
+        explanation = matcher.explain(pattern, topic, **syntax._asdict())
     if as_json:
         shown = dataclasses.asdict(explanation) if explain else {"pattern": pattern, "topic": topic}
         click.echo(json.dumps({**shown, "matched": explanation.matched}))
@@ -93,27 +99,26 @@ def match(ctx: click.Context, /, pattern: str, topic: str, *, as_json: bool, exp
 
 @click.command()
 @click.argument("patterns", nargs=-1, required=True, metavar="PATTERN...")
-@_notation
+@_syntax_options
 @click.pass_context
 def expand(ctx: click.Context, /, patterns: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
-    """Print the topics, one a line from standard input, that at least one PATTERN matches.
+    """Print the topics of standard input that a PATTERN matches.
 
-    They come in their order and as soon as they are read; a topic that comes twice is printed twice. With --json, each
-    comes with the patterns that match it. Exit code 0 when there was one, 1 when there was none, 2 when a pattern is
-    invalid.
+    Standard input has one topic a line. Matching topics are printed in their order, as soon as they are read, and
+    repeated topics again. With --json, each topic has the patterns that match it.
+
+    Exit code 0 when at least one topic matched, 1 when none did, 2 when a pattern is invalid.
 
     \b
     Example:
       reexpand expand 'pay__*' 'refund__**' < topics.txt
       tail -f topics.txt | reexpand expand --dialect nats 'orders.>'
     """
-    notation = Notation(**given)
-    index: matcher.PatternIndex[str] = matcher.PatternIndex(
-        notation.dialect, allow_inner_multi=notation.allow_inner_multi
-    )
-    with _refusing():
+    syntax = PatternSyntax(**given)
+    index: matcher.PatternIndex[str] = matcher.PatternIndex(syntax.dialect, allow_inner_multi=syntax.allow_inner_multi)
+    with _reporting_errors():
         for pattern in patterns:
-            index.add(pattern, pattern, policy=notation.policy)
+            index.add(pattern, pattern, policy=syntax.policy)
     if sys.stdin is None:
         raise click.UsageError("standard input is closed; give it the topics, one a line")
     source, sink = cast("io.BufferedReader", sys.stdin.buffer), sys.stdout.buffer
@@ -129,20 +134,20 @@ def expand(ctx: click.Context, /, patterns: tuple[str, ...], *, as_json: bool, *
 
 @click.command()
 @click.argument("patterns", nargs=-1, required=True, metavar="PATTERN...")
-@_notation
+@_syntax_options
 @click.pass_context
 def validate(ctx: click.Context, /, patterns: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
-    """Say of each PATTERN whether it is valid; if not, where it is wrong and how to mend it.
+    """Check each PATTERN, and show how to mend an invalid one.
 
-    Exit code 0 when all are valid, 1 when one is not.
+    Exit code 0 when all are valid, 1 when one is invalid.
 
     \b
     Example:
       reexpand validate 'pay__*' 'pay__**__x'
       reexpand validate --dialect mqtt --json 'eu/#/x' | jq .hint
     """
-    notation = Notation(**given)
-    flaws = [_flaw(pattern, notation) for pattern in patterns]
+    syntax = PatternSyntax(**given)
+    flaws = [_flaw(pattern, syntax) for pattern in patterns]
     for pattern, flaw in zip(patterns, flaws, strict=True):
         if as_json:
             click.echo(json.dumps(_verdict(pattern, flaw)))
@@ -151,13 +156,11 @@ def validate(ctx: click.Context, /, patterns: tuple[str, ...], *, as_json: bool,
     ctx.exit(0 if not any(flaws) else 1)
 
 
-COMMANDS: Final = (match, expand, validate)
-
-
-def _flaw(pattern: str, notation: Notation) -> matcher.InvalidPattern | None:
-    with _refusing():
+def _flaw(pattern: str, syntax: PatternSyntax) -> matcher.InvalidPattern | None:
+    """Return the error of an invalid pattern, None for a valid one."""
+    with _reporting_errors():
         try:
-            matcher.validate(pattern, **notation._asdict())
+            matcher.validate(pattern, **syntax._asdict())
         except matcher.InvalidPattern as error:
             return error
     return None
@@ -171,7 +174,7 @@ def _verdict(pattern: str, flaw: matcher.InvalidPattern | None) -> dict[str, Any
 
 
 def _topics(source: io.BufferedReader) -> Iterator[list[str]]:
-    """Yield the lines of the source, as many at a time as have come; bytes that are no UTF-8 stay what they are."""
+    """Yield the lines of the source as they arrive, many at a time; keep bytes other than UTF-8."""
     pieces: list[bytes] = []
     while chunk := source.read1(_CHUNK):
         head, newline, rest = chunk.rpartition(b"\n")
@@ -194,16 +197,16 @@ def _line(topic: str, patterns: list[str], *, as_json: bool) -> bytes:
 
 
 def _write(sink: BinaryIO, lines: list[bytes]) -> bool:
-    """Write the lines at once; return whether there is still a reader."""
+    """Write the lines at once; return False when the reader has gone."""
     try:
         sink.write(b"".join(lines))
         sink.flush()
     except OSError as error:
-        # What could not be written is written again at exit, so that has to end somewhere.
+        # Python flushes the rest again at exit, which must not fail a second time.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sink.fileno())
         os.close(nowhere)
         if not isinstance(error, BrokenPipeError):
-            raise _Refused(f"the topics cannot be written: {error}") from error
+            raise _CommandFailed(f"the topics cannot be written: {error}") from error
         return False
     return True

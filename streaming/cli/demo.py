@@ -1,0 +1,34 @@
+"""`reexpand demo`: a scenario on a real broker and the real job."""
+
+from pathlib import Path
+
+import click
+
+from streaming.cli.root import HOME, verbose_option
+
+
+@click.command()
+@click.option(
+    "--home", type=click.Path(file_okay=False, path_type=Path), default=HOME, show_default=True,
+    help="Folder for the logs of the demo.",
+)  # fmt: skip
+@click.option("--cluster", is_flag=True, help="Run the job on a Spark cluster of two workers, and kill one half way.")
+@click.option("--keep", is_flag=True, help="Leave broker and job running at the end, until Ctrl-C.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@verbose_option
+@click.pass_context
+def demo(ctx: click.Context, home: Path, cluster: bool, keep: bool, as_json: bool) -> None:  # noqa: FBT001 - click passes options by name
+    """Play a scenario on a real broker and the real job.
+
+    The updates of the job are shown as they come, and compared with the expected ones at the end. Exit code 0 when they
+    are exactly these, 1 when they are not.
+
+    \b
+    Example:
+      reexpand demo
+      reexpand demo --cluster
+      reexpand demo --json | jq .
+    """
+    from streaming.demo import run_demo  # noqa: PLC0415 - a verb imports its own needs
+
+    ctx.exit(run_demo(home, keep, as_json, cluster))

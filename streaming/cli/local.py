@@ -1,0 +1,112 @@
+"""`reexpand local`, `topics` and `jars`: a broker on this machine, topics on any broker, and the jars of both."""
+# ruff: noqa: PLC0415 - a verb imports its own needs
+
+import json
+import shlex
+import signal
+import sys
+from pathlib import Path
+
+import click
+
+from streaming.cli.root import HOME, bootstrap_servers_option, verbose_option
+from streaming.errors import BrokerFailed
+
+
+@click.command()
+@click.option(
+    "--home", type=click.Path(file_okay=False, path_type=Path), default=HOME / "kafka", show_default=True,
+    help="Folder of the broker's data, kept for the next start.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print address, data folder and checkpoint as one JSON object.")
+@verbose_option
+def local(home: Path, as_json: bool) -> None:  # noqa: FBT001 - click passes options by name
+    """Run a single-node Kafka broker with the job's topics.
+
+    It is a real broker on a free port of this machine, and keeps its address from start to start. Ctrl-C or SIGTERM
+    stops it, with exit code 0.
+
+    The checkpoint that it suggests lies beside the data folder: a checkpoint belongs to one broker, and the job fails
+    when it finds the records of another one.
+
+    \b
+    Example:
+      reexpand local &
+      reexpand run --bootstrap-servers 127.0.0.1:PORT --checkpoint .reexpand/kafka-checkpoint
+    """
+    from streaming import config
+    from streaming.kafka import specs
+    from streaming.kafka.topics import create_topics
+    from streaming.local.broker import Broker
+
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    with Broker(home) as broker:
+        address, checkpoint = broker.bootstrap_servers, f"{home}-checkpoint"
+        settings = config.load({"bootstrap_servers": address, "checkpoint": checkpoint})
+        create_topics(address, specs.specs(settings))
+        if as_json:
+            click.echo(json.dumps({"bootstrapServers": address, "data": str(home), "checkpoint": checkpoint}))
+        else:
+            command = shlex.join(["reexpand", "run", "--bootstrap-servers", address, "--checkpoint", checkpoint])
+            click.echo(f"Kafka listens on {address}; data in {home}; Ctrl-C stops it.")
+            click.echo(f"Next: {command}")
+        sys.stdout.flush()
+        try:
+            broker.wait()
+        except KeyboardInterrupt:
+            return
+        raise BrokerFailed(f"The broker ended by itself; its log is {broker.log_file}.")
+
+
+@click.command()
+@bootstrap_servers_option
+@click.option(
+    "--partitions", type=click.IntRange(1), default=1, show_default=True,
+    help="Number of partitions of each topic that is created.",
+)  # fmt: skip
+@verbose_option
+def topics(bootstrap_servers: str | None, partitions: int) -> None:
+    """Create the Kafka topics that the job reads and writes.
+
+    Existing topics stay as they are. Topic names are taken from the environment (REEXPAND_UPDATES, ...), as
+    `reexpand run` takes them.
+
+    \b
+    Example:
+      reexpand topics --bootstrap-servers broker:9092 --partitions 4
+    """
+    from streaming import config
+    from streaming.kafka.specs import specs
+    from streaming.kafka.topics import create_topics
+
+    settings = config.load({"bootstrap_servers": bootstrap_servers, "checkpoint": "unused"})
+    wanted = specs(settings, partitions)
+    created = create_topics(settings.bootstrap_servers, wanted)
+    for spec in wanted:
+        click.echo(f"{spec.name}: {'created' if spec.name in created else 'exists'}")
+
+
+@click.command()
+@verbose_option
+def jars() -> None:
+    """Download Spark's Kafka connector and the broker's jars.
+
+    `reexpand run`, `local` and `demo` find them in the cache. Jars in the cache are not downloaded again.
+
+    \b
+    Example:
+      reexpand jars
+    """
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from streaming.local import jars as local_jars
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("downloading jars", total=None, start=False)
+
+        def show(done: int, of: int, jar: str) -> None:
+            progress.update(task, completed=done, total=of, description=f"downloading {jar}")
+
+        local_jars.fetch(progress=show)
+    click.echo(f"The jars of Spark's Kafka connector and of the broker are in {local_jars.LOCAL.folder}.")

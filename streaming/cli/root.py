@@ -1,0 +1,117 @@
+"""The `reexpand` command itself: errors, exit codes, log, and shared options of its verbs.
+
+A verb imports its own needs when it runs: the import of Spark, pydantic or rich alone takes longer than an answer of
+the matcher.
+"""
+# ruff: noqa: PLC0415 - as above
+
+import logging
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from streaming.errors import ReexpandError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+HOME: Final = Path(".reexpand")
+"""Default folder of the data of the embedded broker and of the demo."""
+
+INTERRUPTED: Final = 130
+"""Exit code after Ctrl-C, as shells have it: 128 and the number of SIGINT."""
+
+log = logging.getLogger("reexpand")
+
+
+class _VerbGroup(click.Group):
+    """Group of verbs; errors of the package become one sentence and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb.
+
+        Ctrl-C ends with `INTERRUPTED`, except where the help of a verb names another exit code.
+        """
+        try:
+            return super().invoke(ctx)
+        except ReexpandError as error:
+            click.echo(f"Error: {error}", err=True)
+            ctx.exit(error.exit_code)
+        except KeyboardInterrupt:
+            click.echo(err=True)  # the terminal has written ^C into this line
+            ctx.exit(INTERRUPTED)
+
+
+def _raise_log_level(_ctx: click.Context, _option: click.Parameter, verbose: bool) -> None:  # noqa: FBT001 - as click calls it
+    if verbose:
+        log.setLevel(logging.DEBUG)
+
+
+def verbose_option(command: F) -> F:
+    """Add `-v` to a verb; it has the same effect as `-v` before the verb."""
+    return click.option(
+        "-v", "--verbose", is_flag=True, expose_value=False, callback=_raise_log_level,
+        help="Also show the messages of Spark and Kafka.",
+    )(command)  # fmt: skip
+
+
+def bootstrap_servers_option(command: F) -> F:
+    """Add the option for the addresses of Kafka brokers."""
+    return click.option(
+        "--bootstrap-servers", default=None, help="Addresses of Kafka brokers, host:port[,host:port...]."
+    )(command)
+
+
+def client_options_option(command: F) -> F:
+    """Add the option for a file of librdkafka options.
+
+    It is another file than the job's `kafka_options`: Java's client has other names for its options.
+    """
+    return click.option(
+        "--client-options", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="File of librdkafka options, one key=value a line; the place for credentials.",
+    )(command)  # fmt: skip
+
+
+@click.group(cls=_VerbGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="reexpand", prog_name="reexpand")
+@click.option("-v", "--verbose", is_flag=True, help="Also show the messages of Spark and Kafka.")
+@click.pass_context
+def main(ctx: click.Context, /, verbose: bool) -> None:  # noqa: FBT001 - click passes options by name
+    """Wildcard topic subscriptions that keep themselves expanded.
+
+    \b
+    Example:
+      reexpand demo                     # a real broker and the real job, in a minute, on this machine
+      reexpand local                    # a Kafka broker with the job's topics, to play with
+      reexpand run --bootstrap-servers broker:9092 --checkpoint /var/lib/reexpand
+    """
+    if ctx.invoked_subcommand not in ("match", "expand", "validate"):  # these write no log
+        set_up_log(verbose=verbose)
+
+
+def set_up_log(*, verbose: bool) -> None:
+    """Write the log to standard error: for people on a terminal, with times and their zone elsewhere."""
+    handler: logging.Handler
+    if sys.stderr.isatty():
+        from rich.console import Console
+        from rich.logging import RichHandler
+
+        handler = RichHandler(console=Console(stderr=True), show_path=False)
+        handler.setFormatter(logging.Formatter("%(message)s"))
+    else:
+        handler = logging.StreamHandler()
+        handler.setFormatter(_ZonedFormatter("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+    log.setLevel(logging.DEBUG if verbose else logging.INFO)
+
+
+class _ZonedFormatter(logging.Formatter):
+    """Formatter of log lines whose times have their zone."""
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802 - as logging calls it
+        """Return the local time with milliseconds and the offset of its zone."""
+        return datetime.fromtimestamp(record.created).astimezone().isoformat(sep=" ", timespec="milliseconds")

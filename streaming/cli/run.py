@@ -1,0 +1,90 @@
+"""`reexpand run`: the job, with an option for each of its settings."""
+# ruff: noqa: PLC0415 - a verb imports its own needs
+
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import click
+
+from streaming.cli.root import verbose_option
+
+
+class _JobCommand(click.Command):
+    """Command with an option for each setting of the job: help and configuration cannot disagree."""
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the command's own options, an option for each setting, and help."""
+        *own, help_option = super().get_params(ctx)
+        return [*own, *_setting_options(), help_option]
+
+
+@cache
+def _setting_options() -> tuple[click.Option, ...]:
+    from streaming.config import Settings
+
+    # Values stay text until `config` checks them, so that all sources are checked alike.
+    options = []
+    for name, field in Settings.model_fields.items():
+        shown = isinstance(field.default, str | int) and field.default is not False
+        help_text = (field.description or "") + (f" [default: {field.default}]" if shown else "")
+        option = f"--{name.replace('_', '-')}"
+        form: dict[str, Any] = {
+            "multiple": name == "shards",
+            "metavar": "PARENT=N" if name == "shards" else "N" if "int" in str(field.annotation) else "TEXT",
+        }
+        if field.annotation is bool:
+            option = f"{option}/--no-{name.replace('_', '-')}"
+            form = {"is_flag": True}
+        options.append(click.Option([option], default=None, help=help_text, **form))
+    return tuple(options)
+
+
+@click.command(cls=_JobCommand)
+@click.option(
+    "--config", "config_file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="TOML file of settings; REEXPAND_CONFIG can name it as well.",
+)  # fmt: skip
+@verbose_option
+def run(config_file: Path | None, **given: Any) -> None:
+    """Run the job until SIGTERM or Ctrl-C.
+
+    The running micro-batch is finished first; the exit code is then 0.
+
+    Each option is also an environment variable (REEXPAND_BOOTSTRAP_SERVERS, ...) and a key of the TOML file
+    (bootstrap_servers, ...). The command line wins over the environment, and the environment over the file.
+
+    Shards are merged, parent by parent: --shards orders=16 --shards sensors=4 on the command line,
+    REEXPAND_SHARDS=orders=16,sensors=4 (or a JSON object) in the environment, and a table [shards] with orders = 16 in
+    the file.
+
+    \b
+    Example:
+      reexpand run --bootstrap-servers broker:9092 --checkpoint /var/lib/reexpand --shards orders=16
+    """
+    from streaming import config
+    from streaming.spark import service
+
+    if config_file is not None:
+        os.environ["REEXPAND_CONFIG"] = str(config_file)
+    given["shards"] = _parse_shards(given["shards"])
+    settings = config.load(given)
+    provide_java()
+    service.run(settings)
+
+
+def _parse_shards(pairs: tuple[str, ...]) -> dict[str, str] | None:
+    if not pairs:
+        return None
+    split = [pair.rpartition("=") for pair in pairs]
+    if not all(parent for parent, _, _ in split):
+        raise click.BadParameter("expected PARENT=N, as in orders=16", param_hint="--shards")
+    return {parent: count for parent, _, count in split}
+
+
+def provide_java() -> None:
+    """Put the Java of this package's choice into the environment, where Spark looks for it."""
+    from streaming.local.java import environment, find_java
+
+    os.environ.update(environment(find_java()))

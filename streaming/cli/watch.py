@@ -1,0 +1,55 @@
+"""`reexpand watch-kafka`: real Kafka topics as topic events."""
+# ruff: noqa: PLC0415 - a verb imports its own needs
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from streaming.cli.root import bootstrap_servers_option, client_options_option, verbose_option
+
+
+@click.command()
+@bootstrap_servers_option
+@click.option("--parent", default="kafka", show_default=True, help="Parent topic of the announced topics.")
+@click.option("--topic-events", default=None, help="Kafka topic of the events. [default: lite-topic-events]")
+@click.option(
+    "--include", multiple=True, metavar="PATTERN", help="Only topics that one of these patterns matches; repeatable."
+)
+@click.option("--exclude", multiple=True, metavar="PATTERN", help="No topic that one of these matches; repeatable.")
+@click.option("--dialect", default="nats", show_default=True, help="Dialect of --include and --exclude.")
+@click.option("--interval", type=click.FloatRange(0.05), default=0.5, show_default=True, help="Seconds between looks.")
+@client_options_option
+@click.option("--once", is_flag=True, help="Announce the changes since the last time, and end.")
+@click.option("--json", "as_json", is_flag=True, help="Print each event as it is written, one a line.")
+@verbose_option
+def watch_kafka(
+    bootstrap_servers: str | None, topic_events: str | None, client_options: Path | None, *, as_json: bool, **given: Any
+) -> None:
+    """Announce real Kafka topics that come and go as topic events.
+
+    It runs until SIGTERM or Ctrl-C. Changes that happened in its absence are announced at the next start. Kafka's
+    internal topics (__...) and the six of reexpand are left out.
+
+    Exit code 0 after SIGTERM or Ctrl-C, 1 when Kafka cannot be watched, 2 when an option is wrong. With --once, exit
+    code 1 when it was stopped before everything was announced.
+
+    \b
+    Example:
+      reexpand watch-kafka --bootstrap-servers broker:9092
+      reexpand watch-kafka --bootstrap-servers broker:9092 --parent shop --include 'orders.>' --exclude 'orders.test.>'
+    """
+    from streaming import config
+    from streaming.adapters import watch_kafka as watcher
+
+    settings = config.load(
+        {
+            "bootstrap_servers": bootstrap_servers,
+            "topic_events": topic_events,
+            "checkpoint": "unused",
+            "kafka_options": client_options,
+        }
+    )
+    client = settings.client_options() if client_options else {}  # those of the environment are for Java's client
+    options = watcher.Options(client=client, **given)
+    watcher.run(settings, options, lambda event: click.echo(event if as_json else watcher.in_words(event)))

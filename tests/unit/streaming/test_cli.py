@@ -1,0 +1,162 @@
+"""The `reexpand` command as a whole: summaries, version, exit codes and log; `jars` and `local`."""
+
+import json
+import logging
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn, Self
+
+import pytest
+from click.testing import CliRunner, Result
+
+import streaming
+from streaming.cli import main, root
+from streaming.local import jars
+from tests.support.environment import forget_settings
+
+ADDRESS = "127.0.0.1:20001"
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No settings of the machine's, no Java, no logging and no signal handler for the tests that follow."""
+    forget_settings(monkeypatch)
+    monkeypatch.setattr("streaming.cli.run.provide_java", lambda: None)
+    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
+    former = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, former)
+    root.log.setLevel(logging.NOTSET)
+
+
+class FakeBroker:
+    """Broker that ends by itself, or by Ctrl-C, as soon as it is waited for."""
+
+    bootstrap_servers = ADDRESS
+    log_file = "broker.log"
+    interrupted = True
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stand for `Broker.__exit__`."""
+
+    def wait(self) -> None:
+        """Stand for `Broker.wait`."""
+        if self.interrupted:
+            raise KeyboardInterrupt
+
+
+@pytest.fixture
+def broker(monkeypatch: pytest.MonkeyPatch) -> type[FakeBroker]:
+    monkeypatch.setattr("streaming.local.broker.Broker", FakeBroker)
+    monkeypatch.setattr("streaming.kafka.topics.create_topics", lambda *_: [])
+    return FakeBroker
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, arguments)
+
+
+def interrupt(*_: Any, **__: Any) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def test_no_summary_is_cut() -> None:
+    """On a terminal of 80 columns."""
+    summaries = run("--help").output.partition("Commands:\n")[2].splitlines()
+    assert len(summaries) == len(main.commands)
+    assert [line for line in summaries if not re.fullmatch(r"  [a-z-]+ +[A-Z].*\w\.", line)] == []
+    assert [line for line in summaries if "..." in line] == []
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert run("--version").output == f"reexpand, version {streaming.__version__}\n"
+    with pytest.raises(AttributeError, match="module 'streaming' has no attribute 'nothing'"):
+        _ = streaming.nothing
+
+
+@pytest.mark.parametrize(
+    ("arguments", "interrupted"),
+    [
+        (["run", "--bootstrap-servers", "b:1", "--checkpoint", "/c"], "streaming.spark.service.run"),
+        (["topics", "--bootstrap-servers", "b:1"], "streaming.kafka.topics.create_topics"),
+        (["jars"], "streaming.local.jars.fetch"),
+        (["local"], "streaming.kafka.topics.create_topics"),
+        (["watch-kafka", "--bootstrap-servers", "b:1"], "streaming.adapters.watch_kafka.run"),
+        (["advise", "--bootstrap-servers", "b:1"], "streaming.advise.sources.from_kafka"),
+        (["match", "a", "a"], "matcher.explain"),
+    ],
+    ids=lambda each: each[0] if isinstance(each, list) else "",
+)
+@pytest.mark.usefixtures("broker")
+def test_ctrl_c_has_one_exit_code(arguments: list[str], interrupted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """130, where no verb has said otherwise, and no word about it."""
+    monkeypatch.setattr(interrupted, interrupt)
+    result = run(*arguments)
+    assert (result.exit_code, result.output.strip()) == (130, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "level"),
+    [
+        (["jars"], logging.INFO),
+        (["-v", "jars"], logging.DEBUG),
+        (["jars", "-v"], logging.DEBUG),
+        (["jars", "--verbose"], logging.DEBUG),
+    ],
+)
+def test_verbose_stands_before_or_after_the_verb(
+    arguments: list[str], level: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jars, "fetch", lambda **_: None)
+    assert run(*arguments).exit_code == 0
+    assert root.log.level == level
+
+
+def test_jars_tells_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jars, "fetch", lambda **_: None)
+    expected = f"The jars of Spark's Kafka connector and of the broker are in {jars.LOCAL.folder}.\n"
+    assert run("jars").stdout == expected
+
+
+@pytest.mark.parametrize(
+    ("home", "checkpoint"),
+    [
+        (".reexpand/kafka", ".reexpand/kafka-checkpoint"),
+        ("/data/one", "/data/one-checkpoint"),
+        ("my broker", "'my broker-checkpoint'"),
+    ],
+)
+@pytest.mark.usefixtures("broker")
+def test_the_next_command_has_a_checkpoint_of_this_broker(home: str, checkpoint: str) -> None:
+    """Beside its folder: the job fails on the checkpoint of another broker."""
+    result = run("local", "--home", home)
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
+        f"Kafka listens on {ADDRESS}; data in {home}; Ctrl-C stops it.",
+        f"Next: reexpand run --bootstrap-servers {ADDRESS} --checkpoint {checkpoint}",
+    ]
+    told = json.loads(run("local", "--home", home, "--json").stdout)
+    assert told == {"bootstrapServers": ADDRESS, "data": home, "checkpoint": checkpoint.strip("'")}
+
+
+def test_a_broker_that_ends_by_itself_is_an_error(broker: type[FakeBroker], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker, "interrupted", False)
+    result = run("local")
+    assert (result.exit_code, result.stderr) == (1, "Error: The broker ended by itself; its log is broker.log.\n")
+
+
+def test_times_of_the_log_have_a_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it is not written for a terminal."""
+    handlers: list[logging.Handler] = []
+    monkeypatch.setattr(logging, "basicConfig", lambda **options: handlers.extend(options["handlers"]))
+    root.set_up_log(verbose=False)
+    line = handlers[0].format(logging.LogRecord("reexpand", logging.INFO, "", 0, "ready", None, None))
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d INFO ready", line)
