@@ -80,7 +80,7 @@ def test_it_is_what_the_shards_of_a_job_hold(name: str, echoed: bool, seed: int)
     for parent, holding in holdings.items():
         own = {number: shard for (of, number), shard in shards.items() if of == parent}
         assert sorted(holding.topics) == sorted(name for shard in own.values() for name in shard.topics)
-        assert holding.asked.clients.keys() == {key for shard in own.values() for key in shard.clients}
+        assert holding.subscriptions.clients.keys() == {key for shard in own.values() for key in shard.clients}
         for number, shard in own.items():
             kept = [
                 entry for entry in holding.entries() if ROUTING.may_touch(parent, entry.pattern, number, entry.notation)
@@ -125,14 +125,14 @@ def test_who_leaves_everywhere_is_gone_everywhere() -> None:
     inventory = inventory_of(request(), request(topic="q"), request(topic="q", clientId="d"), request(
         action="COMPLETE_REMOVE", topic=...
     ))  # fmt: skip
-    assert {parent: len(holding.asked.clients) for parent, holding in inventory.holdings(0).items()} == {"q": 1}
+    assert {parent: len(holding.subscriptions.clients) for parent, holding in inventory.holdings(0).items()} == {"q": 1}
 
 
 def test_a_set_of_entries_is_taken_apart() -> None:
     entries = [json.loads(request_json(clientId=name)) for name in "cd"]
     record = json.dumps({"subscriptionSet": [*entries, {}]}).encode()
     inventory = inventory_of((Stream.SUBSCRIPTIONS, record))
-    assert len(inventory.holdings(0)["p"].asked.clients) == 2
+    assert len(inventory.holdings(0)["p"].subscriptions.clients) == 2
     assert inventory.refused == 1
 
 

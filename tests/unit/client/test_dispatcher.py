@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import logging
+import signal
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from streaming.client import Relation, Row
-from streaming.examples.dispatcher import Dispatcher, Inbox, Turns
+from streaming.examples import dispatcher as module
+from streaming.examples.dispatcher import Dispatcher, Inbox, LeastRecentlyServed, main
 from tests.unit.client.builders import Record, add, remove
 
 if TYPE_CHECKING:
@@ -24,10 +31,10 @@ class Scene:
 
     def __init__(self, *records: Record) -> None:
         self.relation = Relation()
-        self.turns = Turns()
+        self.rotation = LeastRecentlyServed()
         self.delivered: list[Delivered] = []
         self.dispatcher = Dispatcher(
-            self.relation, self.turns, lambda row, _: self.delivered.append((row.client_id, row.part))
+            self.relation, self.rotation, lambda row, _: self.delivered.append((row.client_id, row.part))
         )
         self.apply(*records)
 
@@ -36,7 +43,7 @@ class Scene:
         for record in records:
             change = self.relation.apply(*record)
             if change is not None:
-                self.turns.forget(change)
+                self.rotation.forget(change)
 
     def send(self, topic: str = "t", times: int = 1) -> Counter[Delivered]:
         """Messages of parent `p`; who gets them."""
@@ -76,7 +83,7 @@ def test_the_turns_go_on_as_clients_come_and_go() -> None:
     scene.apply(remove(client="a"), add(client="c"))
     assert scene.send(times=4) == {("b", None): 2, ("c", None): 2}
     scene.apply(remove(client="b"), remove(client="c"))
-    assert scene.turns._last == {}
+    assert scene.rotation._last == {}
 
 
 def test_one_client_of_each_share_gets_a_message() -> None:
@@ -171,3 +178,56 @@ def test_what_cannot_be_written_is_not_passed_over() -> None:
     inbox(row(), Message(topic="p", key=b"a__b", value=b"v"))
     with pytest.raises(KafkaException):
         inbox.flush()
+
+
+@pytest.fixture(autouse=True)
+def _no_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command leaves log and signals of the test process alone."""
+    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--option", "nonsense"], "Error: Invalid value for '--option': 'nonsense' is not KEY=VALUE."),
+        (["--option", "=1"], "Error: Invalid value for '--option': '=1' is not KEY=VALUE."),
+        (["--option", "nonsense=1"], 'Error: The Kafka client refuses its options: No such configuration property: "'),
+        (["--option", "linger.ms=x"], "Error: The Kafka client refuses its options: Invalid value for configuration"),
+        (["--option", "session.timeout.ms=0"], "Error: The Kafka client refuses its options: "),
+    ],
+)
+def test_a_wrong_option_is_refused_in_one_sentence(options: list[str], sentence: str) -> None:
+    result = CliRunner().invoke(main, ["--bootstrap-servers", "127.0.0.1:1", "--parent", "p", *options])
+    assert result.exit_code == 2
+    assert sentence in result.output
+    assert isinstance(result.exception, SystemExit)
+
+
+def test_without_a_broker_it_says_what_it_waits_for_and_gives_up(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "_READY_SECONDS", 2.5)
+    with caplog.at_level("INFO"):
+        result = CliRunner().invoke(main, ["--bootstrap-servers", "127.0.0.1:1", "--parent", "p", "--updates", "u"])
+    assert result.exit_code == 1
+    (sentence,) = [line for line in result.output.splitlines() if line]
+    assert sentence.startswith("Error: u at 127.0.0.1:1 is not read to its end within 2.5 s; the last error is: ")
+    said = [record.message for record in caplog.records if record.name == "dispatcher"]
+    assert said == ["reading u at 127.0.0.1:1 to its end, for at most 2.5 s"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_ends_the_wait_for_a_broker(number: signal.Signals) -> None:
+    command = [sys.executable, "-m", "streaming.examples.dispatcher", "--bootstrap-servers", "127.0.0.1:1"]
+    with subprocess.Popen(
+        [*command, "--parent", "p"], cwd=Path(__file__).parents[3], stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stderr is not None
+            assert "reading lite-subscription-updates at 127.0.0.1:1" in process.stderr.readline()
+            process.send_signal(number)
+            assert process.wait(20) == 0
+            assert "Traceback" not in process.stderr.read()
+        finally:
+            process.kill()

@@ -11,10 +11,10 @@ import pytest
 
 from streaming.config import Settings
 from streaming.demo import runner
-from streaming.demo.follower import Coordinates, Update
+from streaming.demo.follower import Coordinates, ReceivedUpdate
 from streaming.demo.scenario import ORDERS, appears, relation, subscribes, wildcard_group
 from streaming.demo.screen import JsonScreen
-from streaming.demo.verdict import Record, judge
+from streaming.demo.verdict import Transcript, judge
 from streaming.errors import ReexpandError
 from streaming.oracle import Effective
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from streaming.demo.verdict import Verdict
 
 STEPS = [wildcard_group("g", ORDERS), subscribes("c", "g", ORDERS), appears(ORDERS, "eu__a")]
-RECORD = Record([(step, Coordinates("in", 0, offset)) for offset, step in enumerate(STEPS)])
+TRANSCRIPT = Transcript([(step, Coordinates("in", 0, offset)) for offset, step in enumerate(STEPS)])
 SETTINGS = Settings.model_construct(bootstrap_servers="127.0.0.1:9092", checkpoint="checkpoint")
 
 
@@ -56,7 +56,7 @@ class WrittenPlay:
 
     def verdict(self) -> Verdict:
         """As the real one judges."""
-        return judge(RECORD, self.held, relation(STEPS))
+        return judge(TRANSCRIPT, self.held, relation(STEPS))
 
 
 class SilentFollower:
@@ -64,7 +64,7 @@ class SilentFollower:
 
     relation = frozenset[Effective]()
 
-    def poll(self, _: float) -> Iterator[Update | DeadLetter]:
+    def poll(self, _: float) -> Iterator[ReceivedUpdate | DeadLetter]:
         """Nothing."""
         return iter(())
 
@@ -94,7 +94,7 @@ def test_a_job_that_does_not_end_in_order_is_an_error() -> None:
 
 def test_a_job_that_never_answers_is_not_waited_for_for_ever() -> None:
     demo = runner.Play(SETTINGS, JsonScreen(io.StringIO()), SilentFollower(), lambda: None)  # type: ignore[arg-type]
-    demo._record.sent.extend(RECORD.sent)
+    demo._transcript.sent.extend(TRANSCRIPT.sent)
     assert not demo._watch(0.05, demo._settled)
 
 

@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from streaming.config import Settings
-from streaming.demo.follower import Coordinates, DeadLetter, Update
+from streaming.demo.follower import Coordinates, DeadLetter, ReceivedUpdate
 from streaming.demo.scenario import SCENES
 from streaming.demo.screen import JsonScreen, TextScreen
 from streaming.demo.verdict import Verdict
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 WHO = Effective("orders", "audit", "sales-dashboard", "us__globex__invoice__issued")
 UPDATES = [
-    Update(op, WHO, patterns, cause, 1_000, 1_340)
+    ReceivedUpdate(op, WHO, patterns, cause, 1_000, 1_340)
     for op, cause, patterns in itertools.product(Op, Cause, [(), ("eu__**",), ("*__*__order__*", "eu__**")])
 ]
 LETTER = DeadLetter("not-json", "the value [/] is not JSON", Coordinates("in", 0, 7), 1_000)
