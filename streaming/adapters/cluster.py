@@ -151,7 +151,7 @@ class KafkaCluster:
             Consumer,
             {
                 **self._common,
-                "group.id": "reexpand-watch-kafka",  # asked for by the client, never used
+                "group.id": "reexpand-watch-kafka",  # required, but unused
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
                 "auto.offset.reset": "earliest",

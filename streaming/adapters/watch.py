@@ -118,7 +118,7 @@ class Watch:
             name: count for name, known in self._announced.items() if (count := self._contradicted(name, known, found))
         }
         gone = sorted(name for name, count in self._contradictions.items() if count >= needed)
-        # A topic that was deleted and made anew is both.
+        # A topic deleted and created again counts as both.
         born = sorted(
             [*(found.topics.keys() - self._announced.keys()), *(name for name in gone if name in found.topics)]
         )

@@ -64,7 +64,7 @@ class _Kafka:
         given: dict[str, Any] = {
             **options,
             "bootstrap.servers": bootstrap_servers,
-            "group.id": "reexpand-advise",  # asked for by the client, never used: partitions are assigned by hand
+            "group.id": "reexpand-advise",  # required, but unused: partitions are assigned by hand
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "isolation.level": "read_committed",

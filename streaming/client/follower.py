@@ -27,7 +27,7 @@ _REQUEST_SECONDS = 2.0
 _RECORDS_PER_POLL = 1_000
 
 _DEFAULTS = {
-    "group.id": "reexpand-client",  # asked for by the client, never used: partitions are assigned by hand
+    "group.id": "reexpand-client",  # required, but unused: partitions are assigned by hand
     "log_level": 0,  # its log lines come as errors too; each is logged here once, not at each retry
     "reconnect.backoff.max.ms": 1_000,  # instead of 10 s, to notice at once that a broker is back
 }

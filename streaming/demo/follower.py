@@ -105,7 +105,7 @@ class Follower:
         self._consumer = Consumer(
             {
                 "bootstrap.servers": settings.bootstrap_servers,
-                "group.id": "reexpand-demo",  # asked for by the client, never used: partitions are assigned by hand
+                "group.id": "reexpand-demo",  # required, but unused: partitions are assigned by hand
                 "enable.auto.commit": False,
                 "log_level": 0,
             }

@@ -1,4 +1,4 @@
-"""What a watcher of topics announces: what holds for every history of answers, and each rule on its own."""
+"""Announcements of a watcher: properties of every history of answers, and each rule on its own."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def listings(topic_ids: st.SearchStrategy[str | None]) -> st.SearchStrategy[List
 
 
 def answers(topic_ids: st.SearchStrategy[str | None]) -> st.SearchStrategy[list[Listing | None]]:
-    """Answers in a row; None where none came."""
+    """Draw answers in a row; None is a missing answer."""
     return st.lists(st.none() | listings(topic_ids), max_size=30)
 
 
 def tell(watch: Watch, answer: Listing | None) -> list[TopicChange]:
-    """What a watcher announces after an answer, all of which gets written."""
+    """Return the announcements after an answer, all of them written."""
     if answer is None:
         watch.unanswered()
         return []
@@ -77,7 +77,7 @@ def test_a_restarted_watcher_knows_what_it_knew(history: list[Listing | None]) -
 def test_a_cluster_that_stays_as_it_is_gets_announced_exactly(
     history: list[Listing | None], last: Listing, *, restart: bool
 ) -> None:
-    """However the answers were before, and then nothing more is said."""
+    """After any answers before; and then nothing more is announced."""
     watch, log = Watch(), []
     for answer in history:
         log += tell(watch, answer)
@@ -105,7 +105,7 @@ def test_events_of_a_topic_alternate(history: list[Listing | None]) -> None:
 
 @given(answers(unknown_ids))
 def test_a_deletion_has_two_answers_in_a_row_behind_it(history: list[Listing | None]) -> None:
-    """Neither of which names the topic as it was announced, and none of which is unclear about it."""
+    """Both answers lack the topic as announced, and neither is unclear about it."""
     watch = Watch()
     for number, answer in enumerate(history):
         before = dict(watch.announced)
@@ -157,7 +157,7 @@ def test_the_two_answers_come_one_after_the_other(between: Listing | None) -> No
 
 
 def test_an_answer_without_any_topic_is_not_believed_soon() -> None:
-    """A broker that has just started may say so."""
+    """A broker may answer so just after its start."""
     watch = watching("a", "b")
     for _ in range(ALL_DELETED_AFTER - 1):
         assert tell(watch, seen()) == []

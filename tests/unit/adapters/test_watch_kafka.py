@@ -1,4 +1,4 @@
-"""The watcher around its core: when it waits, gives up, ends, and what it says."""
+"""The watcher's loop: its waits, its ends, and its messages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FAST = Options(interval=0)
 
 
 class FakeCluster:
-    """Gives prepared answers, and asks to stop when they are used up."""
+    """Gives prepared answers, and requests a stop after the last."""
 
     bootstrap_servers = "broker:9092"
     parent = "kafka"
@@ -36,14 +36,14 @@ class FakeCluster:
         self.stop = threading.Event()
 
     def create_events_topic(self) -> None:
-        """There is nothing to create."""
+        """Create nothing."""
 
     def read_history(self) -> list[TopicChange]:
-        """What was announced before."""
+        """Return the changes announced before."""
         return self.past
 
     def list_topics(self, *_: Any) -> Listing:
-        """The next answer."""
+        """Return the next answer."""
         answer = next(self.answers, "end")
         if answer == "end":
             self.stop.set()
@@ -52,7 +52,7 @@ class FakeCluster:
         return answer
 
     def announce(self, changes: list[TopicChange], _: int) -> list[bytes]:
-        """Everything is written."""
+        """Return the events as written."""
         return [encode(change, self.parent, 1) for change in changes]
 
 
@@ -65,7 +65,7 @@ def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def said(fake: FakeCluster, options: Options = FAST) -> list[str]:
-    """What is announced until the fake asks to stop or everything is announced."""
+    """Return the announcements up to the stop, or until everything is announced."""
     lines: list[str] = []
     watcher = watch_kafka._Watcher(
         cast("KafkaCluster", fake), TopicFilter([]), lambda event: lines.append(in_words(event))
@@ -94,7 +94,7 @@ def test_once_ends_when_nothing_is_in_doubt() -> None:
 
 
 def test_answers_that_do_not_come_are_survived_and_said_once_each_time(caplog: pytest.LogCaptureFixture) -> None:
-    """And they interrupt a row of answers."""
+    """And they restart the count of answers in a row."""
     away = None
     fake = FakeCluster([seen("a", "b"), seen("a"), away, away, seen("a"), away, seen("a"), seen("a")])
     with caplog.at_level(logging.INFO, "reexpand"):
@@ -177,7 +177,7 @@ def test_what_is_wrong_is_said_in_one_sentence(
 
 
 def test_client_options_are_those_of_the_file_and_not_the_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The job's are for Java's client."""
+    """The job's options are for Java's client."""
     given: list[Options] = []
     monkeypatch.setattr(watch_kafka, "run", lambda _settings, options, _announced: given.append(options))
     java, mine = tmp_path / "java", tmp_path / "librdkafka"

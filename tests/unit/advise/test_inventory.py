@@ -1,4 +1,4 @@
-"""What there is after what the streams say: the same as in a job that read them."""
+"""Topics and patterns after the input streams: the same as in a job after the same input."""
 
 import json
 from random import Random
@@ -19,7 +19,7 @@ ROUTING = Routing({"p": 3}, 1)
 
 
 def inventory_of(*values: tuple[Stream, bytes | None]) -> Inventory:
-    """After records of streams that stand in this order, a second apart."""
+    """Return the inventory after these records, a second apart."""
     inventory = Inventory()
     for stream in ORDER:
         records = [(Place(0, at, 1_000 * at), value) for at, (of, value) in enumerate(values) if of is stream]
@@ -28,7 +28,7 @@ def inventory_of(*values: tuple[Stream, bytes | None]) -> Inventory:
 
 
 def holding_of(*values: tuple[Stream, bytes | None], now: int = 0) -> Holding:
-    """What is then there under the one parent."""
+    """Return the contents of the only parent."""
     (holding,) = inventory_of(*values).holdings(now).values()
     return holding
 
@@ -53,7 +53,7 @@ def patterns(holding: Holding) -> list[str]:
 @pytest.mark.parametrize("echoed", [False, True])
 @pytest.mark.parametrize("seed", range(12))
 def test_it_is_what_the_shards_of_a_job_hold(name: str, echoed: bool, seed: int) -> None:  # noqa: FBT001 - a case
-    """Whether what the job writes back to its inputs stands there already or not."""
+    """With and without the records that the job writes back to its inputs."""
     random = Random(f"{name} {seed}")
     records = history(random, 150, PROFILES[name])
     job = Simulation(ROUTING)

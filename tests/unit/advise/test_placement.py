@@ -1,4 +1,4 @@
-"""What shards would hold: what they do hold in a job with that routing."""
+"""Predicted contents of shards: equal to those in a job with the same routing."""
 
 from collections import Counter
 from random import Random
@@ -30,7 +30,7 @@ SEPARATORS = {"lite": "__", "mqtt": "/", "nats": ".", "wamp": "."}
 def shard_after(
     requests: list[SubscriptionRequest], number: int = 0, routing: Routing | None = None, group: GroupEvent = WILD
 ) -> ShardState:
-    """A shard that was told these requests."""
+    """Return a shard after these requests."""
     found = ShardState()
     batch = Batch(found, Shard("p", number, routing or Routing()))
     asks = [(Source("subscriptions", 0, offset, 0, 0), request) for offset, request in enumerate(requests)]
@@ -41,7 +41,7 @@ def shard_after(
 
 @st.composite
 def requests(draw: st.DrawFn) -> list[SubscriptionRequest]:
-    """Each of a client of its own."""
+    """Draw requests, each of a client of its own."""
     made = []
     for number, texts in enumerate(draw(entries)):
         notation: Notation = draw(notations)

@@ -1,4 +1,4 @@
-"""Which shards, depth and partitions are advised, and of what the advice warns."""
+"""Advised shards, depth and partitions, and the warnings."""
 
 from collections.abc import Iterable
 
@@ -17,7 +17,7 @@ from tests.unit.streaming.builders import bound, replace
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hundreds of topics do where it takes ten thousands in truth."""
+    """Make hundreds of topics serve for ten thousands."""
     monkeypatch.setattr(rule, "TOPICS_PER_SHARD", 100)
 
 
@@ -80,7 +80,7 @@ def test_the_depth_makes_the_largest_shards_small_with_few_copies(form: str, pat
 
 
 def test_one_depth_serves_all_large_parents() -> None:
-    """The one that suffers most from another decides."""
+    """The parent with the most to lose decides."""
     copied = [replace(*(f"tenant{number}__*" for number in range(100)))]
     holdings = {
         "many": holding(numbered(3_000, "eu__tenant{}")),
@@ -94,7 +94,7 @@ def test_one_depth_serves_all_large_parents() -> None:
 
 
 def test_more_shards_than_help_are_not_advised() -> None:
-    """Four hundred topics share what decides their shard, whatever the number of shards."""
+    """Four hundred topics share a routing prefix, so no number of shards splits them."""
     spread = Spread(holding([*numbered(400, "eu__{}"), *numbered(300)]), 1)
     placements = tuple(spread.placed(count) for count in rule.SHARD_COUNTS)
     take = rule.best(placements)

@@ -1,4 +1,4 @@
-"""Who gets a message, and how it is handed over."""
+"""The dispatcher: recipients of a message, delivery, and errors of the command."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class Scene:
         self.apply(*records)
 
     def apply(self, *records: Record) -> None:
-        """Records that come."""
+        """Apply records."""
         for record in records:
             change = self.relation.apply(*record)
             if change is not None:
                 self.rotation.forget(change)
 
     def send(self, topic: str = "t", times: int = 1) -> Counter[Delivered]:
-        """Messages of parent `p`; who gets them."""
+        """Dispatch messages of parent `p`, and count the deliveries."""
         self.delivered.clear()
         for _ in range(times):
             self.dispatcher.dispatch(Message(topic="p", key=topic.encode(), value=b"v"))
@@ -69,7 +69,7 @@ def test_the_clients_of_a_group_take_turns() -> None:
 
 
 def test_who_receives_more_topics_gets_fewer_of_the_common_one() -> None:
-    """Whoever has waited longest is next, whatever topics the others were busy with."""
+    """The least recently served client is next, over all topics together."""
     scene = Scene(add("t", client="a"), add("t", client="b"), add("u", client="a"), add("u", client="c"))
     for _ in range(6):
         scene.send("t")
@@ -87,7 +87,7 @@ def test_the_turns_go_on_as_clients_come_and_go() -> None:
 
 
 def test_one_client_of_each_share_gets_a_message() -> None:
-    """Besides the group's clients that receive the topic for themselves."""
+    """In addition to the group's clients with a subscription of their own."""
     shares = [add(client=client, part=f"share:{share}") for share in "st" for client in "ab"]
     scene = Scene(*shares, add(client="z"))
     wanted: Counter[Delivered] = Counter((client, f"share:{share}") for share in "st" for client in "ab")
@@ -101,7 +101,7 @@ def test_shares_of_two_groups_are_two_shares() -> None:
 
 
 def test_each_subscription_that_counts_by_itself_gets_a_message() -> None:
-    """Also two of one client, and of clients of one group."""
+    """Also two subscriptions of one client, and of clients of one group."""
     parts = ("wamp:prefix:com.app", "wamp:wildcard:com..created")
     scene = Scene(*(add(client=client, part=part) for client in "ab" for part in parts))
     assert scene.send() == {(client, part): 1 for client in "ab" for part in parts}
@@ -116,7 +116,7 @@ def test_a_message_that_names_no_topic_is_logged(key: bytes | None, caplog: pyte
 
 
 class Producer:
-    """Takes so many records before its queue is full, and writes them when polled."""
+    """Producer with a queue of limited size, which writes when polled."""
 
     def __init__(self, room: int = 100, error: KafkaError | None = None) -> None:
         self.written: list[dict[str, Any]] = []
@@ -125,20 +125,20 @@ class Producer:
         self._queue: list[tuple[dict[str, Any], Callable[..., None]]] = []
 
     def produce(self, topic: str, value: bytes, key: bytes, *, headers: Any, on_delivery: Callable[..., None]) -> None:
-        """As confluent-kafka's."""
+        """Queue a record."""
         if len(self._queue) >= self._room:
             raise BufferError
         self._queue.append(({"topic": topic, "value": value, "key": key, "headers": headers}, on_delivery))
 
     def poll(self, timeout: float) -> None:
-        """Writes, when there is time for it."""
+        """Write the queue, unless the timeout is zero."""
         while self._queue and timeout > 0:
             record, on_delivery = self._queue.pop(0)
             self.written.append(record)
             on_delivery(self._error, None)
 
     def flush(self) -> None:
-        """Writes all."""
+        """Write the whole queue."""
         self.poll(1)
 
 
@@ -148,7 +148,7 @@ def row() -> Row:
 
 
 def test_the_inbox_passes_a_message_on_with_its_reasons() -> None:
-    """The value and the headers that it came with stay as they are."""
+    """Its value and its headers stay as they are."""
     producer = Producer()
     inbox = Inbox(producer)  # type: ignore[arg-type]
     inbox(row(), Message(topic="p", key=b"a__b", value=b"\x00v", headers=[("trace", b"1")]))
@@ -182,7 +182,7 @@ def test_what_cannot_be_written_is_not_passed_over() -> None:
 
 @pytest.fixture(autouse=True)
 def _no_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command leaves log and signals of the test process alone."""
+    """Keep the command from the log and the signals of the test process."""
     monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
 

@@ -31,31 +31,31 @@ SETTINGS = Settings.model_construct(bootstrap_servers="127.0.0.1:9092", checkpoi
 
 
 class FinishedJob:
-    """A job that has done its work, and ends with a code of one's choice."""
+    """A finished job that ends with a given exit code."""
 
     def __init__(self, code: int = 0) -> None:
         self.code = code
 
     def stop(self) -> int:
-        """Its exit code."""
+        """Return the exit code."""
         return self.code
 
     def failure(self, how: str) -> ReexpandError:
-        """What the real one raises."""
+        """Return the error of the real job."""
         return ReexpandError(how)
 
 
 class WrittenPlay:
-    """A play after which the updates topic holds this."""
+    """A finished play with a given content of the updates topic."""
 
     def __init__(self, *held: Effective) -> None:
         self.held = set(held)
 
     def all(self, _: object) -> None:
-        """Nothing is left to play."""
+        """Play nothing."""
 
     def verdict(self) -> Verdict:
-        """As the real one judges."""
+        """Judge as the real play does."""
         return judge(TRANSCRIPT, self.held, relation(STEPS))
 
 
@@ -65,7 +65,7 @@ class SilentFollower:
     relation = frozenset[Effective]()
 
     def poll(self, _: float) -> Iterator[ReceivedUpdate | DeadLetter]:
-        """Nothing."""
+        """Yield nothing."""
         return iter(())
 
 
@@ -127,6 +127,6 @@ def test_a_home_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
 
 
 def test_the_demo_itself_needs_no_spark() -> None:
-    """Spark takes seconds to import; only the job's process does."""
+    """Importing Spark takes seconds; only the job's process needs it."""
     program = "import sys, streaming.demo.runner, streaming.demo.screen; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 0

@@ -1,4 +1,4 @@
-"""The demo's verdict: what is wrong is found, in both directions."""
+"""The demo's verdict: every difference is found, in both directions."""
 
 from __future__ import annotations
 
