@@ -1,1 +1,1 @@
-"""Other sources of topic events than a broker plug-in; see README.md of this folder."""
+"""Sources of topic events besides a broker plug-in; see README.md of this folder."""

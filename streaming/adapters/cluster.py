@@ -1,7 +1,7 @@
-"""Kafka as a watcher of topics sees it: which topics exist, and the topic events of one parent.
+"""Kafka as seen by a watcher of topics: the existing topics, and the topic events of one parent.
 
-confluent-kafka rather than kafka-python: the service depends on it already, it reads a large metadata answer four times
-as fast, and its idempotent producer repeats a write for as long as it takes without writing it twice.
+confluent-kafka serves better than kafka-python here: the service depends on it already, it parses a large metadata
+answer four times as fast, and its idempotent producer repeats a write for as long as needed without a duplicate.
 """
 
 import heapq
@@ -24,7 +24,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from streaming.adapters.watch import Change, Sight, Standing, Turns, decode, encode, sight
+from streaming.adapters.watch import Listing, Presence, RoundRobin, TopicChange, decode, encode, listing
 from streaming.errors import WatchFailed
 from streaming.kafka.clients import create, reason
 from streaming.kafka.specs import UNLIMITED_RETENTION
@@ -32,42 +32,42 @@ from streaming.kafka.specs import UNLIMITED_RETENTION
 log = logging.getLogger("reexpand")
 
 _ANSWER_SECONDS = 5.0
-"""Within which a metadata answer must come; a stop waits for no longer than this."""
+"""Timeout of a metadata request in seconds, and so the longest delay of a stop."""
 
 _HISTORY_SECONDS = 30.0
-"""The longest pause while events are read back."""
+"""Longest pause in seconds while events are read back."""
 
 _SLOW_WRITE_SECONDS = 5.0
-_IDS_AT_ONCE = 500
-"""As many ids take some 12 ms of CPU."""
+_IDS_PER_REQUEST = 500
+"""Number of topic ids in one request; 500 ids take some 12 ms of CPU."""
 
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-"""What a broker says that gives its topics no ids."""
+"""Topic id from a broker without topic ids."""
 
-_STANDINGS = {
-    KafkaError.UNKNOWN_TOPIC_OR_PART: Standing.GONE,
-    KafkaError.UNKNOWN_TOPIC_ID: Standing.GONE,
-    KafkaError.LEADER_NOT_AVAILABLE: Standing.THERE,  # just created, or its broker is down
+_PRESENCES = {
+    KafkaError.UNKNOWN_TOPIC_OR_PART: Presence.ABSENT,
+    KafkaError.UNKNOWN_TOPIC_ID: Presence.ABSENT,
+    KafkaError.LEADER_NOT_AVAILABLE: Presence.PRESENT,  # just created, or its broker is down
 }
 
 
 class NoAnswer(Exception):
-    """Kafka did not answer this time, or what it answered cannot be believed."""
+    """Kafka did not answer this time, or its answer is not credible."""
 
 
 class Stopped(Exception):
-    """Someone asked to stop while something was waited for."""
+    """A stop was requested during a wait."""
 
 
-class Cluster:
-    """Kafka, with the topic events of one parent.
+class KafkaCluster:
+    """Kafka cluster, with the topic events of one parent.
 
     Args:
-        bootstrap_servers: its brokers.
-        events: the topic of the topic events.
-        parent: whose events to read and write.
+        bootstrap_servers: Kafka brokers.
+        events: Kafka topic of the topic events.
+        parent: parent topic of the events to read and write.
         options: further client options, in the names of librdkafka.
-        stop: waiting ends early when it is set.
+        stop: set to end any wait early.
 
     Raises:
         ConfigInvalid: an option is not valid.
@@ -80,17 +80,17 @@ class Cluster:
         self._events = events
         self.parent = parent
         self._stop = stop
-        self._turns = Turns(_IDS_AT_ONCE)
+        self._id_requests = RoundRobin(_IDS_PER_REQUEST)
         self._reason = ""
         self._common: dict[str, Any] = {
             **options,
             "bootstrap.servers": bootstrap_servers,
             "log_level": 0,
-            "error_cb": self._remember,
+            "error_cb": self._remember_error,
         }
         self._admin = create(AdminClient, self._common)
-        # Never giving up leaves no write of which nobody knows whether it happened. The partitioner is that of Java and
-        # kafka-python, so that the events of a parent stay in one partition, whoever writes them.
+        # Without a timeout no write ends in doubt. The partitioner is that of Java and kafka-python, so that the events
+        # of a parent stay in one partition for any writer.
         self._producer = create(
             Producer,
             {
@@ -102,25 +102,27 @@ class Cluster:
             },
         )
 
-    def look(self, selected: Callable[[str], bool], known: Mapping[str, str | None], doubtful: Iterable[str]) -> Sight:
-        """Which of the selected topics exist.
+    def list_topics(
+        self, selected: Callable[[str], bool], known: Mapping[str, str | None], doubtful: Iterable[str]
+    ) -> Listing:
+        """List the selected topics that exist.
 
         Args:
-            selected: which to look at.
-            known: those known so far.
-            doubtful: those of which the ids are needed now; so are those of topics that are not known.
+            selected: predicate of topic names.
+            known: announced topics, with their ids.
+            doubtful: topics with an id to ask for now, in addition to unknown topics.
 
         Raises:
-            NoAnswer: none came, or it cannot be believed.
+            NoAnswer: no answer came, or it is not credible.
         """
-        found = sight(self._list(), selected, self._events)
+        found = listing(self._list(), selected, self._events)
         if found is None:
             raise NoAnswer(f"the answer lacks the topic {self._events}, so it may lack others")
         urgent = [*(name for name in found.topics if name not in known), *doubtful]
-        names = self._turns.next(found.topics.keys(), urgent)
+        names = self._id_requests.next(found.topics.keys(), urgent)
         return found.identified(self._ids(names)) if names else found
 
-    def provide(self) -> None:
+    def create_events_topic(self) -> None:
         """Create the topic of the events if it does not exist.
 
         Raises:
@@ -138,35 +140,35 @@ class Cluster:
         else:
             log.info("created the topic %s", self._events)
 
-    def history(self) -> list[Change]:
-        """The changes that were announced of the parent up to now, in order.
+    def read_history(self) -> list[TopicChange]:
+        """Return the changes announced for the parent up to now, in order.
 
         Raises:
-            NoAnswer: Kafka does not give them out.
-            Stopped: someone asked to stop.
+            NoAnswer: Kafka does not return the events.
+            Stopped: a stop was requested.
         """
         consumer = create(
             Consumer,
             {
                 **self._common,
-                "group.id": "reexpand-watch-kafka",  # asked for by the client, never used
+                "group.id": "reexpand-watch-kafka",  # required, but unused
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
                 "auto.offset.reset": "earliest",
             },
         )
         try:
-            return self._read(consumer)
+            return self._read_events(consumer)
         except KafkaException as error:
-            raise NoAnswer(self._why(error)) from None
+            raise NoAnswer(self._describe(error)) from None
         finally:
             consumer.close()
 
-    def write(self, changes: Collection[Change], timestamp: int) -> list[bytes]:
+    def announce(self, changes: Collection[TopicChange], timestamp: int) -> list[bytes]:
         """Announce changes, and return the events once all of them are written.
 
         Raises:
-            WatchFailed: Kafka refuses one for good, or someone asked to stop before all were written.
+            WatchFailed: Kafka refuses an event for good, or a stop was requested before all were written.
         """
         refused: list[KafkaError] = []
 
@@ -185,29 +187,29 @@ class Cluster:
                 )
             if not warned and time.monotonic() - began > _SLOW_WRITE_SECONDS:
                 warned = True
-                log.warning("%d topic events wait for Kafka to take them%s", left, self._because())
+                log.warning("%d topic events wait for Kafka to take them%s", left, self._last_error())
         if refused:
             raise WatchFailed(f"The topic {self._events!r} does not take the events: {refused[0].str()}.")
         return values
 
-    def _list(self) -> dict[str, Standing]:
+    def _list(self) -> dict[str, Presence]:
         try:
             found = self._admin.list_topics(timeout=_ANSWER_SECONDS)
         except KafkaException as error:
-            raise NoAnswer(self._why(error)) from None
+            raise NoAnswer(self._describe(error)) from None
         self._reason = ""
-        return {name: _standing(topic.error) for name, topic in found.topics.items()}
+        return {name: _presence(topic.error) for name, topic in found.topics.items()}
 
-    def _ids(self, names: list[str]) -> dict[str, str | Standing]:
+    def _ids(self, names: list[str]) -> dict[str, str | Presence]:
         answers = self._admin.describe_topics(TopicCollection(names), request_timeout=_ANSWER_SECONDS)
         return {name: _id(answer.result) for name, answer in answers.items()}
 
-    def _read(self, consumer: Consumer) -> list[Change]:
+    def _read_events(self, consumer: Consumer) -> list[TopicChange]:
         partitions = consumer.list_topics(self._events, timeout=_ANSWER_SECONDS).topics[self._events].partitions
         if not partitions:
             raise NoAnswer(f"the answer lacks the partitions of {self._events}")
         consumer.assign([TopicPartition(self._events, number, OFFSET_BEGINNING) for number in partitions])
-        found: dict[int, list[tuple[int, Change]]] = {number: [] for number in partitions}
+        found: dict[int, list[tuple[int, TopicChange]]] = {number: [] for number in partitions}
         unread = set(partitions)
         key = self.parent.encode()
         deadline = time.monotonic() + _HISTORY_SECONDS
@@ -227,33 +229,33 @@ class Cluster:
             if self._stop.is_set():
                 raise Stopped
             if time.monotonic() > deadline:
-                raise NoAnswer(f"the topic {self._events} is not given out{self._because()}")
-        # In one partition they stand in order; only a change of their number puts the events of a parent into several.
+                raise NoAnswer(f"the topic {self._events} is not read to its end in time{self._last_error()}")
+        # Each partition is in order. Only a change of their number spreads the events of a parent over several.
         merged = heapq.merge(*found.values(), key=lambda event: event[0])
         return [change for _, change in merged]
 
-    def _remember(self, error: KafkaError) -> None:
+    def _remember_error(self, error: KafkaError) -> None:
         self._reason = error.str()
 
-    def _why(self, error: KafkaException) -> str:
-        self._admin.poll(0)  # lets the client say what it knows better than "timed out"
+    def _describe(self, error: KafkaException) -> str:
+        self._admin.poll(0)  # fetches an error with more detail than "timed out"
         return self._reason or reason(error)
 
-    def _because(self) -> str:
+    def _last_error(self) -> str:
         self._admin.poll(0)
         return f" ({self._reason})" if self._reason else ""
 
 
-def _standing(error: KafkaError | None) -> Standing:
-    return Standing.THERE if error is None else _STANDINGS.get(error.code(), Standing.UNCLEAR)
+def _presence(error: KafkaError | None) -> Presence:
+    return Presence.PRESENT if error is None else _PRESENCES.get(error.code(), Presence.UNCLEAR)
 
 
-def _id(result: Callable[[], Any]) -> str | Standing:
+def _id(result: Callable[[], Any]) -> str | Presence:
     try:
         found = str(result().topic_id)
     except KafkaException as error:
-        return _standing(error.args[0])
-    return Standing.THERE if found == _NO_ID else found
+        return _presence(error.args[0])
+    return Presence.PRESENT if found == _NO_ID else found
 
 
 def _code(error: KafkaException) -> int:

@@ -1,7 +1,7 @@
-"""What a watcher of Kafka topics has announced, and what an answer about the topics adds to it. No Kafka in here.
+"""Announced topics of a parent, and the changes to announce after each answer of Kafka; independent of Kafka's client.
 
-The announced state is the fold of the announced changes, so a watcher that reads its own events back after a restart
-knows what it knew before.
+The announced state is the fold of the announced changes. After a restart a watcher reads its own events back, and so
+has its state again.
 """
 
 from bisect import bisect_right
@@ -15,71 +15,71 @@ import matcher
 from streaming.errors import ConfigInvalid, Rejected
 from streaming.events.parsing import parse_topic_event
 
-GONE_AFTER = 2
-"""Answers in a row that must contradict a topic before its deletion is announced; one may be that of a stale broker."""
+DELETED_AFTER = 2
+"""Number of answers in a row without a topic before its deletion is announced; a single one may be stale."""
 
-ALL_GONE_AFTER = 10
-"""As many when all topics are missing at once, as a broker may say that has just started."""
+ALL_DELETED_AFTER = 10
+"""Number of such answers if all topics are missing at once: a broker may answer so just after its start."""
 
 
-class Change(NamedTuple):
-    """A topic was created or deleted; `topic_id` is the cluster's own, where it is known."""
+class TopicChange(NamedTuple):
+    """Creation or deletion of a topic; `topic_id` is the cluster's own, where known."""
 
     created: bool
     topic: str
     topic_id: str | None = None
 
 
-class Standing(Enum):
-    """What one answer says about one topic."""
+class Presence(Enum):
+    """State of one topic in one answer."""
 
-    THERE = "there"
-    GONE = "gone"
+    PRESENT = "present"
+    ABSENT = "absent"
     UNCLEAR = "unclear"
 
 
-class Sight(NamedTuple):
+class Listing(NamedTuple):
     """One answer of the cluster about all topics.
 
     Attributes:
-        topics: those that exist, with their ids; None where the id was not asked for or is not known.
-        unclear: those that may or may not exist: nothing is announced about them.
+        topics: existing topics with their ids; None for an id not asked for, or not known.
+        unclear: topics that may or may not exist; nothing is announced about them.
     """
 
     topics: Mapping[str, str | None]
     unclear: Collection[str] = frozenset()
 
-    def identified(self, ids: Mapping[str, str | Standing]) -> Self:
-        """The same with the answers to a second question, after the ids of some topics.
+    def identified(self, ids: Mapping[str, str | Presence]) -> Self:
+        """Add the answers to a second request, for the ids of some topics.
 
-        A topic that the second answer does not know has just come or just gone.
+        A topic missing in the second answer was created or deleted a moment ago.
         """
-        lost = {name for name, found in ids.items() if isinstance(found, Standing) and found is not Standing.THERE}
+        lost = {name for name, found in ids.items() if isinstance(found, Presence) and found is not Presence.PRESENT}
         topics = {
             name: found if isinstance(found := ids.get(name), str) else None for name in self.topics if name not in lost
         }
         return self._replace(topics=topics, unclear={*self.unclear, *lost})
 
 
-def sight(listed: Mapping[str, Standing], selected: Callable[[str], bool], witness: str) -> Sight | None:
-    """What an answer says about the selected topics; None when it cannot be believed.
+def listing(listed: Mapping[str, Presence], selected: Callable[[str], bool], witness: str) -> Listing | None:
+    """Return the selected topics of an answer; None if the answer is not credible.
 
     Args:
-        listed: all topics that the answer names.
-        selected: which of them are of interest.
-        witness: a topic that exists for certain; an answer without it is empty or partial.
+        listed: all topics of the answer.
+        selected: predicate of topic names.
+        witness: a topic that certainly exists; an answer without it is empty or partial.
     """
-    if listed.get(witness) is not Standing.THERE:
+    if listed.get(witness) is not Presence.PRESENT:
         return None
-    mine = {name: standing for name, standing in listed.items() if selected(name)}
-    return Sight(
-        {name: None for name, standing in mine.items() if standing is Standing.THERE},
-        {name for name, standing in mine.items() if standing is Standing.UNCLEAR},
+    mine = {name: presence for name, presence in listed.items() if selected(name)}
+    return Listing(
+        {name: None for name, presence in mine.items() if presence is Presence.PRESENT},
+        {name for name, presence in mine.items() if presence is Presence.UNCLEAR},
     )
 
 
 class Watch:
-    """What was announced of one parent, and which of it the last answers contradict."""
+    """Announced topics of one parent, and the number of answers in a row that contradict each."""
 
     def __init__(self) -> None:
         self._announced: dict[str, str | None] = {}
@@ -87,16 +87,16 @@ class Watch:
 
     @property
     def announced(self) -> Mapping[str, str | None]:
-        """The topics that exist as far as readers of the events know, with their ids."""
+        """Topics that exist for readers of the events, with their ids."""
         return self._announced
 
     @property
     def doubtful(self) -> Collection[str]:
-        """Announced topics that are about to be announced as deleted, should the next answers say the same."""
+        """Announced topics that the last answers contradict; the next answers may confirm their deletion."""
         return self._contradictions.keys()
 
-    def fold(self, change: Change) -> None:
-        """Takes in a change that was announced, now or before a restart."""
+    def fold(self, change: TopicChange) -> None:
+        """Apply an announced change, from now or from before a restart."""
         if change.created:
             self._announced[change.topic] = change.topic_id or self._announced.get(change.topic)
         else:
@@ -104,33 +104,36 @@ class Watch:
             self._contradictions.pop(change.topic, None)
 
     def unanswered(self) -> None:
-        """An answer did not come or cannot be believed: what came before it is no answer in a row."""
+        """Start the count of contradictions again, as an answer is missing or not credible."""
         self._contradictions.clear()
 
-    def compare(self, found: Sight) -> list[Change]:
-        """What has to be announced after an answer: first deletions, then creations, by name.
+    def compare(self, found: Listing) -> list[TopicChange]:
+        """Return the changes to announce after an answer: first deletions, then creations, by name.
 
-        Nothing is announced twice only if each change that was written is folded in before the next answer.
+        Fold each written change in before the next answer; otherwise it is announced twice.
         """
         self._adopt_ids(found)
-        needed = GONE_AFTER if any(name in found.topics for name in self._announced) else ALL_GONE_AFTER
+        needed = DELETED_AFTER if any(name in found.topics for name in self._announced) else ALL_DELETED_AFTER
         self._contradictions = {
             name: count for name, known in self._announced.items() if (count := self._contradicted(name, known, found))
         }
         gone = sorted(name for name, count in self._contradictions.items() if count >= needed)
-        # A topic that was deleted and made anew is both.
+        # A topic deleted and created again counts as both.
         born = sorted(
             [*(found.topics.keys() - self._announced.keys()), *(name for name in gone if name in found.topics)]
         )
-        return [*(Change(False, name) for name in gone), *(Change(True, name, found.topics[name]) for name in born)]
+        return [
+            *(TopicChange(False, name) for name in gone),
+            *(TopicChange(True, name, found.topics[name]) for name in born),
+        ]
 
-    def _adopt_ids(self, found: Sight) -> None:
+    def _adopt_ids(self, found: Listing) -> None:
         for name, known in self._announced.items():
             if known is None:
                 self._announced[name] = found.topics.get(name)
 
-    def _contradicted(self, name: str, known: str | None, found: Sight) -> int:
-        """How many answers in a row say that this topic, the very one that was announced, does not exist."""
+    def _contradicted(self, name: str, known: str | None, found: Listing) -> int:
+        """Return the number of answers in a row in which this topic, with its announced id, does not exist."""
         former = self._contradictions.get(name, 0)
         if name in found.unclear:
             return 0
@@ -138,12 +141,12 @@ class Watch:
             return former + 1
         seen = found.topics[name]
         if seen is None:
-            return former  # some topic of this name exists, and the next answer says which
+            return former  # a topic of this name exists, and the next answer has its id
         return former + 1 if known != seen else 0
 
 
-def encode(change: Change, parent: str, timestamp: int) -> bytes:
-    """The topic event that announces a change; `topicId` is for the watcher itself, after a restart."""
+def encode(change: TopicChange, parent: str, timestamp: int) -> bytes:
+    """Encode a change as a topic event; `topicId` serves the watcher itself after a restart."""
     event = {
         "event": "CREATED" if change.created else "DELETED",
         "parentTopic": parent,
@@ -153,8 +156,8 @@ def encode(change: Change, parent: str, timestamp: int) -> bytes:
     return orjson.dumps(event if change.topic_id is None else {**event, "topicId": change.topic_id})
 
 
-def decode(value: bytes | None, parent: str) -> Change | None:
-    """The change that a topic event announced; None for another parent's, and for what is no topic event."""
+def decode(value: bytes | None, parent: str) -> TopicChange | None:
+    """Decode the change in a topic event; None for another parent's event, and for an invalid one."""
     try:
         event = parse_topic_event(value)
     except Rejected:
@@ -162,18 +165,18 @@ def decode(value: bytes | None, parent: str) -> Change | None:
     if event.parent != parent or value is None:
         return None
     topic_id = orjson.loads(value).get("topicId") if event.created else None
-    return Change(event.created, event.lite_topic, topic_id if isinstance(topic_id, str) else None)
+    return TopicChange(event.created, event.lite_topic, topic_id if isinstance(topic_id, str) else None)
 
 
-class Turns:
-    """Takes turns: asking after the ids of all topics at once would take most of an interval in a large cluster."""
+class RoundRobin:
+    """Rotation over names, some at a time: all ids of a large cluster at once would take most of an interval."""
 
     def __init__(self, count: int) -> None:
         self._count = count
         self._last = ""
 
     def next(self, names: Collection[str], first: Iterable[str]) -> list[str]:
-        """Those of `first` that are among the names, and as many others as it may be, from where it last ended."""
+        """Return the names in `first`, and up to `count` others, starting after the end of the last call."""
         ordered = sorted(names)
         start = bisect_right(ordered, self._last)
         others = [*ordered[start:], *ordered[:start]][: self._count]
@@ -181,14 +184,14 @@ class Turns:
         return list(dict.fromkeys([*(name for name in first if name in names), *others]))
 
 
-class Selection:
-    """Which Kafka topics are announced: neither Kafka's internal ones nor reexpand's own, and what the patterns let in.
+class TopicFilter:
+    """Predicate of the Kafka topics to announce: by patterns, and without internal topics and reexpand's own.
 
     Args:
         own: the topics of reexpand.
-        include: patterns of which one must match; none lets every topic in.
-        exclude: patterns of which none may match.
-        dialect: how the patterns are written.
+        include: patterns; one of them must match. None at all admits every topic.
+        exclude: patterns; none of them may match.
+        dialect: dialect of the patterns.
 
     Raises:
         ConfigInvalid: a pattern is not valid in the dialect.
@@ -202,11 +205,11 @@ class Selection:
         self._exclude = _index(exclude, dialect)
 
     def __call__(self, name: str) -> bool:
-        """Whether a topic is announced."""
+        """Tell whether a topic is to be announced."""
         if name.startswith("__") or name in self._own:
             return False
-        included = self._include is None or bool(self._include.match(name))
-        return included and not self._exclude.match(name)
+        is_included = self._include is None or bool(self._include.match(name))
+        return is_included and not self._exclude.match(name)
 
 
 def _index(patterns: Collection[str], dialect: str) -> matcher.PatternIndex[None]:

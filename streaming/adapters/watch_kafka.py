@@ -1,4 +1,4 @@
-"""`reexpand watch-kafka`: looks at Kafka's topics again and again, and announces what has changed."""
+"""`reexpand watch-kafka`: polls Kafka's topics, and announces each change."""
 
 import logging
 import signal
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
-from streaming.adapters.cluster import Cluster, NoAnswer, Stopped
-from streaming.adapters.watch import Selection, Watch
+from streaming.adapters.cluster import KafkaCluster, NoAnswer, Stopped
+from streaming.adapters.watch import TopicFilter, Watch
 from streaming.errors import ConfigInvalid, WatchFailed
 from streaming.events.model import check_name
 
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 log = logging.getLogger("reexpand")
 
 READY = "ready: watching %d topics of %s as parent %s"
-"""The line that says that what exists was announced; scripts may wait for it."""
+"""Log line after all existing topics are announced; scripts may wait for it."""
 
 _START_SECONDS = 30.0
-"""How long it waits for Kafka at its start."""
+"""Longest wait for Kafka at the start, in seconds."""
 
 _RETRY_SECONDS = 0.5
 
 
 class Options(NamedTuple):
-    """What to watch, and how.
+    """Options of a watcher.
 
     Attributes:
-        parent: under which the Kafka topics appear as lite topics.
-        include: patterns of which a topic must match one; none for all topics.
-        exclude: patterns of which a topic must match none.
-        dialect: how the patterns are written.
-        interval: seconds between two looks.
-        once: end as soon as all that exists and nothing else is announced.
+        parent: parent topic of the Kafka topics, which become its lite topics.
+        include: patterns; a topic must match one of them. None at all admits every topic.
+        exclude: patterns; a topic must match none of them.
+        dialect: dialect of the patterns.
+        interval: seconds between two polls.
+        once: end as soon as the announced topics are exactly the existing ones.
         client: further options of the Kafka client.
     """
 
@@ -51,12 +51,12 @@ class Options(NamedTuple):
 
 
 def run(settings: "Settings", options: Options, announced: Callable[[bytes], None]) -> None:
-    """Watches until SIGTERM or SIGINT.
+    """Watch until SIGTERM or SIGINT.
 
     Args:
-        settings: where Kafka is, and the names of reexpand's topics.
-        options: what to watch, and how.
-        announced: gets each event when it is written.
+        settings: address of Kafka, and the names of reexpand's topics.
+        options: options of the watcher.
+        announced: called with each written event.
 
     Raises:
         ConfigInvalid: an option is not valid.
@@ -66,9 +66,9 @@ def run(settings: "Settings", options: Options, announced: Callable[[bytes], Non
     if problem is not None:
         raise ConfigInvalid(problem)
     own = (*settings.inputs, settings.updates, settings.dead_letters)
-    selected = Selection(own, options.include, options.exclude, options.dialect)
+    selected = TopicFilter(own, options.include, options.exclude, options.dialect)
     stop = threading.Event()
-    cluster = Cluster(settings.bootstrap_servers, settings.topic_events, options.parent, options.client, stop)
+    cluster = KafkaCluster(settings.bootstrap_servers, settings.topic_events, options.parent, options.client, stop)
     former = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         _Watcher(cluster, selected, announced).run(options, stop)
@@ -82,26 +82,26 @@ def run(settings: "Settings", options: Options, announced: Callable[[bytes], Non
 
 
 def in_words(event: bytes) -> str:
-    """A line for people."""
+    """Return an event as a line of text for people."""
     fields = orjson.loads(event)
     return f"{fields['event']} {fields['liteTopic']}"
 
 
 class _Watcher:
-    """Watch and cluster, brought together again and again."""
+    """Loop of the watcher: keeps the announced topics equal to those of the cluster."""
 
-    def __init__(self, cluster: Cluster, selected: Selection, announced: Callable[[bytes], None]) -> None:
+    def __init__(self, cluster: KafkaCluster, selected: TopicFilter, announced: Callable[[bytes], None]) -> None:
         self._cluster = cluster
         self._selected = selected
         self._announced = announced
         self._watch = Watch()
-        self._away = False
+        self._unreachable = False
 
     def run(self, options: Options, stop: threading.Event) -> None:
-        """Watches until it is stopped or, with `once`, has announced everything."""
+        """Watch until stopped or, with `once`, until everything is announced."""
         deadline = time.monotonic() + _START_SECONDS
-        self._patiently(self._recall, deadline, stop)
-        self._patiently(self._look, deadline, stop)
+        self._retry(self._read_back, deadline, stop)
+        self._retry(self._poll, deadline, stop)
         cluster = self._cluster
         log.info(READY, len(self._watch.announced), cluster.bootstrap_servers, cluster.parent)
         pause = options.interval
@@ -110,7 +110,7 @@ class _Watcher:
                 raise Stopped
             began = time.monotonic()
             try:
-                self._look()
+                self._poll()
             except NoAnswer as error:
                 if options.once:
                     raise self._unavailable(error) from None
@@ -118,32 +118,32 @@ class _Watcher:
                 pause = options.interval
             else:
                 self._report(None)
-                # A cluster that takes long to answer is not kept busy all the time.
+                # A slow cluster gets a pause as long as its answer.
                 spent = time.monotonic() - began
                 pause = max(options.interval - spent, spent)
 
-    def _recall(self) -> None:
-        """Finds out what was announced before."""
-        self._cluster.provide()
-        for change in self._cluster.history():
+    def _read_back(self) -> None:
+        """Read back the changes announced before."""
+        self._cluster.create_events_topic()
+        for change in self._cluster.read_history():
             self._watch.fold(change)
 
-    def _look(self) -> None:
-        """Announces what has changed."""
+    def _poll(self) -> None:
+        """Poll the cluster, and announce the changes."""
         watch = self._watch
         try:
-            found = self._cluster.look(self._selected, watch.announced, watch.doubtful)
+            found = self._cluster.list_topics(self._selected, watch.announced, watch.doubtful)
         except NoAnswer:
             watch.unanswered()
             raise
         changes = watch.compare(found)
-        for event in self._cluster.write(changes, time.time_ns() // 1_000_000):
+        for event in self._cluster.announce(changes, time.time_ns() // 1_000_000):
             self._announced(event)
         for change in changes:
             watch.fold(change)
 
-    def _patiently(self, step: Callable[[], None], deadline: float, stop: threading.Event) -> None:
-        """Takes a step as soon as Kafka answers."""
+    def _retry(self, step: Callable[[], None], deadline: float, stop: threading.Event) -> None:
+        """Repeat a step until Kafka answers, at the latest until the deadline."""
         while True:
             try:
                 return step()
@@ -154,12 +154,12 @@ class _Watcher:
                 raise Stopped
 
     def _report(self, error: NoAnswer | None) -> None:
-        """One line when Kafka stops answering, and one when it answers again."""
-        if error is not None and not self._away:
+        """Log a line when Kafka stops answering, and another when it answers again."""
+        if error is not None and not self._unreachable:
             log.warning("no news of %s: %s", self._cluster.bootstrap_servers, error)
-        elif error is None and self._away:
+        elif error is None and self._unreachable:
             log.info("%s answers again", self._cluster.bootstrap_servers)
-        self._away = error is not None
+        self._unreachable = error is not None
 
     def _unavailable(self, error: NoAnswer) -> WatchFailed:
         return WatchFailed(

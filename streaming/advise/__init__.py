@@ -1,10 +1,10 @@
-"""`reexpand advise`: how many shards, which route depth, how many partitions, from the topics and patterns there are.
+"""`reexpand advise`: number of shards, route depth and number of partitions for the existing topics and patterns.
 
-| module | what it does |
+| module | purpose |
 |---|---|
-| `sources` | reads the records of the job's input topics, or lines of files |
-| `inventory` | folds them to the topics and patterns that are there now |
-| `placement` | which shard would hold what, at any route depth and number of shards |
-| `rule` | which of these to take, and why |
-| `report` | says so to people and to programs |
+| `sources` | read the records of the job's input topics, or lines of files |
+| `inventory` | fold them to the existing topics and patterns |
+| `placement` | compute the contents of each shard, at any route depth and number of shards |
+| `rule` | choose among these, with reasons |
+| `report` | present the choice to people and programs |
 """

@@ -1,4 +1,4 @@
-"""Which shard of a parent would hold what, and how many bytes that is."""
+"""Contents of the shards of a parent at any route depth and number of shards, in topics, patterns and bytes."""
 
 from collections.abc import Iterable, Mapping
 from itertools import islice
@@ -17,16 +17,16 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 _SAMPLE = 1_000
-"""Of how many topics, and of how many clients, the bytes are counted; the others are taken to be like them."""
+"""Number of topics, and of clients, in the sample for the count of bytes; the rest is taken to be alike."""
 
 
 class Sizes(NamedTuple):
-    """Bytes of state.
+    """Sizes of the state, in bytes.
 
     Attributes:
-        topic: of a topic, on average.
-        pattern: of an entry of a client's set, on average.
-        fixed: of what every shard has: groups, clients, and when they asked.
+        topic: average size of a topic.
+        pattern: average size of an entry of a client's set.
+        fixed: size of the parts in every shard: groups, clients and their last requests.
     """
 
     topic: float
@@ -35,75 +35,75 @@ class Sizes(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """What each shard of a parent would hold.
+    """Contents of the shards of a parent.
 
     Attributes:
         depth: the route depth.
-        topics: how many topics, by shard.
-        patterns: how many entries of clients' sets, by shard; one that can touch several shards counts in each.
-        asked: how many such entries there are.
-        everywhere: how many of them every shard keeps.
+        topics: number of topics, by shard.
+        patterns: number of entries of clients' sets, by shard; an entry of several shards counts in each.
+        entries: number of distinct entries.
+        everywhere: number of entries in every shard.
     """
 
     depth: int
     topics: NDArray[np.int64]
     patterns: NDArray[np.int64]
-    asked: int
+    entries: int
     everywhere: int
 
     @property
     def shards(self) -> int:
-        """How many shards there are."""
+        """Number of shards."""
         return len(self.topics)
 
     @property
     def fullest(self) -> int:
-        """How many topics the fullest shard has."""
+        """Number of topics in the fullest shard."""
         return int(self.topics.max())
 
     @property
     def skew(self) -> float:
-        """How many times more topics the fullest shard has than the mean; 1 is even."""
+        """Ratio of the topics in the fullest shard to the mean; 1 is even."""
         total = int(self.topics.sum())
         return self.fullest * self.shards / total if total else 1.0
 
     @property
     def replicas(self) -> float:
-        """How many shards keep an entry, on average; 1 is the best."""
-        return int(self.patterns.sum()) / self.asked if self.asked else 1.0
+        """Average number of shards of an entry; 1 is best."""
+        return int(self.patterns.sum()) / self.entries if self.entries else 1.0
 
     def largest_bytes(self, sizes: Sizes) -> int:
-        """The bytes of the largest shard."""
+        """Return the size of the largest shard, in bytes."""
         return round(float((self.topics * sizes.topic + self.patterns * sizes.pattern).max()) + sizes.fixed)
 
 
 class Spread:
     """A parent at one route depth, with any number of shards.
 
-    One number for each topic and each entry is kept: a million of them take 4 MB.
+    It keeps one number for each topic and each entry; a million of them take 4 MB.
     """
 
     def __init__(self, holding: Holding, depth: int) -> None:
         self._routing = routing = Routing(depth=depth)
         self._holding = holding
         entries = list(holding.entries())
-        some = [entry.pattern for entry in entries if not routing.may_touch_all(*entry)]
-        self._everywhere = len(entries) - len(some)
+        routed = [entry.pattern for entry in entries if not routing.may_touch_all(*entry)]
+        self._everywhere = len(entries) - len(routed)
         self._topics = self._numbers(holding.topics, len(holding.topics))
-        self._patterns = self._numbers(some, len(some))
+        self._patterns = self._numbers(routed, len(routed))
 
     def placed(self, shards: int) -> Placement:
-        """What the shards would hold if there were so many."""
+        """Return the contents of the shards, given their number."""
         topics = np.bincount(self._topics % shards, minlength=shards)
         patterns = np.bincount(self._patterns % shards, minlength=shards)
         everywhere = self._everywhere
-        asked = len(self._patterns) + everywhere
-        return Placement(self._routing.depth, topics, patterns + everywhere, asked, everywhere)
+        entries = len(self._patterns) + everywhere
+        return Placement(self._routing.depth, topics, patterns + everywhere, entries, everywhere)
 
     def largest_prefix(self) -> tuple[str, int]:
-        """What of their names decides the shard of the most topics, and how many topics that are: no shards part them.
+        """Return the routing prefix with the most topics, and their number; no number of shards splits them.
 
-        There must be a topic.
+        The parent must have a topic.
         """
         _, first, counts = np.unique(self._topics, return_index=True, return_counts=True)
         most = int(counts.argmax())
@@ -115,28 +115,28 @@ class Spread:
 
 
 def sizes(holding: Holding) -> Sizes:
-    """The bytes that what is under a parent takes in a shard, counted on a sample that is encoded as the job does."""
+    """Measure the sizes of a parent's state on a sample, encoded as by the job."""
     topics, common, clients, bare = (ShardState() for _ in range(4))
-    asked = holding.asked
+    subscriptions = holding.subscriptions
     topics.topics = _sample(holding.topics)
     for state in (common, clients, bare):
-        state.groups, state.selectors = asked.groups, asked.selectors
-    clients.clients = _sample(asked.clients)
+        state.groups, state.selectors = subscriptions.groups, subscriptions.selectors
+    clients.clients = _sample(subscriptions.clients)
     bare.clients = {key: Client(*map(_without_entries, client)) for key, client in clients.clients.items()}
     clients.last_requests = bare.last_requests = {
-        key: asked.last_requests[key] for key in clients.clients if key in asked.last_requests
+        key: subscriptions.last_requests[key] for key in clients.clients if key in subscriptions.last_requests
     }
     entries = sum(1 for _ in Holding({}, clients).entries())
     fixed = _bytes(common)
     return Sizes(
         _bytes(topics) / max(1, len(topics.topics)),
         (_bytes(clients) - _bytes(bare)) / max(1, entries),
-        fixed + (_bytes(bare) - fixed) * len(asked.clients) / max(1, len(clients.clients)),
+        fixed + (_bytes(bare) - fixed) * len(subscriptions.clients) / max(1, len(clients.clients)),
     )
 
 
 def _bytes(state: ShardState) -> int:
-    """How many bytes of journal a state is as one change from nothing."""
+    """Return the size of a state as one journal entry, in bytes."""
     return len(append(Journal(), state, ShardDelta()).tail)
 
 
@@ -145,5 +145,5 @@ def _without_entries(subscription: Subscription) -> Subscription:
 
 
 def _sample(items: Mapping[K, V]) -> dict[K, V]:
-    """Some of the items, evenly spaced."""
+    """Return a sample of the items, evenly spaced."""
     return dict(islice(items.items(), 0, None, max(1, len(items) // _SAMPLE)))

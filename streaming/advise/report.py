@@ -1,4 +1,4 @@
-"""The advice in words and tables, and as JSON."""
+"""The advice as text with tables, and as JSON."""
 
 import shlex
 from collections.abc import Iterator
@@ -11,15 +11,17 @@ from rich.text import Text
 
 from streaming.advise import rule
 from streaming.advise.placement import Placement, Sizes
-from streaming.advise.rule import Advice, Parent
+from streaming.advise.rule import Advice, ParentAdvice
 
 _SHOWN = 20
+"""Number of parents, options and notes in the text; JSON has all."""
+
 _WIDTH = 120
-"""Of what is no terminal."""
+"""Width of the output in characters, outside a terminal."""
 
 LEGEND = (
-    "fullest shard: its topics; skew: how many times the mean that is; replicas: shards that keep a pattern, on "
-    "average; state: of the largest shard"
+    "fullest shard: number of its topics; skew: their ratio to the mean; replicas: average number of shards of a "
+    "pattern; state: size of the largest shard"
 )
 FIXED = (
     "Shards, route depth and state partitions are part of a checkpoint's identity: to change them, start with an empty "
@@ -28,37 +30,37 @@ FIXED = (
 
 
 def flags(advice: Advice) -> list[str]:
-    """What to give to `reexpand run`."""
+    """Return the options for `reexpand run`."""
     shards = [part for parent in advice.sharded for part in ("--shards", f"{parent.name}={parent.placement.shards}")]
     return [*shards, "--route-depth", str(advice.depth), "--shuffle-partitions", str(advice.cores)]
 
 
 def show(advice: Advice, warnings: list[str], console: Console | None = None) -> None:
-    """Prints tables, the options with their reasons, and what to know besides."""
+    """Print the tables, the options with their reasons, and notes."""
     console = console or Console(highlight=False)
     if not console.is_terminal:
         console.width = _WIDTH
     console.print(_parents(advice))
     if len(advice.parents) > _SHOWN:
         console.print(f"and {len(advice.parents) - _SHOWN:,} more")
-    _say(console, LEGEND)
+    _print(console, LEGEND)
     if advice.depths:
         console.print()
         console.print(_depths(advice))
-    _say(console, "")
+    _print(console, "")
     for option, why in _reasons(advice):
-        _say(console, f"{option}\n    {why}")
-    _say(console, f"\n{FIXED}")
+        _print(console, f"{option}\n    {why}")
+    _print(console, f"\n{FIXED}")
     for warning in warnings[:_SHOWN]:
-        _say(console, f"\nNote: {warning}.")
+        _print(console, f"\nNote: {warning}.")
     if len(warnings) > _SHOWN:
-        _say(console, f"\nand {len(warnings) - _SHOWN:,} more notes (--json has all)")
-    _say(console, f"\nreexpand topics --partitions {advice.cores} ...")
-    _say(console, f"reexpand run {shlex.join(flags(advice))} ...")
+        _print(console, f"\nand {len(warnings) - _SHOWN:,} more notes (--json has all)")
+    _print(console, f"\nreexpand topics --partitions {advice.cores} ...")
+    _print(console, f"reexpand run {shlex.join(flags(advice))} ...")
 
 
 def as_json(advice: Advice, warnings: list[str]) -> dict[str, Any]:
-    """The same for programs; of large parents also all placements that were compared."""
+    """Return the advice for programs, with all compared placements of large parents."""
     return {
         "flags": flags(advice),
         "shards": {parent.name: parent.placement.shards for parent in advice.sharded},
@@ -80,12 +82,12 @@ def as_json(advice: Advice, warnings: list[str]) -> dict[str, Any]:
     }
 
 
-def _parent(parent: Parent) -> dict[str, Any]:
+def _parent(parent: ParentAdvice) -> dict[str, Any]:
     return {
         "parent": parent.name,
         "topics": parent.topics,
         "clients": parent.clients,
-        "patterns": parent.placement.asked,
+        "patterns": parent.placement.entries,
         **_placement(parent.placement, parent.sizes),
         "candidates": [_placement(placement, parent.sizes) for placement in parent.candidates],
     }
@@ -110,7 +112,7 @@ def _parents(advice: Advice) -> Table:
             Text(parent.name, overflow="fold"),
             f"{parent.topics:,}",
             f"{parent.clients:,}",
-            f"{placement.asked:,}",
+            f"{placement.entries:,}",
             str(placement.shards),
             f"{placement.fullest:,}",
             f"{placement.skew:.2f}",
@@ -142,13 +144,13 @@ def _table(first: str, *others: str) -> Table:
 
 
 def _reasons(advice: Advice) -> Iterator[tuple[str, str]]:
-    """Each option, and why."""
+    """Yield each option with its reason."""
     too_large = (
         f"topics; a shard should hold at most {rule.TOPICS_PER_SHARD:,}, since one core reads and indexes all of it"
     )
     for parent in advice.sharded[:_SHOWN]:
         shards = shlex.quote(f"{parent.name}={parent.placement.shards}")
-        yield f"--shards {shards}", f"it has {parent.topics:,} {too_large}"
+        yield f"--shards {shards}", f"the parent has {parent.topics:,} {too_large}"
     if len(advice.sharded) > _SHOWN:
         yield f"and {len(advice.sharded) - _SHOWN:,} more", "for the same reason"
     if advice.depths:
@@ -159,9 +161,9 @@ def _reasons(advice: Advice) -> Iterator[tuple[str, str]]:
     tasks = f"one for each of {advice.cores} cores (--cores)"
     idle = "fewer leave cores idle, more cost time in every micro-batch"
     yield f"--shuffle-partitions {advice.cores}", f"{tasks}: {idle}"
-    order = "choose before the first event: later a client's requests would stand in two, without order"
-    yield f"reexpand topics --partitions {advice.cores}", f"{tasks}, so that all of them read; {order}"
+    order = "choose before the first event: a later change spreads a client's requests over two, without order"
+    yield f"reexpand topics --partitions {advice.cores}", f"{tasks}, so that all cores read; {order}"
 
 
-def _say(console: Console, text: str) -> None:
+def _print(console: Console, text: str) -> None:
     console.print(Text(text), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Where the records come from: the job's input topics, or files."""
+"""Sources of the records: the job's input topics, or files."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
-from streaming.advise.inventory import Inventory, Record
+from streaming.advise.inventory import InputRecord, Inventory
 from streaming.errors import ConfigInvalid, InputsUnreadable
 from streaming.events.model import BIND_TOPIC, WILDCARD, Action, Place, Stream, check_name
 from streaming.kafka.clients import create, reason
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
     from streaming.config import Settings
 
 Progress = Callable[[int, int | None, str], None]
-"""Gets how many records were read, of how many (None: not known), and of which stream."""
+"""Callback with the number of records read, their total (None: not known), and the stream."""
 
-_AT_ONCE = 10_000
+_RECORDS_AT_ONCE = 10_000
 _ANSWER_SECONDS = 10.0
 _SILENCE_SECONDS = 30.0
-"""The longest pause while a topic is read."""
+"""Longest pause while a topic is read, in seconds."""
 
 _END = KafkaError._PARTITION_EOF  # noqa: SLF001 - its only name
 
 
 def from_kafka(settings: "Settings", options: Mapping[str, str], inventory: Inventory, progress: Progress) -> None:
-    """Reads the job's input topics from their beginning to where they end now.
+    """Read the job's input topics from their beginning to their present end.
 
     Args:
-        settings: where Kafka is, and the names of the topics.
+        settings: address of Kafka, and the names of the topics.
         options: further client options, in the names of librdkafka.
-        inventory: gets the records.
-        progress: is told how far it is.
+        inventory: destination of the records.
+        progress: called after each part.
 
     Raises:
         ConfigInvalid: an option is not valid.
@@ -42,7 +42,7 @@ def from_kafka(settings: "Settings", options: Mapping[str, str], inventory: Inve
     """
     kafka = _Kafka(settings.bootstrap_servers, options)
     try:
-        for stream, topic in zip(_STREAMS, settings.inputs, strict=False):  # the clock says nothing here
+        for stream, topic in zip(_STREAMS, settings.inputs, strict=False):  # ticks play no part
             done = 0
             for records, total in kafka.read(topic):
                 inventory.feed(stream, records)
@@ -56,7 +56,7 @@ _STREAMS = (Stream.GROUPS, Stream.SUBSCRIPTIONS, Stream.TOPICS)
 
 
 class _Kafka:
-    """Reads whole topics."""
+    """Reader of whole topics."""
 
     def __init__(self, bootstrap_servers: str, options: Mapping[str, str]) -> None:
         self._servers = bootstrap_servers
@@ -64,7 +64,7 @@ class _Kafka:
         given: dict[str, Any] = {
             **options,
             "bootstrap.servers": bootstrap_servers,
-            "group.id": "reexpand-advise",  # asked for by the client, never used: partitions are assigned by hand
+            "group.id": "reexpand-advise",  # required, but unused: partitions are assigned by hand
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "isolation.level": "read_committed",
@@ -76,19 +76,19 @@ class _Kafka:
     def close(self) -> None:
         self._consumer.close()
 
-    def read(self, topic: str) -> Iterator[tuple[list[Record], int]]:
-        """The records of a topic as they come, and about how many there are; in each partition in order."""
+    def read(self, topic: str) -> Iterator[tuple[list[InputRecord], int]]:
+        """Yield the records of a topic, in order within a partition, and their approximate total."""
         try:
             partitions, total = self._partitions(topic)
             self._consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
         except KafkaException as error:
-            self._consumer.poll(0)  # lets the client say what it knows better than "timed out"
+            self._consumer.poll(0)  # fetches an error with more detail than "timed out"
             raise self._unreadable(topic, self._reason or reason(error)) from None
         unread = set(partitions)
         deadline = time.monotonic() + _SILENCE_SECONDS
         while unread:
-            records: list[Record] = []
-            for message in self._consumer.consume(_AT_ONCE, timeout=0.2):
+            records: list[InputRecord] = []
+            for message in self._consumer.consume(_RECORDS_AT_ONCE, timeout=0.2):
                 deadline = time.monotonic() + _SILENCE_SECONDS
                 failed, number = message.error(), message.partition() or 0
                 if failed is None:
@@ -100,7 +100,7 @@ class _Kafka:
             if records:
                 yield records, total
             if time.monotonic() > deadline:
-                raise self._unreadable(topic, self._reason or "nothing comes")
+                raise self._unreadable(topic, self._reason or f"no record arrives within {_SILENCE_SECONDS:g} s")
 
     def _partitions(self, topic: str) -> tuple[list[int], int]:
         found = self._consumer.list_topics(topic, timeout=_ANSWER_SECONDS).topics[topic]
@@ -125,9 +125,9 @@ class _Kafka:
 
 
 def from_files(topics: BinaryIO, patterns: BinaryIO | None, inventory: Inventory, progress: Progress) -> None:
-    """Reads a topic event a line, and a subscription event a line.
+    """Read a topic event a line, and a subscription event a line.
 
-    Of their groups nothing is known, so their entries are taken for patterns.
+    The groups of the entries are unknown, so the entries count as patterns.
     """
     for stream, file in ((Stream.SUBSCRIPTIONS, patterns), (Stream.TOPICS, topics)):
         for records, done in () if file is None else _records(file):
@@ -138,17 +138,17 @@ def from_files(topics: BinaryIO, patterns: BinaryIO | None, inventory: Inventory
 def from_plain_files(
     parent: str, topics: BinaryIO, patterns: BinaryIO | None, inventory: Inventory, progress: Progress
 ) -> None:
-    """Reads a topic of a parent a line, and a pattern of dialect `lite` a line, which are those of one client.
+    """Read a topic of a parent a line, and a pattern of one client a line, in the dialect `lite`.
 
     Raises:
-        ConfigInvalid: the parent cannot be one, or a line is not UTF-8.
+        ConfigInvalid: the name of the parent is not valid, or a line is not UTF-8.
     """
     problem = check_name("--parent", parent)
     if problem is not None:
         raise ConfigInvalid(problem)
     if patterns is not None:
         texts = [text for records, _ in _records(patterns) for text in map(_text_of, records)]
-        if texts:  # no entries at all would ask for everything
+        if texts:  # an empty set would ask for everything
             group = {"group": "advise", "attributes": {BIND_TOPIC: parent, WILDCARD: "true"}}
             request = {
                 "action": Action.COMPLETE_ADD,
@@ -169,17 +169,17 @@ def _created(parent: str, topic: str) -> bytes:
     return orjson.dumps({"event": "CREATED", "parentTopic": parent, "liteTopic": topic})
 
 
-def _records(file: BinaryIO) -> Iterator[tuple[list[Record], int]]:
-    """The lines of a file that are not blank, many at once, and how many were read; the offset is the line."""
+def _records(file: BinaryIO) -> Iterator[tuple[list[InputRecord], int]]:
+    """Yield the nonblank lines of a file in blocks, with the number read so far; the offset is the line number."""
     now = time.time_ns() // 1_000_000
     lines = ((Place(0, number, now), line.rstrip(b"\r\n")) for number, line in enumerate(file, 1) if not line.isspace())
     done = 0
-    while records := list(islice(lines, _AT_ONCE)):
+    while records := list(islice(lines, _RECORDS_AT_ONCE)):
         done += len(records)
         yield list(records), done
 
 
-def _text_of(record: Record) -> str:
+def _text_of(record: InputRecord) -> str:
     place, value = record
     try:
         return (value or b"").decode()

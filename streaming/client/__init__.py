@@ -1,9 +1,10 @@
-"""Follows the updates topic and knows at any moment who receives which topic; needs neither Spark nor Java."""
+"""Client of the updates topic: keeps the relation of subscribers and lite topics, without Spark and Java."""
 
 from streaming.client.follower import UPDATES, SubscriptionClient
 from streaming.client.relation import Change, Relation
-from streaming.client.rows import Op, Row, Subscriber
+from streaming.client.rows import Row, Subscriber
 from streaming.errors import CallbackFailed, ClientError, Malformed, NotReady, UpdatesUnreadable
+from streaming.updates.op import Op
 
 __all__ = [
     "UPDATES",

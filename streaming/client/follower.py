@@ -1,4 +1,4 @@
-"""Follows the updates topic in a thread of its own."""
+"""Reader of the updates topic, in a thread of its own."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 log = logging.getLogger("reexpand.client")
 
 UPDATES = "lite-subscription-updates"
-"""The Kafka topic that the job writes updates to, unless told otherwise."""
+"""Default name of the updates topic in Kafka."""
 
 _POLL_SECONDS = 0.2
 _REQUEST_SECONDS = 2.0
-_AT_ONCE = 1_000
+_RECORDS_PER_POLL = 1_000
 
 _DEFAULTS = {
-    "group.id": "reexpand-client",  # asked for by the client, never used: partitions are assigned by hand
-    "log_level": 0,  # what librdkafka logs comes as errors as well, and is logged here once instead of with each retry
-    "reconnect.backoff.max.ms": 1_000,  # of 10 s: a broker that is back is noticed at once
+    "group.id": "reexpand-client",  # required, but unused: partitions are assigned by hand
+    "log_level": 0,  # its log lines come as errors too; each is logged here once, not at each retry
+    "reconnect.backoff.max.ms": 1_000,  # instead of 10 s, to notice at once that a broker is back
 }
 _FIXED = {
     "enable.auto.commit": False,
     "isolation.level": "read_committed",
-    "auto.offset.reset": "error",  # records that are gone before they are read leave a relation that is wrong
+    "auto.offset.reset": "error",  # records removed before they are read would leave a wrong relation
     "enable.partition.eof": True,
 }
 _END = KafkaError._PARTITION_EOF  # noqa: SLF001 - librdkafka's own errors have a leading underscore
@@ -51,25 +51,25 @@ _FATAL = frozenset(
 
 
 class SubscriptionClient:
-    """Knows who receives which topic; ends with its `with` block, or with `close`.
+    """The relation as of now, read from the updates topic; ends with its `with` block, or with `close`.
 
-    | ask | answer |
+    | question | answer |
     |---|---|
-    | `subscribers("orders", "eu__created")` | the rows that receive the lite topic |
-    | `topics("orders", "billing", "c1")` | the lite topics that a client receives |
-    | `ready`, `wait_ready(30)` | whether all that was written before the start has been read |
-    | `error` | why it has stopped by itself |
+    | `subscribers("orders", "eu__created")` | rows that receive a lite topic |
+    | `topics("orders", "billing", "c1")` | lite topics received by a client |
+    | `ready`, `wait_ready(30)` | all records from before the start are read |
+    | `error` | reason for which the client has stopped by itself |
 
-    Any number of threads may ask. Answers are given from the start on, from what has been read so far; after an error
-    they stay as they are.
+    All methods are safe in any number of threads. Answers reflect the records read so far, from the start on; after an
+    error they no longer change.
 
     Args:
         bootstrap_servers: Kafka brokers.
         topic: the updates topic.
         options: librdkafka options, such as credentials.
-        on_change: called in the client's own thread with each change, in order, those before `ready` included. What it
-            raises stops the client.
-        refresh_seconds: how often to look for new partitions.
+        on_change: called with each change, in order and in the client's own thread, from the first record on. Any
+            exception in it stops the client.
+        refresh_seconds: seconds between two searches for new partitions.
 
     Raises:
         UpdatesUnreadable: an option is wrong.
@@ -114,25 +114,25 @@ class SubscriptionClient:
         self.close()
 
     def subscribers(self, parent: str, lite_topic: str) -> list[Row]:
-        """The rows that receive a lite topic."""
+        """Return the rows that receive a lite topic."""
         return self.relation.subscribers(parent, lite_topic)
 
     def topics(self, parent: str, group: str, client_id: str) -> set[str]:
-        """The lite topics that a client receives, by whichever of its subscriptions."""
+        """Return the lite topics received by a client, over all of its subscriptions."""
         return self.relation.topics(parent, group, client_id)
 
     @property
     def ready(self) -> bool:
-        """Whether it has read all that was written before its start, and goes on reading."""
+        """True once all records from before the start are read, and until the client stops."""
         return self._caught_up.is_set() and self.error is None and not self._stop.is_set()
 
     def wait_ready(self, timeout: float | None = None) -> None:
-        """Waits until it is ready.
+        """Wait until the client is ready.
 
         Raises:
             UpdatesUnreadable: the updates cannot be read.
             CallbackFailed: `on_change` raised.
-            NotReady: it has not caught up in so many seconds, or was closed.
+            NotReady: the client has not caught up within `timeout` seconds, or is closed.
         """
         if not self._settled.wait(timeout):
             why = f"; the last error is: {self._trouble.str()}" if self._trouble else ""
@@ -143,7 +143,7 @@ class SubscriptionClient:
             raise NotReady(f"The client of {self._where} is closed.")
 
     def close(self) -> None:
-        """Stops following. Answers stay as they are."""
+        """Stop reading; answers no longer change."""
         self._stop.set()
         if threading.current_thread() is not self._thread:
             self._thread.join()
@@ -153,11 +153,12 @@ class SubscriptionClient:
         return f"{self._topic} at {self._bootstrap_servers}"
 
     def _run(self) -> None:
+        """Body of the thread: follow, and keep the error at the end."""
         try:
             self._follow()
         except ClientError as error:
             self.error = error
-        except BaseException as error:  # noqa: BLE001 - a thread that ends without a word would let the answers grow old
+        except BaseException as error:  # noqa: BLE001 - a thread that dies silently would leave answers out of date
             self.error = ClientError(f"Following {self._where} failed: {error!r}")
             self.error.__cause__ = error
         finally:
@@ -167,25 +168,26 @@ class SubscriptionClient:
             self._settled.set()
 
     def _follow(self) -> None:
-        look_at = 0.0
+        """Read until stopped."""
+        refresh_at = 0.0
         while not self._stop.is_set():
-            if time.monotonic() >= look_at:
-                self._look()
-                look_at = time.monotonic() + (self._refresh_seconds if self._partitions else 0)
+            if time.monotonic() >= refresh_at:
+                self._assign_new_partitions()
+                refresh_at = time.monotonic() + (self._refresh_seconds if self._partitions else 0)
             for message in self._messages():
-                self._take(message)
+                self._handle(message)
                 if self._stop.is_set():
                     return
 
-    def _look(self) -> None:
-        """Begins to read the partitions that it does not read yet."""
+    def _assign_new_partitions(self) -> None:
+        """Begin to read new partitions."""
         try:
             found = self._consumer.list_topics(self._topic, timeout=_REQUEST_SECONDS).topics[self._topic]
-            if found.error is not None and not self._partitions:  # of one being read, reading it says the same
+            if found.error is not None and not self._partitions:  # of a topic in use, a read says the same
                 self._judge(found.error)
                 return
             new = sorted(found.partitions.keys() - self._partitions)
-            ends = {} if self._partitions else dict(self._unread(new))
+            ends = {} if self._partitions else dict(self._ends_of_nonempty(new))
         except KafkaException as exception:
             self._trouble = self._trouble or exception.args[0]
             return
@@ -195,11 +197,11 @@ class SubscriptionClient:
         self._consumer.incremental_assign([TopicPartition(self._topic, number, OFFSET_BEGINNING) for number in new])
         if not self._partitions:
             self._ends = ends
-            self._see_whether_caught_up()
+            self._check_caught_up()
         self._partitions.update(new)
 
-    def _unread(self, partitions: list[int]) -> Iterator[tuple[int, int]]:
-        """The ends of those partitions that hold records."""
+    def _ends_of_nonempty(self, partitions: list[int]) -> Iterator[tuple[int, int]]:
+        """Yield the nonempty partitions, each with its end offset."""
         for number in partitions:
             partition = TopicPartition(self._topic, number)
             start, end = self._consumer.get_watermark_offsets(partition, timeout=_REQUEST_SECONDS)
@@ -207,26 +209,29 @@ class SubscriptionClient:
                 yield number, end
 
     def _messages(self) -> Iterator[Message]:
+        """Yield the messages at hand, after any errors are judged."""
         first = self._consumer.poll(_POLL_SECONDS)
         while self._errors:
             self._judge(self._errors.pop(0))
         if first is not None:
             yield first
-            yield from self._consumer.consume(_AT_ONCE, 0)
+            yield from self._consumer.consume(_RECORDS_PER_POLL, 0)
 
-    def _take(self, message: Message) -> None:
+    def _handle(self, message: Message) -> None:
+        """Apply a record, or judge an error, and note the end of a partition."""
         error, partition, offset = message.error(), message.partition() or 0, message.offset() or 0
         if error is None:
             self._apply(message.key(), message.value(), f"{self._topic}[{partition}]@{offset}")
         elif error.code() != _END:
             self._judge(error)
             return
-        # The last offset may be the mark of a transaction, which is no record: then only the end itself is seen.
+        # The last offset may hold a transaction marker, not a record: then only the end event follows.
         if partition in self._ends and offset + 1 >= self._ends[partition]:
             del self._ends[partition]
-            self._see_whether_caught_up()
+            self._check_caught_up()
 
     def _apply(self, key: bytes | None, value: bytes | None, place: str) -> None:
+        """Apply a record to the relation, and report the change."""
         try:
             change = self.relation.apply(key, value)
         except Malformed as error:
@@ -240,17 +245,18 @@ class SubscriptionClient:
         except Exception as error:
             raise CallbackFailed(f"on_change failed at {place}: {error!r}") from error
 
-    def _see_whether_caught_up(self) -> None:
+    def _check_caught_up(self) -> None:
+        """Become ready once every partition is read to its end."""
         if not self._ends:
             self._caught_up.set()
             self._settled.set()
 
     def _judge(self, error: KafkaError) -> None:
-        """Remembers an error that librdkafka gets over by itself; raises any other."""
+        """Remember an error from which librdkafka recovers by itself; raise any other."""
         code = error.code()
         if error.fatal() or code in _FATAL:
             raise UpdatesUnreadable(f"{self._where} cannot be read: {error.str()}.")
-        if code == _ALL_DOWN:  # follows on one that says more
+        if code == _ALL_DOWN:  # follows an error with more detail
             return
         self._trouble = error
         if code != self._logged:

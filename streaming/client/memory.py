@@ -1,4 +1,4 @@
-"""What keeps a million rows small: one-row entries without containers of their own, and equal texts as one object."""
+"""Compact memory for a million rows: no container around a single row, and one object for equal texts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from streaming.client.rows import Row, Subscriber
 
 _POOL_BYTES = 8_388_608
-_ENTRY_BYTES = 100
+_POOL_ENTRY_BYTES = 100
+"""Estimated overhead of an entry in a pool, in bytes."""
 
 K = TypeVar("K")
 L = TypeVar("L")
@@ -19,24 +20,24 @@ T = TypeVar("T", str, bytes)
 
 
 class Pool:
-    """Gives one object for equal texts. When it is full it forgets all of them: only sharing begins anew."""
+    """One object for equal texts. A full pool forgets all of them; only the sharing starts again."""
 
     def __init__(self, room: int = _POOL_BYTES) -> None:
         self._size = self._room = room
         self._held: dict[Any, Any] = {}
 
     def text(self, text: T) -> T:
-        """A text that equals this one."""
+        """Return the shared object of this text."""
         held: T | None = self._held.get(text)
         return self._keep(text) if held is None else held
 
     def texts(self, texts: tuple[str, ...]) -> tuple[str, ...]:
-        """A tuple that equals this one, made of shared texts."""
+        """Return the shared object of this tuple, made of shared texts."""
         held: tuple[str, ...] | None = self._held.get(texts)
         return self._keep(tuple(map(self.text, texts))) if held is None else held
 
     def _keep(self, value: Any) -> Any:
-        self._room -= getsizeof(value) + _ENTRY_BYTES
+        self._room -= getsizeof(value) + _POOL_ENTRY_BYTES
         if self._room < 0:
             self._held.clear()
             self._room = self._size
@@ -45,7 +46,7 @@ class Pool:
 
 
 class Index(Generic[K, L]):
-    """Rows by two keys. A first key with one row holds the row itself: a dict of its own would take 230 bytes."""
+    """Rows by two keys. A first key with one row holds the row itself, since a dict would take 230 bytes."""
 
     def __init__(self, second: Callable[[Row], L]) -> None:
         self._second = second
@@ -55,7 +56,7 @@ class Index(Generic[K, L]):
         return first in self._held
 
     def put(self, first: K, row: Row) -> None:
-        """Adds a row, or replaces the one with the same keys."""
+        """Add a row, or replace the one with the same keys."""
         held = self._held.get(first)
         second = self._second(row)
         if isinstance(held, dict):
@@ -66,7 +67,7 @@ class Index(Generic[K, L]):
             self._held[first] = {self._second(held): held, second: row}
 
     def remove(self, first: K, second: L) -> None:
-        """Removes a row that is there."""
+        """Remove an existing row."""
         held = self._held[first]
         if isinstance(held, dict):
             del held[second]
@@ -76,19 +77,19 @@ class Index(Generic[K, L]):
             del self._held[first]
 
     def get(self, first: K, second: L) -> Row | None:
-        """The row with these keys."""
+        """Return the row with these keys."""
         held = self._held.get(first)
         if isinstance(held, dict):
             return held.get(second)
         return held if held is not None and self._second(held) == second else None
 
     def any(self, first: K) -> Row | None:
-        """One of the rows with this first key: the last one, as the way to the first may lead past many removed."""
+        """Return one row with this first key: the last, since a search for the first may pass many removed slots."""
         held = self._held.get(first)
         return next(reversed(held.values())) if isinstance(held, dict) else held
 
     def rows(self, first: K) -> list[Row]:
-        """The rows with this first key."""
+        """Return the rows with this first key."""
         held = self._held.get(first)
         if isinstance(held, dict):
             return list(held.values())
@@ -102,8 +103,8 @@ class Index(Generic[K, L]):
                 yield held
 
 
-class Parent:
-    """The rows of one parent topic, by lite topic and by subscriber."""
+class ParentRows:
+    """Rows of one parent topic, by lite topic and by subscriber."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -112,7 +113,7 @@ class Parent:
         self._parts: dict[tuple[str, str], set[Subscriber]] = {}
 
     def put(self, row: Row) -> None:
-        """Adds a row, or replaces the one of the same subscriber and topic."""
+        """Add a row, or replace the one of the same subscriber and topic."""
         _, group, client_id, part = subscriber = row.subscriber
         self.count += self.by_subscriber.get(subscriber, row.lite_topic) is None
         if part is not None:
@@ -121,7 +122,7 @@ class Parent:
         self.by_topic.put(row.lite_topic, row)
 
     def remove(self, row: Row) -> None:
-        """Removes a row that is there."""
+        """Remove an existing row."""
         _, group, client_id, part = subscriber = row.subscriber
         self.count -= 1
         self.by_subscriber.remove(subscriber, row.lite_topic)
@@ -133,6 +134,6 @@ class Parent:
                 del self._parts[group, client_id]
 
     def of_client(self, client: Subscriber) -> list[Row]:
-        """The rows of a client: as a whole, and of each of its parts."""
+        """Return the rows of a client: those of the client as a whole, and of each part."""
         parts = self._parts.get((client.group, client.client_id), ())
         return [row for subscriber in (client, *parts) for row in self.by_subscriber.rows(subscriber)]

@@ -1,22 +1,23 @@
-"""The relation that the updates add up to: who receives which topic. Nothing here knows of Kafka."""
+"""The relation of subscribers and lite topics, as the sum of its updates; independent of Kafka."""
 
 from __future__ import annotations
 
 import threading
 from typing import Any, NamedTuple
 
-from streaming.client.memory import Parent, Pool
-from streaming.client.rows import Op, Row, Subscriber, Update, read_key, read_value
+from streaming.client.memory import ParentRows, Pool
+from streaming.client.rows import Row, Subscriber, UpdateValue, read_key, read_value
+from streaming.updates.op import Op
 
 
 class Change(NamedTuple):
-    """What a record did to the relation.
+    """Effect of a record on the relation.
 
     Attributes:
-        op: ADD when the row is there now, REMOVE when it is gone.
-        row: what the update says; the former row where only the tombstone of a REMOVE is left.
+        op: ADD when the row exists now, REMOVE when it is gone.
+        row: the row of the update; the former row where only the tombstone of a REMOVE is left.
         former: the row before.
-        source: where the event that caused it stands in Kafka, and when it was written.
+        source: place of the event behind the update in Kafka, and the time of its record.
     """
 
     op: Op
@@ -26,14 +27,14 @@ class Change(NamedTuple):
 
 
 class Relation:
-    """The rows that are there after the records applied so far; any number of threads may use it.
+    """Rows after the records applied so far; safe in any number of threads.
 
-    The last record of a key decides, so a compacted topic gives the same rows as all that was ever written to it.
+    The last record of a key decides, so a compacted topic gives the same rows as its full history.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._parents: dict[str, Parent] = {}
+        self._parents: dict[str, ParentRows] = {}
         self._pool = Pool()
 
     def __len__(self) -> int:
@@ -41,13 +42,13 @@ class Relation:
             return sum(parent.count for parent in self._parents.values())
 
     def apply(self, key: bytes | None, value: bytes | None) -> Change | None:
-        """Takes one record of the updates topic in.
+        """Apply one record of the updates topic.
 
         Returns:
-            The change; None when there is none, as after a repeated update.
+            The change; None if nothing changes, as after a repeated update.
 
         Raises:
-            Malformed: the record is no update; the relation is as before.
+            Malformed: the record is not an update; the relation is as before.
         """
         subscriber, lite_topic = read_key(key)
         update = None if value is None else read_value(value)
@@ -57,31 +58,31 @@ class Relation:
             return self._remove(subscriber, lite_topic, update)
 
     def subscribers(self, parent: str, lite_topic: str) -> list[Row]:
-        """The rows that receive a lite topic."""
+        """Return the rows that receive a lite topic."""
         with self._lock:
             found = self._parents.get(parent)
             return found.by_topic.rows(lite_topic) if found else []
 
     def topics(self, parent: str, group: str, client_id: str) -> set[str]:
-        """The lite topics that a client receives, by whichever of its subscriptions."""
+        """Return the lite topics received by a client, over all of its subscriptions."""
         with self._lock:
             found = self._parents.get(parent)
             rows = found.of_client(Subscriber(parent, group, client_id)) if found else []
         return {row.lite_topic for row in rows}
 
     def rows(self) -> list[Row]:
-        """All rows."""
+        """Return all rows."""
         with self._lock:
             return [row for parent in self._parents.values() for row in parent.by_topic]
 
-    def _add(self, subscriber: Subscriber, lite_topic: str, update: Update) -> Change | None:
+    def _add(self, subscriber: Subscriber, lite_topic: str, update: UpdateValue) -> Change | None:
         name, group, client_id, part = subscriber
         parent = self._parents.get(name)
         if parent is None:
-            parent = self._parents[name] = Parent()
+            parent = self._parents[name] = ParentRows()
         pool = self._pool
         former = parent.by_subscriber.get(subscriber, lite_topic)
-        # The names of a row are those of its neighbours where it has some, so that they are kept once.
+        # A row shares the name objects of its neighbours, so that each name is kept once.
         neighbour = parent.by_subscriber.any(subscriber)
         if neighbour is None:
             part = None if part is None else pool.text(part)
@@ -106,7 +107,7 @@ class Relation:
             return None
         return Change(Op.ADD, row, former, update.source)
 
-    def _remove(self, subscriber: Subscriber, lite_topic: str, update: Update | None) -> Change | None:
+    def _remove(self, subscriber: Subscriber, lite_topic: str, update: UpdateValue | None) -> Change | None:
         parent = self._parents.get(subscriber.parent)
         former = parent.by_subscriber.get(subscriber, lite_topic) if parent else None
         if parent is None or former is None:

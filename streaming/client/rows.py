@@ -1,18 +1,18 @@
-"""Rows of the relation, as the records of the updates topic write them."""
+"""Rows of the relation, parsed from records of the updates topic."""
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Any, NamedTuple
 
 import orjson
 
 from streaming.errors import Malformed
+from streaming.updates.op import Op
 
 SHARE = "share:"
-"""What the part of a shared subscription begins with."""
+"""Prefix of the part of a shared subscription."""
 
-_KNOWN = frozenset(
+_KNOWN_FIELDS = frozenset(
     {
         *("op", "parentTopic", "group", "clientId", "liteTopic", "lmqName", "patterns", "cause", "version"),
         *("eventId", "source"),
@@ -20,19 +20,12 @@ _KNOWN = frozenset(
 )
 
 
-class Op(StrEnum):
-    """What an update does to its row."""
-
-    ADD = "ADD"
-    REMOVE = "REMOVE"
-
-
 class Subscriber(NamedTuple):
-    """Who receives topics.
+    """Receiver of topics: a client as a whole, or one of its subscriptions.
 
     Attributes:
-        part: which of the client's subscriptions this is, where each one counts by itself (`share:<name>`,
-            `wamp:prefix:com.app`); None for the client as a whole.
+        part: the one subscription, where each counts by itself (`share:<name>`, `wamp:prefix:com.app`); None for the
+            client as a whole.
     """
 
     parent: str
@@ -46,10 +39,10 @@ class Row(NamedTuple):
 
     Attributes:
         patterns: the subscriber's entries that match the topic; none when it receives everything.
-        cause: why it came to be, such as `TOPIC_CREATED` or `SUBSCRIBED`.
-        version: of the client's last applied request.
-        event_id: of the update that it comes from; a repeated update has the same.
-        further_json: what else the update says, such as an `offsetOption`, as JSON; mostly nothing.
+        cause: reason of the update, such as `TOPIC_CREATED` or `SUBSCRIBED`.
+        version: version of the client's last applied request.
+        event_id: id of the update behind the row; a repeated update has the same.
+        further_json: further fields of the update, such as an `offsetOption`, as JSON; mostly empty.
     """
 
     subscriber: Subscriber
@@ -62,43 +55,43 @@ class Row(NamedTuple):
 
     @property
     def parent(self) -> str:
-        """The parent topic."""
+        """Name of the parent topic."""
         return self.subscriber.parent
 
     @property
     def group(self) -> str:
-        """The client's group."""
+        """Name of the client's group."""
         return self.subscriber.group
 
     @property
     def client_id(self) -> str:
-        """The client."""
+        """Id of the client."""
         return self.subscriber.client_id
 
     @property
     def part(self) -> str | None:
-        """Which of the client's subscriptions; None for the client as a whole."""
+        """One subscription of the client; None for the client as a whole."""
         return self.subscriber.part
 
     @property
     def share(self) -> str | None:
-        """The name of the shared subscription that this is a part of."""
+        """Name of the shared subscription; None for any other row."""
         part = self.subscriber.part
         return part.removeprefix(SHARE) if part is not None and part.startswith(SHARE) else None
 
     @property
     def lmq_name(self) -> str:
-        """RocketMQ's name of the lite topic."""
+        """Name of the lite topic's queue in RocketMQ."""
         return f"%LMQ%${self.parent}${self.lite_topic}"
 
     @property
     def further(self) -> dict[str, Any]:
-        """What else the update says, such as an `offsetOption`."""
+        """Further fields of the update, such as an `offsetOption`."""
         return orjson.loads(self.further_json) if self.further_json else {}
 
 
-class Update(NamedTuple):
-    """What the value of a record says about its row."""
+class UpdateValue(NamedTuple):
+    """Value of a record of the updates topic: the row's fields besides its key."""
 
     op: Op
     patterns: tuple[str, ...]
@@ -110,10 +103,10 @@ class Update(NamedTuple):
 
 
 def read_key(key: bytes | None) -> tuple[Subscriber, str]:
-    """The row that a record is about: its subscriber and its lite topic.
+    """Parse the key of a record: the subscriber and the lite topic of its row.
 
     Raises:
-        Malformed: it is not an array of four or five texts.
+        Malformed: the key is not an array of four or five texts.
     """
     try:
         names = orjson.loads(key or b"")
@@ -125,11 +118,11 @@ def read_key(key: bytes | None) -> tuple[Subscriber, str]:
     return Subscriber(parent, group, client_id, *part), lite_topic
 
 
-def read_value(value: bytes) -> Update:
-    """What a record says.
+def read_value(value: bytes) -> UpdateValue:
+    """Parse the value of a record.
 
     Raises:
-        Malformed: it is no update.
+        Malformed: the value is not an update.
     """
     try:
         record = orjson.loads(value)
@@ -144,9 +137,9 @@ def read_value(value: bytes) -> Update:
     texts = type(patterns) is list and set(map(type, (cause, event_id, *patterns))) == {str}
     if not texts or not (version is None or type(version) is int) or type(source) is not dict:
         raise Malformed("a field of the update has another type")
-    further = record.keys() - _KNOWN
-    more = orjson.dumps({name: record[name] for name in sorted(further)}) if further else b""
-    return Update(op, tuple(patterns), cause, version, event_id, more, source)
+    further = record.keys() - _KNOWN_FIELDS
+    further_json = orjson.dumps({name: record[name] for name in sorted(further)}) if further else b""
+    return UpdateValue(op, tuple(patterns), cause, version, event_id, further_json, source)
 
 
 _OPS = {op.value: op for op in Op}

@@ -1,4 +1,4 @@
-"""The demo: a real broker, the real job, a scenario played on them, and a check of what comes out."""
+"""The demo: a scenario on a real broker and the real job, with a check of the result."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ if TYPE_CHECKING:
 
 
 def run_demo(home: Path, keep: bool, as_json: bool, cluster: bool = False) -> int:  # noqa: FBT001, FBT002 -- the command passes them by name
-    """Plays the demo and returns its exit code: 0 when what came out is what the oracle says.
+    """Play the demo and return its exit code: 0 if the result equals the oracle's.
 
     Args:
-        home: folder that gets a folder `demo`, wiped at the start; only the log of the job stays in it.
-        keep: leave broker and job running after the summary, until Ctrl-C.
-        as_json: one JSON object a line instead of text.
+        home: parent of the folder `demo`, which is emptied at the start; only logs stay in it.
+        keep: keep broker and job running after the summary, until Ctrl-C.
+        as_json: print one JSON object a line instead of text.
         cluster: run the job on a Spark cluster of two workers, and kill one of them half way.
 
     Raises:
-        ReexpandError: the broker, the cluster or the job cannot be started, or ended by itself.
+        ReexpandError: the broker, the cluster or the job does not start, or ended by itself.
     """
     from streaming.demo.runner import run  # noqa: PLC0415 -- help needs none of it
     from streaming.demo.screen import JsonScreen, TextScreen  # noqa: PLC0415

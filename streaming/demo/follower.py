@@ -1,4 +1,4 @@
-"""Reads what the job writes: updates, dead letters, and the relation that all updates add up to."""
+"""Reader of the job's output: updates, dead letters, and the relation as the sum of all updates."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LAZY = frozenset({Cause.TOPIC_CREATED, Cause.TOPIC_DELETED, Cause.TOPIC_EXPIRED
 
 
 class Coordinates(NamedTuple):
-    """Where a record stands in Kafka."""
+    """Place of a record in Kafka."""
 
     topic: str
     partition: int
@@ -34,16 +34,16 @@ class Coordinates(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Update:
-    """One change of the relation, as read from Kafka.
+class ReceivedUpdate:
+    """One update, as read from Kafka.
 
     Attributes:
-        sent_ms: when the event that caused it was written to Kafka.
-        written_ms: when it was written itself.
+        sent_ms: time of the causing event's record, in milliseconds since the epoch.
+        written_ms: time of the update's own record, likewise.
     """
 
     op: Op
-    who: Effective
+    row: Effective
     patterns: tuple[str, ...]
     cause: Cause
     sent_ms: int
@@ -51,18 +51,18 @@ class Update:
 
     @property
     def path(self) -> str:
-        """`lazy`: a topic came or went, and met stored patterns; `eager`: a subscription changed, and met topics."""
+        """`lazy` if a topic came or went and met stored patterns; `eager` if a subscription changed and met topics."""
         return "lazy" if self.cause in _LAZY else "eager"
 
     @property
     def latency_ms(self) -> int:
-        """From the event that caused it."""
+        """Milliseconds from the causing event's record to the update's."""
         return self.written_ms - self.sent_ms
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """An entry that could not be applied, as read from Kafka."""
+    """One dead letter, as read from Kafka."""
 
     reason: str
     message: str
@@ -70,15 +70,15 @@ class DeadLetter:
     written_ms: int
 
 
-def held(relation: Relation) -> set[Effective]:
-    """Who receives which topic, in the words of the oracle."""
+def effective_rows(relation: Relation) -> set[Effective]:
+    """Return the rows of a relation in the oracle's form."""
     return {Effective(row.parent, row.group, row.client_id, row.lite_topic, row.part or "") for row in relation.rows()}
 
 
-def parse_update(value: bytes, written_ms: int) -> Update:
-    """Reads the value of an update."""
+def parse_update(value: bytes, written_ms: int) -> ReceivedUpdate:
+    """Parse the value of an update."""
     record: dict[str, Any] = orjson.loads(value)
-    return Update(
+    return ReceivedUpdate(
         Op(record["op"]),
         Effective(record["parentTopic"], record["group"], record["clientId"], record["liteTopic"]),
         tuple(record["patterns"]),
@@ -89,7 +89,7 @@ def parse_update(value: bytes, written_ms: int) -> Update:
 
 
 def parse_dead_letter(value: bytes, written_ms: int) -> DeadLetter:
-    """Reads the value of a dead letter."""
+    """Parse the value of a dead letter."""
     record: dict[str, Any] = orjson.loads(value)
     source = record["source"]
     coordinates = Coordinates(source["topic"], source["partition"], source["offset"])
@@ -97,7 +97,7 @@ def parse_dead_letter(value: bytes, written_ms: int) -> DeadLetter:
 
 
 class Follower:
-    """Reads the output topics from their beginning, and folds the updates as they come."""
+    """Reader of the output topics from their beginning, with the fold of the updates read so far."""
 
     def __init__(self, settings: Settings) -> None:
         self._topics = settings.updates, settings.dead_letters
@@ -105,7 +105,7 @@ class Follower:
         self._consumer = Consumer(
             {
                 "bootstrap.servers": settings.bootstrap_servers,
-                "group.id": "reexpand-demo",  # asked for by the client, never used: partitions are assigned by hand
+                "group.id": "reexpand-demo",  # required, but unused: partitions are assigned by hand
                 "enable.auto.commit": False,
                 "log_level": 0,
             }
@@ -126,11 +126,11 @@ class Follower:
 
     @property
     def relation(self) -> set[Effective]:
-        """Who receives which topic, after the updates read so far."""
-        return held(self._relation)
+        """Relation after the updates read so far."""
+        return effective_rows(self._relation)
 
-    def poll(self, seconds: float) -> Iterator[Update | DeadLetter]:
-        """What arrives, for at most so many seconds until the first record."""
+    def poll(self, seconds: float) -> Iterator[ReceivedUpdate | DeadLetter]:
+        """Yield the records at hand, after at most `seconds` of waiting for the first."""
         message = self._consumer.poll(seconds)
         while message is not None:
             if message.error() is None:
@@ -138,10 +138,10 @@ class Follower:
             message = self._consumer.poll(0)
 
     def read_to_end(self) -> None:
-        """Reads everything that was written before this call.
+        """Read every record from before this call.
 
         Raises:
-            ReexpandError: the broker does not give it out in time.
+            ReexpandError: the broker does not return the records in time.
         """
         deadline = time.monotonic() + _TIMEOUT_SECONDS
         ends = [
@@ -157,7 +157,7 @@ class Follower:
             for _ in self.poll(0.1):
                 pass
 
-    def _read(self, message: Message) -> Iterator[Update | DeadLetter]:
+    def _read(self, message: Message) -> Iterator[ReceivedUpdate | DeadLetter]:
         value, written_ms = message.value(), message.timestamp()[1]
         if message.topic() == self._topics[0]:
             self._relation.apply(message.key(), value)

@@ -1,4 +1,4 @@
-"""The job as a process of its own that ends with the demo, however the demo ends."""
+"""The job as a process of its own; it ends with the demo in any case."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _LOG_LINES_SHOWN = 25
 _LOG_BYTES_READ = 65_536
 _POLL_SECONDS = 0.1
 _STOP_SECONDS = 20.0
-_IMPATIENT_SECONDS = 5.0
-"""How long it may take to end when nobody waits for what it still writes."""
+_SHORT_STOP_SECONDS = 5.0
+"""Time to end, in seconds, when the last output is not awaited."""
 
 _LINGER_SECONDS = 5.0
 
@@ -34,12 +34,12 @@ _LINGER_SECONDS = 5.0
 class Job:
     """`reexpand run` in a process of its own.
 
-    Its guardian kills it when this process dies. Spark's Java is in the guardian's process group, so that it can be
-    waited for, and killed if need be.
+    Its guardian kills it when this process dies. Spark's Java is in the guardian's process group, which lets the demo
+    wait for it, and kill it if need be.
 
     Args:
-        settings: only the broker's address, the checkpoint and the master are handed on; the rest are defaults.
-        log_file: what the job says.
+        settings: address of the broker, checkpoint and master; the job gets no other setting.
+        log_file: destination of the job's log.
         scratch: folder of Spark's temporary files.
     """
 
@@ -51,7 +51,7 @@ class Job:
             *("--checkpoint", settings.checkpoint),
             *(("--master", settings.master) if settings.master is not None else ()),
         ]
-        # The demo shows the job with its defaults, whatever the user has set for jobs of his own.
+        # The demo shows the job with its defaults; settings in the environment are for the user's own jobs.
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("REEXPAND_")}
         self._environment = {
             **inherited,
@@ -75,37 +75,37 @@ class Job:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop(_IMPATIENT_SECONDS)
+        self.stop(_SHORT_STOP_SECONDS)
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has said that it reads its inputs.
+        """True once the log says that the job reads its inputs.
 
         Raises:
-            DemoFailed: it runs no more.
+            DemoFailed: the job no longer runs.
         """
         self.check()
         return _READY in self._log()
 
     def check(self) -> None:
-        """Makes sure that it runs.
+        """Make sure that the job runs.
 
         Raises:
-            DemoFailed: it does not.
+            DemoFailed: the job no longer runs.
         """
         if self._guardian is None or self._guardian.poll() is not None:
             raise self.failure("ended by itself")
 
     def failure(self, how: str) -> DemoFailed:
-        """An error that says how the job failed, with the end of its log."""
+        """Return an error about a failed job, with the end of its log."""
         lines = self._log().splitlines()[-_LOG_LINES_SHOWN:]
         return DemoFailed(f"The job {how}. The end of {self.log_file}:\n" + "\n".join(f"    {line}" for line in lines))
 
     def stop(self, timeout: float = _STOP_SECONDS) -> int | None:
-        """Ends it after the running micro-batch, the hard way when that takes too long.
+        """End the job after the running micro-batch, or kill it after a timeout.
 
         Returns:
-            Its exit code; None when it had to be killed, or was not running.
+            The exit code; None if the job had to be killed, or was not running.
         """
         process, self._guardian = self._guardian, None
         if process is None:
@@ -117,7 +117,7 @@ class Job:
                     process.stdin.write(bytes([signal.SIGTERM]))
             with suppress(subprocess.TimeoutExpired):
                 code = process.wait(timeout)
-                # The command has ended; its Java notices that a moment later.
+                # Java notices the end of the command a moment later.
                 deadline = time.monotonic() + _LINGER_SECONDS
                 while _group_lives(process.pid) and time.monotonic() < deadline:
                     time.sleep(_POLL_SECONDS)
@@ -129,6 +129,7 @@ class Job:
         return code
 
     def _log(self) -> str:
+        """Return the end of the log."""
         with self.log_file.open("rb") as log:
             size = log.seek(0, os.SEEK_END)
             log.seek(max(0, size - _LOG_BYTES_READ))
@@ -136,6 +137,7 @@ class Job:
 
 
 def _group_lives(number: int) -> bool:
+    """Tell whether a process group has members."""
     try:
         os.killpg(number, 0)
     except (ProcessLookupError, PermissionError):

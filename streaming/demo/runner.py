@@ -1,4 +1,4 @@
-"""Plays the demo: starts all that it needs, sends the scenes, follows the output, judges, and ends everything."""
+"""Run of the demo: start broker and job, send the scenes, follow the output, judge it, and stop everything."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from streaming.config import Settings
-from streaming.demo.follower import Coordinates, Follower, Update
+from streaming.demo.follower import Coordinates, Follower, ReceivedUpdate
 from streaming.demo.process import Job
 from streaming.demo.scenario import SCENES, relation
-from streaming.demo.verdict import Record, judge
+from streaming.demo.verdict import Transcript, judge
 from streaming.errors import ReexpandError
 from streaming.events.model import Stream
 from streaming.kafka import specs as topics
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from streaming.demo.verdict import Verdict
 
 PACE_SECONDS = 0.6
-"""The least time between two events, so that each can be read; the answer to one is waited for before the next."""
+"""Least time between two events in seconds, for the reader's sake; each event also waits for the last one's answer."""
 
 _OVERTURE_PACE_SECONDS = 0.25
 _READY_SECONDS = 90.0
@@ -49,10 +49,10 @@ _TERMINATED = 143
 
 
 def run(home: Path, screen: Screen, *, keep: bool, on_cluster: bool = False) -> int:
-    """Plays the demo in `home` and returns its exit code.
+    """Play the demo in `home` and return its exit code.
 
     Raises:
-        ReexpandError: the broker, the cluster or the job cannot be started, or ended by itself.
+        ReexpandError: the broker, the cluster or the job does not start, or ended by itself.
     """
     former = signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
     try:
@@ -73,7 +73,7 @@ def _run(folder: Path, screen: Screen, *, keep: bool, on_cluster: bool) -> int:
         if on_cluster:
             screen.phase(f"Kafka listens on {broker.bootstrap_servers}; starting a Spark cluster of two workers")
             cluster = stack.enter_context(SparkCluster(folder / "cluster"))
-        # As `reexpand run` has them without options; what the environment sets is for jobs of the user's own.
+        # The defaults of `reexpand run`; settings in the environment are for the user's own jobs.
         settings = Settings.model_construct(
             bootstrap_servers=broker.bootstrap_servers,
             checkpoint=str(folder / "checkpoint"),
@@ -100,7 +100,7 @@ def _run(folder: Path, screen: Screen, *, keep: bool, on_cluster: bool) -> int:
 def _play(play: Play, job: Job, screen: Screen, settings: Settings, *, keep: bool) -> int:
     play.all(job)
     if not keep:
-        screen.phase("stopping the job, to read back what it has written in all")
+        screen.phase("stopping the job, to read all its output back")
         code = job.stop()
         if code != 0:
             raise job.failure(f"did not end in order (exit code {code})")
@@ -108,20 +108,20 @@ def _play(play: Play, job: Job, screen: Screen, settings: Settings, *, keep: boo
     screen.verdict(verdict)
     if keep:
         screen.kept(settings, str(job.log_file))
-        play.on_until_interrupted()
+        play.follow_until_interrupted()
         screen.phase("stopping the job and Kafka")
     return 0 if verdict.ok else 1
 
 
 class Play:
-    """The scenes on a running job.
+    """Performance of the scenes on a running job.
 
     Args:
-        settings: where the topics are.
-        screen: where to report.
-        follower: of the output topics.
-        check: raises when broker or job are gone.
-        cluster: on which the job runs; loses a worker while an event half way is under way.
+        settings: address of Kafka, and the names of the topics.
+        screen: destination of the report.
+        follower: reader of the output topics.
+        check: raises if the broker or the job has ended.
+        cluster: cluster of the job; one of its workers is killed half way, with an event in flight.
     """
 
     def __init__(
@@ -137,12 +137,12 @@ class Play:
         self._follower = follower
         self._check = check
         self._cluster = cluster
-        self._record = Record()
+        self._transcript = Transcript()
         self._producer = Producer({"bootstrap.servers": settings.bootstrap_servers, "log_level": 0})
         self._topics = dict(zip(Stream, settings.inputs, strict=True))
 
     def all(self, job: Job) -> None:
-        """Plays all scenes, the first of them while the job starts; ends early when the right answer does not come."""
+        """Play all scenes, the first one while the job starts; return early if the right answer does not come."""
         overture, *rest = SCENES
         self._screen.scene(overture)
         for step in overture.steps:
@@ -169,41 +169,42 @@ class Play:
                     return
 
     def verdict(self) -> Verdict:
-        """What came of it, by a reader of its own that begins at the beginning."""
+        """Judge the result, read back from the beginning of the topics."""
         with Follower(self._settings) as reader:
             reader.read_to_end()
-            return judge(self._record, reader.relation, relation(self._record.steps))
+            return judge(self._transcript, reader.relation, relation(self._transcript.steps))
 
-    def on_until_interrupted(self) -> None:
-        """Goes on showing what the job writes."""
+    def follow_until_interrupted(self) -> None:
+        """Show the job's output until Ctrl-C."""
         try:
             self._watch(float("inf"), lambda: False)
         except KeyboardInterrupt:
             return
 
     def _settled(self) -> bool:
-        record = self._record
+        """Tell whether the job has given every expected answer so far."""
+        transcript = self._transcript
         return (
-            self._follower.relation == relation(record.steps)
-            and record.expected_dead_letters <= record.found_dead_letters
+            self._follower.relation == relation(transcript.steps)
+            and transcript.expected_dead_letters <= transcript.found_dead_letters
         )
 
     def _watch(self, seconds: float, until: Callable[[], bool] = lambda: False) -> bool:
-        """Shows what arrives, for so long or until a condition holds; whether it does."""
+        """Show the output until a condition holds, for at most `seconds`; return True if it holds."""
         deadline = time.monotonic() + seconds
         while not (done := until()) and (left := deadline - time.monotonic()) > 0:
             self._check()
             for item in self._follower.poll(min(left, _POLL_SECONDS)):
-                if isinstance(item, Update):
-                    self._record.updates.append(item)
-                    self._screen.update(item, cold=self._record.is_cold(item))
+                if isinstance(item, ReceivedUpdate):
+                    self._transcript.updates.append(item)
+                    self._screen.update(item, cold=self._transcript.is_cold(item))
                 else:
-                    self._record.dead_letters.append(item)
+                    self._transcript.dead_letters.append(item)
                     self._screen.dead_letter(item)
         return done
 
     def _send(self, step: Step) -> None:
-        """Writes an event to Kafka, and notes where it stands."""
+        """Write an event to Kafka, and note its place."""
         delivered: list[Coordinates] = []
 
         def on_delivery(error: KafkaError | None, message: Message) -> None:
@@ -219,13 +220,13 @@ class Play:
         if not delivered:
             self._check()
             raise ReexpandError(f"The broker does not take an event within {_SEND_SECONDS:.0f} s.")
-        self._record.sent.append((step, delivered[0]))
+        self._transcript.sent.append((step, delivered[0]))
         self._screen.sent(step)
 
 
 @contextmanager
 def _folder(home: Path) -> Iterator[Path]:
-    """A folder for this demo alone, empty at first; of what it holds in the end, only logs stay."""
+    """Provide an empty folder for this demo alone; only logs stay in it afterwards."""
     folder = home / "demo"
     with ExitStack() as stack:
         try:

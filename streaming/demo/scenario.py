@@ -1,6 +1,6 @@
-"""What is played: orders of regions and tenants, and sensors of plants, told in scenes.
+"""Scenario of the demo: orders of regions and tenants, and sensors of plants, in scenes.
 
-Everything here is data. The scenes are in `SCENES`; `relation` says what must come of them.
+Everything here is data. The scenes are in `SCENES`; `relation` gives the expected result.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ SENSORS = "sensors"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One record that someone sends.
+    """One input record of the scenario.
 
     Attributes:
-        stream: where to.
-        key: of the record in Kafka.
-        value: of the record.
-        says: what it means, in words.
-        rejected: why the job must write a dead letter for it; None when it is to be applied.
+        stream: destination of the record.
+        key: key of the record.
+        value: value of the record.
+        says: meaning of the record, in words.
+        rejected: reason of the dead letter that the job must write; None if the record is valid.
     """
 
     stream: Stream
@@ -42,7 +42,7 @@ class Step:
 
     @property
     def entries(self) -> list[bytes]:
-        """What the oracle reads: the record itself, or each element of a subscription record's set."""
+        """Entries for the oracle: the record itself, or each element of a subscription record's set."""
         if self.stream is not Stream.SUBSCRIPTIONS:
             return [self.value]
         return [orjson.dumps(entry) for entry in orjson.loads(self.value)["subscriptionSet"]]
@@ -50,14 +50,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Steps that show one thing."""
+    """Steps under a common title."""
 
     title: str
     steps: tuple[Step, ...]
 
 
 def relation(steps: Sequence[Step]) -> set[Effective]:
-    """Who receives which topic once all of these steps are applied, by definition."""
+    """Return the relation after these steps, by definition."""
     entries = {
         stream: [entry for step in steps if step.stream is stream for entry in step.entries] for stream in Stream
     }
@@ -65,38 +65,38 @@ def relation(steps: Sequence[Step]) -> set[Effective]:
 
 
 def appears(parent: str, topic: str) -> Step:
-    """A topic is created."""
+    """Return the creation of a topic."""
     event = {"event": "CREATED", "parentTopic": parent, "liteTopic": topic}
     return Step(Stream.TOPICS, parent, orjson.dumps(event), f"topic {parent}/{topic} appears")
 
 
 def appears_by_lmq_name(parent: str, topic: str) -> Step:
-    """A topic is created, named as the broker names its queue."""
+    """Return the creation of a topic, under the name of its queue in the broker."""
     name = lmq_name(parent, topic)
     event = {"event": "CREATED", "lmqName": name}
     return Step(Stream.TOPICS, parent, orjson.dumps(event), f"topic {parent}/{topic} appears, reported as {name}")
 
 
 def vanishes(parent: str, topic: str) -> Step:
-    """A topic is deleted."""
+    """Return the deletion of a topic."""
     event = {"event": "DELETED", "parentTopic": parent, "liteTopic": topic}
     return Step(Stream.TOPICS, parent, orjson.dumps(event), f"topic {parent}/{topic} vanishes")
 
 
 def wildcard_group(group: str, parent: str) -> Step:
-    """The entries of a group are patterns from now on."""
+    """Return the start of wildcard mode for a group: its entries are patterns."""
     event = {"group": group, "attributes": {BIND_TOPIC: parent, WILDCARD: "true"}}
     return Step(Stream.GROUPS, group, orjson.dumps(event), f"group {group} on {parent} subscribes by patterns")
 
 
 def literal_group(group: str, parent: str) -> Step:
-    """The entries of a group are plain names from now on."""
+    """Return the start of literal mode for a group: its entries are plain names."""
     event = {"group": group, "attributes": {BIND_TOPIC: parent}}
     return Step(Stream.GROUPS, group, orjson.dumps(event), f"group {group} on {parent} subscribes by names")
 
 
 def group_deleted(group: str) -> Step:
-    """A group loses its attributes."""
+    """Return the loss of a group's attributes."""
     event: dict[str, Any] = {"group": group, "attributes": {}}
     return Step(
         Stream.GROUPS, group, orjson.dumps(event), f"group {group} loses its attributes: its entries are plain names"
@@ -114,7 +114,7 @@ def request(
     version: int | None = None,
     rejected: Reason | None = None,
 ) -> Step:
-    """A client's subscription changes; the record has the form of the broker's own request body."""
+    """Return a subscription request of a client, in the form of the broker's own request body."""
     entry = {
         "action": action,
         "clientId": client,
@@ -128,19 +128,19 @@ def request(
 
 
 def subscribes(client: str, group: str, parent: str, *entries: str, version: int | None = None) -> Step:
-    """A client states its whole set; none at all asks for everything."""
+    """Return a request with the whole set of a client; an empty one asks for everything."""
     wanted = ", ".join(entries) or f"to everything under {parent}"
     says = f"{client} ({group}) subscribes {wanted}"
     return request(Action.COMPLETE_ADD, client, group, parent, entries, says=says, version=version)
 
 
 def adds(client: str, group: str, parent: str, entry: str) -> Step:
-    """A client adds one entry to its set."""
+    """Return a request for one more entry in a client's set."""
     return request(Action.PARTIAL_ADD, client, group, parent, [entry], says=f"{client} ({group}) adds {entry}")
 
 
 def leaves(client: str, group: str, parent: str) -> Step:
-    """A client ends its subscription."""
+    """Return the end of a client's subscription."""
     return request(Action.COMPLETE_REMOVE, client, group, parent, [], says=f"{client} ({group}) leaves")
 
 
@@ -243,4 +243,4 @@ SCENES = (
         ),
     ),
 )
-"""The scenes in order; the first one is sent before the job is ready."""
+"""Scenes in order; the first one is sent before the job is ready."""

@@ -1,4 +1,4 @@
-"""What the demo shows: text for people, with colour and a progress bar on a terminal, or one JSON object a line."""
+"""Output of the demo: text for people, with colour and a progress bar on a terminal, or one JSON object a line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from streaming.config import Settings
-    from streaming.demo.follower import DeadLetter, Update
+    from streaming.demo.follower import DeadLetter, ReceivedUpdate
     from streaming.demo.scenario import Scene, Step
     from streaming.demo.verdict import Verdict
 
@@ -55,43 +55,43 @@ _DIFFERENCES_SHOWN = 10
 
 
 class Screen(Protocol):
-    """Where the demo reports to; entered before anything else."""
+    """Destination of the demo's reports; entered before anything else."""
 
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *_: object) -> None: ...
 
     def phase(self, what: str, total: int | None = None, done: int = 0) -> None:
-        """Something begins that takes `total` events, or an unknown time."""
+        """Report the start of a phase of `total` events, or of unknown length."""
 
     def downloading(self, done: int, total: int, what: str) -> None:
-        """A jar is being fetched."""
+        """Report the progress of a download."""
 
     def scene(self, scene: Scene) -> None:
-        """A scene begins."""
+        """Report the start of a scene."""
 
     def sent(self, step: Step) -> None:
-        """An event is in Kafka."""
+        """Report an event in Kafka."""
 
-    def update(self, update: Update, *, cold: bool) -> None:
-        """A client now receives a topic, or no longer does."""
+    def update(self, update: ReceivedUpdate, *, cold: bool) -> None:
+        """Report an update of the job."""
 
     def dead_letter(self, letter: DeadLetter) -> None:
-        """An event could not be applied."""
+        """Report a dead letter of the job."""
 
     def verdict(self, verdict: Verdict) -> None:
-        """The demo has been played."""
+        """Report the result."""
 
     def kept(self, settings: Settings, log_file: str) -> None:
-        """Broker and job go on until Ctrl-C."""
+        """Report that broker and job run on until Ctrl-C."""
 
 
 class TextScreen:
     """Lines for people.
 
     Args:
-        console: where to; standard output by default. Whether it is a terminal decides on colour and progress bar,
-            and `NO_COLOR` is honoured.
+        console: destination; standard output by default. Only a terminal gets colour and a progress bar, and
+            `NO_COLOR` is honoured.
     """
 
     def __init__(self, console: Console | None = None) -> None:
@@ -122,42 +122,42 @@ class TextScreen:
         self._progress.stop()
 
     def phase(self, what: str, total: int | None = None, done: int = 0) -> None:
-        """Prints a line, and restarts the progress bar."""
+        """Print a line, and restart the progress bar."""
         self._restart_bar(what, total, done)
         self._line(Text(what, "dim"))
 
     def downloading(self, done: int, total: int, what: str) -> None:
-        """Prints a line at the first jar, and moves the progress bar."""
+        """Print a line at the first jar, and move the progress bar."""
         if not self._downloading:
             self._downloading = True
             self._line(Text("downloading what Kafka and Spark need, once", "dim"))
         self._restart_bar(f"downloading {what}", total, done)
 
     def scene(self, scene: Scene) -> None:
-        """Prints the title."""
+        """Print the title."""
         self._print(Text())
         self._print(Text(scene.title, "bold"))
 
     def sent(self, step: Step) -> None:
-        """Prints the event in words."""
+        """Print the event in words."""
         self._line(Text.assemble((">", "cyan"), f" {step.says}"))
         self._advance()
 
-    def update(self, update: Update, *, cold: bool) -> None:
-        """Prints client, topic, patterns, cause and latency."""
+    def update(self, update: ReceivedUpdate, *, cold: bool) -> None:
+        """Print client, topic, patterns, cause and latency."""
         mark, style = ("+", "green") if update.op is Op.ADD else ("-", "red")
-        topic = f"{update.who.parent}/{update.who.lite_topic}"
+        topic = f"{update.row.parent}/{update.row.lite_topic}"
         self._line(
             Text.assemble(
                 "  ",
-                (f"{mark} {update.who.client_id:{_CLIENT_WIDTH}} {topic:{_TOPIC_WIDTH}}", style),
+                (f"{mark} {update.row.client_id:{_CLIENT_WIDTH}} {topic:{_TOPIC_WIDTH}}", style),
                 f" {_by(update):{_PATTERN_WIDTH}} {f'{update.path}: {_CAUSES[update.cause]}':{_CAUSE_WIDTH}} ",
                 (f"{update.latency_ms / 1000:5.2f} s{' (cold)' if cold else ''}", "dim" if cold else "bold"),
             )
         )
 
     def dead_letter(self, letter: DeadLetter) -> None:
-        """Prints reason, sentence and source."""
+        """Print reason, message and source."""
         topic, partition, offset = letter.source
         self._line(
             Text.assemble(
@@ -169,7 +169,7 @@ class TextScreen:
         )
 
     def verdict(self, verdict: Verdict) -> None:
-        """Prints a table, and what differs if anything does."""
+        """Print a table, and any differences."""
         self._progress.stop()
         self._print(Text())
         self._print(Text("Summary", "bold"))
@@ -187,10 +187,10 @@ class TextScreen:
             self._print(Text(f"  and {len(verdict.differences) - _DIFFERENCES_SHOWN} more", "red"))
 
     def kept(self, settings: Settings, log_file: str) -> None:
-        """Prints where everything is, and a command that sends an event."""
+        """Print addresses, and a command that sends an event."""
         self._print(Text())
         self._print(Text(f"Kafka listens on {settings.bootstrap_servers}, and the job runs; its log is {log_file}."))
-        self._print(Text("Send an event from another terminal, and see here what comes of it:"))
+        self._print(Text("Send an event from another terminal, and see its updates here:"))
         self._print(Text(f"  {by_hand(settings)}", "cyan"))
         self._print(Text("Ctrl-C ends everything."))
 
@@ -216,10 +216,10 @@ class TextScreen:
 
 
 class JsonScreen:
-    """One JSON object a line; `type` says what it is, `at` when, in seconds since the start.
+    """One JSON object a line, with its `type` and, as `at`, the seconds since the start.
 
     Args:
-        stream: where to; standard output by default.
+        stream: destination; standard output by default.
     """
 
     def __init__(self, stream: IO[str] | None = None) -> None:
@@ -233,30 +233,30 @@ class JsonScreen:
         pass
 
     def phase(self, what: str, total: int | None = None, done: int = 0) -> None:
-        """`phase`."""
+        """Write a `phase` object."""
         self._write("phase", what=what, total=total, done=done)
 
     def downloading(self, done: int, total: int, what: str) -> None:
-        """`download`."""
+        """Write a `download` object."""
         self._write("download", what=what, total=total, done=done)
 
     def scene(self, scene: Scene) -> None:
-        """`scene`."""
+        """Write a `scene` object."""
         self._write("scene", title=scene.title)
 
     def sent(self, step: Step) -> None:
-        """`sent`, with the record as text: not every one is JSON."""
+        """Write a `sent` object, with the record as text: some records are not JSON."""
         self._write("sent", stream=step.stream, says=step.says, key=step.key, value=step.value.decode())
 
-    def update(self, update: Update, *, cold: bool) -> None:
-        """`update`."""
+    def update(self, update: ReceivedUpdate, *, cold: bool) -> None:
+        """Write an `update` object."""
         self._write(
             "update",
             op=update.op,
-            parentTopic=update.who.parent,
-            group=update.who.group,
-            clientId=update.who.client_id,
-            liteTopic=update.who.lite_topic,
+            parentTopic=update.row.parent,
+            group=update.row.group,
+            clientId=update.row.client_id,
+            liteTopic=update.row.lite_topic,
             patterns=update.patterns,
             cause=update.cause,
             path=update.path,
@@ -265,11 +265,11 @@ class JsonScreen:
         )
 
     def dead_letter(self, letter: DeadLetter) -> None:
-        """`dead-letter`."""
+        """Write a `dead-letter` object."""
         self._write("dead-letter", reason=letter.reason, message=letter.message, source=letter.source._asdict())
 
     def verdict(self, verdict: Verdict) -> None:
-        """`summary`."""
+        """Write a `summary` object."""
         self._write(
             "summary",
             ok=verdict.ok,
@@ -292,7 +292,7 @@ class JsonScreen:
         )
 
     def kept(self, settings: Settings, log_file: str) -> None:
-        """`kept`."""
+        """Write a `kept` object."""
         self._write("kept", bootstrapServers=settings.bootstrap_servers, log=log_file, sendByHand=by_hand(settings))
 
     def _write(self, kind: str, **fields: Any) -> None:
@@ -301,7 +301,7 @@ class JsonScreen:
 
 
 def by_hand(settings: Settings) -> str:
-    """A shell command that sends one event with nothing but what is installed."""
+    """Return a shell command that sends one event, with the installed packages alone."""
     event = json.dumps({"event": "CREATED", "parentTopic": ORDERS, "liteTopic": "eu__globex__order__paid"})
     return (
         f"{sys.executable} -c 'from confluent_kafka import Producer; "
@@ -310,10 +310,10 @@ def by_hand(settings: Settings) -> str:
     )
 
 
-def _by(update: Update) -> str:
+def _by(update: ReceivedUpdate) -> str:
     if not update.patterns:
         return "by receiving everything"
-    if update.patterns == (update.who.lite_topic,):
+    if update.patterns == (update.row.lite_topic,):
         return "by name"
     return f"by {', '.join(update.patterns)}"
 

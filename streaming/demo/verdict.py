@@ -1,4 +1,4 @@
-"""What came of the demo: counts, latencies, and whether it is what the oracle says."""
+"""Result of the demo: counts, latencies, and the comparison with the oracle."""
 
 from __future__ import annotations
 
@@ -11,47 +11,47 @@ from streaming.updates.model import Op
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from streaming.demo.follower import Coordinates, DeadLetter, Update
+    from streaming.demo.follower import Coordinates, DeadLetter, ReceivedUpdate
     from streaming.demo.scenario import Step
     from streaming.oracle import Effective
 
 
 @dataclass(slots=True)
-class Record:
-    """Everything that was sent, and everything that came back, in order.
+class Transcript:
+    """Everything sent and everything received, in order.
 
     Attributes:
-        sent: the steps, each with where it stands in Kafka.
+        sent: the steps, each with its place in Kafka.
     """
 
     sent: list[tuple[Step, Coordinates]] = field(default_factory=list)
-    updates: list[Update] = field(default_factory=list)
+    updates: list[ReceivedUpdate] = field(default_factory=list)
     dead_letters: list[DeadLetter] = field(default_factory=list)
 
     @property
     def steps(self) -> list[Step]:
-        """The steps that were sent."""
+        """Steps sent so far."""
         return [step for step, _ in self.sent]
 
     @property
     def first_answer_ms(self) -> int | None:
-        """When the job wrote its first output; None while it has not."""
+        """Time of the job's first output, in milliseconds since the epoch; None before it."""
         answers = [item.written_ms for item in self.updates] + [item.written_ms for item in self.dead_letters]
         return min(answers, default=None)
 
-    def is_cold(self, update: Update) -> bool:
-        """Whether its event waited for the first micro-batch, in which Spark and Python warm up."""
+    def is_cold(self, update: ReceivedUpdate) -> bool:
+        """Tell whether the event of an update waited for the first micro-batch, in which Spark and Python warm up."""
         first = self.first_answer_ms
         return first is None or update.sent_ms <= first
 
     @property
     def expected_dead_letters(self) -> set[tuple[Coordinates, str]]:
-        """Where the steps that must be refused stand, and the reason that must be given."""
+        """Places of the invalid steps, each with the expected reason."""
         return {(place, step.rejected) for step, place in self.sent if step.rejected is not None}
 
     @property
     def found_dead_letters(self) -> set[tuple[Coordinates, str]]:
-        """Where the entries that were refused stand, and the reason that was given."""
+        """Places of the refused entries, each with the given reason."""
         return {(letter.source, letter.reason) for letter in self.dead_letters}
 
 
@@ -60,16 +60,16 @@ class Verdict:
     """The outcome of the demo.
 
     Attributes:
-        sent: how many events, by stream.
-        updates: how many, by op.
-        dead_letters: how many, by reason.
-        latencies_ms: of the updates that were not cold, sorted.
-        cold: how many updates were.
-        held: how many (client, topic) pairs the updates topic holds.
-        missing: pairs of the oracle that it lacks.
-        surplus: pairs that it has and the oracle has not.
-        dead_letters_missing: of those that must have come.
-        dead_letters_surplus: that must not.
+        sent: number of events, by stream.
+        updates: number of updates, by op.
+        dead_letters: number of dead letters, by reason.
+        latencies_ms: latencies of all but the cold updates, sorted.
+        cold: number of cold updates.
+        held: number of (client, topic) pairs in the updates topic.
+        missing: pairs of the oracle alone.
+        surplus: pairs of the updates topic alone.
+        dead_letters_missing: expected dead letters without a match.
+        dead_letters_surplus: dead letters without an expected match.
     """
 
     sent: Mapping[str, int]
@@ -85,12 +85,12 @@ class Verdict:
 
     @property
     def ok(self) -> bool:
-        """Whether everything is as it must be."""
+        """True if the result equals the oracle's."""
         return not (self.missing or self.surplus or self.dead_letters_missing or self.dead_letters_surplus)
 
     @property
     def sentence(self) -> str:
-        """The outcome in one sentence."""
+        """Outcome in one sentence."""
         if self.ok:
             return (
                 f"the updates topic, read back from its beginning, holds the {self.held} (client, topic) pairs of the "
@@ -107,7 +107,7 @@ class Verdict:
 
     @property
     def differences(self) -> list[str]:
-        """Each thing that is wrong, in words."""
+        """Description of each difference."""
         return [
             *(f"missing: {_receives(pair)}" for pair in self.missing),
             *(f"surplus: {_receives(pair)}" for pair in self.surplus),
@@ -116,22 +116,22 @@ class Verdict:
         ]
 
     def percentile_ms(self, percent: int) -> int | None:
-        """The smallest latency that so many percent of the updates do not exceed; None without updates."""
+        """Return a percentile of the latencies, by nearest rank; None without updates."""
         if not self.latencies_ms:
             return None
         return self.latencies_ms[-(-len(self.latencies_ms) * percent // 100) - 1]
 
 
-def judge(record: Record, held: set[Effective], wanted: set[Effective]) -> Verdict:
-    """Compares what the updates topic holds with what it should, and the dead letters with the expected ones."""
-    expected, found = record.expected_dead_letters, record.found_dead_letters
-    warm = [update.latency_ms for update in record.updates if not record.is_cold(update)]
+def judge(transcript: Transcript, held: set[Effective], wanted: set[Effective]) -> Verdict:
+    """Compare the rows of the updates topic with the wanted ones, and the dead letters with the expected ones."""
+    expected, found = transcript.expected_dead_letters, transcript.found_dead_letters
+    warm = [update.latency_ms for update in transcript.updates if not transcript.is_cold(update)]
     return Verdict(
-        sent=Counter(step.stream.value for step in record.steps),
-        updates={op.value: sum(update.op is op for update in record.updates) for op in Op},
-        dead_letters=Counter(sorted(letter.reason for letter in record.dead_letters)),
+        sent=Counter(step.stream.value for step in transcript.steps),
+        updates={op.value: sum(update.op is op for update in transcript.updates) for op in Op},
+        dead_letters=Counter(sorted(letter.reason for letter in transcript.dead_letters)),
         latencies_ms=sorted(warm),
-        cold=len(record.updates) - len(warm),
+        cold=len(transcript.updates) - len(warm),
         held=len(held),
         missing=sorted(wanted - held),
         surplus=sorted(held - wanted),

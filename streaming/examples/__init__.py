@@ -1,1 +1,1 @@
-"""What users copy: a dispatcher of their own, and a broker that tells of its topics."""
+"""Programs to copy: a dispatcher, and a broker plug-in that reports its topics."""

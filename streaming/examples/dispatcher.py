@@ -1,82 +1,88 @@
-"""A dispatcher: hands each message of a parent topic to the clients that receive its lite topic.
+"""A dispatcher: passes each message of a parent topic on to the subscribers of its lite topic.
 
-The message's key names the lite topic. Of a group's clients that receive it, one gets the message, the one that has
-waited longest; so does one of each share of a shared subscription. A subscription that counts by itself (`wamp:...`)
-gets each message.
+The key of a message names the lite topic. In each group one subscriber gets the message, the least recently served one;
+the same holds for each share of a shared subscription. A subscription that counts by itself (`wamp:...`) gets every
+message.
 
-A message is delivered at least once. One that comes before the updates of its topic are read reaches nobody: send to a
-new topic when its subscribers are known, or keep messages without recipients for a while.
+Delivery is at least once. A message reaches nobody if it comes before the updates of its topic: send to a new topic
+only when its subscribers are known, or keep messages without recipients for a while.
 """
 
 from __future__ import annotations
 
 import logging
 import signal
+import sys
 import threading
 from collections import defaultdict
 from contextlib import closing
 from itertools import count
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 import orjson
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 
-from streaming.client import UPDATES, Change, Op, Row, Subscriber, SubscriptionClient
+from streaming.client import UPDATES, Change, ClientError, Op, Row, Subscriber, SubscriptionClient
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 log = logging.getLogger("dispatcher")
 
-_AT_ONCE = 500
+_MESSAGES_PER_COMMIT = 500
+
+_READY_SECONDS = 60.0
+"""Longest wait at the start, in seconds, for the updates topic to be read to its end."""
 
 
 class Subscriptions(Protocol):
-    """What knows who receives a lite topic."""
+    """Source of the rows that receive a lite topic."""
 
     def subscribers(self, parent: str, lite_topic: str) -> list[Row]:
-        """The rows that receive a lite topic."""
+        """Return the rows that receive a lite topic."""
 
 
-class Turns:
-    """Whose turn it is among those who share their messages."""
+class LeastRecentlyServed:
+    """Rotation among subscribers that share their messages."""
 
     def __init__(self) -> None:
         self._clock = count(1)
         self._last: dict[Subscriber, int] = {}
 
     def next(self, rows: list[Row]) -> Row:
-        """The one that has waited longest."""
+        """Return the row of the least recently served subscriber, and count it as served."""
         chosen = min(rows, key=lambda row: self._last.get(row.subscriber, 0))
         if len(rows) > 1:
             self._last[chosen.subscriber] = next(self._clock)
         return chosen
 
     def forget(self, change: Change) -> None:
-        """Keeps nothing of those who left; whoever leaves one topic only is first in another once."""
+        """Forget a subscriber at its first REMOVE; if it keeps other topics, it is first in one of them once."""
         if change.op is Op.REMOVE:
             self._last.pop(change.row.subscriber, None)
 
 
 class Dispatcher:
-    """Gives each message to `deliver` once for each of its recipients."""
+    """Calls `deliver` once for each recipient of a message."""
 
-    def __init__(self, subscriptions: Subscriptions, turns: Turns, deliver: Callable[[Row, Message], None]) -> None:
+    def __init__(
+        self, subscriptions: Subscriptions, rotation: LeastRecentlyServed, deliver: Callable[[Row, Message], None]
+    ) -> None:
         self._subscriptions = subscriptions
-        self._turns = turns
+        self._rotation = rotation
         self._deliver = deliver
 
     def recipients(self, parent: str, lite_topic: str) -> list[Row]:
-        """Who gets the next message of a lite topic."""
+        """Return the recipients of the next message of a lite topic."""
         sharing: dict[object, list[Row]] = defaultdict(list)
         for row in self._subscriptions.subscribers(parent, lite_topic):
-            alone = row.part is not None and row.share is None
-            sharing[row.subscriber if alone else (row.group, row.part)].append(row)
-        return [self._turns.next(rows) for rows in sharing.values()]
+            counts_by_itself = row.part is not None and row.share is None
+            sharing[row.subscriber if counts_by_itself else (row.group, row.part)].append(row)
+        return [self._rotation.next(rows) for rows in sharing.values()]
 
     def dispatch(self, message: Message) -> None:
-        """Delivers a message to its recipients, if it names a lite topic."""
+        """Deliver a message to its recipients, if it names a lite topic."""
         try:
             lite_topic = (message.key() or b"").decode()
         except UnicodeDecodeError:
@@ -89,14 +95,14 @@ class Dispatcher:
 
 
 class Inbox:
-    """Delivers into Kafka: to the topic `<parent>-delivered`, which must exist, under the client's id as key."""
+    """Delivery into Kafka: to the existing topic `<parent>-delivered`, with the client's id as key."""
 
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
         self._failed: list[KafkaError] = []
 
     def __call__(self, row: Row, message: Message) -> None:
-        """Sends the message on; `flush` makes sure of it."""
+        """Send a message on; `flush` makes sure of it."""
         headers = [
             *(message.headers() or []),
             ("group", row.group.encode()),
@@ -114,10 +120,10 @@ class Inbox:
         self._producer.poll(0)
 
     def flush(self) -> None:
-        """Waits until everything is written.
+        """Wait until everything is written.
 
         Raises:
-            KafkaException: something could not be written.
+            KafkaException: a message could not be written.
         """
         self._producer.flush()
         if self._failed:
@@ -131,14 +137,14 @@ class Inbox:
 def run(
     consumer: Consumer, subscriptions: SubscriptionClient, dispatcher: Dispatcher, inbox: Inbox, stop: threading.Event
 ) -> None:
-    """Dispatches until told to stop. Offsets are committed when their messages are delivered."""
+    """Dispatch until told to stop, and commit offsets after their messages are delivered."""
     while not stop.is_set():
-        if subscriptions.error is not None:  # the relation grows old
+        if subscriptions.error is not None:  # the relation is no longer up to date
             raise subscriptions.error
         first = consumer.poll(0.2)
         if first is None:
             continue
-        for message in (first, *consumer.consume(_AT_ONCE, 0)):
+        for message in (first, *consumer.consume(_MESSAGES_PER_COMMIT, 0)):
             error = message.error()
             if error is not None:
                 raise KafkaException(error)
@@ -147,35 +153,75 @@ def run(
         consumer.commit(asynchronous=False)
 
 
+def _pairs(_ctx: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
+    """Parse `KEY=VALUE` texts."""
+    pairs = {}
+    for text in texts:
+        name, found, value = text.partition("=")
+        if not (name and found):
+            raise click.BadParameter(f"{text!r} is not KEY=VALUE.")
+        pairs[name] = value
+    return pairs
+
+
+def _kafka_clients(options: Mapping[str, Any], group_id: str) -> tuple[Producer, Consumer]:
+    """Create the producer and the consumer; neither connects yet.
+
+    Raises:
+        UsageError: librdkafka refuses an option.
+    """
+    common = {"log_level": 0, **options}  # the subscription client logs the same errors, once
+    own = {"group.id": group_id, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+    try:
+        return Producer({**common, "enable.idempotence": True}), Consumer({**common, **own})
+    except KafkaException as error:
+        raise click.UsageError(f"The Kafka client refuses its options: {error.args[0].str()}.") from None
+
+
+def _on_signals(action: Callable[[], object]) -> None:
+    """Call this on SIGTERM and on Ctrl-C."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: action())
+
+
 @click.command()
 @click.option("--bootstrap-servers", required=True, help="Kafka brokers, host:port[,host:port...].")
 @click.option("--parent", "parents", required=True, multiple=True, help="Parent topic, a Kafka topic; may be repeated.")
 @click.option("--updates", default=UPDATES, show_default=True, help="The updates topic.")
 @click.option("--group-id", default="dispatcher", show_default=True, help="Dispatchers with one id share the work.")
-@click.option("--option", "options", multiple=True, metavar="KEY=VALUE", help="librdkafka option; may be repeated.")
+@click.option(
+    "--option", "options", multiple=True, metavar="KEY=VALUE", callback=_pairs,
+    help="librdkafka option; may be repeated.",
+)  # fmt: skip
 def main(
-    bootstrap_servers: str, parents: tuple[str, ...], updates: str, group_id: str, options: tuple[str, ...]
+    bootstrap_servers: str, parents: tuple[str, ...], updates: str, group_id: str, options: dict[str, str]
 ) -> None:
     """Deliver the messages of parent topics until SIGTERM or Ctrl-C.
+
+    Exit code 1 when Kafka does not answer or refuses something, 2 when an option is wrong.
 
     Example: python -m streaming.examples.dispatcher --bootstrap-servers broker:9092 --parent orders
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    common = {**dict(option.split("=", 1) for option in options), "bootstrap.servers": bootstrap_servers}
-    own = {"group.id": group_id, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
-    turns = Turns()
-    inbox = Inbox(Producer({**common, "enable.idempotence": True}))
-    with (
-        SubscriptionClient(bootstrap_servers, updates, options=common, on_change=turns.forget) as subscriptions,
-        closing(Consumer({**common, **own})) as consumer,
-    ):
-        subscriptions.wait_ready(60)
-        consumer.subscribe(list(parents))
-        log.info("ready: %d rows", len(subscriptions.relation))
-        run(consumer, subscriptions, Dispatcher(subscriptions, turns, inbox), inbox, stop)
+    common = {**options, "bootstrap.servers": bootstrap_servers}
+    producer, consumer = _kafka_clients(common, group_id)
+    _on_signals(sys.exit)  # nothing is delivered yet
+    rotation, inbox, stop = LeastRecentlyServed(), Inbox(producer), threading.Event()
+    try:
+        with (
+            closing(consumer),
+            SubscriptionClient(bootstrap_servers, updates, options=common, on_change=rotation.forget) as subscriptions,
+        ):
+            log.info("reading %s at %s to its end, for at most %g s", updates, bootstrap_servers, _READY_SECONDS)
+            subscriptions.wait_ready(_READY_SECONDS)
+            _on_signals(stop.set)
+            consumer.subscribe(list(parents))
+            log.info("ready: %d rows", len(subscriptions.relation))
+            run(consumer, subscriptions, Dispatcher(subscriptions, rotation, inbox), inbox, stop)
+    except ClientError as error:
+        raise click.ClickException(str(error)) from error
+    except KafkaException as error:
+        raise click.ClickException(f"Kafka at {bootstrap_servers} fails: {error.args[0].str()}.") from error
 
 
 if __name__ == "__main__":

@@ -21,10 +21,10 @@ def relation(
     *,
     allow_inner_multi: bool = False,
 ) -> set[Effective]:
-    """Who receives which topic once all of these events are read, each stream in its own order.
+    """Return the relation after all of these events, each stream in its own order.
 
-    They are one micro-batch without a clock, in which no topic exists before the last request: no quota refuses any,
-    it only caps. Use `Oracle` where that matters.
+    The events form one micro-batch without a clock. No topic exists before the last request, so a quota only caps and
+    never refuses a request. Use `Oracle` where quotas or time matter.
     """
     oracle = Oracle(inner_multi=allow_inner_multi)
     oracle.batch(_placed(topics), _placed(requests), _placed(groups))
@@ -34,17 +34,19 @@ def relation(
 def replay(
     topics: Iterable[bytes | None], requests: Iterable[bytes | None], groups: Iterable[bytes | None]
 ) -> set[Effective]:
-    """`relation` of raw entries; those that are not valid are left out."""
+    """Return the relation after raw entries; invalid entries are left out."""
     return relation(
         _valid(parse_topic_event, topics), _valid(parse_subscription, requests), _valid(parse_group_event, groups)
     )
 
 
 def _placed(events: Iterable[E]) -> Placed[E]:
+    """Give each event the place of its turn."""
     return ((Place(0, offset, 0), event) for offset, event in enumerate(events))
 
 
 def _valid(parse: Callable[[bytes | None], E], payloads: Iterable[bytes | None]) -> Iterator[E]:
+    """Yield the valid entries, parsed."""
     for payload in payloads:
         with suppress(Rejected):
             yield parse(payload)

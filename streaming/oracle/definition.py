@@ -1,7 +1,8 @@
-"""The definition of the relation.
+"""Definition of the relation.
 
-Each shard is kept as what was said to it: its topics in order of creation, and what its clients ask for in both
-readings of their requests. Everything else is found anew at each question, by trying every entry on every topic.
+The oracle keeps the bare input of each shard: its topics in order of creation, and the entry sets of its clients under
+both modes, literal and wildcard. Everything else is computed anew at each question, by trying every entry on every
+topic.
 """
 
 from collections import Counter, defaultdict
@@ -30,7 +31,7 @@ from streaming.events.model import (
     Wake,
 )
 from streaming.events.routing import Routing
-from streaming.oracle.sets import EVERYTHING, Client, Entry, View
+from streaming.oracle.sets import EVERYTHING, Client, Entry, SubscriptionSets
 
 E = TypeVar("E")
 Placed = Iterable[tuple[Place, E]]
@@ -43,7 +44,7 @@ class Effective(NamedTuple):
     """One row of the relation: the client of a group receives the lite topic of a parent.
 
     Attributes:
-        part: by which of the client's subscriptions, where each stands for itself.
+        part: the one of the client's subscriptions behind the row, where each subscription counts by itself.
     """
 
     parent: str
@@ -55,36 +56,38 @@ class Effective(NamedTuple):
 
 @dataclass
 class _Shard:
+    """Topics of a shard, and the entry sets of its clients under each mode."""
+
     topics: dict[str, TopicMetadata] = field(default_factory=dict)
-    literal: View = View()  # noqa: RUF009 - never changed in place
-    wildcard: View = View()  # noqa: RUF009
+    literal: SubscriptionSets = SubscriptionSets()  # noqa: RUF009 - never changed in place
+    wildcard: SubscriptionSets = SubscriptionSets()  # noqa: RUF009
 
 
-class _Rules(NamedTuple):
-    """What the attributes of a group say."""
+class _GroupRules(NamedTuple):
+    """Rules of a group, from its attributes."""
 
     wildcard: bool
     exclusive: bool
     quota: int
 
-    def view(self, shard: _Shard) -> View:
-        """The reading that counts."""
+    def sets_in_force(self, shard: _Shard) -> SubscriptionSets:
+        """Return the sets under the mode of the group."""
         return shard.wildcard if self.wildcard else shard.literal
 
 
 class Oracle:
-    """Follows the job's input, micro-batch by micro-batch, and says what must have come of it.
+    """Model of the job: reads the same input, one micro-batch at a time, and gives the relation to expect.
 
-    What the job writes to itself is left out: here a client ends on all of its parents at once, and so on. How the
-    input is cut into micro-batches matters where quotas or the clock take part, and nowhere else.
+    Records of the job to itself are ignored: here a client ends on all of its parents at once, and so on. The cuts
+    between micro-batches matter only for quotas and the clock.
 
     Args:
-        routing: which topics share a shard; quotas are divided among the shards of a parent.
-        inner_multi: whether `**` may stand inside a lite pattern.
-        client_timeout_ms: for how long a client lives without a request; 0 is for ever.
+        routing: assignment of topics to shards; the shards of a parent divide its quotas among them.
+        inner_multi: allow `**` inside a lite pattern.
+        client_timeout_ms: lease of a client, in milliseconds since its last request; 0 never ends.
 
     Attributes:
-        decided: how often each rule had its say, so that tests can tell whether their histories reach it.
+        decided: number of decisions by each rule; tests use it to prove that their histories reach the rule.
     """
 
     def __init__(self, routing: Routing = _ONE_SHARD, *, inner_multi: bool = False, client_timeout_ms: int = 0) -> None:
@@ -106,75 +109,75 @@ class Oracle:
         groups: Placed[GroupEvent] = (),
         ticks: Placed[Tick | Alarm | Wake] = (),
     ) -> None:
-        """Reads a micro-batch: groups, then requests, then topics, then ticks, each in the order of its stream."""
+        """Apply a micro-batch: groups, then requests, then topics, then ticks, each in the order of its stream."""
         for _, event in groups:
             if event.superseded_by is None:
-                self._attributes(event)
+                self._apply_attributes(event)
         for place, request in requests:
             if request.as_of is None:
-                self._request(place, request)
+                self._apply_request(place, request)
         for place, topic in topics:
-            self._topic(place, topic)
+            self._apply_topic(place, topic)
         for _, tick in ticks:
             if isinstance(tick, Tick):
                 self._clock = max(self._clock, tick.time)
-                self._end_silent_clients(self._clock)
-        self._end_old_topics(self._clock)
+                self._expire_leases(self._clock)
+        self._expire_topics(self._clock)
 
     def relation(self) -> set[Effective]:
-        """Who receives which topic now."""
+        """Return the relation as of now."""
         return {
             Effective(parent, group, client_id, topic, entry.part)
             for (parent, number), shard in self._shards.items()
             for group in {group for group, _ in [*shard.literal.sets, *shard.wildcard.sets]}
-            for client_id, topics in self._held(parent, number, group).items()
+            for client_id, topics in self._topics_held(parent, number, group).items()
             for topic in topics
-            for entry in self._matching(parent, (group, client_id), topic)
+            for entry in self._entries_in_force(parent, (group, client_id), topic)
         }
 
     def patterns(self, row: Effective) -> tuple[str, ...]:
-        """The texts of the entries that give a row, in order; none where the client receives everything."""
-        entries = self._matching(row.parent, (row.group, row.client_id), row.lite_topic)
+        """Return the patterns behind a row, sorted; none for a client that receives everything."""
+        entries = self._entries_in_force(row.parent, (row.group, row.client_id), row.lite_topic)
         return tuple(sorted({entry.pattern for entry in entries if entry.part == row.part and entry != EVERYTHING}))
 
     def bitmap(self, parent: str, topic: str) -> bytes | None:
-        """Which groups' SQL92 selectors agree with an existing topic; None where no group has one in force."""
+        """Return the filter of groups whose SQL92 selector agrees with a topic; None if no group has one in force."""
         shard = self._shard_of(parent, topic)
         agreeing = BloomFilter().bitmap()
         is_used = False
-        for group in {*shard.literal.selections, *shard.wildcard.selections}:
+        for group in {*shard.literal.selectors, *shard.wildcard.selectors}:
             rules = self._rules(parent, group)
-            selection = rules and rules.view(shard).selections.get(group)
-            if selection and selection.kind == "SQL92":
+            selector = rules and rules.sets_in_force(shard).selectors.get(group)
+            if selector and selector.kind == "SQL92":
                 is_used = True
-                if self._agrees(shard, selection, topic):
+                if self._agrees(shard, selector, topic):
                     agreeing.add(f"{group}#{parent}")
         return bytes(agreeing) if is_used else None
 
-    # What is said.
+    # Apply the input.
 
-    def _attributes(self, event: GroupEvent) -> None:
+    def _apply_attributes(self, event: GroupEvent) -> None:
         former = self._groups.get(event.group)
         if event.attributes:
             self._groups[event.group] = event
         elif former is not None and event.parent in (None, former.parent):
             del self._groups[event.group]
 
-    def _request(self, place: Place, request: SubscriptionRequest) -> None:
+    def _apply_request(self, place: Place, request: SubscriptionRequest) -> None:
         client = request.group, request.client_id
         self._last_request[client] = place.timestamp
         if request.parent:
             self._parents[client][request.parent] = None
-            self._ask(request)
+            self._apply_on_parent(request)
         else:
             self.decided["ended everywhere"] += 1
-            self._ask_everywhere(request)
+            self._apply_on_all_parents(request)
 
-    def _ask_everywhere(self, request: SubscriptionRequest) -> None:
+    def _apply_on_all_parents(self, request: SubscriptionRequest) -> None:
         for parent in self._parents[request.group, request.client_id]:
-            self._ask(request._replace(parent=parent))
+            self._apply_on_parent(request._replace(parent=parent))
 
-    def _ask(self, request: SubscriptionRequest) -> None:
+    def _apply_on_parent(self, request: SubscriptionRequest) -> None:
         self._requests += 1
         for number in range(self._routing.shard_count(request.parent)):
             shard = self._shards[request.parent, number]
@@ -188,76 +191,78 @@ class Oracle:
             else:
                 self._shards[request.parent, number] = after
 
-    def _topic(self, place: Place, event: TopicEvent) -> None:
+    def _apply_topic(self, place: Place, event: TopicEvent) -> None:
         topics = self._shard_of(event.parent, event.lite_topic).topics
         if event.created:
             topics.setdefault(event.lite_topic, event.metadata(place.timestamp))
         else:
             topics.pop(event.lite_topic, None)
 
-    def _end_silent_clients(self, now: int) -> None:
+    def _expire_leases(self, now: int) -> None:
         for (group, client_id), last in self._last_request.items():
             if self._timeout and last < now - self._timeout:
                 self.decided["lease ended"] += 1
-                self._ask_everywhere(SubscriptionRequest("", group, client_id, Action.COMPLETE_REMOVE, ()))
+                self._apply_on_all_parents(SubscriptionRequest("", group, client_id, Action.COMPLETE_REMOVE, ()))
 
-    def _end_old_topics(self, now: int) -> None:
+    def _expire_topics(self, now: int) -> None:
         for shard in self._shards.values():
             for topic, metadata in list(shard.topics.items()):
                 if metadata.deadline is not None and metadata.deadline <= now:
                     self.decided["topic expired"] += 1
                     del shard.topics[topic]
 
-    # What follows from it.
+    # Derive the relation.
 
     def _shard_of(self, parent: str, topic: str) -> _Shard:
         return self._shards[parent, self._routing.shard_of(parent, topic)]
 
-    def _rules(self, parent: str, group: str) -> _Rules | None:
-        """What holds for a group on a parent; None where it is bound to another one."""
+    def _rules(self, parent: str, group: str) -> _GroupRules | None:
+        """Return the rules of a group on a parent; None if the group is bound to another parent."""
         event = self._groups.get(group)
         if event is None:
-            return _Rules(wildcard=False, exclusive=False, quota=DEFAULT_QUOTA)
+            return _GroupRules(wildcard=False, exclusive=False, quota=DEFAULT_QUOTA)
         if event.parent != parent:
             return None
-        return _Rules(
+        return _GroupRules(
             WILDCARD in event.attributes,
             event.attributes.get(MODEL, "").lower() == "exclusive",
             int(event.attributes.get(QUOTA, DEFAULT_QUOTA)),
         )
 
-    def _agrees(self, shard: _Shard, selection: SelectorSpec | None, topic: str) -> bool:
+    def _agrees(self, shard: _Shard, selector: SelectorSpec | None, topic: str) -> bool:
         metadata = shard.topics[topic]
         tags = () if metadata.tags is None else (metadata.tags,)
-        return selection is None or _compiled(*selection).agrees(tags, metadata.properties)
+        return selector is None or _compiled(*selector).agrees(tags, metadata.properties)
 
-    def _wanted(self, shard: _Shard, view: View, client: Client, topic: str) -> dict[Entry, int]:
-        """The entries with which a client wants an existing topic, and their orders; limits are not considered."""
-        orders = view.orders(client)
+    def _matching_entries(self, shard: _Shard, sets: SubscriptionSets, client: Client, topic: str) -> dict[Entry, int]:
+        """Return the entries of a client that match an existing topic, with their orders; quotas play no part."""
+        orders = sets.orders(client)
         found = {entry: orders[entry] for entry in orders if entry.matches(topic, inner_multi=self._inner_multi)}
-        if found and not self._agrees(shard, view.selections.get(client[0]), topic):
+        if found and not self._agrees(shard, sets.selectors.get(client[0]), topic):
             self.decided["selector disagreed"] += 1
             return {}
         return found
 
-    def _matching(self, parent: str, client: Client, topic: str) -> dict[Entry, int]:
-        """The same in the reading that counts; none where the group is bound elsewhere."""
+    def _entries_in_force(self, parent: str, client: Client, topic: str) -> dict[Entry, int]:
+        """Return the matching entries under the mode of the group; none if the group is bound elsewhere."""
         shard = self._shard_of(parent, topic)
         rules = self._rules(parent, client[0])
-        return {} if rules is None else self._wanted(shard, rules.view(shard), client, topic)
+        return {} if rules is None else self._matching_entries(shard, rules.sets_in_force(shard), client, topic)
 
-    def _held(self, parent: str, number: int, group: str) -> dict[str, list[str]]:
-        """The topics of a shard that each client of a group receives."""
+    def _topics_held(self, parent: str, number: int, group: str) -> dict[str, list[str]]:
+        """Return the topics of a shard received by each client of a group."""
         shard = self._shards[parent, number]
         rules = self._rules(parent, group)
         if rules is None:
             self.decided["bound elsewhere"] += 1
             return {}
-        clients = {client for client in rules.view(shard).sets if client[0] == group}
+        clients = {client for client in rules.sets_in_force(shard).sets if client[0] == group}
         held: dict[str, list[str]] = defaultdict(list)
         for topic in shard.topics:
             newest = {
-                client[1]: max(found.values()) for client in clients if (found := self._matching(parent, client, topic))
+                client[1]: max(found.values())
+                for client in clients
+                if (found := self._entries_in_force(parent, client, topic))
             }
             if rules.exclusive and len(newest) > 1:
                 self.decided["evicted"] += 1
@@ -265,29 +270,34 @@ class Oracle:
             for client_id in newest:
                 held[client_id].append(topic)
         for client_id, topics in held.items():
-            limit = self._limit(parent, number, rules, rules.view(shard).orders((group, client_id)))
+            limit = self._limit(parent, number, rules, rules.sets_in_force(shard).orders((group, client_id)))
             self.decided["capped"] += limit is not None and len(topics) > limit
             held[client_id] = topics[:limit]
         return held
 
-    def _limit(self, parent: str, number: int, rules: _Rules, orders: Iterable[Entry]) -> int | None:
-        """How many topics of a shard a client with these entries may hold; None is any number."""
+    def _limit(self, parent: str, number: int, rules: _GroupRules, orders: Iterable[Entry]) -> int | None:
+        """Return the number of topics of a shard that these entries may hold; None is unlimited."""
         if rules.quota == UNLIMITED or EVERYTHING in orders:
             return None
         share, rest = divmod(rules.quota, self._routing.shard_count(parent))
         return share + (number < rest)
 
     def _exceeds_quota(self, number: int, request: SubscriptionRequest, before: _Shard, after: _Shard) -> bool:
-        """Whether a request asks for more topics than before, and for more than the client may hold."""
+        """Return True if a request wants more topics than before, and more than the quota allows."""
         rules = self._rules(request.parent, request.group)
         if rules is None or request.action not in (Action.COMPLETE_ADD, Action.PARTIAL_ADD):
             return False
         client = request.group, request.client_id
-        limit = self._limit(request.parent, number, rules, rules.view(after).orders(client))
-        wanted = self._count(after, rules.view(after), client)
-        return limit is not None and wanted > limit and wanted > self._count(before, rules.view(before), client)
+        limit = self._limit(request.parent, number, rules, rules.sets_in_force(after).orders(client))
+        wanted = self._count_topics(after, rules.sets_in_force(after), client)
+        return (
+            limit is not None
+            and wanted > limit
+            and wanted > self._count_topics(before, rules.sets_in_force(before), client)
+        )
 
-    def _count(self, shard: _Shard, view: View, client: Client) -> int:
-        if EVERYTHING in view.orders(client):
+    def _count_topics(self, shard: _Shard, sets: SubscriptionSets, client: Client) -> int:
+        """Count the topics of a shard that a client wants; receiving everything counts as none."""
+        if EVERYTHING in sets.orders(client):
             return 0
-        return sum(bool(self._wanted(shard, view, client, topic)) for topic in shard.topics)
+        return sum(bool(self._matching_entries(shard, sets, client, topic)) for topic in shard.topics)

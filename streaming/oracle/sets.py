@@ -1,4 +1,4 @@
-"""What clients ask for: their entries, and how one request changes them in one reading."""
+"""Entry sets of clients, and the effect of one request on them under one mode."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -12,20 +12,20 @@ Client = tuple[str, str]
 
 
 class Entry(NamedTuple):
-    """One entry of a client's set: a pattern in its notation, or a plain name, which has none."""
+    """One entry of a client's set: a pattern with its notation, or a plain name without one."""
 
     text: str
     notation: Notation | None = None
 
     @property
     def pattern(self) -> str:
-        """What topics are held against: of `$share/NAME/FILTER` the filter."""
+        """Text to match topics against; the filter alone in `$share/NAME/FILTER`."""
         share = self._share()
         return self.text if share is None else share.filter
 
     @property
     def part(self) -> str:
-        """The part of the rows that this entry gives."""
+        """Part of the rows given by this entry."""
         share = self._share()
         if share is not None:
             return f"share:{share.group}"
@@ -34,7 +34,7 @@ class Entry(NamedTuple):
         return ""
 
     def is_valid(self, *, inner_multi: bool) -> bool:
-        """Whether it may enter a set."""
+        """Tell whether the entry may join a set."""
         if check_name("entry", self.text) is not None:
             return False
         if self.notation is None:
@@ -44,7 +44,7 @@ class Entry(NamedTuple):
         return matcher.is_valid(self.pattern, dialect, policy=policy, allow_inner_multi=inner_multi)
 
     def matches(self, topic: str, *, inner_multi: bool) -> bool:
-        """Whether the topic is one that it asks for."""
+        """Tell whether the entry asks for a topic."""
         if self == EVERYTHING:
             return True
         if self.notation is None:
@@ -58,51 +58,53 @@ class Entry(NamedTuple):
 
 
 EVERYTHING = Entry("")
-"""What the empty set of a wildcard group asks for; no entry of a request is blank."""
+"""Entry in place of an empty set in a wildcard group; no entry of a request is blank."""
 
 
-class Set(NamedTuple):
-    """What one client asks for on one parent: its entries, each with the number of the request that brought it."""
+class EntrySet(NamedTuple):
+    """Subscription of one client on one parent: its entries, each with the number of the request that brought it."""
 
     live: bool = False
     orders: Mapping[Entry, int] = {}
     version: int | None = None
 
 
-class View(NamedTuple):
-    """What all clients of a shard ask for, and the selectors of their groups, in one reading of the requests."""
+class SubscriptionSets(NamedTuple):
+    """Entry sets of all clients of a shard, and the selectors of their groups, under one mode."""
 
-    sets: Mapping[Client, Set] = {}
-    selections: Mapping[str, SelectorSpec] = {}
+    sets: Mapping[Client, EntrySet] = {}
+    selectors: Mapping[str, SelectorSpec] = {}
 
     def orders(self, client: Client) -> Mapping[Entry, int]:
-        """The entries of a client; none of one that is not in session."""
-        return self.sets.get(client, Set()).orders
+        """Return the entries of a client with their orders; a client out of session has none."""
+        return self.sets.get(client, EntrySet()).orders
 
-    def after(self, request: SubscriptionRequest, number: int, *, wildcard: bool, inner_multi: bool) -> "View":
-        """The view after a request; this view itself where the request is stale or nothing in it is valid."""
+    def after(
+        self, request: SubscriptionRequest, number: int, *, wildcard: bool, inner_multi: bool
+    ) -> "SubscriptionSets":
+        """Return the sets after a request; these same sets if the request is stale or has no valid entry."""
         client = request.group, request.client_id
-        former = self.sets.get(client, Set())
+        former = self.sets.get(client, EntrySet())
         if request.version is not None and former.version is not None and request.version < former.version:
             return self
-        named = {Entry(text, request.notation if wildcard else None) for text in request.entries}
-        valid = {entry for entry in named if entry.is_valid(inner_multi=inner_multi)}
+        entries = {Entry(text, request.notation if wildcard else None) for text in request.entries}
+        valid = {entry for entry in entries if entry.is_valid(inner_multi=inner_multi)}
         ends = request.action is Action.COMPLETE_REMOVE
-        if named and not valid and not ends:
+        if entries and not valid and not ends:
             return self
 
-        live, orders = _changed(former, request.action, valid, number, wildcard=wildcard)
+        live, orders = _apply_action(former, request.action, valid, number, wildcard=wildcard)
         version = former.version if request.version is None else request.version
-        selections = self.selections
+        selectors = self.selectors
         if request.selector is not None and not ends:
-            selections = {**selections, request.group: request.selector}
-        return View({**self.sets, client: Set(live, orders, version)}, selections)
+            selectors = {**selectors, request.group: request.selector}
+        return SubscriptionSets({**self.sets, client: EntrySet(live, orders, version)}, selectors)
 
 
-def _changed(
-    former: Set, action: Action, valid: set[Entry], number: int, *, wildcard: bool
+def _apply_action(
+    former: EntrySet, action: Action, valid: set[Entry], number: int, *, wildcard: bool
 ) -> tuple[bool, Mapping[Entry, int]]:
-    """Whether the client is in session after a request, and its entries."""
+    """Return the session state of a client after a request, and its entries."""
     if action is Action.COMPLETE_REMOVE:
         return False, {}
     if action is Action.PARTIAL_REMOVE:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -12,36 +11,15 @@ from streaming.events.columns import SourceColumns
 from streaming.events.model import Reason, Source
 from streaming.subscription.pairs import Pairs
 from streaming.subscription.subscribers import SubscriberKey
+from streaming.updates.op import Cause, Op
+
+__all__ = ["Cause", "Op", "Problem", "Update", "UpdateColumns"]
 
 _NAMES_IN_UPDATE = 3
 """Number of times an update's record repeats the topic's name."""
 
 _REST_OF_UPDATE = 512
 """Estimated size of an update's record without the topic's name and the patterns, in bytes."""
-
-
-class Op(StrEnum):
-    """What an update does to the relation."""
-
-    ADD = "ADD"
-    REMOVE = "REMOVE"
-
-
-class Cause(StrEnum):
-    """Why the relation changed. TOPIC_CREATED is the lazy path, SUBSCRIBED the eager one."""
-
-    TOPIC_CREATED = "TOPIC_CREATED"
-    TOPIC_DELETED = "TOPIC_DELETED"
-    TOPIC_EXPIRED = "TOPIC_EXPIRED"
-    SUBSCRIBED = "SUBSCRIBED"
-    UNSUBSCRIBED = "UNSUBSCRIBED"
-    LEASE_EXPIRED = "LEASE_EXPIRED"
-    GROUP_CHANGED = "GROUP_CHANGED"
-    SELECTOR_CHANGED = "SELECTOR_CHANGED"
-    EVICTED = "EVICTED"
-    RELEASED = "RELEASED"
-    QUOTA_EXCEEDED = "QUOTA_EXCEEDED"
-    QUOTA_FREED = "QUOTA_FREED"
 
 
 class Update(NamedTuple):

@@ -1,4 +1,4 @@
-"""What a watcher of topics announces: what holds for every history of answers, and each rule on its own."""
+"""Announcements of a watcher: properties of every history of answers, and each rule on its own."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.adapters.watch import (
-    ALL_GONE_AFTER,
-    GONE_AFTER,
-    Change,
-    Selection,
-    Sight,
-    Standing,
-    Turns,
+    ALL_DELETED_AFTER,
+    DELETED_AFTER,
+    Listing,
+    Presence,
+    RoundRobin,
+    TopicChange,
+    TopicFilter,
     Watch,
     decode,
     encode,
-    sight,
+    listing,
 )
 from streaming.errors import ConfigInvalid
 from streaming.events.model import TopicEvent
@@ -32,23 +32,23 @@ ids = st.sampled_from(["1", "2", "3"])
 unknown_ids = st.none() | ids
 
 
-def sights(topic_ids: st.SearchStrategy[str | None]) -> st.SearchStrategy[Sight]:
+def listings(topic_ids: st.SearchStrategy[str | None]) -> st.SearchStrategy[Listing]:
     named = st.dictionaries(st.sampled_from(NAMES), topic_ids)
     unclear = st.sets(st.sampled_from(NAMES), max_size=2)
     return st.builds(
-        lambda topics, doubts: Sight({name: found for name, found in topics.items() if name not in doubts}, doubts),
+        lambda topics, doubts: Listing({name: found for name, found in topics.items() if name not in doubts}, doubts),
         named,
         st.just(set()) | unclear,
     )
 
 
-def answers(topic_ids: st.SearchStrategy[str | None]) -> st.SearchStrategy[list[Sight | None]]:
-    """Answers in a row; None where none came."""
-    return st.lists(st.none() | sights(topic_ids), max_size=30)
+def answers(topic_ids: st.SearchStrategy[str | None]) -> st.SearchStrategy[list[Listing | None]]:
+    """Draw answers in a row; None is a missing answer."""
+    return st.lists(st.none() | listings(topic_ids), max_size=30)
 
 
-def tell(watch: Watch, answer: Sight | None) -> list[Change]:
-    """What a watcher announces after an answer, all of which gets written."""
+def tell(watch: Watch, answer: Listing | None) -> list[TopicChange]:
+    """Return the announcements after an answer, all of them written."""
     if answer is None:
         watch.unanswered()
         return []
@@ -58,7 +58,7 @@ def tell(watch: Watch, answer: Sight | None) -> list[Change]:
     return changes
 
 
-def restarted(changes: list[Change]) -> Watch:
+def restarted(changes: list[TopicChange]) -> Watch:
     watch = Watch()
     for change in changes:
         watch.fold(change)
@@ -66,25 +66,25 @@ def restarted(changes: list[Change]) -> Watch:
 
 
 @given(answers(ids))
-def test_a_restarted_watcher_knows_what_it_knew(history: list[Sight | None]) -> None:
+def test_a_restarted_watcher_knows_what_it_knew(history: list[Listing | None]) -> None:
     watch, log = Watch(), []
     for answer in history:
         log += tell(watch, answer)
         assert restarted(log).announced == watch.announced
 
 
-@given(history=answers(unknown_ids), last=sights(ids), restart=st.booleans())
+@given(history=answers(unknown_ids), last=listings(ids), restart=st.booleans())
 def test_a_cluster_that_stays_as_it_is_gets_announced_exactly(
-    history: list[Sight | None], last: Sight, *, restart: bool
+    history: list[Listing | None], last: Listing, *, restart: bool
 ) -> None:
-    """However the answers were before, and then nothing more is said."""
+    """After any answers before; and then nothing more is announced."""
     watch, log = Watch(), []
     for answer in history:
         log += tell(watch, answer)
     if restart:
         watch = restarted(log)
-    final = Sight(last.topics)
-    for _ in range(ALL_GONE_AFTER):
+    final = Listing(last.topics)
+    for _ in range(ALL_DELETED_AFTER):
         log += tell(watch, final)
     assert watch.announced == final.topics
     assert tell(watch, final) == []
@@ -93,7 +93,7 @@ def test_a_cluster_that_stays_as_it_is_gets_announced_exactly(
 
 
 @given(answers(unknown_ids))
-def test_events_of_a_topic_alternate(history: list[Sight | None]) -> None:
+def test_events_of_a_topic_alternate(history: list[Listing | None]) -> None:
     watch, log = Watch(), []
     for answer in history:
         log += tell(watch, answer)
@@ -104,8 +104,8 @@ def test_events_of_a_topic_alternate(history: list[Sight | None]) -> None:
 
 
 @given(answers(unknown_ids))
-def test_a_deletion_has_two_answers_in_a_row_behind_it(history: list[Sight | None]) -> None:
-    """Neither of which names the topic as it was announced, and none of which is unclear about it."""
+def test_a_deletion_has_two_answers_in_a_row_behind_it(history: list[Listing | None]) -> None:
+    """Both answers lack the topic as announced, and neither is unclear about it."""
     watch = Watch()
     for number, answer in enumerate(history):
         before = dict(watch.announced)
@@ -118,14 +118,14 @@ def test_a_deletion_has_two_answers_in_a_row_behind_it(history: list[Sight | Non
                 for found in history[: number + 1]
                 if found is None or found.topics.get(change.topic, "") is not None
             ]
-            for found in row[-GONE_AFTER:]:
+            for found in row[-DELETED_AFTER:]:
                 assert found is not None
                 assert change.topic not in found.unclear
                 assert found.topics.get(change.topic, "none") != before[change.topic]
 
 
 @given(answers(unknown_ids))
-def test_creations_are_announced_at_once(history: list[Sight | None]) -> None:
+def test_creations_are_announced_at_once(history: list[Listing | None]) -> None:
     watch = Watch()
     for answer in history:
         tell(watch, answer)
@@ -134,11 +134,11 @@ def test_creations_are_announced_at_once(history: list[Sight | None]) -> None:
 
 
 def watching(*names: str) -> Watch:
-    return restarted([Change(True, name, f"id of {name}") for name in names])
+    return restarted([TopicChange(True, name, f"id of {name}") for name in names])
 
 
-def seen(*names: str) -> Sight:
-    return Sight({name: f"id of {name}" for name in names})
+def seen(*names: str) -> Listing:
+    return Listing({name: f"id of {name}" for name in names})
 
 
 def test_one_answer_that_lacks_a_topic_is_not_enough() -> None:
@@ -147,40 +147,40 @@ def test_one_answer_that_lacks_a_topic_is_not_enough() -> None:
     assert list(watch.doubtful) == ["b"]
     assert tell(watch, seen("a", "b")) == []
     assert tell(watch, seen("a")) == []
-    assert tell(watch, seen("a")) == [Change(False, "b")]
+    assert tell(watch, seen("a")) == [TopicChange(False, "b")]
 
 
-@pytest.mark.parametrize("between", [None, Sight({"a": "id of a"}, {"b"})], ids=["no answer", "unclear"])
-def test_the_two_answers_come_one_after_the_other(between: Sight | None) -> None:
+@pytest.mark.parametrize("between", [None, Listing({"a": "id of a"}, {"b"})], ids=["no answer", "unclear"])
+def test_the_two_answers_come_one_after_the_other(between: Listing | None) -> None:
     watch = watching("a", "b")
     assert [tell(watch, answer) for answer in (seen("a"), between, seen("a"))] == [[], [], []]
 
 
 def test_an_answer_without_any_topic_is_not_believed_soon() -> None:
-    """A broker that has just started may say so."""
+    """A broker may answer so just after its start."""
     watch = watching("a", "b")
-    for _ in range(ALL_GONE_AFTER - 1):
+    for _ in range(ALL_DELETED_AFTER - 1):
         assert tell(watch, seen()) == []
-    assert tell(watch, seen()) == [Change(False, "a"), Change(False, "b")]
+    assert tell(watch, seen()) == [TopicChange(False, "a"), TopicChange(False, "b")]
 
 
 def test_a_new_topic_among_none_of_the_known_ones_does_not_make_it_believable() -> None:
     watch = watching("a", "b")
-    assert tell(watch, seen("c")) == [Change(True, "c", "id of c")]
+    assert tell(watch, seen("c")) == [TopicChange(True, "c", "id of c")]
     assert tell(watch, seen()) == []
 
 
 def test_a_topic_made_anew_is_both_deleted_and_created() -> None:
     watch = watching("a", "b")
-    anew = Sight({"a": "other", "b": "id of b"})
+    anew = Listing({"a": "other", "b": "id of b"})
     assert tell(watch, anew) == []
-    assert tell(watch, anew) == [Change(False, "a"), Change(True, "a", "other")]
+    assert tell(watch, anew) == [TopicChange(False, "a"), TopicChange(True, "a", "other")]
     assert tell(watch, anew) == []
 
 
 def test_an_unknown_id_says_nothing() -> None:
-    watch = restarted([Change(True, "a"), Change(True, "b", "1")])
-    assert tell(watch, Sight({"a": "7", "b": None})) == []
+    watch = restarted([TopicChange(True, "a"), TopicChange(True, "b", "1")])
+    assert tell(watch, Listing({"a": "7", "b": None})) == []
     assert watch.announced == {"a": "7", "b": "1"}
 
 
@@ -188,39 +188,39 @@ def test_deletions_come_before_creations() -> None:
     watch = watching("b", "c")
     tell(watch, seen("c"))
     assert tell(watch, seen("a", "c", "d")) == [
-        Change(False, "b"),
-        Change(True, "a", "id of a"),
-        Change(True, "d", "id of d"),
+        TopicChange(False, "b"),
+        TopicChange(True, "a", "id of a"),
+        TopicChange(True, "d", "id of d"),
     ]
 
 
 def test_what_was_announced_twice_is_known_once() -> None:
-    watch = restarted([Change(True, "a", "1"), Change(True, "a"), Change(False, "b")])
+    watch = restarted([TopicChange(True, "a", "1"), TopicChange(True, "a"), TopicChange(False, "b")])
     assert watch.announced == {"a": "1"}
 
 
 def test_an_answer_without_the_events_own_topic_is_not_believed() -> None:
-    listed = {"a": Standing.THERE, "events": Standing.UNCLEAR}
-    assert sight(listed, lambda _: True, "events") is None
-    assert sight({}, lambda _: True, "events") is None
+    listed = {"a": Presence.PRESENT, "events": Presence.UNCLEAR}
+    assert listing(listed, lambda _: True, "events") is None
+    assert listing({}, lambda _: True, "events") is None
 
 
 def test_an_answer_is_sorted_by_what_it_says_of_each_topic() -> None:
     listed = {
-        "there": Standing.THERE,
-        "gone": Standing.GONE,
-        "unclear": Standing.UNCLEAR,
-        "other": Standing.THERE,
-        "events": Standing.THERE,
+        "there": Presence.PRESENT,
+        "gone": Presence.ABSENT,
+        "unclear": Presence.UNCLEAR,
+        "other": Presence.PRESENT,
+        "events": Presence.PRESENT,
     }
-    found = sight(listed, {"there", "gone", "unclear"}.__contains__, "events")
-    assert found == Sight({"there": None}, {"unclear"})
+    found = listing(listed, {"there", "gone", "unclear"}.__contains__, "events")
+    assert found == Listing({"there": None}, {"unclear"})
 
 
 def test_ids_are_filled_in_and_what_the_second_answer_lacks_is_unclear() -> None:
-    first = Sight(dict.fromkeys(NAMES), {"u"})
-    second = first.identified({"a": "1", "b": Standing.GONE, "c": Standing.THERE})
-    assert second == Sight({"a": "1", "c": None, "d": None}, {"u", "b"})
+    first = Listing(dict.fromkeys(NAMES), {"u"})
+    second = first.identified({"a": "1", "b": Presence.ABSENT, "c": Presence.PRESENT})
+    assert second == Listing({"a": "1", "c": None, "d": None}, {"u", "b"})
 
 
 names = st.from_regex(r"[a-zA-Z0-9._-]{1,249}", fullmatch=True)
@@ -231,7 +231,7 @@ parents = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size
 def test_events_are_topic_events_and_can_be_read_back(
     name: str, parent: str, topic_id: str | None, timestamp: int
 ) -> None:
-    for change in (Change(True, name, topic_id), Change(False, name)):
+    for change in (TopicChange(True, name, topic_id), TopicChange(False, name)):
         value = encode(change, parent, timestamp)
         event = parse_topic_event(value)
         assert (event.parent, event.lite_topic, event.created) == (parent, name, change.created)
@@ -244,21 +244,21 @@ def test_events_are_topic_events_and_can_be_read_back(
 @pytest.mark.parametrize(
     ("value", "change"),
     [
-        (b'{"event":"CREATED","lmqName":"%LMQ%$kafka$t"}', Change(True, "t")),
-        (b'{"event":"CREATED","parentTopic":"kafka","liteTopic":"t","topicId":7}', Change(True, "t")),
-        (b'{"event":"DELETED","parentTopic":"kafka","liteTopic":"t","topicId":"x"}', Change(False, "t")),
+        (b'{"event":"CREATED","lmqName":"%LMQ%$kafka$t"}', TopicChange(True, "t")),
+        (b'{"event":"CREATED","parentTopic":"kafka","liteTopic":"t","topicId":7}', TopicChange(True, "t")),
+        (b'{"event":"DELETED","parentTopic":"kafka","liteTopic":"t","topicId":"x"}', TopicChange(False, "t")),
         (b'{"event":"CREATED","parentTopic":"kafka"}', None),
         (b"not json", None),
         (None, None),
     ],
 )
-def test_events_of_others_are_read_as_the_job_reads_them(value: bytes | None, change: Change | None) -> None:
+def test_events_of_others_are_read_as_the_job_reads_them(value: bytes | None, change: TopicChange | None) -> None:
     assert decode(value, "kafka") == change
 
 
 @given(st.sets(names, max_size=30), st.integers(1, 7), st.sets(names, max_size=3))
 def test_everybodys_turn_comes(known: set[str], count: int, first: set[str]) -> None:
-    turns = Turns(count)
+    turns = RoundRobin(count)
     rounds = [turns.next(known, first) for _ in range(math.ceil(len(known) / count))]
     assert set().union(*rounds) == known
     for each in rounds:
@@ -268,7 +268,7 @@ def test_everybodys_turn_comes(known: set[str], count: int, first: set[str]) -> 
 
 
 def test_the_turn_survives_that_topics_come_and_go() -> None:
-    turns = Turns(2)
+    turns = RoundRobin(2)
     assert turns.next(["d", "a", "b"], []) == ["a", "b"]
     assert turns.next(["a", "c", "d"], []) == ["c", "d"]
     assert turns.next([], ["x"]) == []
@@ -277,8 +277,8 @@ def test_the_turn_survives_that_topics_come_and_go() -> None:
 
 @pytest.mark.parametrize("name", ["__consumer_offsets", "__own", "lite-topic-events"])
 def test_internal_topics_and_those_of_reexpand_are_left_out(name: str) -> None:
-    assert not Selection(["lite-topic-events"])(name)
-    assert not Selection(["lite-topic-events"], ["*", ">"])(name)
+    assert not TopicFilter(["lite-topic-events"])(name)
+    assert not TopicFilter(["lite-topic-events"], ["*", ">"])(name)
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ def test_internal_topics_and_those_of_reexpand_are_left_out(name: str) -> None:
 def test_patterns_let_topics_in_and_keep_them_out(
     dialect: str, include: list[str], exclude: list[str], selected: list[str]
 ) -> None:
-    selection = Selection([], include, exclude, dialect)
+    selection = TopicFilter([], include, exclude, dialect)
     assert [
         name for name in ["orders", "orders.eu", "orders.eu.test", "users.eu", "a..b"] if selection(name)
     ] == selected
@@ -303,4 +303,4 @@ def test_patterns_let_topics_in_and_keep_them_out(
 @pytest.mark.parametrize(("include", "exclude"), [(["a..b"], []), ([], ["a.>.b"])])
 def test_a_bad_pattern_is_refused_in_one_sentence(include: list[str], exclude: list[str]) -> None:
     with pytest.raises(ConfigInvalid, match=r"^invalid pattern 'a\..*--dialect"):
-        Selection([], include, exclude)
+        TopicFilter([], include, exclude)

@@ -1,4 +1,4 @@
-"""The watcher around its core: when it waits, gives up, ends, and what it says."""
+"""The watcher's loop: its waits, its ends, and its messages."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from confluent_kafka import KafkaError, KafkaException
 
 from streaming.adapters import cluster, watch_kafka
-from streaming.adapters.cluster import Cluster, NoAnswer, Stopped
-from streaming.adapters.watch import Change, Selection, Sight, Standing, encode
+from streaming.adapters.cluster import KafkaCluster, NoAnswer, Stopped
+from streaming.adapters.watch import Listing, Presence, TopicChange, TopicFilter, encode
 from streaming.adapters.watch_kafka import Options, in_words
 from streaming.cli import main
 from streaming.errors import ConfigInvalid, WatchFailed
@@ -25,34 +25,34 @@ FAST = Options(interval=0)
 
 
 class FakeCluster:
-    """Gives prepared answers, and asks to stop when they are used up."""
+    """Gives prepared answers, and requests a stop after the last."""
 
     bootstrap_servers = "broker:9092"
     parent = "kafka"
 
-    def __init__(self, answers: Iterable[Sight | None], history: list[Change] | None = None) -> None:
+    def __init__(self, answers: Iterable[Listing | None], history: list[TopicChange] | None = None) -> None:
         self.answers = iter(answers)
         self.past = history or []
         self.stop = threading.Event()
 
-    def provide(self) -> None:
-        """There is nothing to create."""
+    def create_events_topic(self) -> None:
+        """Create nothing."""
 
-    def history(self) -> list[Change]:
-        """What was announced before."""
+    def read_history(self) -> list[TopicChange]:
+        """Return the changes announced before."""
         return self.past
 
-    def look(self, *_: Any) -> Sight:
-        """The next answer."""
+    def list_topics(self, *_: Any) -> Listing:
+        """Return the next answer."""
         answer = next(self.answers, "end")
         if answer == "end":
             self.stop.set()
-        if not isinstance(answer, Sight):
+        if not isinstance(answer, Listing):
             raise NoAnswer("it is away")
         return answer
 
-    def write(self, changes: list[Change], _: int) -> list[bytes]:
-        """Everything is written."""
+    def announce(self, changes: list[TopicChange], _: int) -> list[bytes]:
+        """Return the events as written."""
         return [encode(change, self.parent, 1) for change in changes]
 
 
@@ -65,9 +65,11 @@ def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def said(fake: FakeCluster, options: Options = FAST) -> list[str]:
-    """What is announced until the fake asks to stop or everything is announced."""
+    """Return the announcements up to the stop, or until everything is announced."""
     lines: list[str] = []
-    watcher = watch_kafka._Watcher(cast("Cluster", fake), Selection([]), lambda event: lines.append(in_words(event)))
+    watcher = watch_kafka._Watcher(
+        cast("KafkaCluster", fake), TopicFilter([]), lambda event: lines.append(in_words(event))
+    )
     if options.once:
         watcher.run(options, fake.stop)
     else:
@@ -76,23 +78,23 @@ def said(fake: FakeCluster, options: Options = FAST) -> list[str]:
     return lines
 
 
-def seen(*names: str) -> Sight:
-    return Sight(dict.fromkeys(names))
+def seen(*names: str) -> Listing:
+    return Listing(dict.fromkeys(names))
 
 
 def test_only_the_difference_to_what_was_announced_before_is_announced() -> None:
-    fake = FakeCluster([seen("a", "c")] * 3, [Change(True, "a"), Change(True, "b")])
+    fake = FakeCluster([seen("a", "c")] * 3, [TopicChange(True, "a"), TopicChange(True, "b")])
     assert said(fake) == ["CREATED c", "DELETED b"]
 
 
 def test_once_ends_when_nothing_is_in_doubt() -> None:
-    fake = FakeCluster([seen("a")] * 100, [Change(True, "a"), Change(True, "b")])
+    fake = FakeCluster([seen("a")] * 100, [TopicChange(True, "a"), TopicChange(True, "b")])
     assert said(fake, FAST._replace(once=True)) == ["DELETED b"]
     assert len(list(fake.answers)) == 98
 
 
 def test_answers_that_do_not_come_are_survived_and_said_once_each_time(caplog: pytest.LogCaptureFixture) -> None:
-    """And they interrupt a row of answers."""
+    """And they restart the count of answers in a row."""
     away = None
     fake = FakeCluster([seen("a", "b"), seen("a"), away, away, seen("a"), away, seen("a"), seen("a")])
     with caplog.at_level(logging.INFO, "reexpand"):
@@ -109,46 +111,48 @@ def test_without_a_first_answer_it_gives_up(once: bool) -> None:  # noqa: FBT001
 
 
 def test_once_gives_up_when_kafka_goes_away() -> None:
-    fake = FakeCluster([seen("a"), None], [Change(True, "a"), Change(True, "b")])
+    fake = FakeCluster([seen("a"), None], [TopicChange(True, "a"), TopicChange(True, "b")])
     with pytest.raises(WatchFailed, match="it is away"):
         said(fake, FAST._replace(once=True))
 
 
 @pytest.mark.parametrize(
-    ("code", "standing"),
+    ("code", "presence"),
     [
-        (KafkaError.UNKNOWN_TOPIC_OR_PART, Standing.GONE),
-        (KafkaError.LEADER_NOT_AVAILABLE, Standing.THERE),
-        (KafkaError.TOPIC_AUTHORIZATION_FAILED, Standing.UNCLEAR),
-        (KafkaError._TRANSPORT, Standing.UNCLEAR),
-        (KafkaError._TIMED_OUT, Standing.UNCLEAR),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, Presence.ABSENT),
+        (KafkaError.LEADER_NOT_AVAILABLE, Presence.PRESENT),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, Presence.UNCLEAR),
+        (KafkaError._TRANSPORT, Presence.UNCLEAR),
+        (KafkaError._TIMED_OUT, Presence.UNCLEAR),
     ],
 )
-def test_an_error_about_a_topic_deletes_it_only_when_it_says_so(code: int, standing: Standing) -> None:
+def test_an_error_about_a_topic_deletes_it_only_when_it_says_so(code: int, presence: Presence) -> None:
     def result() -> None:
         raise KafkaException(KafkaError(code))
 
-    assert cluster._standing(KafkaError(code)) is standing
-    assert cluster._id(result) is standing
+    assert cluster._presence(KafkaError(code)) is presence
+    assert cluster._id(result) is presence
 
 
 def test_a_broker_without_topic_ids_says_only_that_the_topic_is_there() -> None:
     class Described:
         topic_id = cluster._NO_ID
 
-    assert cluster._id(Described) is Standing.THERE
+    assert cluster._id(Described) is Presence.PRESENT
 
 
 def test_a_wrong_client_option_is_refused_in_one_sentence() -> None:
     with pytest.raises(ConfigInvalid, match=r"^the Kafka client cannot be set up: No such configuration property"):
-        Cluster("127.0.0.1:1", "events", "kafka", {"nonsense": "1"}, threading.Event())
+        KafkaCluster("127.0.0.1:1", "events", "kafka", {"nonsense": "1"}, threading.Event())
 
 
 def test_a_stop_does_not_wait_for_a_broker_that_is_away() -> None:
     stop = threading.Event()
     stop.set()
     with pytest.raises(WatchFailed, match=r"^Stopped before all topic events were written \(2 left\)"):
-        Cluster("127.0.0.1:1", "events", "kafka", {}, stop).write([Change(True, "a"), Change(False, "b")], 1)
+        KafkaCluster("127.0.0.1:1", "events", "kafka", {}, stop).announce(
+            [TopicChange(True, "a"), TopicChange(False, "b")], 1
+        )
 
 
 @pytest.mark.parametrize(
@@ -173,7 +177,7 @@ def test_what_is_wrong_is_said_in_one_sentence(
 
 
 def test_client_options_are_those_of_the_file_and_not_the_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The job's are for Java's client."""
+    """The job's options are for Java's client."""
     given: list[Options] = []
     monkeypatch.setattr(watch_kafka, "run", lambda _settings, options, _announced: given.append(options))
     java, mine = tmp_path / "java", tmp_path / "librdkafka"

@@ -1,4 +1,4 @@
-"""`reexpand advise` with files, and what it says of what is wrong."""
+"""`reexpand advise` with files, and its errors."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ TOPICS = [f"eu__tenant{number}__created" for number in range(25_000)]
 
 @pytest.fixture(autouse=True)
 def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No settings of the machine's, and shards of fewer topics than are advised."""
+    """Ignore the machine's settings, and make shards smaller than advised."""
     forget_settings(monkeypatch)
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
     monkeypatch.setattr(rule, "TOPICS_PER_SHARD", 10_000)
@@ -29,7 +29,7 @@ def advise(*arguments: str, stdin: bytes = b"") -> Result:
 
 
 def told(*arguments: str, stdin: bytes = b"") -> dict[str, Any]:
-    """What `--json` says."""
+    """Return the output of `--json`."""
     result = advise("--json", *arguments, stdin=stdin)
     assert result.exit_code == 0, result.output
     found: dict[str, Any] = json.loads(result.stdout)
@@ -42,7 +42,7 @@ def lines(*values: bytes | str) -> bytes:
 
 @pytest.fixture
 def patterns(tmp_path: Path) -> str:
-    """A file of two patterns, and a line without one."""
+    """Write a file of two patterns, and a line without one."""
     file = tmp_path / "patterns"
     file.write_bytes(lines("eu__tenant7__*", "", "*__tenant7__**"))
     return str(file)
@@ -75,7 +75,7 @@ def test_records_of_several_parents_as_the_inputs_have_them(tmp_path: Path) -> N
 
 
 def test_words_and_tables(patterns: str) -> None:
-    """What is to be copied stands on a line of its own, quoted for a shell."""
+    """Each command to copy is on a line of its own, quoted for a shell."""
     result = advise("--parent", "the [b]shop", "--topics", "-", "--patterns", patterns, "--cores", "3",
         stdin=lines(*TOPICS))  # fmt: skip
     assert result.exit_code == 0
@@ -100,7 +100,7 @@ def test_only_the_largest_parents_are_shown() -> None:
 
 
 def test_only_the_first_of_many_reasons_and_notes_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is to be copied is whole."""
+    """The command to copy is complete."""
     monkeypatch.setattr(rule, "TOPICS_PER_SHARD", 1)
     events = [topic_json(parentTopic=f"p{parent}", liteTopic=f"{n}") for parent in range(30) for n in range(2)]
     asks = [request_json(topic=f"p{parent}", clientId=f"c{parent}") for parent in range(30)]
@@ -115,7 +115,7 @@ def test_only_the_first_of_many_reasons_and_notes_are_shown(tmp_path: Path, monk
 
 
 def test_inner_wildcards_are_patterns_where_the_job_takes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By an option or, as all settings, by the environment."""
+    """By an option or, as for all settings, by the environment."""
     file = tmp_path / "patterns"
     file.write_text("a__**__b\nc\n")
     arguments = ("--parent", "p", "--topics", "-", "--patterns", str(file))

@@ -1,4 +1,4 @@
-"""What there is after what the streams say: the same as in a job that read them."""
+"""Topics and patterns after the input streams: the same as in a job after the same input."""
 
 import json
 from random import Random
@@ -19,7 +19,7 @@ ROUTING = Routing({"p": 3}, 1)
 
 
 def inventory_of(*values: tuple[Stream, bytes | None]) -> Inventory:
-    """After records of streams that stand in this order, a second apart."""
+    """Return the inventory after these records, a second apart."""
     inventory = Inventory()
     for stream in ORDER:
         records = [(Place(0, at, 1_000 * at), value) for at, (of, value) in enumerate(values) if of is stream]
@@ -28,7 +28,7 @@ def inventory_of(*values: tuple[Stream, bytes | None]) -> Inventory:
 
 
 def holding_of(*values: tuple[Stream, bytes | None], now: int = 0) -> Holding:
-    """What is then there under the one parent."""
+    """Return the contents of the only parent."""
     (holding,) = inventory_of(*values).holdings(now).values()
     return holding
 
@@ -53,7 +53,7 @@ def patterns(holding: Holding) -> list[str]:
 @pytest.mark.parametrize("echoed", [False, True])
 @pytest.mark.parametrize("seed", range(12))
 def test_it_is_what_the_shards_of_a_job_hold(name: str, echoed: bool, seed: int) -> None:  # noqa: FBT001 - a case
-    """Whether what the job writes back to its inputs stands there already or not."""
+    """With and without the records that the job writes back to its inputs."""
     random = Random(f"{name} {seed}")
     records = history(random, 150, PROFILES[name])
     job = Simulation(ROUTING)
@@ -80,7 +80,7 @@ def test_it_is_what_the_shards_of_a_job_hold(name: str, echoed: bool, seed: int)
     for parent, holding in holdings.items():
         own = {number: shard for (of, number), shard in shards.items() if of == parent}
         assert sorted(holding.topics) == sorted(name for shard in own.values() for name in shard.topics)
-        assert holding.asked.clients.keys() == {key for shard in own.values() for key in shard.clients}
+        assert holding.subscriptions.clients.keys() == {key for shard in own.values() for key in shard.clients}
         for number, shard in own.items():
             kept = [
                 entry for entry in holding.entries() if ROUTING.may_touch(parent, entry.pattern, number, entry.notation)
@@ -125,14 +125,14 @@ def test_who_leaves_everywhere_is_gone_everywhere() -> None:
     inventory = inventory_of(request(), request(topic="q"), request(topic="q", clientId="d"), request(
         action="COMPLETE_REMOVE", topic=...
     ))  # fmt: skip
-    assert {parent: len(holding.asked.clients) for parent, holding in inventory.holdings(0).items()} == {"q": 1}
+    assert {parent: len(holding.subscriptions.clients) for parent, holding in inventory.holdings(0).items()} == {"q": 1}
 
 
 def test_a_set_of_entries_is_taken_apart() -> None:
     entries = [json.loads(request_json(clientId=name)) for name in "cd"]
     record = json.dumps({"subscriptionSet": [*entries, {}]}).encode()
     inventory = inventory_of((Stream.SUBSCRIPTIONS, record))
-    assert len(inventory.holdings(0)["p"].asked.clients) == 2
+    assert len(inventory.holdings(0)["p"].subscriptions.clients) == 2
     assert inventory.refused == 1
 
 

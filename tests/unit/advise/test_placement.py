@@ -1,4 +1,4 @@
-"""What shards would hold: what they do hold in a job with that routing."""
+"""Predicted contents of shards: equal to those in a job with the same routing."""
 
 from collections import Counter
 from random import Random
@@ -27,10 +27,10 @@ notations = st.sampled_from([LITE, LITE, MQTT, NATS, WAMP])
 SEPARATORS = {"lite": "__", "mqtt": "/", "nats": ".", "wamp": "."}
 
 
-def asked(
+def shard_after(
     requests: list[SubscriptionRequest], number: int = 0, routing: Routing | None = None, group: GroupEvent = WILD
 ) -> ShardState:
-    """A shard that was told these requests."""
+    """Return a shard after these requests."""
     found = ShardState()
     asks = [(Source("subscriptions", 0, offset, 0, 0), request) for offset, request in enumerate(requests)]
     found.apply(
@@ -46,7 +46,7 @@ def asked(
 
 @st.composite
 def requests(draw: st.DrawFn) -> list[SubscriptionRequest]:
-    """Each of a client of its own."""
+    """Draw requests, each of a client of its own."""
     made = []
     for number, texts in enumerate(draw(entries)):
         notation: Notation = draw(notations)
@@ -60,7 +60,7 @@ def test_topics_and_patterns_stand_where_the_job_puts_them(
     names: list[str], made: list[SubscriptionRequest], depth: int, shards: int
 ) -> None:
     routing = Routing({"p": shards}, depth)
-    placement = Spread(Holding(dict.fromkeys(names, NO_METADATA), asked(made)), depth).placed(shards)
+    placement = Spread(Holding(dict.fromkeys(names, NO_METADATA), shard_after(made)), depth).placed(shards)
 
     lives_in = Counter(routing.shard_of("p", name) for name in names)
     assert placement.topics.tolist() == [lives_in[number] for number in range(shards)]
@@ -68,10 +68,10 @@ def test_topics_and_patterns_stand_where_the_job_puts_them(
     assert placement.fullest == max(lives_in.values(), default=0)
     assert placement.skew == pytest.approx(placement.fullest * shards / len(names) if names else 1)
 
-    kept = [list(Holding({}, asked(made, number, routing)).entries()) for number in range(shards)]
+    kept = [list(Holding({}, shard_after(made, number, routing)).entries()) for number in range(shards)]
     assert placement.patterns.tolist() == list(map(len, kept))
-    distinct = list(Holding({}, asked(made)).entries())
-    assert placement.asked == len(distinct)
+    distinct = list(Holding({}, shard_after(made)).entries())
+    assert placement.entries == len(distinct)
     assert placement.replicas == pytest.approx(sum(map(len, kept)) / len(distinct) if distinct else 1)
     if shards > 1:
         everywhere = [entry for entry in distinct if all(entry in shard for shard in kept)]
@@ -99,10 +99,10 @@ def test_the_bytes_are_about_those_of_the_real_state(clients: int, shards: int) 
         for n in range(clients)
     ]
     routing = Routing({"p": shards}, 1)
-    holding = Holding(dict.fromkeys(names, NO_METADATA), asked(made))
+    holding = Holding(dict.fromkeys(names, NO_METADATA), shard_after(made))
     real = []
     for number in range(shards):
-        shard = asked(made, number, routing)
+        shard = shard_after(made, number, routing)
         shard.topics = {name: NO_METADATA for name in names if routing.shard_of("p", name) == number}
         real.append(len(encode(shard) or b""))
     assert Spread(holding, 1).placed(shards).largest_bytes(sizes(holding)) == pytest.approx(max(real), rel=0.1)

@@ -1,4 +1,4 @@
-"""Which shards, depth and partitions are advised, and of what the advice warns."""
+"""Advised shards, depth and partitions, and the warnings."""
 
 from collections.abc import Iterable
 
@@ -11,25 +11,25 @@ from streaming.advise.rule import Advice, advise
 from streaming.events.model import NO_METADATA, SubscriptionRequest
 from streaming.events.routing import Routing
 from streaming.state import ShardState
-from tests.unit.advise.test_placement import asked
+from tests.unit.advise.test_placement import shard_after
 from tests.unit.streaming.builders import bound, replace
 
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hundreds of topics do where it takes ten thousands in truth."""
+    """Make hundreds of topics serve for ten thousands."""
     monkeypatch.setattr(rule, "TOPICS_PER_SHARD", 100)
 
 
 def holding(topics: Iterable[str], *requests: SubscriptionRequest) -> Holding:
-    return Holding(dict.fromkeys(topics, NO_METADATA), asked(list(requests)) if requests else ShardState())
+    return Holding(dict.fromkeys(topics, NO_METADATA), shard_after(list(requests)) if requests else ShardState())
 
 
 def numbered(count: int, form: str = "tenant{}__created") -> list[str]:
     return [form.format(number) for number in range(count)]
 
 
-def one(advice: Advice) -> rule.Parent:
+def one(advice: Advice) -> rule.ParentAdvice:
     (parent,) = advice.parents
     return parent
 
@@ -80,7 +80,7 @@ def test_the_depth_makes_the_largest_shards_small_with_few_copies(form: str, pat
 
 
 def test_one_depth_serves_all_large_parents() -> None:
-    """The one that suffers most from another decides."""
+    """The parent with the most to lose decides."""
     copied = [replace(*(f"tenant{number}__*" for number in range(100)))]
     holdings = {
         "many": holding(numbered(3_000, "eu__tenant{}")),
@@ -94,13 +94,13 @@ def test_one_depth_serves_all_large_parents() -> None:
 
 
 def test_more_shards_than_help_are_not_advised() -> None:
-    """Four hundred topics share what decides their shard, whatever the number of shards."""
+    """Four hundred topics share a routing prefix, so no number of shards splits them."""
     spread = Spread(holding([*numbered(400, "eu__{}"), *numbered(300)]), 1)
-    placements = tuple(spread.placed(count) for count in rule.COUNTS)
+    placements = tuple(spread.placed(count) for count in rule.SHARD_COUNTS)
     take = rule.best(placements)
     assert 1 < take.shards < 64
     assert take.fullest <= 1.1 * placements[-1].fullest
-    assert placements[rule.COUNTS.index(take.shards) - 1].fullest > 1.1 * placements[-1].fullest
+    assert placements[rule.SHARD_COUNTS.index(take.shards) - 1].fullest > 1.1 * placements[-1].fullest
 
 
 def test_it_warns_of_a_prefix_that_no_shards_part(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +127,7 @@ def test_it_warns_of_patterns_that_every_shard_keeps() -> None:
 
 @pytest.mark.parametrize(("quota", "said"), [(50, ["of the smallest, 50, each grants 25"]), (-1, [])])
 def test_it_warns_of_quotas_that_shards_divide(quota: int, said: list[str]) -> None:
-    state = asked([replace("a")], group=bound(quota=quota))
+    state = shard_after([replace("a")], group=bound(quota=quota))
     found = advise({"p": Holding(dict.fromkeys(numbered(150), NO_METADATA), state)}, 2).warnings
     assert len(found) == len(said)
     assert all(part in text for part, text in zip(said, found, strict=True))

@@ -1,4 +1,4 @@
-"""Records of the updates topic in few words."""
+"""Builders of records of the updates topic."""
 
 from itertools import count
 from typing import Any
@@ -40,5 +40,5 @@ def gone(topic: str = "t", **names: Any) -> Record:
 
 
 def names(row: Row) -> tuple[str | None, ...]:
-    """What a row is about, in the order of its key."""
+    """Return the names of a row, in the order of its key."""
     return row.parent, row.group, row.client_id, row.lite_topic, row.part

@@ -1,16 +1,23 @@
-"""Who gets a message, and how it is handed over."""
+"""The dispatcher: recipients of a message, delivery, and errors of the command."""
 
 from __future__ import annotations
 
+import logging
+import signal
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from streaming.client import Relation, Row
-from streaming.examples.dispatcher import Dispatcher, Inbox, Turns
+from streaming.examples import dispatcher as module
+from streaming.examples.dispatcher import Dispatcher, Inbox, LeastRecentlyServed, main
 from tests.unit.client.builders import Record, add, remove
 
 if TYPE_CHECKING:
@@ -24,22 +31,22 @@ class Scene:
 
     def __init__(self, *records: Record) -> None:
         self.relation = Relation()
-        self.turns = Turns()
+        self.rotation = LeastRecentlyServed()
         self.delivered: list[Delivered] = []
         self.dispatcher = Dispatcher(
-            self.relation, self.turns, lambda row, _: self.delivered.append((row.client_id, row.part))
+            self.relation, self.rotation, lambda row, _: self.delivered.append((row.client_id, row.part))
         )
         self.apply(*records)
 
     def apply(self, *records: Record) -> None:
-        """Records that come."""
+        """Apply records."""
         for record in records:
             change = self.relation.apply(*record)
             if change is not None:
-                self.turns.forget(change)
+                self.rotation.forget(change)
 
     def send(self, topic: str = "t", times: int = 1) -> Counter[Delivered]:
-        """Messages of parent `p`; who gets them."""
+        """Dispatch messages of parent `p`, and count the deliveries."""
         self.delivered.clear()
         for _ in range(times):
             self.dispatcher.dispatch(Message(topic="p", key=topic.encode(), value=b"v"))
@@ -62,7 +69,7 @@ def test_the_clients_of_a_group_take_turns() -> None:
 
 
 def test_who_receives_more_topics_gets_fewer_of_the_common_one() -> None:
-    """Whoever has waited longest is next, whatever topics the others were busy with."""
+    """The least recently served client is next, over all topics together."""
     scene = Scene(add("t", client="a"), add("t", client="b"), add("u", client="a"), add("u", client="c"))
     for _ in range(6):
         scene.send("t")
@@ -76,11 +83,11 @@ def test_the_turns_go_on_as_clients_come_and_go() -> None:
     scene.apply(remove(client="a"), add(client="c"))
     assert scene.send(times=4) == {("b", None): 2, ("c", None): 2}
     scene.apply(remove(client="b"), remove(client="c"))
-    assert scene.turns._last == {}
+    assert scene.rotation._last == {}
 
 
 def test_one_client_of_each_share_gets_a_message() -> None:
-    """Besides the group's clients that receive the topic for themselves."""
+    """In addition to the group's clients with a subscription of their own."""
     shares = [add(client=client, part=f"share:{share}") for share in "st" for client in "ab"]
     scene = Scene(*shares, add(client="z"))
     wanted: Counter[Delivered] = Counter((client, f"share:{share}") for share in "st" for client in "ab")
@@ -94,7 +101,7 @@ def test_shares_of_two_groups_are_two_shares() -> None:
 
 
 def test_each_subscription_that_counts_by_itself_gets_a_message() -> None:
-    """Also two of one client, and of clients of one group."""
+    """Also two subscriptions of one client, and of clients of one group."""
     parts = ("wamp:prefix:com.app", "wamp:wildcard:com..created")
     scene = Scene(*(add(client=client, part=part) for client in "ab" for part in parts))
     assert scene.send() == {(client, part): 1 for client in "ab" for part in parts}
@@ -109,7 +116,7 @@ def test_a_message_that_names_no_topic_is_logged(key: bytes | None, caplog: pyte
 
 
 class Producer:
-    """Takes so many records before its queue is full, and writes them when polled."""
+    """Producer with a queue of limited size, which writes when polled."""
 
     def __init__(self, room: int = 100, error: KafkaError | None = None) -> None:
         self.written: list[dict[str, Any]] = []
@@ -118,20 +125,20 @@ class Producer:
         self._queue: list[tuple[dict[str, Any], Callable[..., None]]] = []
 
     def produce(self, topic: str, value: bytes, key: bytes, *, headers: Any, on_delivery: Callable[..., None]) -> None:
-        """As confluent-kafka's."""
+        """Queue a record."""
         if len(self._queue) >= self._room:
             raise BufferError
         self._queue.append(({"topic": topic, "value": value, "key": key, "headers": headers}, on_delivery))
 
     def poll(self, timeout: float) -> None:
-        """Writes, when there is time for it."""
+        """Write the queue, unless the timeout is zero."""
         while self._queue and timeout > 0:
             record, on_delivery = self._queue.pop(0)
             self.written.append(record)
             on_delivery(self._error, None)
 
     def flush(self) -> None:
-        """Writes all."""
+        """Write the whole queue."""
         self.poll(1)
 
 
@@ -141,7 +148,7 @@ def row() -> Row:
 
 
 def test_the_inbox_passes_a_message_on_with_its_reasons() -> None:
-    """The value and the headers that it came with stay as they are."""
+    """Its value and its headers stay as they are."""
     producer = Producer()
     inbox = Inbox(producer)  # type: ignore[arg-type]
     inbox(row(), Message(topic="p", key=b"a__b", value=b"\x00v", headers=[("trace", b"1")]))
@@ -171,3 +178,56 @@ def test_what_cannot_be_written_is_not_passed_over() -> None:
     inbox(row(), Message(topic="p", key=b"a__b", value=b"v"))
     with pytest.raises(KafkaException):
         inbox.flush()
+
+
+@pytest.fixture(autouse=True)
+def _no_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the command from the log and the signals of the test process."""
+    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--option", "nonsense"], "Error: Invalid value for '--option': 'nonsense' is not KEY=VALUE."),
+        (["--option", "=1"], "Error: Invalid value for '--option': '=1' is not KEY=VALUE."),
+        (["--option", "nonsense=1"], 'Error: The Kafka client refuses its options: No such configuration property: "'),
+        (["--option", "linger.ms=x"], "Error: The Kafka client refuses its options: Invalid value for configuration"),
+        (["--option", "session.timeout.ms=0"], "Error: The Kafka client refuses its options: "),
+    ],
+)
+def test_a_wrong_option_is_refused_in_one_sentence(options: list[str], sentence: str) -> None:
+    result = CliRunner().invoke(main, ["--bootstrap-servers", "127.0.0.1:1", "--parent", "p", *options])
+    assert result.exit_code == 2
+    assert sentence in result.output
+    assert isinstance(result.exception, SystemExit)
+
+
+def test_without_a_broker_it_says_what_it_waits_for_and_gives_up(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "_READY_SECONDS", 2.5)
+    with caplog.at_level("INFO"):
+        result = CliRunner().invoke(main, ["--bootstrap-servers", "127.0.0.1:1", "--parent", "p", "--updates", "u"])
+    assert result.exit_code == 1
+    (sentence,) = [line for line in result.output.splitlines() if line]
+    assert sentence.startswith("Error: u at 127.0.0.1:1 is not read to its end within 2.5 s; the last error is: ")
+    said = [record.message for record in caplog.records if record.name == "dispatcher"]
+    assert said == ["reading u at 127.0.0.1:1 to its end, for at most 2.5 s"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_ends_the_wait_for_a_broker(number: signal.Signals) -> None:
+    command = [sys.executable, "-m", "streaming.examples.dispatcher", "--bootstrap-servers", "127.0.0.1:1"]
+    with subprocess.Popen(
+        [*command, "--parent", "p"], cwd=Path(__file__).parents[3], stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stderr is not None
+            assert "reading lite-subscription-updates at 127.0.0.1:1" in process.stderr.readline()
+            process.send_signal(number)
+            assert process.wait(20) == 0
+            assert "Traceback" not in process.stderr.read()
+        finally:
+            process.kill()

@@ -37,13 +37,13 @@ class Simulated:
         self.write(gone("nothing"))  # which creates the topic
 
     def write(self, *records: Record | tuple[bytes | None, bytes | None], **options: Any) -> None:
-        """Appends records to the updates."""
+        """Append records to the updates."""
         for key, value in records:
             self._producer.produce(TOPIC, key=key, value=value, **options)
         assert self._producer.flush(10) == 0
 
     def client(self, topic: str = TOPIC, **options: Any) -> SubscriptionClient:
-        """A client of it."""
+        """Return a client of this broker."""
         return SubscriptionClient(self.address, topic, **options)
 
 
@@ -86,7 +86,7 @@ def test_changes_come_in_order_and_once(broker: Simulated) -> None:
 
 
 def test_a_change_is_in_the_relation_when_it_is_told(broker: Simulated) -> None:
-    """And nothing after it: what `on_change` asks is about that moment."""
+    """And nothing after it: a question from `on_change` is about that moment."""
     told: list[tuple[str, set[str]]] = []
 
     def on_change(change: Change) -> None:
@@ -120,7 +120,7 @@ def test_an_unknown_topic_is_said(broker: Simulated) -> None:
 
 
 def test_refused_credentials_are_said(broker: Simulated) -> None:
-    """The simulated broker knows no SASL, so it refuses all."""
+    """The simulated broker has no SASL, so it refuses every client."""
     sasl = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
     options = {**sasl, "sasl.username": "u", "sasl.password": "secret"}
     with broker.client(options=options) as client:
@@ -135,7 +135,7 @@ def test_a_wrong_option_is_said_at_once() -> None:
 
 
 def test_a_broker_that_is_down_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
-    """It may come back; until then the time-out says what is wrong, and the log says it once."""
+    """It may come back; until then the timeout names the error, and the log has it once."""
     address = f"127.0.0.1:{free_port()}"
     with SubscriptionClient(address) as client:
         with pytest.raises(NotReady, match=f"{address}.*refused"):
@@ -148,7 +148,7 @@ def test_a_broker_that_is_down_is_waited_for(caplog: pytest.LogCaptureFixture) -
 
 
 def test_a_failing_callback_stops_the_client(broker: Simulated) -> None:
-    """It has missed a change, so what it keeps is wrong from there on; that is not left to chance."""
+    """Its owner has missed a change, so any copy of the relation is wrong from there on."""
 
     def fail(_: Change) -> None:
         raise ValueError("my own mistake")
@@ -194,7 +194,7 @@ def test_closing_ends_the_thread_and_keeps_the_answers(broker: Simulated) -> Non
 
 
 def test_a_callback_may_close_the_client(broker: Simulated) -> None:
-    """Nothing is told after that."""
+    """No change is reported afterwards."""
     changes: list[Change] = []
 
     def close(change: Change) -> None:
@@ -209,7 +209,7 @@ def test_a_callback_may_close_the_client(broker: Simulated) -> None:
 
 
 def test_many_threads_ask_a_client_that_reads(broker: Simulated) -> None:
-    """What a thread has seen of rows that only come does not go again."""
+    """While rows are only added, a row once seen stays."""
     done = threading.Event()
     failures: list[str] = []
     with broker.client() as client:

@@ -1,4 +1,4 @@
-"""Any history of updates, with whatever was repeated or compacted away, gives the same relation."""
+"""Any history of updates gives the same relation after repetition and compaction."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ Batch = list[Record]
 
 @st.composite
 def batches(draw: st.DrawFn) -> list[Batch]:
-    """What micro-batches write: about each key at most one update."""
+    """Draw the output of micro-batches: at most one update for each key."""
     plan = st.dictionaries(st.integers(0, len(KEYS) - 1), st.sampled_from(sorted(WRITERS)))
     return [
         [record for number, kind in batch.items() for record in WRITERS[kind](number)]
@@ -81,7 +81,7 @@ def test_a_compacted_topic_gives_the_same_relation(written: list[Batch], data: s
 
 @given(batches(), st.data())
 def test_repeated_batches_change_nothing(written: list[Batch], data: st.DataObject) -> None:
-    """A batch that fails is repeated whole, after any part of it."""
+    """A failed micro-batch is repeated whole, after any part of it."""
     log: list[Record] = []
     for batch in written:
         for _ in range(data.draw(st.integers(0, 2))):
@@ -96,7 +96,7 @@ def test_repeated_batches_change_nothing(written: list[Batch], data: st.DataObje
 
 @given(batches())
 def test_changes_add_up_to_the_relation(written: list[Batch]) -> None:
-    """So a copy that `on_change` keeps is right at every moment; and all ways of asking agree."""
+    """So a copy kept by `on_change` is right at every moment; and all questions agree."""
     relation, copy = Relation(), dict[tuple[str | None, ...], Row]()
     for record in (record for batch in written for record in batch):
         change = relation.apply(*record)

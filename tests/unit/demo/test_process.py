@@ -1,4 +1,4 @@
-"""The job's process ends when it must, and is reported when it should not have."""
+"""The job's process ends on request, and an unexpected end is reported."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_job_that_does_not_end_is_killed_with_all_that_it_started(
 
 
 def test_a_job_that_ends_by_itself_is_reported_with_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is set for jobs of the user's own does not reach it."""
+    """Settings for the user's own jobs do not reach it."""
     monkeypatch.setenv("REEXPAND_SHARDS", "none of its business")
     with start(FAILING, tmp_path, monkeypatch) as job:
         with pytest.raises(DemoFailed, match=r"(?s)ended by itself. The end of .*job\.log:.*no such broker"):

@@ -11,10 +11,10 @@ import pytest
 
 from streaming.config import Settings
 from streaming.demo import runner
-from streaming.demo.follower import Coordinates, Update
+from streaming.demo.follower import Coordinates, ReceivedUpdate
 from streaming.demo.scenario import ORDERS, appears, relation, subscribes, wildcard_group
 from streaming.demo.screen import JsonScreen
-from streaming.demo.verdict import Record, judge
+from streaming.demo.verdict import Transcript, judge
 from streaming.errors import ReexpandError
 from streaming.oracle import Effective
 
@@ -26,37 +26,37 @@ if TYPE_CHECKING:
     from streaming.demo.verdict import Verdict
 
 STEPS = [wildcard_group("g", ORDERS), subscribes("c", "g", ORDERS), appears(ORDERS, "eu__a")]
-RECORD = Record([(step, Coordinates("in", 0, offset)) for offset, step in enumerate(STEPS)])
+TRANSCRIPT = Transcript([(step, Coordinates("in", 0, offset)) for offset, step in enumerate(STEPS)])
 SETTINGS = Settings.model_construct(bootstrap_servers="127.0.0.1:9092", checkpoint="checkpoint")
 
 
 class FinishedJob:
-    """A job that has done its work, and ends with a code of one's choice."""
+    """A finished job that ends with a given exit code."""
 
     def __init__(self, code: int = 0) -> None:
         self.code = code
 
     def stop(self) -> int:
-        """Its exit code."""
+        """Return the exit code."""
         return self.code
 
     def failure(self, how: str) -> ReexpandError:
-        """What the real one raises."""
+        """Return the error of the real job."""
         return ReexpandError(how)
 
 
 class WrittenPlay:
-    """A play after which the updates topic holds this."""
+    """A finished play with a given content of the updates topic."""
 
     def __init__(self, *held: Effective) -> None:
         self.held = set(held)
 
     def all(self, _: object) -> None:
-        """Nothing is left to play."""
+        """Play nothing."""
 
     def verdict(self) -> Verdict:
-        """As the real one judges."""
-        return judge(RECORD, self.held, relation(STEPS))
+        """Judge as the real play does."""
+        return judge(TRANSCRIPT, self.held, relation(STEPS))
 
 
 class SilentFollower:
@@ -64,8 +64,8 @@ class SilentFollower:
 
     relation = frozenset[Effective]()
 
-    def poll(self, _: float) -> Iterator[Update | DeadLetter]:
-        """Nothing."""
+    def poll(self, _: float) -> Iterator[ReceivedUpdate | DeadLetter]:
+        """Yield nothing."""
         return iter(())
 
 
@@ -94,7 +94,7 @@ def test_a_job_that_does_not_end_in_order_is_an_error() -> None:
 
 def test_a_job_that_never_answers_is_not_waited_for_for_ever() -> None:
     demo = runner.Play(SETTINGS, JsonScreen(io.StringIO()), SilentFollower(), lambda: None)  # type: ignore[arg-type]
-    demo._record.sent.extend(RECORD.sent)
+    demo._transcript.sent.extend(TRANSCRIPT.sent)
     assert not demo._watch(0.05, demo._settled)
 
 
@@ -127,6 +127,6 @@ def test_a_home_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
 
 
 def test_the_demo_itself_needs_no_spark() -> None:
-    """Spark takes seconds to import; only the job's process does."""
+    """Importing Spark takes seconds; only the job's process needs it."""
     program = "import sys, streaming.demo.runner, streaming.demo.screen; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 0

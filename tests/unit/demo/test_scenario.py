@@ -18,7 +18,7 @@ STEPS = [step for scene in SCENES for step in scene.steps]
 
 
 def play(steps: Iterable[Step]) -> Simulation:
-    """The job after these steps, each a micro-batch of its own."""
+    """Run the job over these steps, each a micro-batch of its own."""
     job = Simulation()
     for offset, step in enumerate(steps):
         job.run([Record(step.stream, step.value, offset=offset)])
@@ -26,7 +26,7 @@ def play(steps: Iterable[Step]) -> Simulation:
 
 
 def changes(step: Step, job: Simulation) -> list[dict[str, Any]]:
-    """The updates that one more step makes."""
+    """Return the updates of one more step."""
     known = len(job.updates)
     job.run([Record(step.stream, step.value, offset=STEPS.index(step))])
     return job.updates[known:]
@@ -34,7 +34,7 @@ def changes(step: Step, job: Simulation) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("scenes", range(1, len(SCENES) + 1))
 def test_the_updates_add_up_to_the_relation_after_each_scene(scenes: int) -> None:
-    """What the demo waits for after a scene does come."""
+    """So the demo's wait after each scene ends."""
     steps = [step for scene in SCENES[:scenes] for step in scene.steps]
     held, wanted = play(steps).relation, relation(steps)
     assert held - wanted == set()
@@ -59,7 +59,7 @@ def test_what_is_wrong_becomes_a_dead_letter_and_nothing_else_does() -> None:
 
 
 def test_the_first_scene_is_answered() -> None:
-    """The demo waits for the answer to it, however the events are cut into micro-batches."""
+    """The demo waits for its answer, at any cut of the events into micro-batches."""
     assert relation(SCENES[0].steps)
 
 

@@ -1,4 +1,4 @@
-"""What the demo shows, on a terminal, piped, and as JSON."""
+"""Output of the demo: on a terminal, piped, and as JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from streaming.config import Settings
-from streaming.demo.follower import Coordinates, DeadLetter, Update
+from streaming.demo.follower import Coordinates, DeadLetter, ReceivedUpdate
 from streaming.demo.scenario import SCENES
 from streaming.demo.screen import JsonScreen, TextScreen
 from streaming.demo.verdict import Verdict
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 WHO = Effective("orders", "audit", "sales-dashboard", "us__globex__invoice__issued")
 UPDATES = [
-    Update(op, WHO, patterns, cause, 1_000, 1_340)
+    ReceivedUpdate(op, WHO, patterns, cause, 1_000, 1_340)
     for op, cause, patterns in itertools.product(Op, Cause, [(), ("eu__**",), ("*__*__order__*", "eu__**")])
 ]
 LETTER = DeadLetter("not-json", "the value [/] is not JSON", Coordinates("in", 0, 7), 1_000)
@@ -41,7 +41,7 @@ COLOUR = re.compile(r"\x1b\[[\d;]*(?:3[0-7]|9[0-7]|38|48)[\d;]*m")
 
 
 def show_everything(screen: Screen) -> None:
-    """Reports each kind of thing."""
+    """Report each kind of thing."""
     with screen:
         screen.downloading(1, 2, "a jar")
         screen.downloading(2, 2, "another jar")
@@ -60,7 +60,7 @@ def show_everything(screen: Screen) -> None:
 
 
 def shown(*, terminal: bool) -> str:
-    """The text of everything."""
+    """Return the text of a report of each kind."""
     file = io.StringIO()
     show_everything(TextScreen(Console(file=file, force_terminal=terminal, width=100, highlight=False)))
     return file.getvalue()
@@ -74,7 +74,7 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_piped_text_is_plain() -> None:
-    """No escape sequence, no line that depends on a width, nothing that would be left of a progress bar."""
+    """No escape sequence, no dependence on a width, no remains of a progress bar."""
     text = shown(terminal=False)
     assert text.isascii()
     assert set(text) - {"\n"} == {character for character in text if character.isprintable()}
@@ -124,7 +124,7 @@ def test_a_wrong_result_is_shown_with_its_differences() -> None:
 
 @pytest.mark.parametrize("cause", Cause)
 def test_text_and_json_agree_on_the_path(cause: Cause, capsys: pytest.CaptureFixture[str]) -> None:
-    """A topic that comes or goes, by its TTL as well, is the lazy one; so is room for one."""
+    """Lazy: a topic is created, deleted or expired, or a quota has room again."""
     topics = {Cause.TOPIC_CREATED, Cause.TOPIC_DELETED, Cause.TOPIC_EXPIRED, Cause.QUOTA_FREED}
     path = "lazy" if cause in topics else "eager"
     update = replace(UPDATES[0], cause=cause)
@@ -147,7 +147,7 @@ def test_json_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_command_for_a_terminal_is_a_command() -> None:
-    """A shell splits it as meant, it is Python, and what it sends is a topic event."""
+    """A shell splits it as meant, it is valid Python, and it sends a topic event."""
     file = io.StringIO()
     TextScreen(Console(file=file)).kept(SETTINGS, "job.log")
     command = next(line for line in file.getvalue().splitlines() if "Producer" in line)

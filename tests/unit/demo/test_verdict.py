@@ -1,4 +1,4 @@
-"""The demo's verdict: what is wrong is found, in both directions."""
+"""The demo's verdict: every difference is found, in both directions."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from streaming.client import Relation
-from streaming.demo.follower import Coordinates, DeadLetter, Update, held
+from streaming.demo.follower import Coordinates, DeadLetter, ReceivedUpdate, effective_rows
 from streaming.demo.scenario import ORDERS, Step, appears, relation, subscribes, wildcard_group
-from streaming.demo.verdict import Record, Verdict, judge
+from streaming.demo.verdict import Transcript, Verdict, judge
 from streaming.events.model import Reason, Stream
 from streaming.oracle import Effective
 from streaming.updates.model import Cause, Op
@@ -21,11 +21,11 @@ PLACES = [Coordinates("in", 0, number) for number in range(len(STEPS))]
 RIGHT = {Effective(ORDERS, "g", "c", "eu__a")}
 OTHER = Effective(ORDERS, "g", "c", "us__a")
 LETTER = DeadLetter(Reason.NOT_JSON, "not JSON", PLACES[3], 2_000)
-UPDATE = Update(Op.ADD, Effective(ORDERS, "g", "c", "eu__a"), ("eu__*",), Cause.TOPIC_CREATED, 1_000, 2_000)
+UPDATE = ReceivedUpdate(Op.ADD, Effective(ORDERS, "g", "c", "eu__a"), ("eu__*",), Cause.TOPIC_CREATED, 1_000, 2_000)
 
 
-def record(*letters: DeadLetter) -> Record:
-    return Record(list(zip(STEPS, PLACES, strict=True)), [UPDATE], list(letters))
+def record(*letters: DeadLetter) -> Transcript:
+    return Transcript(list(zip(STEPS, PLACES, strict=True)), [UPDATE], list(letters))
 
 
 def verdict(held: set[Effective], *letters: DeadLetter) -> Verdict:
@@ -94,7 +94,7 @@ def test_what_waited_for_the_first_micro_batch_is_not_measured() -> None:
 
 
 def test_nothing_that_was_sent_is_warm_before_the_first_answer() -> None:
-    assert Record().is_cold(UPDATE)
+    assert Transcript().is_cold(UPDATE)
 
 
 def test_what_is_held_has_the_names_of_the_oracles_rows() -> None:
@@ -102,4 +102,4 @@ def test_what_is_held_has_the_names_of_the_oracles_rows() -> None:
     relation = Relation()
     for record in (add("eu__a"), add("eu__b"), add("eu__c", part="share:s"), gone("eu__b")):
         relation.apply(*record)
-    assert held(relation) == {Effective("p", "g", "c", "eu__a"), Effective("p", "g", "c", "eu__c", "share:s")}
+    assert effective_rows(relation) == {Effective("p", "g", "c", "eu__a"), Effective("p", "g", "c", "eu__c", "share:s")}

@@ -1,4 +1,4 @@
-"""The oracle against results worked out by hand, one test a rule; then whether random histories reach the rules."""
+"""The oracle against results worked out by hand, one test a rule; then proof that random histories reach the rules."""
 
 import json
 from collections import Counter
@@ -22,19 +22,19 @@ Event = dict[str, Any]
 
 
 def created(topic: str, parent: str = "p", **fields: Any) -> Event:
-    """A lite topic is created."""
+    """Creation of a lite topic."""
     return {"event": "CREATED", "parentTopic": parent, "liteTopic": topic, **fields}
 
 
 def deleted(topic: str) -> Event:
-    """A lite topic is deleted."""
+    """Deletion of a lite topic."""
     return {"event": "DELETED", "parentTopic": "p", "liteTopic": topic}
 
 
 def ask(
     action: str, *entries: str, client: str = "c", parent: str | None = "p", group: str = "g", **fields: Any
 ) -> Event:
-    """A client's subscription changes."""
+    """Subscription request of a client."""
     base = {"action": action, "clientId": client, "group": group, "topic": parent, "liteTopicSet": entries}
     return {**base, **fields}
 
@@ -45,14 +45,14 @@ replace, add, drop, leave = (
 
 
 def attributes(*flags: str, group: str = "g", parent: str = "p", **values: Any) -> Event:
-    """The attributes of a group; keywords are `model` and `quota`."""
+    """Attributes of a group; keywords are `model` and `quota`."""
     names = {"model": MODEL, "quota": QUOTA}
     named = {names[keyword]: value for keyword, value in values.items()}
     return {"group": group, "attributes": {BIND_TOPIC: parent, **dict.fromkeys(flags, "true"), **named}}
 
 
 def tick(time: int) -> Event:
-    """It is this late."""
+    """Tick of the clock."""
     return {"tick": time}
 
 
@@ -78,7 +78,7 @@ def quota(number: int, *flags: str, **values: Any) -> Event:
 
 
 class World:
-    """An oracle that is told events in few words, one call a micro-batch."""
+    """An oracle fed with events in short form, one call a micro-batch."""
 
     def __init__(self, *events: Event, **options: Any) -> None:
         self.oracle = Oracle(**options)
@@ -86,7 +86,7 @@ class World:
         self.batch(*events)
 
     def batch(self, *events: Event, at: int = 0) -> "World":
-        """A micro-batch; its records have the timestamp `at`. What is not valid is left out."""
+        """Apply a micro-batch of records with the timestamp `at`; invalid records are left out."""
         topics, requests, groups, ticks = (
             [e for e in events if key in e] for key in ("event", "action", "attributes", "tick")
         )
@@ -100,14 +100,14 @@ class World:
         return self
 
     def each(self, *events: Event) -> "World":
-        """A micro-batch for each event."""
+        """Apply each event in a micro-batch of its own."""
         for event in events:
             self.batch(event)
         return self
 
     @property
     def rows(self) -> set[str]:
-        """The relation: of each row the client, the topic and the part; parent and group are those of the test."""
+        """The relation as texts of client, topic and part; the test has one parent and group."""
         return {f"{row.client_id} {row.lite_topic} {row.part}".strip() for row in self.oracle.relation()}
 
     def patterns(self, client: str, topic: str, part: str = "") -> tuple[str, ...]:
@@ -136,7 +136,7 @@ def test_a_wildcard_group_subscribes_by_patterns() -> None:
     assert World(WILD, replace("a__*", "b"), created("a__x"), created("a"), created("b")).rows == {"c a__x", "c b"}
 
 
-def test_the_reading_follows_the_attributes_now_in_force() -> None:
+def test_the_mode_follows_the_attributes_now_in_force() -> None:
     world = World(replace("*", "a"), created("a"), created("b"), created("*"))
     assert world.rows == {"c a", "c *"}
     assert world.batch(WILD).rows == {"c a", "c b", "c *"}
@@ -166,7 +166,7 @@ def test_invalid_entries_are_dropped_from_a_set_with_valid_ones() -> None:
     assert World(WILD, replace("a*", "b"), created("a"), created("b")).rows == {"c b"}
 
 
-def test_each_reading_refuses_for_itself() -> None:
+def test_each_mode_refuses_for_itself() -> None:
     world = World(replace("b"), replace("a*"), created("a*"), created("b"))
     assert world.rows == {"c a*"}
     assert world.batch(WILD).rows == {"c b"}
@@ -206,7 +206,7 @@ def test_a_lower_version_is_stale() -> None:
     assert world.batch(leave(version=9), replace("a", version=8)).rows == set()
 
 
-def test_a_refused_request_leaves_the_version_in_its_reading_only() -> None:
+def test_a_refused_request_leaves_the_version_under_its_mode_only() -> None:
     world = World(WILD, replace("a*", version=5), replace("b", version=4), created("a*"), created("b"))
     assert world.rows == {"c b"}
     assert world.batch(UNBOUND).rows == {"c a*"}
@@ -369,7 +369,7 @@ def test_a_bad_selector_refuses_the_whole_request() -> None:
     assert World(replace("a"), replace("b", selector=tag("||")), created("a"), created("b")).rows == {"c a"}
 
 
-def test_each_reading_has_its_own_selector() -> None:
+def test_each_mode_has_its_own_selector() -> None:
     world = World(created("a*", tags="red"), created("b", tags="blue"), replace("b", "a*", selector=tag("blue")))
     assert world.batch(add("a*", selector=tag("red"))).rows == {"c a*"}
     assert world.batch(WILD).rows == {"c b"}
@@ -470,7 +470,7 @@ def test_the_quota_is_of_each_client() -> None:
     assert world.rows == {"c a", "d b"}
 
 
-def test_a_refused_request_leaves_version_and_selector_and_the_other_reading() -> None:
+def test_a_refused_request_leaves_version_and_selector_and_the_other_mode() -> None:
     world = World(quota(1), created("a", tags="red"), created("b", tags="red"))
     world.batch(replace("a", selector=tag("red")), replace("*", "b", version=9, selector=tag("*")))
     assert world.batch(created("x"), replace("a", "x", version=1)).rows == {"c a"}
@@ -490,7 +490,7 @@ def test_topics_of_the_same_batch_are_capped_and_not_counted() -> None:
     assert World(quota(1), *ABC).batch(replace("*")).rows == set()
 
 
-def test_the_view_before_a_request_has_the_requests_before_it() -> None:
+def test_the_state_before_a_request_has_the_requests_before_it() -> None:
     world = World(quota(2), *ABC)
     assert world.batch(replace("a", "b"), replace("d"), add("a", "b")).rows == {"c d"}
 
@@ -655,7 +655,7 @@ def test_replay_reads_raw_entries_and_skips_what_is_not_valid() -> None:
 
 
 def without_time_or_quotas() -> list[Profile]:
-    """The profiles in which nothing depends on how the input is cut or spread."""
+    """Profiles without any effect of the cuts between micro-batches and of the shards."""
     return [profile for profile in PROFILES.values() if not profile.quotas and not profile.life]
 
 
@@ -703,7 +703,7 @@ REACHED = {
         "topic expired": 30,
     },
 }
-"""In how many of a hundred histories of each profile a rule must have its say."""
+"""Least number of histories out of a hundred, by profile, in which a rule must decide."""
 
 
 @pytest.mark.parametrize("name", PROFILES)
