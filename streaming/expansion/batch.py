@@ -32,17 +32,15 @@ from streaming.state.state import (
 )
 from streaming.subscription.client import (
     ABSENT,
-    Change,
     Client,
     Ignored,
     Interest,
     LastRequest,
     Mode,
-    advance,
-    end,
     interest,
 )
 from streaming.subscription.policy import GroupPolicy, bitmap, has_bitmap
+from streaming.subscription.requests import RequestOutcome, advance, end
 from streaming.subscription.subscribers import ClientKey, SubscriberKey
 from streaming.updates.model import Cause, Op, Problem, Update
 
@@ -219,7 +217,7 @@ class Batch:
         excess = self._excess(key, request, change)
         if excess is not None:
             self.problems.append(Problem(source, Reason.QUOTA_EXCEEDED, excess))
-            changes = {reading: Change(former.subscription(reading), refused=True) for reading in Mode}
+            changes = {reading: RequestOutcome(former.subscription(reading), refused=True) for reading in Mode}
         elif self.shard.number == 0:  # every shard of the parent sees the request; one of them speaks of it
             self._report(source, change, former.subscription(mode) == change.subscription)
         self._remember(key, request.action, source.place, changes)
@@ -382,7 +380,7 @@ class Batch:
             self.ignored[ignored if subscription.live else Ignored.NO_SUBSCRIPTION] += 1
         self._store(key, source, request, after.literal, after.wildcard)
 
-    def _excess(self, key: ClientKey, request: SubscriptionRequest, change: Change) -> str | None:
+    def _excess(self, key: ClientKey, request: SubscriptionRequest, change: RequestOutcome) -> str | None:
         """Why a request must be refused for its client's quota; None when it need not."""
         if not change.applied or request.action not in (Action.COMPLETE_ADD, Action.PARTIAL_ADD):
             return None
@@ -393,7 +391,7 @@ class Batch:
             policy = policy._replace(selector=request.selector)
         return None if policy.elsewhere else quota.excess(self, key, wanted, policy)
 
-    def _remember(self, key: ClientKey, action: Action, place: Place, changes: dict[Mode, Change]) -> None:
+    def _remember(self, key: ClientKey, action: Action, place: Place, changes: dict[Mode, RequestOutcome]) -> None:
         former, seen = self.client(key), self._seen_of(key)
 
         def began(mode: Mode) -> tuple[int, int]:
@@ -410,7 +408,7 @@ class Batch:
     def _seen_of(self, key: ClientKey) -> LastRequest | None:
         return self._seen.get(key) or self.state.last_requests.get(key)
 
-    def _select(self, source: Source, request: SubscriptionRequest, changes: dict[Mode, Change]) -> None:
+    def _select(self, source: Source, request: SubscriptionRequest, changes: dict[Mode, RequestOutcome]) -> None:
         if request.selector is None or request.action is Action.COMPLETE_REMOVE:
             return
         former = self._selected_of(request.group)
@@ -435,7 +433,7 @@ class Batch:
         if client.subscription(mode) != former.subscription(mode):
             self._requests[key] = (source, request)
 
-    def _report(self, source: Source, change: Change, unchanged: bool) -> None:  # noqa: FBT001 - private
+    def _report(self, source: Source, change: RequestOutcome, unchanged: bool) -> None:  # noqa: FBT001 - private
         if change.invalid:
             first = "; ".join(change.invalid[:5])
             shown = first + (f"; and {len(change.invalid) - 5} more" if len(change.invalid) > 5 else "")  # noqa: PLR2004

@@ -16,7 +16,7 @@ from streaming.events.model import Reason, Source
 from streaming.state.state import share_in
 from streaming.subscription.client import NOTHING, Interest
 from streaming.subscription.interests import MQTT, Interests
-from streaming.subscription.policy import GroupPolicy, agrees
+from streaming.subscription.policy import GroupPolicy, accepts
 from streaming.subscription.subscribers import ClientKey, SubscriberKey
 from streaming.updates.model import Cause, Op, Problem, Update
 
@@ -46,7 +46,7 @@ def excess(batch: "Batch", key: ClientKey, wanted: Interest, policy: GroupPolicy
         found = batch.state.topics_of(interest)
         if policy.selector is None:
             return len(tuple(found))
-        return sum(agrees(policy.selector, topics[topic]) for topic in found)
+        return sum(accepts(policy.selector, topics[topic]) for topic in found)
 
     after = count(wanted, policy)
     if after <= share or after <= count(current, now):

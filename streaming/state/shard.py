@@ -6,8 +6,9 @@ from functools import lru_cache
 from matcher import InvalidPattern, validate
 from streaming.events.model import Notation, check_name
 from streaming.events.routing import Routing
-from streaming.subscription.client import Mode, RequestRules, literal_problem
+from streaming.subscription.client import Mode
 from streaming.subscription.interests import pattern_of
+from streaming.subscription.requests import RequestRules, literal_problem
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from streaming.expansion import batch as batch_module
 from streaming.oracle import Oracle
 from streaming.state import state
 from streaming.storage import journal
-from streaming.subscription import interests
+from streaming.subscription.interests import Interests
 from streaming.worker import output, reading, worker
 from streaming.worker.cache import CACHE_BYTES, StateCache
 from tests.support.histories import CLIENT_TIMEOUT_MS, PROFILES, batches, feed, history
@@ -63,7 +63,9 @@ def test_any_split_and_any_shard_count_leave_the_oracles_relation(
             patch.multiple(worker, PIECE_BYTES=random.choice([1, 1_000_000]), _CHUNK=random.choice([1, 1_000])),
             patch.object(worker, "COLUMN_ROW_BYTES", random.choice([1, 3_000, 1_000_000])),
             patch.object(output, "ROW_BYTES", random.choice([1, 1_000, 1_000_000])),
-            patch.multiple(interests, _BATCH=random.choice([1, 256]), _BUILD_TOPICS=0),
+            patch.dict(
+                Interests.__init__.__kwdefaults__, array_min_topics=random.choice([1, 256]), build_topics_per_pattern=0
+            ),
             patch.object(backfill, "BACKFILL_TOPICS", random.choice([1, 3, 20_000])),
             patch.multiple(journal, INLINE_BYTES=random.choice([0, 200]), RETAINED_BATCHES=2),
             random.choice(workers),

@@ -7,19 +7,16 @@ from streaming.subscription.client import (
     ABSENT,
     NOTHING,
     Block,
-    Change,
     Client,
     Ignored,
     Interest,
     LastRequest,
     Mode,
-    RequestRules,
     Subscription,
-    advance,
-    end,
     interest,
-    literal_problem,
 )
+from streaming.subscription.requests import RequestOutcome as Outcome
+from streaming.subscription.requests import RequestRules, advance, end, literal_problem
 from tests.unit.streaming.builders import MQTT, NATS, WAMP, add, drop, ended, leave, replace
 
 LITERAL, WILDCARD = Mode.LITERAL, Mode.WILDCARD
@@ -69,110 +66,110 @@ def live(*held: str | Block, version: int | None = None, everything: int | None 
     return Subscription(True, version, (old(*entries), *blocks) if entries else blocks, *asked)
 
 
-def refused(subscription: Subscription, *entries: str) -> Change:
+def refused(subscription: Subscription, *entries: str) -> Outcome:
     """Nothing applied, all entries invalid."""
-    return Change(subscription, tuple(f"{entry} is bad" for entry in entries), refused=True)
+    return Outcome(subscription, tuple(f"{entry} is bad" for entry in entries), refused=True)
 
 
 ALL = live(everything=OLD)
 AT_5 = live("a", version=5)
-STALE_AT_5 = Change(AT_5, ignored=Ignored.STALE_VERSION)
-RULES: list[tuple[str, tuple[Mode, ...], Subscription, SubscriptionRequest, Change]] = [
+STALE_AT_5 = Outcome(AT_5, ignored=Ignored.STALE_VERSION)
+RULES: list[tuple[str, tuple[Mode, ...], Subscription, SubscriptionRequest, Outcome]] = [
     # Versions.
     ("a lower version is stale", BOTH, AT_5, replace("b", version=4), STALE_AT_5),
     ("also in PARTIAL_ADD", BOTH, AT_5, add("b", version=4), STALE_AT_5),
     ("also in PARTIAL_REMOVE", BOTH, AT_5, drop("a", version=4), STALE_AT_5),
     ("also in COMPLETE_REMOVE", BOTH, AT_5, leave(version=4), STALE_AT_5),
     ("stale comes before invalid", BOTH, AT_5, replace("!", version=4), STALE_AT_5),
-    ("an equal version is applied", BOTH, AT_5, replace("b", version=5), Change(live(new("b"), version=5))),
-    ("a higher version is applied", BOTH, AT_5, replace("b", version=6), Change(live(new("b"), version=6))),
+    ("an equal version is applied", BOTH, AT_5, replace("b", version=5), Outcome(live(new("b"), version=5))),
+    ("a higher version is applied", BOTH, AT_5, replace("b", version=6), Outcome(live(new("b"), version=6))),
     ("an unversioned request is applied and keeps the version", BOTH, AT_5, add("b"),
-        Change(live("a", new("b"), version=5))),
-    ("the first version may be any", BOTH, live("a"), add("b", version=-9), Change(live("a", new("b"), version=-9))),
+        Outcome(live("a", new("b"), version=5))),
+    ("the first version may be any", BOTH, live("a"), add("b", version=-9), Outcome(live("a", new("b"), version=-9))),
     ("version 0 is a version", BOTH, live(version=0), replace("a", version=-1),
-        Change(live(version=0), ignored=Ignored.STALE_VERSION)),
+        Outcome(live(version=0), ignored=Ignored.STALE_VERSION)),
     # Sets whose entries are invalid.
     ("all invalid: COMPLETE_ADD is refused", BOTH, AT_5, replace("!1", "!2", version=6), refused(AT_5, "!1", "!2")),
     ("all invalid: PARTIAL_ADD is refused", BOTH, AT_5, add("!", version=6), refused(AT_5, "!")),
     ("all invalid: PARTIAL_REMOVE is refused", BOTH, AT_5, drop("!", version=6), refused(AT_5, "!")),
     ("all invalid: a new client stays absent", BOTH, ABSENT, replace("!"), refused(ABSENT, "!")),
     ("all invalid: COMPLETE_REMOVE needs no entries", BOTH, AT_5,
-        leave(version=6)._replace(entries=("!",)), Change(Subscription(version=6))),
+        leave(version=6)._replace(entries=("!",)), Outcome(Subscription(version=6))),
     ("some invalid: the valid ones stand", BOTH, ABSENT, replace("a", "!", "b"),
-        Change(live(new("a", "b")), ("! is bad",))),
-    ("some invalid in PARTIAL_ADD", BOTH, live("a"), add("!", "b"), Change(live("a", new("b")), ("! is bad",))),
-    ("some invalid in PARTIAL_REMOVE", BOTH, live("a", "b"), drop("!", "b"), Change(live("a"), ("! is bad",))),
+        Outcome(live(new("a", "b")), ("! is bad",))),
+    ("some invalid in PARTIAL_ADD", BOTH, live("a"), add("!", "b"), Outcome(live("a", new("b")), ("! is bad",))),
+    ("some invalid in PARTIAL_REMOVE", BOTH, live("a", "b"), drop("!", "b"), Outcome(live("a"), ("! is bad",))),
     # The empty set.
-    ("an empty set is nothing in a literal group", (LITERAL,), live("a"), replace(), Change(live())),
+    ("an empty set is nothing in a literal group", (LITERAL,), live("a"), replace(), Outcome(live())),
     ("an empty set is everything in a wildcard group", (WILDCARD,), live("a"), replace(),
-        Change(live(everything=NEW))),
-    ("also for a new client, by PARTIAL_ADD", (WILDCARD,), ABSENT, add(), Change(live(everything=NEW))),
-    ("but nothing in a literal group", (LITERAL,), ABSENT, add(), Change(live())),
-    ("an empty PARTIAL_ADD does not widen a set", BOTH, live("a"), add(), Change(live("a"))),
-    ("nor a set that has become empty", BOTH, live(), add(), Change(live())),
-    ("an empty PARTIAL_ADD leaves everything", (WILDCARD,), ALL, add(), Change(ALL)),
-    ("PARTIAL_ADD narrows everything to what it names", (WILDCARD,), ALL, add("a"), Change(live(new("a")))),
-    ("COMPLETE_ADD narrows everything as well", (WILDCARD,), ALL, replace("a"), Change(live(new("a")))),
-    ("a re-sync of everything keeps its order", (WILDCARD,), ALL, replace(), Change(ALL)),
+        Outcome(live(everything=NEW))),
+    ("also for a new client, by PARTIAL_ADD", (WILDCARD,), ABSENT, add(), Outcome(live(everything=NEW))),
+    ("but nothing in a literal group", (LITERAL,), ABSENT, add(), Outcome(live())),
+    ("an empty PARTIAL_ADD does not widen a set", BOTH, live("a"), add(), Outcome(live("a"))),
+    ("nor a set that has become empty", BOTH, live(), add(), Outcome(live())),
+    ("an empty PARTIAL_ADD leaves everything", (WILDCARD,), ALL, add(), Outcome(ALL)),
+    ("PARTIAL_ADD narrows everything to what it names", (WILDCARD,), ALL, add("a"), Outcome(live(new("a")))),
+    ("COMPLETE_ADD narrows everything as well", (WILDCARD,), ALL, replace("a"), Outcome(live(new("a")))),
+    ("a re-sync of everything keeps its order", (WILDCARD,), ALL, replace(), Outcome(ALL)),
     ("everything asked for again after the end is new", (WILDCARD,), Subscription(version=5), replace(),
-        Change(live(version=5, everything=NEW))),
+        Outcome(live(version=5, everything=NEW))),
     # Removal.
-    ("PARTIAL_REMOVE takes what it names", BOTH, live("a", "b", "c"), drop("b"), Change(live("a", "c"))),
+    ("PARTIAL_REMOVE takes what it names", BOTH, live("a", "b", "c"), drop("b"), Outcome(live("a", "c"))),
     ("PARTIAL_REMOVE takes from all blocks", BOTH, live("a", "b", old("c", order=5), old("d", order=6)),
-        drop("a", "c"), Change(live("b", old("d", order=6)))),
-    ("PARTIAL_REMOVE of the last entry leaves nothing, not everything", BOTH, live("a"), drop("a"), Change(live())),
-    ("PARTIAL_REMOVE of what is not there", BOTH, live("a"), drop("z"), Change(live("a"))),
-    ("an empty PARTIAL_REMOVE", BOTH, live("a"), drop(), Change(live("a"))),
-    ("PARTIAL_REMOVE leaves everything as it is", (WILDCARD,), ALL, drop("a"), Change(ALL)),
-    ("PARTIAL_REMOVE moves the version", BOTH, AT_5, drop("a", version=7), Change(live(version=7))),
+        drop("a", "c"), Outcome(live("b", old("d", order=6)))),
+    ("PARTIAL_REMOVE of the last entry leaves nothing, not everything", BOTH, live("a"), drop("a"), Outcome(live())),
+    ("PARTIAL_REMOVE of what is not there", BOTH, live("a"), drop("z"), Outcome(live("a"))),
+    ("an empty PARTIAL_REMOVE", BOTH, live("a"), drop(), Outcome(live("a"))),
+    ("PARTIAL_REMOVE leaves everything as it is", (WILDCARD,), ALL, drop("a"), Outcome(ALL)),
+    ("PARTIAL_REMOVE moves the version", BOTH, AT_5, drop("a", version=7), Outcome(live(version=7))),
     ("PARTIAL_REMOVE of an unknown client begins no session", BOTH, ABSENT, drop("a", version=7),
-        Change(Subscription(version=7), ignored=Ignored.NO_SUBSCRIPTION)),
-    ("COMPLETE_REMOVE keeps the version", BOTH, AT_5, leave(), Change(Subscription(version=5))),
-    ("COMPLETE_REMOVE ends everything", (WILDCARD,), ALL, leave(version=1), Change(Subscription(version=1))),
+        Outcome(Subscription(version=7), ignored=Ignored.NO_SUBSCRIPTION)),
+    ("COMPLETE_REMOVE keeps the version", BOTH, AT_5, leave(), Outcome(Subscription(version=5))),
+    ("COMPLETE_REMOVE ends everything", (WILDCARD,), ALL, leave(version=1), Outcome(Subscription(version=1))),
     ("COMPLETE_REMOVE of a client that is gone moves the version", BOTH, Subscription(version=5), leave(version=6),
-        Change(Subscription(version=6), ignored=Ignored.NO_SUBSCRIPTION)),
+        Outcome(Subscription(version=6), ignored=Ignored.NO_SUBSCRIPTION)),
     ("after COMPLETE_REMOVE older requests stay stale", BOTH, Subscription(version=5), replace("a", version=4),
-        Change(Subscription(version=5), ignored=Ignored.STALE_VERSION)),
-    ("a client can come back", BOTH, Subscription(version=5), add("a", version=5), Change(live(new("a"), version=5))),
+        Outcome(Subscription(version=5), ignored=Ignored.STALE_VERSION)),
+    ("a client can come back", BOTH, Subscription(version=5), add("a", version=5), Outcome(live(new("a"), version=5))),
     # Order.
-    ("a re-sync in another order keeps the order", BOTH, live("a", "b"), replace("b", "a"), Change(live("a", "b"))),
+    ("a re-sync in another order keeps the order", BOTH, live("a", "b"), replace("b", "a"), Outcome(live("a", "b"))),
     ("a re-sync of several requests keeps their orders", BOTH, live("a", old("b", order=5)), replace("b", "a"),
-        Change(live("a", old("b", order=5)))),
+        Outcome(live("a", old("b", order=5)))),
     ("what stays in a replacement keeps its order", BOTH, live("a", "b"), replace("c", "a"),
-        Change(live("a", new("c")))),
+        Outcome(live("a", new("c")))),
     ("PARTIAL_ADD makes newest what it names", BOTH, live("b", "a"), add("a", "c"),
-        Change(live("b", new("a", "c")))),
-    ("also when all of it was there", BOTH, live("a"), add("a"), Change(live(new("a")))),
+        Outcome(live("b", new("a", "c")))),
+    ("also when all of it was there", BOTH, live("a"), add("a"), Outcome(live(new("a")))),
     ("also when it stood among others of several requests", BOTH, live("a", old("b", "c", order=5)), add("b", "a"),
-        Change(live(old("c", order=5), new("b", "a")))),
+        Outcome(live(old("c", order=5), new("b", "a")))),
     # Notations.
     ("patterns have their notation", (WILDCARD,), ABSENT, replace("a/+", notation=MQTT),
-        Change(live(new("a/+", notation=MQTT)))),
-    ("names have none", (LITERAL,), ABSENT, replace("a/+", notation=MQTT), Change(live(new("a/+")))),
+        Outcome(live(new("a/+", notation=MQTT)))),
+    ("names have none", (LITERAL,), ABSENT, replace("a/+", notation=MQTT), Outcome(live(new("a/+")))),
     ("COMPLETE_ADD replaces all notations", (WILDCARD,), live("a", old("a", notation=MQTT)),
-        replace("a", notation=NATS), Change(live(new("a", notation=NATS)))),
+        replace("a", notation=NATS), Outcome(live(new("a", notation=NATS)))),
     ("PARTIAL_ADD of another notation adds", (WILDCARD,), live("a"), add("a", notation=NATS),
-        Change(live("a", new("a", notation=NATS)))),
+        Outcome(live("a", new("a", notation=NATS)))),
     ("PARTIAL_REMOVE takes only its own notation", (WILDCARD,), live("a", old("a", notation=NATS)),
-        drop("a", notation=NATS), Change(live("a"))),
-    ("names are the same in all notations", (LITERAL,), live("a", "b"), drop("a", notation=NATS), Change(live("b"))),
+        drop("a", notation=NATS), Outcome(live("a"))),
+    ("names are the same in all notations", (LITERAL,), live("a", "b"), drop("a", notation=NATS), Outcome(live("b"))),
     ("delivery is part of the notation", (WILDCARD,), live("a"), replace("a", notation=Notation("lite", None, True)),
-        Change(live(new("a", notation=Notation("lite", None, True))))),
+        Outcome(live(new("a", notation=Notation("lite", None, True))))),
     ("the policy is as well", (WILDCARD,), live(old("a", notation=WAMP)),
         add("a", notation=WAMP._replace(policy="prefix")),
-        Change(live(old("a", notation=WAMP), new("a", notation=WAMP._replace(policy="prefix"))))),
+        Outcome(live(old("a", notation=WAMP), new("a", notation=WAMP._replace(policy="prefix"))))),
     ("patterns are judged in their notation", (WILDCARD,), ABSENT, replace("!", "a!", "!a", notation=MQTT),
-        Change(live(new("!a", notation=MQTT)), ("! is bad", "a! is bad"))),
+        Outcome(live(new("!a", notation=MQTT)), ("! is bad", "a! is bad"))),
     ("names without one", (LITERAL,), ABSENT, replace("!", "a!", "!a", notation=MQTT),
-        Change(live(new("a!")), ("! is bad", "!a is bad"))),
+        Outcome(live(new("a!")), ("! is bad", "!a is bad"))),
     # Other shards.
-    ("entries of other shards are left out", BOTH, ABSENT, replace("a", "~b"), Change(live(new("a")))),
-    ("a set for other shards only is not everything", BOTH, ABSENT, replace("~b"), Change(live())),
-    ("it narrows everything as well", (WILDCARD,), ALL, add("~b"), Change(live())),
+    ("entries of other shards are left out", BOTH, ABSENT, replace("a", "~b"), Outcome(live(new("a")))),
+    ("a set for other shards only is not everything", BOTH, ABSENT, replace("~b"), Outcome(live())),
+    ("it narrows everything as well", (WILDCARD,), ALL, add("~b"), Outcome(live())),
     ("a set for other shards and invalid entries is not refused", BOTH, AT_5, replace("~", "!"),
-        Change(live(version=5), ("! is bad",))),
+        Outcome(live(version=5), ("! is bad",))),
     ("what other shards see is a matter of notation as well", (WILDCARD,), ABSENT, add("~a", "a~", notation=MQTT),
-        Change(live(new("~a", notation=MQTT)))),
+        Outcome(live(new("~a", notation=MQTT)))),
 ]  # fmt: skip
 
 
@@ -184,7 +181,7 @@ RULES: list[tuple[str, tuple[Mode, ...], Subscription, SubscriptionRequest, Chan
         for mode in modes
     ],
 )
-def test_advance(mode: Mode, subscription: Subscription, request_: SubscriptionRequest, change: Change) -> None:
+def test_advance(mode: Mode, subscription: Subscription, request_: SubscriptionRequest, change: Outcome) -> None:
     assert advance(subscription, request_, RequestRules(mode, problem, relevant), NEW, Place(0, 10 * NEW, 77)) == change
 
 
