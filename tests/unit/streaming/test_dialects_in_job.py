@@ -204,7 +204,7 @@ def test_rows_of_their_own_give_way_to_everything() -> None:
     }  # fmt: skip
 
 
-def test_a_change_of_reading_changes_the_rows() -> None:
+def test_a_change_of_mode_changes_the_rows() -> None:
     """As names, entries are delivered together."""
     story = Story(WILD, replace("a", notation=WAMP), created("a"))
     assert story.then(LITERAL) == {

@@ -151,7 +151,7 @@ def test_there_and_back_in_one_batch_emits_nothing() -> None:
     assert story.ignored[REPLACED] == 2
 
 
-def test_each_reading_has_its_own() -> None:
+def test_each_mode_has_its_own_selector() -> None:
     """A request that was refused as patterns has set the one of the names only."""
     story = Story(WILD, replace("*", "t", tag="x"), created("t", "x"), created("u", "y"))
     story.then(add("a*", tag="y"))
@@ -323,7 +323,7 @@ def test_the_selectors_after_the_batch_make_the_bitmap() -> None:
     assert bitmaps(story) == {"a": None}
 
 
-def test_the_selector_of_the_reading_in_force_counts() -> None:
+def test_the_selector_of_the_mode_in_force_counts() -> None:
     story = Story(WILD, replace("a*", sql="size = 3"), replace("*", group="h"), bound("h"))
     story.then(created("a", size="3"))
     assert bitmaps(story) == {"a": None}
