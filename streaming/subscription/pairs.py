@@ -69,7 +69,7 @@ class Hits(NamedTuple):
 
     @classmethod
     def concat(cls, parts: "Sequence[Hits]") -> Self:
-        """Return the hits of all parts, one part behind the other."""
+        """Return the hits of all parts, one part after the other."""
         return cls(*map(np.concatenate, zip(cls.of(()), *parts, strict=True)))
 
 

@@ -147,7 +147,7 @@ def test_damaged_bytes_are_refused(damage: object) -> None:
 
 def forged(index: FlatPatterns | FlatTopics, part: str, name: str, value: Any) -> bytes:
     """The bytes of an index with another fact or another array, and the right checksum."""
-    facts, arrays = dict(index._facts), dict(index._arrays)
+    facts, arrays = dict(index._header), dict(index._arrays)
     if part == "fact":
         facts[name] = value
     else:

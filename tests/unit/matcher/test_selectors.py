@@ -14,7 +14,7 @@ WRONG_SQL = [
     ("a = ", 4, "not complete"),
     ("a = 1 garbage", 6, "'garbage' cannot stand here"),
     ("a = 1 and )", 10, "')' cannot stand here"),
-    ("a = 'x", 4, "begins nothing known"),
+    ("a = 'x", 4, "does not start a known token"),
     ("a in (1)", 6, "cannot stand here"),
     ("'a' in ('a')", 0, "only a property"),
     ("1", 0, "a condition is needed"),
