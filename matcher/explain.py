@@ -53,7 +53,7 @@ class Explanation:
         matched: result of `matches`.
         outcome: deciding fact, in one word.
         reason: deciding fact, as a sentence.
-        steps: one step a segment; none for an invalid topic. Behind an inner multi-segment wildcard they end with the
+        steps: one step a segment; none for an invalid topic. After an inner multi-segment wildcard they end with the
             first misfit.
     """
 

@@ -197,7 +197,7 @@ def _segments(data: U8, first: Ints, starts: Ints, lengths: Ints) -> Segments:
 
 
 def _leftmost_pairs(data: U8, code: int) -> Ints:
-    """Return the separators of two equal bytes as `str.split` finds them: every second byte of a run, in pairs."""
+    """Return the positions of two-byte separators as `str.split` finds them, from the left of each run of the byte."""
     found: Ints = (data == code).nonzero()[0]
     if not len(found):
         return found

@@ -1,4 +1,4 @@
-"""Who asks for many topics at once: as for each alone, whether tries or arrays answer."""
+"""Many topics at once have the same subscribers as each alone, by tries and by arrays."""
 
 import pytest
 from hypothesis import given

@@ -219,7 +219,7 @@ class Shorter:
         self.limit = int(text)
 
     def agrees(self, tags: Collection[str], properties: Mapping[str, str]) -> bool:  # noqa: ARG002 - the interface
-        """Whether it is; a topic without a name is an error."""
+        """Return the answer for the name; raise for a topic without a name."""
         return len(properties["name"]) < self.limit
 
 
@@ -241,7 +241,7 @@ def shorter(than: str) -> SubscriptionRequest:
 
 @pytest.mark.usefixtures("_installed")
 def test_a_kind_of_ones_own_decides_by_topic_and_by_request() -> None:
-    """Where it fails it wants nothing: foreign code must not stop the shard."""
+    """One that raises rejects the topic: foreign code must not stop the shard."""
     story = Story(WILD, created("a", name="x"), created("b", name="xxx"), created("fails"))
     assert story.then(shorter("3")) == {added("a", "*", cause=Cause.SUBSCRIBED)}
     assert story.then(created("c", name="y"), created("d", name="yyy"), created("fails too")) == {added("c", "*")}
@@ -258,7 +258,7 @@ def test_a_kind_of_ones_own_may_refuse_a_request() -> None:
 
 
 def test_who_evicts_needs_a_selector_that_agrees() -> None:
-    """Of a topic that the group does not want nobody is the newest client."""
+    """A topic rejected by the selector of the group has no newest client."""
     story = Story(EXCLUSIVE, replace("*"), created("a", "x"), created("b", "y"))
     assert story.then(replace("*", client="d", tag="x")) == {
         removed("a", "*", cause=Cause.EVICTED),
@@ -279,7 +279,7 @@ def bits(*groups: str) -> bytes:
 
 
 def bitmaps(story: Story) -> dict[str, bytes | None]:
-    """Of the last batch, by topic."""
+    """Return the bitmaps of the last micro-batch by topic."""
     return {update.lite_topic: update.bitmap for update in story.expansion.updates}
 
 

@@ -49,12 +49,12 @@ def seen(offset: int, complete: int = -1, order: int = 0) -> LastRequest:
 
 
 def old(*entries: str, notation: Notation = LITE, order: int = OLD) -> Block:
-    """What an earlier request put there."""
+    """Block of an earlier request."""
     return Block(order, 0, at(10 * order), notation, entries)
 
 
 def new(*entries: str, notation: Notation = LITE) -> Block:
-    """What the request puts there."""
+    """Block of the request under test."""
     return old(*entries, notation=notation, order=NEW)
 
 
