@@ -1,4 +1,4 @@
-"""What can go wrong in this package.
+"""Exceptions of this package, as one tree.
 
 MatcherError
 ├── Malformed           a text breaks a rule of its dialect (also a ValueError)
@@ -9,17 +9,17 @@ MatcherError
 ├── UnknownSelector     no kind of selector has this name (also a LookupError)
 ├── SelectorSyntaxError the text of a selector breaks the rules of its kind (also a ValueError)
 ├── SelectorError       a selector cannot be evaluated on these properties
-└── CorruptIndex        bytes are not what an index wrote (also a ValueError)
+└── CorruptIndex        bytes are not a valid index (also a ValueError)
 """
 
 from collections.abc import Iterable
 from typing import ClassVar
 
-_SHOWN = 80  # characters of a user's text that an error message repeats
+_SHOWN = 80  # characters; error messages cut longer texts of the user
 
 
 class MatcherError(Exception):
-    """Base of every error that this package raises on purpose."""
+    """Base of every exception raised on purpose by this package."""
 
 
 class Malformed(MatcherError, ValueError):
@@ -29,8 +29,8 @@ class Malformed(MatcherError, ValueError):
         text: the whole text.
         position: offset of the first offending character, from 0.
         segment: number of the segment that holds it, from 1.
-        reason: what is wrong.
-        hint: how to mend it.
+        reason: the broken rule.
+        hint: the remedy.
     """
 
     kind: ClassVar[str] = "text"
@@ -51,7 +51,7 @@ class Malformed(MatcherError, ValueError):
 
 
 class InvalidPattern(Malformed):
-    """A text is no pattern of its dialect."""
+    """A text is not a pattern of its dialect."""
 
     kind: ClassVar[str] = "pattern"
 
@@ -62,7 +62,7 @@ class InvalidPattern(Malformed):
 
 
 class InvalidTopic(Malformed):
-    """A text is no topic of its dialect."""
+    """A text is not a topic of its dialect."""
 
     kind: ClassVar[str] = "topic"
 
@@ -73,7 +73,7 @@ class InvalidTopic(Malformed):
 
 
 class _UnknownName(MatcherError, LookupError):
-    """A name that is not among those known."""
+    """A name is not among the known ones."""
 
     kind: ClassVar[str]
 
@@ -100,7 +100,7 @@ class UnknownSelector(_UnknownName):
 
 
 class UnsupportedOption(MatcherError, ValueError):
-    """A dialect was given an option, or a value of it, that it does not know."""
+    """A dialect does not know an option, or a value of an option."""
 
 
 class SelectorSyntaxError(MatcherError, ValueError):
@@ -109,8 +109,8 @@ class SelectorSyntaxError(MatcherError, ValueError):
     Attributes:
         text: the whole text.
         position: offset of the first offending character, from 0.
-        reason: what is wrong.
-        hint: how to mend it.
+        reason: the broken rule.
+        hint: the remedy.
     """
 
     def __init__(self, text: str, position: int, reason: str, hint: str) -> None:
@@ -125,11 +125,11 @@ class SelectorSyntaxError(MatcherError, ValueError):
 
 
 class SelectorError(MatcherError):
-    """A selector cannot be evaluated on these properties; like "unknown", that is no match."""
+    """A selector cannot be evaluated on these properties; like "unknown", this counts as no match."""
 
 
 class CorruptIndex(MatcherError, ValueError):
-    """Bytes are not what an index wrote; build the index anew from its patterns or topics."""
+    """Bytes are not a valid index; rebuild the index from its patterns or topics."""
 
 
 def _shown(text: str) -> str:

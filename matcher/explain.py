@@ -1,4 +1,4 @@
-"""Why a pattern matches a topic, or does not: segment by segment.
+"""Explanation of a match or of a mismatch, segment by segment.
 
 >>> import matcher
 >>> print(matcher.explain("pay__*__sent", "pay__refund__failed"))
@@ -21,20 +21,20 @@ from matcher.pattern import MANY, ONE, Pattern, Segment, Tail
 __all__ = ["Explanation", "Outcome", "Step", "explain"]
 
 Outcome: TypeAlias = Literal["match", "segment", "too-short", "too-long", "hidden", "invalid-topic"]
-"""What decides: all segments fit, one does not, one side has more, or no such pattern can match this topic."""
+"""Deciding fact: all segments fit, one does not, one side has more, the topic is hidden, or no pattern can match it."""
 
-_SHOWN: Final = 40  # characters of one segment that are shown
+_SHOWN: Final = 40  # characters; longer segments are cut
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One segment of the topic beside what the pattern asks for there.
+    """One segment of the topic beside its counterpart in the pattern.
 
     Attributes:
-        pattern: the segment of the pattern, as it was written; None where the pattern has ended.
-        topic: the segment of the topic; None where the topic has ended.
-        fits: whether the two agree.
-        verdict: why.
+        pattern: segment of the pattern as it was written; None after the end of the pattern.
+        topic: segment of the topic; None after the end of the topic.
+        fits: True if the two agree.
+        verdict: reason, in a few words.
     """
 
     pattern: str | None
@@ -45,16 +45,16 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The answer of `explain`; its text is a table.
+    """Result of `explain`; as text it is a table.
 
     Attributes:
-        pattern: the text of the pattern.
-        topic: the name of the topic.
-        matched: what `matches` says.
-        outcome: what decided, in one word.
-        reason: what decided, as a sentence.
-        steps: segment by segment; none for an invalid topic. Behind an inner multi-segment wildcard they end with the
-            first that does not fit.
+        pattern: text of the pattern.
+        topic: name of the topic.
+        matched: result of `matches`.
+        outcome: deciding fact, in one word.
+        reason: deciding fact, as a sentence.
+        steps: one step a segment; none for an invalid topic. After an inner multi-segment wildcard they end with the
+            first misfit.
     """
 
     pattern: str
@@ -76,7 +76,7 @@ class Explanation:
 
 
 class _Pair(NamedTuple):
-    """A place in the pattern (None: behind its end) beside one in the topic (or behind its end)."""
+    """Position in the pattern (None: after its end) beside a position in the topic (or after its end)."""
 
     want: int | None
     have: int
@@ -90,20 +90,20 @@ def explain(
     policy: str | None = None,
     allow_inner_multi: bool = False,
 ) -> Explanation:
-    """Say why the pattern matches the topic, or does not; for the bound see `Pattern.accepts`.
+    """Explain a match or a mismatch segment by segment; for the bound see `Pattern.accepts`.
 
-    An inner multi-segment wildcard takes as few segments as what follows it allows. Where that fits nowhere, the steps
-    show the place where most of it fits.
+    An inner multi-segment wildcard takes as few segments as possible. If the segments after it fit nowhere, the steps
+    show them at the position where most of them fit.
 
     Args:
-        pattern: the text of a pattern.
-        topic: the name of a topic.
-        dialect: the dialect of both, by name or one of your own.
+        pattern: text of the pattern.
+        topic: name of the topic.
+        dialect: dialect of both, by name or one of your own.
         policy: `"exact"`, `"prefix"` or `"wildcard"`, in dialects that have match policies (wamp).
-        allow_inner_multi: take multi-segment wildcards before the end of a pattern, where the dialect has them.
+        allow_inner_multi: accept multi-segment wildcards before the end of a pattern, in dialects that have them.
 
     Raises:
-        InvalidPattern: the text is no pattern of the dialect.
+        InvalidPattern: the text is not a pattern of the dialect.
         UnknownDialect: no dialect has this name.
         UnsupportedOption: the dialect does not know an option.
     """
@@ -132,7 +132,7 @@ def _flaw(topic: str, dialect: Dialect) -> str:
 
 
 def _align(pattern: Pattern, topic: Sequence[str]) -> list[_Pair]:
-    """Lay the pattern beside the topic, such that all pairs fit if the pattern matches."""
+    """Pair the segments of pattern and topic; if the pattern matches, every pair fits."""
     size = len(pattern.segments)
     if pattern.has_many:
         pairs, place, complete = _align_runs(pattern, topic)
@@ -149,7 +149,7 @@ def _align(pattern: Pattern, topic: Sequence[str]) -> list[_Pair]:
 
 
 def _align_runs(pattern: Pattern, topic: Sequence[str]) -> tuple[list[_Pair], int, bool]:
-    """Place each run between two `MANY` where it first fits, and the last one at the end of the topic.
+    """Place each run between two `MANY` at its first fit, and the last run at the end of the topic.
 
     Returns:
         The pairs, the number of topic segments used up, and whether all runs fit.
@@ -175,7 +175,7 @@ def _align_runs(pattern: Pattern, topic: Sequence[str]) -> tuple[list[_Pair], in
 
 
 def _nearest(run: Sequence[Segment], topic: Sequence[str], least: int) -> int:
-    """Return the first start, from `least` on, at which the run fits; where there is none, the one with most of it."""
+    """Return the first start of a fit, from `least` on; without a fit, the start with the most fitting segments."""
     best, most = least, 0
     for start in range(least, len(topic)):
         fitting = _fitting(run, topic, start)
@@ -187,7 +187,7 @@ def _nearest(run: Sequence[Segment], topic: Sequence[str], least: int) -> int:
 
 
 def _fitting(run: Sequence[Segment], topic: Sequence[str], start: int) -> int:
-    """Count the segments of the run, from its first on, that fit the topic from `start` on."""
+    """Count the leading segments of the run in agreement with the topic from `start` on."""
     count = 0
     while count < len(run) and start + count < len(topic) and run[count] in (ONE, topic[start + count]):
         count += 1
@@ -218,7 +218,7 @@ def _step(pattern: Pattern, topic: Sequence[str], written: Sequence[str], pair: 
 def _judge(
     pattern: Pattern, topic: Sequence[str], pairs: Sequence[_Pair], steps: Sequence[Step]
 ) -> tuple[Outcome, str]:
-    """Name the first step that does not fit."""
+    """Return outcome and reason by the first misfit."""
     for pair, step in zip(pairs, steps, strict=True):
         if step.fits:
             continue
@@ -238,7 +238,7 @@ def _judge(
 
 
 def _written(pattern: Pattern, separator: str) -> list[str]:
-    """Return what is shown for each segment of the pattern, and for its tail."""
+    """Return the text to show for each segment of the pattern, and for its tail."""
     parts = pattern.text.split(separator)
     size = len(pattern.segments)
     if len(parts) == size + (pattern.tail in (Tail.SOME, Tail.ANY)):

@@ -1,4 +1,4 @@
-"""The functions for one pattern, or a few, without an index of one's own."""
+"""Functions for one pattern or a few, without an index."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -8,7 +8,7 @@ from matcher.errors import InvalidPattern
 from matcher.index import PatternIndex
 from matcher.pattern import Pattern
 
-_CACHED_LENGTH = 256  # longer patterns are parsed anew each time, so that the cache stays small
+_CACHED_LENGTH = 256  # longer patterns are parsed each time, so that the cache stays small
 
 
 def matches(
@@ -19,16 +19,16 @@ def matches(
     policy: str | None = None,
     allow_inner_multi: bool = False,
 ) -> bool:
-    """Whether the pattern matches the topic; an invalid or missing pattern matches nothing, a missing topic likewise.
+    """Return True if the pattern matches the topic; False if either is missing or the pattern is invalid.
 
     Linear in the lengths of both; with inner multi-segment wildcards at most their product.
 
     Args:
-        pattern: the text of a pattern.
-        topic: the name of a topic.
-        dialect: the name of the dialect of both.
+        pattern: text of the pattern.
+        topic: name of the topic.
+        dialect: name of the dialect of both.
         policy: `"exact"`, `"prefix"` or `"wildcard"`, in dialects that have match policies (wamp).
-        allow_inner_multi: take multi-segment wildcards before the end of a pattern, where the dialect has them.
+        allow_inner_multi: accept multi-segment wildcards before the end of a pattern, in dialects that have them.
 
     Raises:
         UnknownDialect: no dialect has this name.
@@ -44,10 +44,10 @@ def matches(
 def validate(
     pattern: str | None, dialect: str = "lite", *, policy: str | None = None, allow_inner_multi: bool = False
 ) -> None:
-    """Refuse a text that is no valid pattern, and a missing one.
+    """Check a pattern.
 
     Raises:
-        InvalidPattern: with the position, the reason and how to mend it.
+        InvalidPattern: the pattern is invalid or missing; with position, reason and remedy.
         UnknownDialect: no dialect has this name.
         UnsupportedOption: the dialect does not know an option.
     """
@@ -59,7 +59,7 @@ def validate(
 def is_valid(
     pattern: str | None, dialect: str = "lite", *, policy: str | None = None, allow_inner_multi: bool = False
 ) -> bool:
-    """Whether `validate` accepts the pattern."""
+    """Return True if `validate` accepts the pattern."""
     try:
         validate(pattern, dialect, policy=policy, allow_inner_multi=allow_inner_multi)
     except InvalidPattern:
@@ -75,10 +75,10 @@ def expand(
     policy: str | None = None,
     allow_inner_multi: bool = False,
 ) -> list[str]:
-    """Return the topics that at least one pattern matches, each once, in order of first occurrence.
+    """Return the topics matched by at least one pattern, each once, in order of first occurrence.
 
     Invalid patterns are skipped. The patterns are indexed first, so the cost is one look-up a topic, not one check a
-    pair; see `PatternIndex.match` for its bound.
+    pair; for its bound see `PatternIndex.match`.
 
     Raises:
         UnknownDialect: no dialect has this name.

@@ -1,4 +1,4 @@
-"""The parsed form that the patterns of all dialects share, and how it meets one topic."""
+"""Parsed patterns, in one form for all dialects, and their match against one topic."""
 
 from collections.abc import Sequence
 from enum import Enum
@@ -6,14 +6,14 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 
 class Wildcard(Enum):
-    """What may stand in a pattern in place of a literal segment."""
+    """Wildcard in place of a literal segment."""
 
     ONE = "exactly one segment"
     MANY = "one or more segments"
 
 
 class Tail(Enum):
-    """What a topic may hold after the segments of a pattern."""
+    """Remainder of a topic, after the segments of a pattern."""
 
     END = "nothing"
     SOME = "one or more further segments"
@@ -27,18 +27,18 @@ Segment: TypeAlias = str | Literal[Wildcard.ONE, Wildcard.MANY]
 
 
 class Pattern(NamedTuple):
-    """A pattern, parsed.
+    """Parsed pattern.
 
-    A trailing multi-segment wildcard is the `tail`; `MANY` among the segments is one that stands further left.
-    With `Tail.STARTS` the last segment is a literal.
+    A trailing multi-segment wildcard is the `tail`; one further left is a `MANY` among the segments. With
+    `Tail.STARTS` the last segment is a literal.
 
     Attributes:
-        text: the pattern as it was written.
+        text: pattern as it was written.
         segments: literals and wildcards, left to right.
-        tail: what may follow them.
-        literal: the one topic that matches, where there is no wildcard at all.
-        policy: the match policy that was asked for, in dialects that have such.
-        has_many: whether a `MANY` stands among the segments.
+        tail: remainder of a topic after the segments.
+        literal: the only matching topic, for a pattern without any wildcard; else None.
+        policy: requested match policy, in dialects that have match policies.
+        has_many: True if a `MANY` stands among the segments.
     """
 
     text: str
@@ -50,16 +50,16 @@ class Pattern(NamedTuple):
 
     @property
     def starts_with_wildcard(self) -> bool:
-        """Whether the first segment of a topic is matched by a wildcard."""
+        """True if a wildcard matches the first segment of a topic."""
         return isinstance(self.segments[0], Wildcard) if self.segments else True
 
     @property
     def whole(self) -> tuple[Segment, ...]:
-        """The segments that are matched as a whole: all, but for the last one of `Tail.STARTS`."""
+        """Segments matched as a whole: all but the last one of `Tail.STARTS`."""
         return self.segments[:-1] if self.tail is Tail.STARTS else self.segments
 
     def accepts(self, topic: Sequence[str]) -> bool:
-        """Whether the pattern matches a topic that is split into its segments.
+        """Return True if the pattern matches a topic, given by its segments.
 
         Linear in the length of the pattern; with inner `MANY`, at most (segments of the topic) x (longest run of
         pattern segments between two `MANY`) comparisons. Never recursive.
@@ -91,12 +91,12 @@ class Pattern(NamedTuple):
 
 
 def advance(segments: Sequence[Segment], active: Sequence[int], segment: str) -> list[int]:
-    """One step of the non-deterministic automaton of a pattern: `active` positions before, positions after `segment`.
+    """Take one step of a pattern's non-deterministic automaton: return the active positions after `segment`.
 
     A position is the number of pattern segments used so far; positions are held in descending order. A position just
-    behind a `MANY` may use up further segments, so it stays. Every smaller position can then be forgotten: whatever
-    the rest of the pattern matches from there, it matches from the larger one too. So no position occurs twice, and
-    at most one run between two `MANY` is active.
+    after a `MANY` stays, because the wildcard may use up further segments. Every smaller position can then be dropped:
+    any match of the rest of the pattern from there is a match from the larger position too. So no position occurs
+    twice, and at most one run between two `MANY` is active.
     """
     after = []
     for position in active:

@@ -1,4 +1,4 @@
-"""Small operations on arrays that describe ranges, and checks of those that come from elsewhere."""
+"""Operations on arrays of ranges, and checks of arrays read from bytes."""
 
 from typing import Any
 
@@ -8,25 +8,25 @@ from matcher.batch.segments import Ints
 
 
 def ranges(starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
-    """Return every number of every range, behind the number of its range."""
+    """Return (place of the range, number) for every number in every range, as two arrays."""
     sizes = ends - starts
     owners = np.repeat(np.arange(len(sizes)), sizes)
-    behind = sizes.cumsum()
-    return owners, np.arange(len(owners)) + np.repeat(starts - behind + sizes, sizes)
+    ends_in_result = sizes.cumsum()
+    return owners, np.arange(len(owners)) + np.repeat(starts - ends_in_result + sizes, sizes)
 
 
 def firsts_of(sizes: Ints) -> Any:
-    """Return where each of some runs begins, and where the last one ends."""
+    """Return the start of each of consecutive runs, and the end of the last one."""
     return np.concatenate((np.zeros(1, np.int64), sizes.cumsum())).astype(np.int32)
 
 
-def cuts(bounds: Any, parts: int, whole: int) -> bool:
-    """Whether bounds cut a whole into so many parts, one behind the other."""
+def is_partition(bounds: Any, parts: int, whole: int) -> bool:
+    """Return True if bounds cut the range from 0 to `whole` into `parts` consecutive ranges."""
     if len(bounds) != parts + 1 or not len(bounds) or bounds[0] != 0 or bounds[-1] != whole:
         return False
     return bool((bounds[1:] >= bounds[:-1]).all())
 
 
-def within(numbers: Any, limit: int) -> bool:
-    """Whether all numbers are at least 0 and below the limit."""
+def all_below(numbers: Any, limit: int) -> bool:
+    """Return True if all numbers are at least 0 and below the limit."""
     return not len(numbers) or bool(numbers.min() >= 0 and numbers.max() < limit)

@@ -1,4 +1,4 @@
-"""FlatPatterns: which patterns match each topic of a batch? In flat arrays, which are their own binary form."""
+"""FlatPatterns: patterns by topic, for batches of topics, in flat arrays that are their own binary form."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from matcher.batch.arrays import cuts, firsts_of, ranges, within
+from matcher.batch.arrays import all_below, firsts_of, is_partition, ranges
 from matcher.batch.codec import dump, load
 from matcher.batch.keys import Keys, usable
 from matcher.batch.rules import hidden, matchable
-from matcher.batch.segments import MAX_POSITIONS, Salt, at_positions, cut, fits, hashes, pack, same_text, unpack
-from matcher.batch.shapes import from_json, shape_from_json, sort_out, to_json
+from matcher.batch.segments import MAX_POSITIONS, Salt, at_positions, cut, hashes, is_packed, pack, same_text, unpack
+from matcher.batch.shapes import from_json, group_by_shape, shape_from_json, to_json
 from matcher.dialects import DIALECTS, get_dialect
 from matcher.errors import CorruptIndex
 from matcher.index import PatternIndex
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from matcher.batch.segments import U64, Ints, Segments
     from matcher.batch.shapes import Shape
 
-_CHUNK: Final = 16384  # topics whose arrays stay in the cache of a core
+_CHUNK: Final = 16384  # topics; the arrays of this many stay in the cache of a core
 _SALT_BYTES: Final = 16
 _HEX: Final = re.compile(r"(?:[0-9a-f]{2})+")
 _TYPES: Final = {
@@ -43,28 +43,28 @@ _TYPES: Final = {
 
 
 class FlatPatterns:
-    """Patterns, numbered as they were given, that are asked with many topics at once.
+    """Immutable index of patterns for questions about many topics at once; patterns are numbered in the order given.
 
-    Each pattern has a key: the sum of one salted hash for each literal and its position. A topic's key for one shape of
-    pattern is the sum over its segments less those under wildcards, so a batch costs a few array operations a shape,
-    at most `MAX_SHAPES` of them. Hits are verified against the real segments. What arrays cannot serve, and the rarest
-    shapes beyond that number, lie in a `PatternIndex`, which is asked topic by topic.
+    The key of a pattern is the sum of one salted hash for each literal at its position. The key of a topic for one
+    shape of patterns is the sum over its segments less those under wildcards, so a batch costs a few array operations
+    for each of at most `MAX_SHAPES` shapes. Hits are verified against the real segments. Patterns that arrays cannot
+    serve, and those of the rarest shapes beyond that number, lie in a `PatternIndex`, which is asked topic by topic.
 
-    Worth it for batches of more than about 300 topics with 1,000 patterns, or 100 topics with 100,000; for smaller ones
-    a `PatternIndex` is faster.
+    It pays for batches of more than about 300 topics with 1,000 patterns, or 100 topics with 100,000 patterns; for
+    smaller ones a `PatternIndex` is faster.
 
-    Nothing changes after construction, so any number of threads can ask. Keep additions in a `PatternIndex` beside it,
-    and build anew when they have become many.
+    Any number of threads can ask at once. Keep additions in a `PatternIndex` beside it, and rebuild it when they
+    have become many.
 
     Args:
-        patterns: texts, or what the dialect's `parse` made of them.
-        dialect: the name of the dialect of all patterns.
-        allow_inner_multi: take multi-segment wildcards before the end of a pattern, where the dialect has them.
-        salt: what the hashes depend on; random unless given, because users choose the names that are hashed. Where two
-            patterns would have one key, another salt is derived from it.
+        patterns: texts, or patterns parsed by the dialect.
+        dialect: name of the dialect of all patterns.
+        allow_inner_multi: accept multi-segment wildcards before the end of a pattern, in dialects that have them.
+        salt: seed of the hashes; random unless given, because users choose the names that are hashed. If two patterns
+            get the same key, another salt is derived from it.
 
     Raises:
-        InvalidPattern: a text is no pattern of the dialect.
+        InvalidPattern: a text is not a pattern of the dialect.
     """
 
     def __init__(
@@ -81,13 +81,13 @@ class FlatPatterns:
             for pattern in patterns
         ]
         salt = salt or os.urandom(_SALT_BYTES)
-        shapes, others = sort_out(parsed)
+        shapes, others = group_by_shape(parsed)
         members = [(place, number, pattern) for place, shape in enumerate(shapes) for number, pattern in shapes[shape]]
         arrays = _build(members, list(shapes), Salt(salt))
         while not usable(arrays["keys"]):
             salt = hashlib.blake2b(salt, digest_size=_SALT_BYTES).digest()
             arrays = _build(members, list(shapes), Salt(salt))
-        facts = {
+        header = {
             "kind": "patterns",
             "dialect": dialect,
             "size": len(parsed),
@@ -95,40 +95,40 @@ class FlatPatterns:
             "shapes": [[shape.tail.name, shape.size, list(shape.wildcards)] for shape in shapes],
             "others": [(number, to_json(pattern)) for number, pattern in others],
         }
-        self._open(facts, arrays)
+        self._open(header, arrays)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> FlatPatterns:
-        """Open what `to_bytes` gave; its arrays are used as they lie there, and no text is parsed.
+        """Open a result of `to_bytes`, without copying its arrays or parsing its patterns.
 
         Raises:
-            CorruptIndex: the data is not what `to_bytes` gave.
+            CorruptIndex: the data is not a result of `to_bytes`.
         """
-        facts, arrays = load(data, "patterns", _TYPES)
-        if not _agree(facts, arrays):
+        header, arrays = load(data, "patterns", _TYPES)
+        if not _is_consistent(header, arrays):
             raise CorruptIndex("the parts of the index contradict one another")
         index = cls.__new__(cls)
-        index._open(facts, arrays)  # noqa: SLF001 - of its own class
+        index._open(header, arrays)  # noqa: SLF001 - of its own class
         return index
 
     def to_bytes(self) -> bytes:
-        """Return the index as bytes, without the tables that are derived from its keys."""
-        return dump(self._facts, self._arrays)
+        """Return the index as bytes, without the tables derived from its keys."""
+        return dump(self._header, self._arrays)
 
     def __len__(self) -> int:
         """Return the number of patterns."""
-        return int(self._facts["size"])
+        return int(self._header["size"])
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays, derived ones included."""
+        """Size of all arrays in bytes, derived ones included."""
         return sum(array.nbytes for array in self._arrays.values()) + self._keys.nbytes
 
     def match_batch(self, topics: Sequence[str]) -> tuple[Ints, Ints]:
-        """Return each matching pair as (number of the topic in the batch, number of the pattern), in no promised order.
+        """Return (number of the topic, number of the pattern) for each match, as two arrays in no particular order.
 
-        Linear in the topics, their segments, and the shapes in use; patterns without a shape add one look-up a topic in
-        their `PatternIndex`.
+        Linear in the topics, their segments, and the shapes in use; patterns without a shape add one look-up in their
+        `PatternIndex` for each topic.
         """
         pairs = [self._match_chunk(topics[start : start + _CHUNK], start) for start in range(0, len(topics), _CHUNK)]
         if len(self._others):
@@ -138,11 +138,11 @@ class FlatPatterns:
             [none, *(pair[1] for pair in pairs)]
         )
 
-    def _open(self, facts: dict[str, Any], arrays: Arrays) -> None:
-        self._facts, self._arrays = facts, arrays
-        self._dialect = get_dialect(facts["dialect"])
-        self._salt = Salt(bytes.fromhex(facts["salt"]))
-        self._shapes = list(map(shape_from_json, facts["shapes"]))
+    def _open(self, header: dict[str, Any], arrays: Arrays) -> None:
+        self._header, self._arrays = header, arrays
+        self._dialect = get_dialect(header["dialect"])
+        self._salt = Salt(bytes.fromhex(header["salt"]))
+        self._shapes = list(map(shape_from_json, header["shapes"]))
         self._wild_start = np.array([shape.starts_with_wildcard for shape in self._shapes], np.bool_)
         self._literal_counts = np.array([len(shape.literals) for shape in self._shapes], np.int64)
         self._literal_places = np.zeros((MAX_POSITIONS, len(self._shapes)), np.int64)
@@ -150,8 +150,8 @@ class FlatPatterns:
             self._literal_places[: len(shape.literals), number] = shape.literals
         self._literals = unpack(arrays["texts"], arrays["lengths"])
         self._keys = Keys(arrays["keys"])
-        self._others: PatternIndex[int] = PatternIndex(facts["dialect"])
-        for number, pattern in facts["others"]:
+        self._others: PatternIndex[int] = PatternIndex(header["dialect"])
+        for number, pattern in header["others"]:
             self._others.add(from_json(pattern), number)
 
     def _match_chunk(self, topics: Sequence[str], start: int) -> tuple[Ints, Ints]:
@@ -164,13 +164,13 @@ class FlatPatterns:
         asked, entries = self._keys.find(keys)
         rows, shapes = rows.take(asked), shapes.take(asked)
         real = self._arrays["shapes"].take(entries) == shapes
-        unseen = hidden(segments, self._dialect)
-        if unseen is not None:
-            real &= ~(unseen.take(rows) & self._wild_start.take(shapes))
-        chosen = real.nonzero()[0]
-        rows, entries, shapes = rows.take(chosen), entries.take(chosen), shapes.take(chosen)
-        chosen = self._verified(segments, rows, entries, shapes)
-        rows, entries = rows.take(chosen), entries.take(chosen)
+        hidden_topics = hidden(segments, self._dialect)
+        if hidden_topics is not None:
+            real &= ~(hidden_topics.take(rows) & self._wild_start.take(shapes))
+        kept = real.nonzero()[0]
+        rows, entries, shapes = rows.take(kept), entries.take(kept), shapes.take(kept)
+        kept = self._verified(segments, rows, entries, shapes)
+        rows, entries = rows.take(kept), entries.take(kept)
         numbers = self._arrays["numbers"]
         if len(numbers) == len(self._arrays["keys"]):
             return rows + start, numbers.take(entries).astype(np.int64)
@@ -179,7 +179,7 @@ class FlatPatterns:
         return rows[pairs] + start, numbers[places].astype(np.int64)
 
     def _verified(self, segments: Segments, rows: Ints, entries: Ints, shapes: Ints) -> Ints:
-        """Return the hits whose every literal is the real segment of the topic."""
+        """Return the hits confirmed by comparing every literal with the segment of the topic."""
         begins = self._arrays["first_literals"].take(entries)
         firsts = segments.first.take(rows)
         counts = self._literal_counts.take(shapes)
@@ -200,9 +200,9 @@ class FlatPatterns:
         return pairs[:, 0], pairs[:, 1]
 
 
-def _agree(facts: dict[str, Any], arrays: Arrays) -> bool:
-    """Whether facts and arrays that were read can be those of one index: no look-up in it can fail."""
-    match facts:
+def _is_consistent(header: dict[str, Any], arrays: Arrays) -> bool:
+    """Return True if header and arrays are consistent: no look-up in their index can fail."""
+    match header:
         case {"dialect": str(dialect), "size": int(size), "salt": str(salt), "shapes": [*stored], "others": [*others]}:
             pass
         case _:
@@ -217,14 +217,14 @@ def _agree(facts: dict[str, Any], arrays: Arrays) -> bool:
         and usable(keys)
         and len(numbers) + len(others) == size
         and len(shapes) == len(keys)
-        and within(shapes, len(counts))
-        and cuts(arrays["first_literals"], len(keys), len(literals))
+        and all_below(shapes, len(counts))
+        and is_partition(arrays["first_literals"], len(keys), len(literals))
         and bool((np.diff(arrays["first_literals"]) == counts[shapes]).all())
-        and within(literals, len(arrays["lengths"]))
-        and cuts(arrays["first_numbers"], len(keys), len(numbers))
+        and all_below(literals, len(arrays["lengths"]))
+        and is_partition(arrays["first_numbers"], len(keys), len(numbers))
         and bool((np.diff(arrays["first_numbers"]) > 0).all())
-        and within(numbers, size)
-        and fits(arrays["texts"], arrays["lengths"])
+        and all_below(numbers, size)
+        and is_packed(arrays["texts"], arrays["lengths"])
     )
 
 
@@ -233,7 +233,7 @@ def _is_number(value: Any, size: int) -> bool:
 
 
 def _probes(segments: Segments, counts: Ints, shapes: Sequence[Shape], salt: Salt, keys: Keys) -> Any:
-    """Yield, for each number of segments, what may be there: the keys, their topics and their shapes."""
+    """Yield candidate keys with their topics and their shapes, for one number of segments after another."""
     places = np.arange(len(segments.starts)) - np.repeat(segments.first[:-1], segments.counts)
     mixed = at_positions(hashes(segments, salt), places, salt)
     sums = np.zeros(len(mixed) + 1, np.uint64)
@@ -258,13 +258,13 @@ def _probes(segments: Segments, counts: Ints, shapes: Sequence[Shape], salt: Sal
             for place in shape.wildcards[1:]:
                 line -= columns[place]
         flat = out.ravel()
-        hits = keys.maybe(flat)
-        lines, which = np.divmod(hits, len(rows))
-        yield flat.take(hits), rows.take(which), np.array(fitting).take(lines)
+        hits = keys.candidates(flat)
+        lines, columns_hit = np.divmod(hits, len(rows))
+        yield flat.take(hits), rows.take(columns_hit), np.array(fitting).take(lines)
 
 
 def _build(members: list[tuple[int, int, Pattern]], shapes: Sequence[Shape], salt: Salt) -> Arrays:
-    """Make the arrays of (place of the shape, number, pattern)."""
+    """Build the arrays from (place of the shape, number, pattern)."""
     literals: dict[str, int] = {}
     entries: dict[tuple[int, tuple[int, ...]], list[int]] = {}
     for place, number, pattern in members:
@@ -277,11 +277,11 @@ def _build(members: list[tuple[int, int, Pattern]], shapes: Sequence[Shape], sal
     flat_places = np.array([at for place, _ in entries for at in shapes[place].literals], np.int64)
     sums = np.zeros(len(flat_ids) + 1, np.uint64)
     np.cumsum(at_positions(hashed[flat_ids], flat_places, salt), out=sums[1:])
-    behind = sizes.cumsum()
-    keys = sums[behind] - sums[behind - sizes]
+    ends = sizes.cumsum()
+    keys = sums[ends] - sums[ends - sizes]
     keys += np.array([salt.of(*shapes[place][:2]) for place, _ in entries], np.uint64)
     order = np.argsort(keys, kind="stable")
-    _, spots = ranges((behind - sizes)[order], behind[order])
+    _, spots = ranges((ends - sizes)[order], ends[order])
     numbers = list(entries.values())
     return {
         "keys": keys[order],

@@ -1,4 +1,4 @@
-"""Which topics of a batch can be matched at all, by the rules that the dialect declares."""
+"""Masks of matchable and of hidden topics in a batch, by the rules of the dialect."""
 
 import numpy as np
 import numpy.typing as npt
@@ -13,37 +13,37 @@ _SURROGATE_NEXT = 0xA0
 
 
 def matchable(segments: Segments, dialect: Dialect) -> Flags:
-    """Whether `dialect.split` takes each topic."""
+    """Return a mask of the topics accepted by `dialect.split`."""
     first, last = segments.first[:-1], segments.first[1:] - 1
     sizes = segments.starts[last] + segments.lengths[last] - segments.starts[first]
-    fine = sizes > 0 if not dialect.empty_topic else np.ones(len(first), np.bool_)
+    accepted = sizes > 0 if not dialect.empty_topic else np.ones(len(first), np.bool_)
     for code in dialect.forbidden_characters.encode():
-        _strike(fine, segments, np.flatnonzero(segments.data[: _end(segments)] == code))
+        _exclude(accepted, segments, np.flatnonzero(segments.data[: _end_of_topics(segments)] == code))
     for text in dialect.forbidden_segments:
         word = np.uint64(int.from_bytes(text.encode(), "little"))
         found = np.flatnonzero((segments.lengths == len(text.encode())) & (segments.words == word))
-        _strike(fine, segments, segments.starts[found])
+        _exclude(accepted, segments, segments.starts[found])
     if dialect.max_bytes is not None:
-        fine &= sizes <= dialect.max_bytes
+        accepted &= sizes <= dialect.max_bytes
         data = segments.data
-        _strike(fine, segments, np.flatnonzero((data[:-1] == _SURROGATE_LEAD) & (data[1:] >= _SURROGATE_NEXT)))
-    return fine
+        _exclude(accepted, segments, np.flatnonzero((data[:-1] == _SURROGATE_LEAD) & (data[1:] >= _SURROGATE_NEXT)))
+    return accepted
 
 
 def hidden(segments: Segments, dialect: Dialect) -> Flags | None:
-    """Whether each topic is hidden from wildcards in the first segment; None where none is."""
+    """Return a mask of the topics hidden from wildcards in the first segment; None without any."""
     if not dialect.reserved:
         return None
     flags = segments.data[segments.starts[segments.first[:-1]]] == ord(dialect.reserved)
     return flags if flags.any() else None
 
 
-def _end(segments: Segments) -> int:
+def _end_of_topics(segments: Segments) -> int:
     return int(segments.starts[-1] + segments.lengths[-1]) if len(segments.starts) else 0
 
 
-def _strike(fine: Flags, segments: Segments, positions: npt.NDArray[np.int64]) -> None:
-    """Strike the topics out that hold these bytes."""
+def _exclude(accepted: Flags, segments: Segments, positions: npt.NDArray[np.int64]) -> None:
+    """Clear the mask for the topics at these byte positions."""
     if len(positions):
         begins = segments.starts[segments.first[:-1]]
-        fine[np.searchsorted(begins, positions, side="right") - 1] = False
+        accepted[np.searchsorted(begins, positions, side="right") - 1] = False

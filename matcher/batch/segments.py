@@ -1,4 +1,4 @@
-"""A batch of topics as flat arrays: one byte string, cut into segments, each with its hash."""
+"""Topics of a batch in flat arrays: one byte string cut into segments, and their hashes."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ Ints = npt.NDArray[np.int64]
 
 MAX_POSITIONS: Final = 16  # segments from the left that take part in keys
 
-_WORD: Final = 8
-_LOOPED: Final = 64  # bytes of a segment that are hashed in arrays; longer ones are rare, and go one by one
-_MASKS: Final = np.array([(1 << 8 * size) - 1 for size in range(_WORD + 1)], np.uint64)
-_CONTINUED: Final = 0xC0  # of a byte of UTF-8: whether it belongs to the character that began before it ...
-_CONTINUES: Final = 0x80  # ... which these bits say
+_WORD_BYTES: Final = 8
+_ARRAY_BYTES: Final = 64  # longest segment in bytes that arrays handle; longer ones are rare, and go one by one
+_MASKS: Final = np.array([(1 << 8 * size) - 1 for size in range(_WORD_BYTES + 1)], np.uint64)
+_LEADING_BITS: Final = 0xC0  # mask of the leading bits of a byte of UTF-8 ...
+_CONTINUATION: Final = 0x80  # ... and their value in every byte of a character but the first
 _M1: Final = np.uint64(0xFF51AFD7ED558CCD)
 _M2: Final = np.uint64(0xC4CEB9FE1A85EC53)
 _SHIFT: Final = np.uint64(32)
 
 
 class Salt:
-    """The secret numbers of an index, drawn from a few bytes, so that nobody can choose names whose hashes collide."""
+    """Secret numbers of an index, derived from a few bytes; they keep users from choosing names with equal hashes."""
 
     __slots__ = ("ends", "key", "length", "positions", "rests", "seed")
 
@@ -45,20 +45,20 @@ class Salt:
         self.rests = numbers[3 + 2 * MAX_POSITIONS : 4 + 3 * MAX_POSITIONS]
 
     def of(self, tail: Tail, count: int) -> np.uint64:
-        """Return the number that keeps apart patterns of as many segments with another tail, or of another count."""
+        """Return the number added to keys of patterns with this tail and count of segments, to keep them apart."""
         number: np.uint64 = (self.ends if tail is Tail.END else self.rests)[count]
         return number
 
 
 class Segments(NamedTuple):
-    """The segments of a batch of topics, in the order of the batch.
+    """Segments of a batch of topics, in the order of the batch.
 
     Attributes:
-        data: the bytes of all topics, one separator behind each, padded so that a word can be read anywhere.
-        first: the number of the first segment of each topic, and behind the last topic the number of segments.
-        starts: where each segment begins in the data.
-        lengths: its bytes.
-        words: its first eight bytes as a number, the missing ones zero.
+        data: bytes of all topics, one separator after each, padded so that a word can be read anywhere.
+        first: number of the first segment of each topic, and at the end the number of all segments.
+        starts: start of each segment in the data.
+        lengths: length of each segment, in bytes.
+        words: first eight bytes of each segment as a number; missing ones are zero.
     """
 
     data: U8
@@ -69,7 +69,7 @@ class Segments(NamedTuple):
 
     @property
     def counts(self) -> Ints:
-        """How many segments each topic has."""
+        """Number of segments of each topic."""
         return np.diff(self.first)
 
     def text(self, number: int) -> bytes:
@@ -79,72 +79,72 @@ class Segments(NamedTuple):
 
 
 def cut(topics: Sequence[str], dialect: Dialect) -> Segments:
-    """Cut topics at the separator of the dialect, without regard to whether they are valid."""
+    """Cut topics at the separator of the dialect, valid or not."""
     separator = dialect.separator
     single = len(separator) == 1
     data, sizes = _join(topics, separator if single else "\n")
     boundaries = (sizes + 1).cumsum() - 1
     code = ord(separator[0])
     if single:
-        ends = (data[:-_WORD] == code).nonzero()[0]
-        starts = _behind(ends, 1)
+        ends = (data[:-_WORD_BYTES] == code).nonzero()[0]
+        starts = _starts_after(ends, 1)
     else:
         ends = np.sort(np.concatenate((_leftmost_pairs(data, code), boundaries)))
-        starts = _behind(ends, 1 + (data[ends] == code))
+        starts = _starts_after(ends, 1 + (data[ends] == code))
     first = np.zeros(len(topics) + 1, np.int64)
     first[1:] = ends.searchsorted(boundaries) + 1
     return _segments(data, first, starts, ends - starts)
 
 
 def pack(texts: Sequence[str]) -> Segments:
-    """Take each text as one segment."""
+    """Return the segments of texts, one segment for each text."""
     data, sizes = _join(texts, "\n")
     ends = (sizes + 1).cumsum() - 1
     return _segments(data, np.arange(len(texts) + 1), ends - sizes, sizes)
 
 
 def unpack(data: U8, sizes: npt.NDArray[np.int32]) -> Segments:
-    """Take the data and the lengths of what `pack` gave."""
+    """Return the result of `pack` from its data and lengths."""
     lengths = sizes.astype(np.int64)
     ends = (lengths + 1).cumsum() - 1
     return _segments(data, np.arange(len(lengths) + 1), ends - lengths, lengths)
 
 
-def fits(data: U8, sizes: npt.NDArray[np.int32]) -> bool:
-    """Whether these can be the data and the lengths of what `pack` gave."""
-    return bool((sizes >= 0).all()) and int(sizes.sum(dtype=np.int64)) + len(sizes) + _WORD == len(data)
+def is_packed(data: U8, sizes: npt.NDArray[np.int32]) -> bool:
+    """Return True if data and lengths can be a result of `pack`."""
+    return bool((sizes >= 0).all()) and int(sizes.sum(dtype=np.int64)) + len(sizes) + _WORD_BYTES == len(data)
 
 
 def are_texts(segments: Segments) -> bool:
-    """Whether each segment is UTF-8 by itself, surrogates included."""
+    """Return True if each segment is UTF-8 by itself, surrogates included."""
     try:
         segments.data.tobytes().decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
         return False
     borders = np.concatenate((segments.starts, segments.starts + segments.lengths))
-    return bool((segments.data[borders] & _CONTINUED != _CONTINUES).all())
+    return bool((segments.data[borders] & _LEADING_BITS != _CONTINUATION).all())
 
 
 def hashes(segments: Segments, salt: Salt) -> U64:
     """Hash each segment to 64 bits; segments of at most eight bytes and one length never collide."""
     mixed: U64 = _mix(segments.words ^ salt.seed) + segments.lengths.astype(np.uint64) * salt.length
-    longer = (segments.lengths > _WORD).nonzero()[0]
+    longer = (segments.lengths > _WORD_BYTES).nonzero()[0]
     words = _words(segments.data)
-    for offset in range(_WORD, _LOOPED, _WORD):
+    for offset in range(_WORD_BYTES, _ARRAY_BYTES, _WORD_BYTES):
         longer = longer[segments.lengths[longer] > offset]
         if not len(longer):
             return mixed
         word = words[segments.starts[longer] + offset]
-        word &= _MASKS[np.minimum(segments.lengths[longer] - offset, _WORD)]
+        word &= _MASKS[np.minimum(segments.lengths[longer] - offset, _WORD_BYTES)]
         mixed[longer] = _mix(mixed[longer] ^ word) + salt.length
-    for number in longer[segments.lengths[longer] > _LOOPED].tolist():
-        digest = hashlib.blake2b(segments.text(number), digest_size=_WORD, key=salt.key).digest()
+    for number in longer[segments.lengths[longer] > _ARRAY_BYTES].tolist():
+        digest = hashlib.blake2b(segments.text(number), digest_size=_WORD_BYTES, key=salt.key).digest()
         mixed[number] = int.from_bytes(digest, "little")
     return mixed
 
 
 def at_positions(hashed: U64, positions: Ints, salt: Salt) -> U64:
-    """Mix the position of each segment into its hash; positions beyond `MAX_POSITIONS` are of no use."""
+    """Mix the position of each segment into its hash; positions from `MAX_POSITIONS` on are not told apart."""
     mixed: U64 = _mix(hashed ^ salt.positions[np.minimum(positions, MAX_POSITIONS - 1)])
     mixed *= _M2
     mixed ^= mixed >> _SHIFT
@@ -152,27 +152,27 @@ def at_positions(hashed: U64, positions: Ints, salt: Salt) -> U64:
 
 
 def same_text(one: Segments, numbers: Ints, other: Segments, others: Ints) -> npt.NDArray[np.bool_]:
-    """Whether segments of two batches hold the same bytes, pair by pair."""
+    """Return a mask of the pairs of segments, from two batches, with the same bytes."""
     lengths = one.lengths.take(numbers)
     same: npt.NDArray[np.bool_] = lengths == other.lengths.take(others)
     same &= one.words.take(numbers) == other.words.take(others)
-    pairs = (same & (lengths > _WORD)).nonzero()[0]
+    pairs = (same & (lengths > _WORD_BYTES)).nonzero()[0]
     here, there = _words(one.data), _words(other.data)
-    for offset in range(_WORD, _LOOPED, _WORD):
+    for offset in range(_WORD_BYTES, _ARRAY_BYTES, _WORD_BYTES):
         pairs = pairs[lengths[pairs] > offset]
         if not len(pairs):
             return same
         differing = here[one.starts[numbers[pairs]] + offset] ^ there[other.starts[others[pairs]] + offset]
-        equal = differing & _MASKS[np.minimum(lengths[pairs] - offset, _WORD)] == 0
+        equal = differing & _MASKS[np.minimum(lengths[pairs] - offset, _WORD_BYTES)] == 0
         same[pairs] = equal
         pairs = pairs[equal]
-    for pair in pairs[lengths[pairs] > _LOOPED].tolist():
+    for pair in pairs[lengths[pairs] > _ARRAY_BYTES].tolist():
         same[pair] = one.text(int(numbers[pair])) == other.text(int(others[pair]))
     return same
 
 
 def _join(texts: Sequence[str], filler: str) -> tuple[U8, Ints]:
-    """Encode texts into one array with a filler byte behind each; return it, padded, and the bytes of each text."""
+    """Encode texts into one padded array, a filler byte after each; return it and the length of each text in bytes."""
     parts: Sequence[str] | list[bytes] = texts
     joined = filler.join(texts)
     if joined.isascii():
@@ -181,23 +181,23 @@ def _join(texts: Sequence[str], filler: str) -> tuple[U8, Ints]:
         parts = [text.encode("utf-8", "surrogatepass") for text in texts]
         raw = filler.encode().join(parts)
     sizes = np.fromiter(map(len, parts), np.int64, len(parts))
-    return np.frombuffer(raw + filler.encode() * bool(parts) + bytes(_WORD), np.uint8), sizes
+    return np.frombuffer(raw + filler.encode() * bool(parts) + bytes(_WORD_BYTES), np.uint8), sizes
 
 
-def _behind(ends: Ints, widths: Ints | int) -> Ints:
-    """Return where the segments start that follow separators at `ends`, the first one at the start of the data."""
+def _starts_after(ends: Ints, widths: Ints | int) -> Ints:
+    """Return the start of each segment: the start of the data, then the end of each separator but the last."""
     starts: Ints = np.zeros_like(ends)
     starts[1:] = (ends + widths)[:-1]
     return starts
 
 
 def _segments(data: U8, first: Ints, starts: Ints, lengths: Ints) -> Segments:
-    words = _words(data)[starts] & _MASKS[np.minimum(lengths, _WORD)]
+    words = _words(data)[starts] & _MASKS[np.minimum(lengths, _WORD_BYTES)]
     return Segments(data, first, starts, lengths, words)
 
 
 def _leftmost_pairs(data: U8, code: int) -> Ints:
-    """Return where `str.split` finds a separator of two equal bytes: every second byte of a run, while two are left."""
+    """Return the positions of two-byte separators as `str.split` finds them, from the left of each run of the byte."""
     found: Ints = (data == code).nonzero()[0]
     if not len(found):
         return found
@@ -213,8 +213,8 @@ def _leftmost_pairs(data: U8, code: int) -> Ints:
 
 
 def _words(data: U8) -> U64:
-    """Look at the data as the words that begin at each byte."""
-    return np.ndarray((len(data) - _WORD + 1,), "<u8", data.data, strides=(1,))
+    """Return the data as overlapping words, one word at each byte."""
+    return np.ndarray((len(data) - _WORD_BYTES + 1,), "<u8", data.data, strides=(1,))
 
 
 def _mix(values: U64) -> U64:

@@ -1,4 +1,4 @@
-"""FlatTopics: which topics does a pattern match? In flat arrays, which are their own binary form."""
+"""FlatTopics: topics by pattern, in flat arrays that are their own binary form."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from matcher.batch.arrays import cuts, ranges, within
+from matcher.batch.arrays import all_below, is_partition, ranges
 from matcher.batch.codec import dump, load
 from matcher.batch.rules import matchable
-from matcher.batch.segments import MAX_POSITIONS, Salt, are_texts, cut, fits, hashes, same_text, unpack
+from matcher.batch.segments import MAX_POSITIONS, Salt, are_texts, cut, hashes, is_packed, same_text, unpack
 from matcher.dialects import DIALECTS, get_dialect
 from matcher.errors import CorruptIndex, InvalidPattern
 from matcher.pattern import MANY, ONE, Pattern, Segment, Tail
@@ -34,49 +34,49 @@ _TYPES: Final = {
     "bounds": "<i4",
     "places": "<i4",
 }
-_FEW: Final = 256  # topics that are not worth the search for a rarer literal
+_FEW_TOPICS: Final = 256  # with so few topics left, the search for a rarer literal does not pay
 
 
 class FlatTopics:
-    """Topics, numbered as they were given, that are asked by pattern.
+    """Immutable index of topics for questions by pattern; topics are numbered in the order given.
 
     Every distinct segment has a number. For each of the first `MAX_POSITIONS` positions the topics are sorted by the
     segment there, so a literal names a range of them; the shortest range is filtered by the other literals.
 
-    A question costs some twenty array operations at least; for patterns that few topics match, ask a `TopicIndex`.
+    A question costs some twenty array operations at least; for patterns with few matching topics, ask a `TopicIndex`.
 
-    Nothing changes after construction, so any number of threads can ask. Keep additions in a `TopicIndex` beside it,
-    and build anew when they have become many.
+    Any number of threads can ask at once. Keep additions in a `TopicIndex` beside it, and rebuild it when they have
+    become many.
 
     Args:
-        topics: their names.
-        dialect: the name of the dialect of all topics and patterns.
-        allow_inner_multi: take multi-segment wildcards before the end of a pattern, where the dialect has them.
+        topics: names of the topics.
+        dialect: name of the dialect of all topics and patterns.
+        allow_inner_multi: accept multi-segment wildcards before the end of a pattern, in dialects that have them.
     """
 
     def __init__(self, topics: Sequence[str], dialect: str = "lite", *, allow_inner_multi: bool = False) -> None:
         segments = cut(topics, get_dialect(dialect))
         counts = np.where(matchable(segments, get_dialect(dialect)), segments.counts, 0)
-        facts = {"kind": "topics", "dialect": dialect, "allow_inner_multi": allow_inner_multi}
-        self._open(facts, _build(segments, counts))
+        header = {"kind": "topics", "dialect": dialect, "allow_inner_multi": allow_inner_multi}
+        self._open(header, _build(segments, counts))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> FlatTopics:
-        """Open what `to_bytes` gave; its arrays are used as they lie there.
+        """Open a result of `to_bytes`, without copying its arrays.
 
         Raises:
-            CorruptIndex: the data is not what `to_bytes` gave.
+            CorruptIndex: the data is not a result of `to_bytes`.
         """
-        facts, arrays = load(data, "topics", _TYPES)
-        if not _agree(facts, arrays):
+        header, arrays = load(data, "topics", _TYPES)
+        if not _is_consistent(header, arrays):
             raise CorruptIndex("the parts of the index contradict one another")
         index = cls.__new__(cls)
-        index._open(facts, arrays)  # noqa: SLF001 - of its own class
+        index._open(header, arrays)  # noqa: SLF001 - of its own class
         return index
 
     def to_bytes(self) -> bytes:
         """Return the index as bytes."""
-        return dump(self._facts, self._arrays)
+        return dump(self._header, self._arrays)
 
     def __len__(self) -> int:
         """Return the number of topics."""
@@ -84,19 +84,19 @@ class FlatTopics:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays."""
+        """Size of all arrays, in bytes."""
         return sum(array.nbytes for array in self._arrays.values())
 
     def expand(self, pattern: str | Pattern, *, policy: str | None = None) -> Ints:
-        """Return the numbers of the topics that the pattern matches, ascending; none for an invalid pattern.
+        """Return the numbers of the matching topics, ascending; none for an invalid pattern.
 
-        The cost is that of filtering the topics that have the rarest literal among the sorted positions. With inner
-        multi-segment wildcards, what the segments before the first of them leave is checked topic by topic.
+        The cost is that of filtering the topics with the rarest literal among the sorted positions. With inner
+        multi-segment wildcards, topics that fit the segments before the first of them are checked one by one.
         """
         if not isinstance(pattern, Pattern):
             try:
                 pattern = self._dialect.parse(
-                    pattern, policy=policy, allow_inner_multi=self._facts["allow_inner_multi"]
+                    pattern, policy=policy, allow_inner_multi=self._header["allow_inner_multi"]
                 )
             except InvalidPattern:
                 return np.zeros(0, np.int64)
@@ -114,14 +114,14 @@ class FlatTopics:
         return found
 
     def expand_batch(self, patterns: Iterable[str | Pattern]) -> tuple[Ints, Ints]:
-        """Return each matching pair as (number of the pattern in the batch, number of the topic), in that order."""
+        """Return (number of the pattern, number of the topic) for each match, as two arrays in this order."""
         found = [self.expand(pattern) for pattern in patterns]
         none = np.zeros(0, np.int64)
         return np.repeat(np.arange(len(found)), list(map(len, found))), np.concatenate([none, *found])
 
-    def _open(self, facts: dict[str, Any], arrays: Arrays) -> None:
-        self._facts, self._arrays = facts, arrays
-        self._dialect = get_dialect(facts["dialect"])
+    def _open(self, header: dict[str, Any], arrays: Arrays) -> None:
+        self._header, self._arrays = header, arrays
+        self._dialect = get_dialect(header["dialect"])
         self._counts = arrays["counts"]
         self._firsts = arrays["firsts"]
         self._places: list[int] = arrays["places"].tolist()
@@ -132,7 +132,7 @@ class FlatTopics:
 
     @cached_property
     def _names(self) -> list[str]:
-        """The distinct segments as text, decoded when they are first needed."""
+        """Distinct segments as text, decoded at the first use."""
         return [self._texts.text(number).decode("utf-8", "surrogatepass") for number in range(len(self._texts.starts))]
 
     @cached_property
@@ -148,14 +148,14 @@ class FlatTopics:
         return [self._names[number] for number in self._arrays["segments"][start : start + int(self._counts[row])]]
 
     def _select(self, segments: Sequence[Segment], tail: Tail) -> Any:
-        """Return the topics that have these segments and this tail, ascending."""
+        """Return the topics with these segments and this tail, ascending."""
         literals = []
         for place, segment in enumerate(segments):
             if segment is not ONE:
                 literals.append((place, self._numbers.get(str(segment), -1)))
         if any(number < 0 for _, number in literals):
             return np.zeros(0, np.int32)
-        rows, chosen = self._rarest([literal for literal in literals if literal[0] < len(self._places) - 1])
+        rows, rarest_place = self._rarest([literal for literal in literals if literal[0] < len(self._places) - 1])
         least = len(segments) + (tail is Tail.SOME)
         if rows is None:
             rows = np.flatnonzero(self._counts == least if tail is Tail.END else self._counts >= max(1, least))
@@ -163,23 +163,23 @@ class FlatTopics:
             counts = self._counts.take(rows)
             rows = rows.compress(counts == least if tail is Tail.END else counts >= least)
         for place, number in literals:
-            if place != chosen:
+            if place != rarest_place:
                 rows = rows.compress(self._segment(rows, place) == number)
         return rows
 
     def _rarest(self, literals: list[tuple[int, int]]) -> tuple[Any, int]:
-        """Return the topics that have the literal that few have, and its place; None where there is no literal."""
-        rows, chosen = None, -1
-        for place, number in sorted(literals, key=self._promising):
+        """Return the topics with the rarest literal, and its place; None without any literal."""
+        rows, rarest_place = None, -1
+        for place, number in sorted(literals, key=self._rarity_key):
             posting = self._posting(place, number)
             if rows is None or len(posting) < len(rows):
-                rows, chosen = posting, place
-            if len(rows) <= _FEW:
+                rows, rarest_place = posting, place
+            if len(rows) <= _FEW_TOPICS:
                 break
-        return rows, chosen
+        return rows, rarest_place
 
-    def _promising(self, literal: tuple[int, int]) -> int:
-        """Order literals by how many distinct segments stand at their place: the more, the fewer topics have each."""
+    def _rarity_key(self, literal: tuple[int, int]) -> int:
+        """Return a sort key: literals at places with more distinct segments first, since fewer topics share each."""
         place, _ = literal
         return self._places[place] - self._places[place + 1]
 
@@ -187,34 +187,34 @@ class FlatTopics:
         """Return the topics with this segment at this place, ascending."""
         start, end = self._places[place : place + 2]
         kinds = self._arrays["kinds"][start:end]
-        spot = int(kinds.searchsorted(np.int32(number)))  # of the array's own type, else all of it is converted
+        spot = int(kinds.searchsorted(np.int32(number)))  # a number of another type converts the whole array
         if spot == len(kinds) or kinds[spot] != number:
             return np.zeros(0, np.int32)
-        begin, behind = self._arrays["bounds"][start + spot : start + spot + 2]
-        return self._arrays["postings"][begin:behind]
+        first, last = self._arrays["bounds"][start + spot : start + spot + 2]
+        return self._arrays["postings"][first:last]
 
     def _starting(self, rows: Any, place: int, start: str) -> Any:
-        """Return those of the topics whose segment at a place starts with this text."""
+        """Return the topics whose segment at a place starts with this text."""
         numbers = self._segment(rows, place)
         wanted = [number for number in np.unique(numbers).tolist() if self._names[number].startswith(start)]
         return rows[np.isin(numbers, wanted)]
 
 
-def _agree(facts: dict[str, Any], arrays: Arrays) -> bool:
-    """Whether facts and arrays that were read can be those of one index: no look-up in it can fail."""
+def _is_consistent(header: dict[str, Any], arrays: Arrays) -> bool:
+    """Return True if header and arrays are consistent: no look-up in their index can fail."""
     counts, firsts, places = arrays["counts"], arrays["firsts"], arrays["places"]
     return (
-        facts.get("dialect") in list(DIALECTS)  # a list, because what was read may be nothing to look up
-        and isinstance(facts.get("allow_inner_multi"), bool)
-        and cuts(firsts, len(counts), len(arrays["segments"]))
+        header.get("dialect") in list(DIALECTS)  # a list, because the value read may not be hashable
+        and isinstance(header.get("allow_inner_multi"), bool)
+        and is_partition(firsts, len(counts), len(arrays["segments"]))
         and bool((counts >= 0).all() and (counts <= np.diff(firsts)).all())
-        and within(arrays["segments"], len(arrays["lengths"]))
-        and fits(arrays["texts"], arrays["lengths"])
+        and all_below(arrays["segments"], len(arrays["lengths"]))
+        and is_packed(arrays["texts"], arrays["lengths"])
         and are_texts(unpack(arrays["texts"], arrays["lengths"]))
         and len(places) <= MAX_POSITIONS + 1
-        and cuts(places, len(places) - 1, len(arrays["kinds"]))
-        and cuts(arrays["bounds"], len(arrays["kinds"]), len(arrays["postings"]))
-        and within(arrays["postings"], len(counts))
+        and is_partition(places, len(places) - 1, len(arrays["kinds"]))
+        and is_partition(arrays["bounds"], len(arrays["kinds"]), len(arrays["postings"]))
+        and all_below(arrays["postings"], len(counts))
     )
 
 

@@ -1,4 +1,4 @@
-"""The pattern languages, by name."""
+"""Dialects by name."""
 
 from typing import Final
 
@@ -15,10 +15,10 @@ DIALECTS: Final[dict[str, Dialect]] = {dialect.name: dialect for dialect in (Lit
 
 
 def get_dialect(name: str | Dialect) -> Dialect:
-    """Return the dialect of that name; one of your own is returned as it is.
+    """Return the dialect of this name; return a dialect of your own as it is.
 
     Raises:
-        UnknownDialect: there is none.
+        UnknownDialect: no dialect has this name.
     """
     if isinstance(name, Dialect):
         return name

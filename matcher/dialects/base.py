@@ -1,4 +1,4 @@
-"""What a dialect has to say for the indexes and functions of this package to serve it."""
+"""Base class of dialects: the parts needed by the indexes and functions of this package."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar, NamedTuple
@@ -8,7 +8,7 @@ from matcher.pattern import Pattern
 
 
 class Flaw(NamedTuple):
-    """Where a text breaks a rule, what is wrong, and how to mend it."""
+    """Flaw of a text: the position of the first offending character, the broken rule, and the remedy."""
 
     position: int
     reason: str
@@ -16,21 +16,21 @@ class Flaw(NamedTuple):
 
 
 class Dialect(ABC):
-    """A pattern language: how its patterns are written and how its topics fall into segments.
+    """Pattern language: the notation of its patterns, and the division of its topics into segments.
 
     A dialect has no state, so one instance serves all threads.
 
     Attributes:
-        name: how users name it.
-        separator: what stands between two segments.
-        reserved: topics that begin with this text are hidden from patterns whose first segment is a wildcard.
-        rest_may_be_empty: whether the trailing multi-segment wildcard also matches no segment at all.
-        empty_topic: whether the empty text is a topic that can be matched.
-        forbidden_characters: a topic that holds one of these ASCII characters is matched by nothing.
-        forbidden_segments: a topic that has one of these segments, of at most eight bytes, is matched by nothing.
-        max_bytes: a topic of more bytes of UTF-8, or one that UTF-8 cannot hold, is matched by nothing.
+        name: name for users.
+        separator: text between two segments.
+        reserved: prefix of topics that are hidden from patterns with a wildcard as first segment; blank for none.
+        rest_may_be_empty: True if the trailing multi-segment wildcard also matches no segment at all.
+        empty_topic: True if patterns can match the empty text.
+        forbidden_characters: ASCII characters; no pattern matches a topic with one of them.
+        forbidden_segments: segments of at most eight bytes; no pattern matches a topic with one of them.
+        max_bytes: length in bytes of UTF-8; no pattern matches a longer topic, or one that UTF-8 cannot hold.
 
-    The last four say once more what `split` does, in a form that serves whole batches.
+    The last four repeat the rules of `split` in a form for whole batches.
     """
 
     name: ClassVar[str]
@@ -44,41 +44,41 @@ class Dialect(ABC):
 
     @abstractmethod
     def parse(self, text: str, *, policy: str | None = None, allow_inner_multi: bool = False) -> Pattern:
-        """Read a pattern; linear in its length.
+        """Parse a pattern; linear in its length.
 
         Raises:
-            InvalidPattern: the text is no pattern of this dialect.
-            UnsupportedOption: this dialect does not know the policy, or knows no inner multi-segment wildcard.
+            InvalidPattern: the text is not a pattern of this dialect.
+            UnsupportedOption: this dialect lacks the policy, or the inner multi-segment wildcard.
         """
 
     @abstractmethod
     def split(self, topic: str) -> list[str] | None:
-        """Split a topic into its segments; None for a topic that no pattern can match."""
+        """Split a topic into its segments; return None if no pattern can match it."""
 
     @abstractmethod
     def flaw_of_topic(self, topic: str) -> Flaw | None:
-        """Say why a text is no topic of this dialect; None where it is one."""
+        """Return the first flaw of a topic; None if it is valid."""
 
     def validate(self, text: str, *, policy: str | None = None, allow_inner_multi: bool = False) -> None:
-        """Refuse a text that is no valid pattern, with the errors of `parse`."""
+        """Check a pattern; raise the errors of `parse` unless it is valid."""
         self.parse(text, policy=policy, allow_inner_multi=allow_inner_multi)
 
     def validate_topic(self, topic: str) -> None:
-        """Refuse a text that is no topic of this dialect.
+        """Check a topic.
 
         Raises:
-            InvalidTopic: with the position, the reason and how to mend it.
+            InvalidTopic: the text is not a topic of this dialect; with position, reason and remedy.
         """
         flaw = self.flaw_of_topic(topic)
         if flaw is not None:
             raise InvalidTopic(topic, flaw.position, self._segment_at(topic, flaw.position), flaw.reason, flaw.hint)
 
     def hides(self, topic: str) -> bool:
-        """Whether a wildcard in the first segment must not match this topic."""
+        """Return True if a wildcard in the first segment must not match this topic."""
         return bool(self.reserved) and topic.startswith(self.reserved)
 
     def matches(self, pattern: Pattern, topic: str) -> bool:
-        """Whether a parsed pattern matches a topic; for the bound see `Pattern.accepts`."""
+        """Return True if a parsed pattern matches a topic; for the bound see `Pattern.accepts`."""
         if pattern.literal is not None:
             return topic == pattern.literal
         segments = self.split(topic)

@@ -3,8 +3,8 @@
 Rules: Apache RocketMQ issue 10559 (the RFC), and `LitePatternMatcher` of its pull requests 10607 and 11054, whose
 recorded answers are tests/conformance/vectors/lite.json. Where the RFC is silent the implementations decide:
 
-- Topics are not validated: `pay__*` matches `pay__`, whose second segment is empty. Only the empty topic is
-  matched by nothing.
+- Topics are not validated: `pay__*` matches `pay__`, whose second segment is empty. Only the empty topic matches no
+  pattern.
 - Splitting is leftmost: `a___b` is `a` and `_b`.
 - A blank segment (`" "`) is a segment like any other.
 """
@@ -22,9 +22,9 @@ class Lite(Dialect):
     separator: ClassVar[str] = "__"
 
     def parse(self, text: str, *, policy: str | None = None, allow_inner_multi: bool = False) -> Pattern:
-        """Read a pattern.
+        """Parse a pattern.
 
-        With `allow_inner_multi`, `**` may also stand before other segments; the RFC leaves that to its second version.
+        With `allow_inner_multi`, `**` may also stand before other segments; the RFC defers this to its second version.
         """
         self._refuse_options(policy)
         parts = text.split("__")
@@ -54,9 +54,9 @@ class Lite(Dialect):
         return Pattern(text, tuple(segments), tail, has_many=MANY in segments)
 
     def split(self, topic: str) -> list[str] | None:
-        """Split at `__` from the left; the empty topic is matched by nothing."""
+        """Split at `__` from the left; return None for the empty topic."""
         return topic.split("__") if topic else None
 
     def flaw_of_topic(self, topic: str) -> Flaw | None:
-        """Refuse the empty topic only, as the implementations do."""
+        """Return a flaw for the empty topic only, as the implementations do."""
         return None if topic else Flaw(0, "the topic is empty", "give it a name")

@@ -6,7 +6,7 @@ Rules: MQTT 5.0 section 4.7, and libmosquitto 2.0.11, whose recorded answers are
 - `a/#` matches `a` itself.
 - A wildcard in the first level matches no topic that begins with `$`; a `$` further right is nothing special.
 - A filter or topic is at most 65,535 bytes of UTF-8 and holds no NUL.
-- `$share/GROUP/FILTER` is matched as it is written; `shared` takes it apart.
+- `$share/GROUP/FILTER` is matched as written; `shared` divides it into group and filter.
 """
 
 import re
@@ -21,14 +21,14 @@ _TOO_LONG: Final = f"longer than {_MAX_BYTES:,} bytes of UTF-8"
 
 
 class SharedSubscription(NamedTuple):
-    """A subscription whose messages the members of a group share (MQTT 5.0 section 4.8.2)."""
+    """Subscription shared by the members of a group, who divide its messages (MQTT 5.0 section 4.8.2)."""
 
     group: str
     filter: str
 
 
 def shared(text: str) -> SharedSubscription | None:
-    """Take a `$share/GROUP/FILTER` apart; None for any other filter."""
+    """Parse `$share/GROUP/FILTER`; return None for any other filter."""
     found = _SHARED.fullmatch(text)
     return SharedSubscription(*found.groups()) if found else None
 
@@ -44,7 +44,7 @@ class Mqtt(Dialect):
     max_bytes: ClassVar[int | None] = _MAX_BYTES
 
     def parse(self, text: str, *, policy: str | None = None, allow_inner_multi: bool = False) -> Pattern:
-        """Read a topic filter."""
+        """Parse a topic filter."""
         self._refuse_options(policy, allow_inner_multi=allow_inner_multi)
         flaw = _flaw_of_text(text)
         if flaw is not None:
@@ -74,7 +74,7 @@ class Mqtt(Dialect):
         return Pattern(text, tuple(segments), tail)
 
     def split(self, topic: str) -> list[str] | None:
-        """Split at `/`; a topic with a wildcard, a NUL or too many bytes is matched by nothing."""
+        """Split at `/`; return None for a topic with a wildcard, a NUL or too many bytes."""
         if "+" in topic or "#" in topic or "\0" in topic or not topic:
             return None
         if (len(topic) > _MAX_BYTES or not topic.isascii()) and _flaw_of_text(topic) is not None:
@@ -82,7 +82,7 @@ class Mqtt(Dialect):
         return topic.split("/")
 
     def flaw_of_topic(self, topic: str) -> Flaw | None:
-        """Refuse what `mosquitto_pub_topic_check` refuses, and NUL."""
+        """Return the first flaw by the rules of `mosquitto_pub_topic_check`; NUL is a flaw as well."""
         for position, character in enumerate(topic):
             if character in "+#":
                 return Flaw(position, f"{character!r} in a topic", "wildcards stand in filters only: leave it out")
@@ -90,7 +90,7 @@ class Mqtt(Dialect):
 
 
 def _flaw_of_text(text: str) -> Flaw | None:
-    """Check what holds for filters and topics alike."""
+    """Return the first flaw by the rules for filters and topics alike."""
     if not text:
         return Flaw(0, "the text is empty", "give at least one character")
     if "\0" in text:

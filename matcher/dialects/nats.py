@@ -4,7 +4,7 @@ Rules: nats-server 2.15.2 (server/sublist.go), whose recorded answers are tests/
 
 - Empty tokens, and space, tab, line feed, carriage return and form feed, are invalid; any other character is valid.
 - `*` and `>` are wildcards only where they are a whole token: `foo*`, `**` and `>>` are literals.
-- There is no rule about `$`.
+- `$` has no special meaning.
 """
 
 import re
@@ -14,7 +14,7 @@ from matcher.dialects.base import Dialect, Flaw
 from matcher.pattern import ONE, Pattern, Segment, Tail
 
 _BLANK: Final = re.compile(r"[ \t\n\r\f]")
-_NO_LITERALS: Final = frozenset(("", "*", ">"))
+_NOT_LITERAL: Final = frozenset(("", "*", ">"))
 
 
 class Nats(Dialect):
@@ -26,7 +26,7 @@ class Nats(Dialect):
     forbidden_segments: ClassVar[tuple[str, ...]] = ("", "*", ">")
 
     def parse(self, text: str, *, policy: str | None = None, allow_inner_multi: bool = False) -> Pattern:
-        """Read a subject that may hold wildcards; valid is what `IsValidSubject` accepts."""
+        """Parse a subject with or without wildcards; `IsValidSubject` decides if it is valid."""
         self._refuse_options(policy, allow_inner_multi=allow_inner_multi)
         tokens = text.split(".")
         flaw = self._flaw(text, tokens)
@@ -45,20 +45,20 @@ class Nats(Dialect):
         return Pattern(text, tuple(segments), tail)
 
     def split(self, topic: str) -> list[str] | None:
-        """Split at `.`; only what `IsValidPublishSubject` accepts can be matched."""
+        """Split at `.`; return None unless `IsValidPublishSubject` accepts the topic."""
         tokens = topic.split(".")
-        if not _NO_LITERALS.isdisjoint(tokens):
+        if not _NOT_LITERAL.isdisjoint(tokens):
             return None
-        surely_without_blanks = topic.isprintable() and " " not in topic  # faster than the search
+        surely_without_blanks = topic.isprintable() and " " not in topic  # faster than the regular expression
         return tokens if surely_without_blanks or not _BLANK.search(topic) else None
 
     def flaw_of_topic(self, topic: str) -> Flaw | None:
-        """Refuse what `IsValidPublishSubject` refuses."""
+        """Return the first flaw by the rules of `IsValidPublishSubject`."""
         tokens = topic.split(".")
         return self._flaw(topic, tokens) or self._flaw_of_literal(tokens)
 
     def is_literal(self, subject: str) -> bool:
-        """Whether `IsValidLiteralSubject` accepts the subject: no wildcards, but blanks are allowed."""
+        """Return True if `IsValidLiteralSubject` accepts the subject: no wildcards, but blanks are allowed."""
         tokens = subject.split(".")
         return "" not in tokens and self._flaw_of_literal(tokens) is None
 

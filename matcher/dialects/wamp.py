@@ -1,4 +1,4 @@
-"""WAMP topics: `.` separates components; a match policy says how a pattern is read.
+"""WAMP topics: `.` separates components; a match policy decides the meaning of a pattern.
 
 - `exact`: the topic itself.
 - `prefix`: a prefix of the *text*, so `com.myapp` matches `com.myapp2.foobar`.
@@ -7,7 +7,7 @@
   text before it a prefix (`com.myapp.*` is the prefix `com.myapp.`); `**` as the last component is a wildcard for that
   one component. Without any `*` the pattern is exact. With an explicit policy `*` is a character like others.
 
-| without a policy      | the same with one                          |
+| without a policy      | the same with a policy                     |
 |-----------------------|--------------------------------------------|
 | `com.*.create`        | `com..create`, wildcard                    |
 | `com.myapp*`          | `com.myapp`, prefix                        |
@@ -15,7 +15,8 @@
 | `com.myapp.**`        | `com.myapp.`, wildcard                     |
 
 Rules: Crossbar.io's page on pattern-based subscriptions; the answers of Crossbar.io 26.10.1 and autobahn 26.10.2 are
-recorded in tests/conformance/vectors/wamp.json. As there, matching validates neither side; `validate` does.
+recorded in tests/conformance/vectors/wamp.json. Like them, matching validates neither pattern nor topic; `validate`
+does.
 """
 
 import re
@@ -38,7 +39,7 @@ class Wamp(Dialect):
     empty_topic: ClassVar[bool] = True
 
     def parse(self, text: str, *, policy: str | None = None, allow_inner_multi: bool = False) -> Pattern:
-        """Read a pattern; with an explicit policy every text is one."""
+        """Parse a pattern; with an explicit policy every text is one."""
         self._refuse_inner_multi(allow_inner_multi=allow_inner_multi)
         parts = text.split(".")
         if policy == "prefix":
@@ -52,7 +53,7 @@ class Wamp(Dialect):
         raise UnsupportedOption(f"no match policy is named {policy!r}; use one of {', '.join(POLICIES)}")
 
     def validate(self, text: str, *, policy: str | None = None, allow_inner_multi: bool = False) -> None:
-        """Refuse what Crossbar.io refuses to subscribe to, by its loose rules for URIs.
+        """Check a pattern by Crossbar.io's loose rules for URIs in subscriptions.
 
         Empty components are allowed everywhere in a wildcard pattern, at the end of a prefix, and nowhere else.
         """
@@ -66,7 +67,7 @@ class Wamp(Dialect):
         return topic.split(".")
 
     def flaw_of_topic(self, topic: str) -> Flaw | None:
-        """Refuse what the loose rules for URIs refuse."""
+        """Return the first flaw by the loose rules for URIs."""
         return flaw_of_uri(topic)
 
     def _parse_notation(self, text: str, parts: list[str]) -> Pattern:
@@ -93,7 +94,7 @@ _HINT: Final = "write it as a whole component or at the end, or give an explicit
 def flaw_of_uri(
     uri: str, *, strict: bool = False, allow_last_empty: bool = False, allow_empty_components: bool = False
 ) -> Flaw | None:
-    """Say why autobahn's `check_or_raise_uri` would refuse a URI; None where it would not.
+    """Return the first flaw of a URI by the rules of autobahn's `check_or_raise_uri`; None if it is valid.
 
     Loose rules forbid blanks and `#`; strict ones allow a to z, digits (of any script) and `_` only. A line feed at the
     very end, which upstream overlooks, is a blank like others.

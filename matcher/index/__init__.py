@@ -1,4 +1,4 @@
-"""Two indexes: the patterns that match a topic, and the topics that a pattern matches."""
+"""Indexes in both directions: patterns by topic, and topics by pattern."""
 
 from matcher.index.patterns import PatternIndex
 from matcher.index.topics import TopicIndex

@@ -1,4 +1,4 @@
-"""The node of a trie of patterns: each kind of wildcard is a slot of its own, so no literal can be mistaken for one."""
+"""Node of a trie of patterns: each kind of wildcard is a slot of its own, so no literal can be mistaken for one."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ Entries: TypeAlias = dict[Key[V], V]  # in order of addition
 
 
 class Node(dict[str, "Node[V]"], Generic[V]):
-    """What follows one sequence of pattern segments; as a dict, the next node by literal segment.
+    """Node after one sequence of pattern segments; as a dict, the next nodes by literal segment.
 
     Attributes:
-        one: the next node after a wildcard for one segment.
-        many: the next node after an inner wildcard for one or more segments.
+        one: next node after a wildcard for one segment.
+        many: next node after an inner wildcard for one or more segments.
         here: entries whose pattern ends at this node.
         rest: entries whose pattern ends here with a trailing multi-segment wildcard.
-        starts: entries whose pattern ends here with the start of the next segment, by its length, shortest first.
+        starts: entries whose pattern ends here with the start of the next segment, by its length (shortest first) and
+            its text.
     """
 
     __slots__ = ("here", "many", "one", "rest", "starts")
@@ -46,7 +47,7 @@ class Node(dict[str, "Node[V]"], Generic[V]):
         return self.get(segment)
 
     def grow(self, segments: Sequence[Segment]) -> Node[V]:
-        """Return the node at the end of `segments`, making those that are missing."""
+        """Return the node at the end of `segments`; create missing nodes on the way."""
         node = self
         for segment in segments:
             following = node.child(segment)
@@ -67,7 +68,7 @@ class Node(dict[str, "Node[V]"], Generic[V]):
         return nodes
 
     def drop(self, segment: Segment) -> None:
-        """Forget the next node for a pattern segment."""
+        """Remove the next node for a pattern segment."""
         if segment is ONE:
             self.one = None
         elif segment is MANY:
@@ -76,7 +77,7 @@ class Node(dict[str, "Node[V]"], Generic[V]):
             del self[segment]
 
     def entries(self, pattern: Pattern) -> Entries[V]:
-        """Return the entries of a pattern that ends at this node, made if missing."""
+        """Return the entries for a pattern with its end at this node; create them if missing."""
         if pattern.tail is Tail.END:
             if self.here is None:
                 self.here = {}
@@ -92,16 +93,16 @@ class Node(dict[str, "Node[V]"], Generic[V]):
         return self.rest
 
     def discard(self, pattern: Pattern, key: Key[V]) -> bool:
-        """Remove an entry of a pattern that ends at this node; return whether it was there."""
+        """Remove an entry of a pattern with its end at this node; return True if it was present."""
         entries = self.entries(pattern)
         removed = discard(entries, key)
         if not entries:
-            self._forget(pattern)
+            self._drop_entries(pattern)
         return removed
 
     @property
     def is_empty(self) -> bool:
-        """Whether no pattern ends at this node or below it."""
+        """True if no pattern ends at this node or below it."""
         slots = (self.one, self.many, self.here, self.rest, self.starts)
         return not self and all(slot is None for slot in slots)
 
@@ -113,8 +114,8 @@ class Node(dict[str, "Node[V]"], Generic[V]):
         else:
             self[segment] = following
 
-    def _forget(self, pattern: Pattern) -> None:
-        """Drop the empty entries of a pattern."""
+    def _drop_entries(self, pattern: Pattern) -> None:
+        """Remove the empty entries of a pattern."""
         if pattern.tail is Tail.END:
             self.here = None
         elif pattern.tail is Tail.STARTS:
@@ -127,7 +128,7 @@ class Node(dict[str, "Node[V]"], Generic[V]):
 
 
 def discard(entries: Entries[V], key: Key[V]) -> bool:
-    """Remove an entry; return whether it was there."""
+    """Remove an entry; return True if it was present."""
     if key not in entries:
         return False
     del entries[key]

@@ -1,4 +1,4 @@
-"""PatternIndex: which patterns match this topic?"""
+"""PatternIndex: patterns by topic."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ if TYPE_CHECKING:
 
 
 class PatternIndex(Generic[V]):
-    """A set of (pattern, value) pairs that is asked by topic.
+    """Set of (pattern, value) pairs, looked up by topic.
 
-    Patterns without a wildcard lie in a dict by topic. The others lie in a trie over segments; those with an inner
-    multi-segment wildcard, which need repeated visits of a node, and those that are prefixes of the text lie in a
-    second one, so that the common ones do not pay for them.
+    Patterns without a wildcard lie in a dict by topic, the others in two tries over segments. The second trie holds
+    patterns with an inner multi-segment wildcard, which need repeated visits of a node, and prefixes of the text, so
+    that the common patterns do not pay for them.
 
-    One thread may change the index while any number of others ask: what is there all the time is always found, what
-    comes or goes meanwhile may or may not be. This relies on the atomic operations of dicts and lists in CPython.
+    One thread may change the index while any number of others ask: an entry that is there all the time is always found,
+    one that is added or removed meanwhile may or may not be. This relies on the atomic operations of dicts and lists in
+    CPython.
 
     Args:
-        dialect: the dialect of all patterns, by name or one of your own.
-        allow_inner_multi: take multi-segment wildcards before the end of a pattern, where the dialect has them.
+        dialect: dialect of all patterns, by name or one of your own.
+        allow_inner_multi: accept multi-segment wildcards before the end of a pattern, in dialects that have them.
     """
 
     def __init__(self, dialect: str | Dialect = "lite", *, allow_inner_multi: bool = False) -> None:
@@ -37,7 +38,7 @@ class PatternIndex(Generic[V]):
         self._trie: Node[V] = Node()
         self._general: Node[V] = Node()
         self._size = 0
-        self._generals = 0  # pairs in the second trie
+        self._general_size = 0  # pairs in the second trie
 
     def __len__(self) -> int:
         """Return the number of (pattern, value) pairs."""
@@ -47,15 +48,15 @@ class PatternIndex(Generic[V]):
         """Add a pair; linear in the length of the pattern.
 
         Args:
-            pattern: its text, or what the dialect's `parse` made of it.
-            value: anything hashable.
-            policy: the match policy, in dialects that have such.
+            pattern: text of the pattern, or the pattern parsed by the dialect.
+            value: any hashable value.
+            policy: match policy, in dialects that have match policies.
 
         Returns:
-            Whether the pair is new; adding it twice changes nothing.
+            True if the pair is new; adding it twice changes nothing.
 
         Raises:
-            InvalidPattern: the text is no pattern of the dialect.
+            InvalidPattern: the text is not a pattern of the dialect.
         """
         parsed = self._parsed(pattern, policy)
         if parsed.literal is not None:
@@ -67,17 +68,17 @@ class PatternIndex(Generic[V]):
             return False
         entries[key] = value
         self._size += 1
-        self._generals += _is_general(parsed)
+        self._general_size += _is_general(parsed)
         return True
 
     def remove(self, pattern: str | Pattern, value: V, *, policy: str | None = None) -> bool:
-        """Remove a pair and every node that only it needed; linear in the length of the pattern.
+        """Remove a pair and the nodes used by it alone; linear in the length of the pattern.
 
         Returns:
-            Whether the pair was there; removing what is not there changes nothing.
+            True if the pair was present; removing an absent pair changes nothing.
 
         Raises:
-            InvalidPattern: the text is no pattern of the dialect.
+            InvalidPattern: the text is not a pattern of the dialect.
         """
         parsed = self._parsed(pattern, policy)
         key = (parsed.text, parsed.policy, value)
@@ -89,7 +90,7 @@ class PatternIndex(Generic[V]):
         else:
             removed = self._remove_from_trie(parsed, key)
         self._size -= removed
-        self._generals -= removed and _is_general(parsed)
+        self._general_size -= removed and _is_general(parsed)
         return removed
 
     def match(self, topic: str) -> list[V]:
@@ -146,7 +147,7 @@ class PatternIndex(Generic[V]):
             segments = segments[1:]
         if root is not None:
             found += _walk(root, segments, self._open_end)
-        if self._generals and general is not None:
+        if self._general_size and general is not None:
             found += _walk_general(general, segments, self._open_end)
         return found
 
@@ -156,7 +157,7 @@ def _is_general(pattern: Pattern) -> bool:
 
 
 def _walk(root: Node[V], segments: list[str], open_end: bool) -> list[Entries[V]]:  # noqa: FBT001 - private, hot
-    """Collect the matches in a trie of patterns that need each node visited once: one set of nodes a segment.
+    """Collect the matches in a trie without inner wildcards and prefixes, by one set of nodes for each segment.
 
     Each slot is read once, because a writer may clear it at any time.
     """
@@ -186,7 +187,7 @@ def _walk(root: Node[V], segments: list[str], open_end: bool) -> list[Entries[V]
 def _walk_general(root: Node[V], segments: list[str], open_end: bool) -> list[Entries[V]]:  # noqa: FBT001 - as above
     """Collect the matches in a trie of patterns of any kind.
 
-    A node behind an inner multi-segment wildcard stays active once it is reached, because the wildcard may use up any
+    A node after an inner multi-segment wildcard stays active once it is reached, because the wildcard may use up any
     further segment; all other nodes are active for one segment. Every node has one parent, so none is active twice
     at once.
     """

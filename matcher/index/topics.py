@@ -1,4 +1,4 @@
-"""TopicIndex: which topics does this pattern match?"""
+"""TopicIndex: topics by pattern."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from matcher.pattern import MANY, Pattern, Tail, Wildcard, advance
 
 
 class _Node:
-    """The topics that begin with one sequence of segments; `topic` is the one that ends here."""
+    """Node after one sequence of segments; `topic` is the topic with its end here, if any."""
 
     __slots__ = ("children", "topic")
 
@@ -23,17 +23,18 @@ _NO_CHILDREN: Final[dict[str, _Node]] = {}  # shared by all leaves, never writte
 
 
 class TopicIndex:
-    """A set of topics that is asked by pattern.
+    """Set of topics, looked up by pattern.
 
-    The topics lie in a trie over segments; a look-up visits only branches that can still match. Topics that the
-    dialect refuses are members like others, but no pattern matches them.
+    The topics lie in a trie over segments; a look-up visits only branches that can still match. Topics refused by the
+    dialect are members like others, but no pattern matches them.
 
-    One thread may change the index while any number of others ask: what is there all the time is always found, what
-    comes or goes meanwhile may or may not be. This relies on the atomic operations of dicts and lists in CPython.
+    One thread may change the index while any number of others ask: an entry that is there all the time is always found,
+    one that is added or removed meanwhile may or may not be. This relies on the atomic operations of dicts and lists in
+    CPython.
 
     Args:
-        dialect: the dialect of all topics and patterns, by name or one of your own.
-        allow_inner_multi: take multi-segment wildcards before the end of a pattern, where the dialect has them.
+        dialect: dialect of all topics and patterns, by name or one of your own.
+        allow_inner_multi: accept multi-segment wildcards before the end of a pattern, in dialects that have them.
     """
 
     def __init__(self, dialect: str | Dialect = "lite", *, allow_inner_multi: bool = False) -> None:
@@ -57,7 +58,7 @@ class TopicIndex:
         return len(nodes) > len(segments) and nodes[-1].topic is not None
 
     def add(self, topic: str) -> bool:
-        """Add a topic, linear in its length; return whether it is new."""
+        """Add a topic, linear in its length; return True if it is new."""
         if topic in self:
             return False
         segments = self._dialect.split(topic)
@@ -79,7 +80,7 @@ class TopicIndex:
         return True
 
     def remove(self, topic: str) -> bool:
-        """Remove a topic and every node that only it needed, linear in its length; return whether it was there."""
+        """Remove a topic and the nodes used by it alone, linear in its length; return True if it was present."""
         if topic not in self:
             return False
         segments = self._dialect.split(topic)
@@ -96,7 +97,7 @@ class TopicIndex:
         return True
 
     def expand(self, pattern: str | Pattern, *, policy: str | None = None) -> list[str]:
-        """Return every topic that the pattern matches, in no promised order; none for an invalid pattern.
+        """Return the matching topics in no particular order; none for an invalid pattern.
 
         A literal segment costs one look-up a branch, a wildcard one visit of each child, so the bound is the number
         of nodes that agree with the pattern so far. With inner multi-segment wildcards each visit costs up to the
@@ -109,7 +110,7 @@ class TopicIndex:
                 return []
         if pattern.literal is not None:
             return [pattern.literal] if pattern.literal in self else []
-        root = self._visible() if pattern.starts_with_wildcard else self._root
+        root = self._visible_root() if pattern.starts_with_wildcard else self._root
         if pattern.has_many:
             return _expand_inner(root, pattern)
         level = [root]
@@ -124,8 +125,8 @@ class TopicIndex:
         found = [] if pattern.tail is Tail.SOME else _topics(level)
         return found if pattern.tail is Tail.END else found + _below(level)
 
-    def _visible(self) -> _Node:
-        """Return the root without the branches that a wildcard in the first segment must not see."""
+    def _visible_root(self) -> _Node:
+        """Return the root without the branches hidden from a wildcard in the first segment."""
         reserved = self._dialect.reserved
         if not reserved:
             return self._root
@@ -147,7 +148,7 @@ class TopicIndex:
 
 
 def _expand_inner(root: _Node, pattern: Pattern) -> list[str]:
-    """Expand a pattern with inner multi-segment wildcards: each node with the positions that are active there."""
+    """Expand a pattern with inner multi-segment wildcards; visit each node with its active positions."""
     end = len(pattern.segments)
     found = []
     stack = [(root, [0])]
@@ -167,12 +168,12 @@ def _expand_inner(root: _Node, pattern: Pattern) -> list[str]:
 
 
 def _topics(level: list[_Node]) -> list[str]:
-    """Return the topics that end at the nodes."""
+    """Return the topics with their end at the nodes."""
     return [node.topic for node in level if node.topic is not None]
 
 
 def _below(level: list[_Node]) -> list[str]:
-    """Return all topics below the nodes, without those that end at the nodes themselves."""
+    """Return all topics below the nodes, without the topics of the nodes themselves."""
     found = []
     while level:
         level = [child for node in level for child in list(node.children.values())]
@@ -181,7 +182,7 @@ def _below(level: list[_Node]) -> list[str]:
 
 
 def _candidates(node: _Node, pattern: Pattern, active: list[int]) -> list[tuple[str, _Node]]:
-    """Return the children that can match: all of them, unless every active position asks for a literal."""
+    """Return the children worth a visit: all of them, unless every active position asks for a literal."""
     wanted = set()
     for position in active:
         if position and pattern.segments[position - 1] is MANY:

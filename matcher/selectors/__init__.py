@@ -1,10 +1,10 @@
-"""Selectors: what a subscription asks of a topic's tags and properties, besides a matching pattern.
+"""Selectors: conditions of a subscription on a topic's tags and properties, besides a matching pattern.
 
 | kind      | text                                | see                        |
 |-----------|-------------------------------------|----------------------------|
 | `TAG`     | `TagA || TagB`, or `*`              | `matcher.selectors.tag`    |
 | `SQL92`   | `region = 'eu' AND price > 10`      | `matcher.selectors.sql92`  |
-| your own  | whatever it takes                   | below                      |
+| your own  | any text                            | below                      |
 
 A kind of your own is a class that takes the text of a selector and has the method `agrees`; a package offers it by an
 entry point of the group `reexpand.selectors`, whose name is the kind:
@@ -19,7 +19,7 @@ entry point of the group `reexpand.selectors`, whose name is the kind:
     [project.entry-points."reexpand.selectors"]
     MIN_LENGTH = "my_package:MinLength"
 
-It must answer alike for the same arguments, for ever: a topic that is replayed must reach the same clients.
+It must always give the same answer to the same arguments: a replayed topic must reach the same clients.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -45,14 +45,14 @@ __all__ = [
 ]
 
 GROUP: Final = "reexpand.selectors"
-"""The group of entry points that names kinds of selectors."""
+"""Group of the entry points whose names are kinds of selectors."""
 
 
 class Selector(Protocol):
-    """What a compiled selector can do."""
+    """Interface of a compiled selector."""
 
     def agrees(self, tags: Collection[str], properties: Mapping[str, str]) -> bool:
-        """Whether the selector wants a topic with these tags and properties; it never raises."""
+        """Return True if the selector accepts a topic with these tags and properties; never raise."""
 
 
 def compile(kind: str, text: str) -> Selector:  # noqa: A001 - the word for it, as in `re.compile`

@@ -1,7 +1,8 @@
-"""The Bloom filter with which a dispatcher learns at once which groups' selectors cannot have agreed.
+"""Bloom filter of the groups whose selectors agreed with a topic; dispatchers test it before the selectors themselves.
 
 When a topic is created, each group whose selector agreed sets its bits in the topic's bitmap, under the key
-`GROUP#TOPIC`. A dispatcher tests the bitmap first; only where all bits are set it evaluates the exact selector.
+`GROUP#TOPIC`. A dispatcher tests the bitmap first, and evaluates the exact selector only if all bits of its group are
+set.
 
 Rules: `BloomFilter` and `BitsArray` of rocketmq-filter 5.5.0, whose recorded answers are
 tests/conformance/vectors/bloom.json.
@@ -17,15 +18,15 @@ _BLOCK: Final = 16
 
 
 class BloomFilter:
-    """The shape of a filter: how many bits, and which of them a text sets.
+    """Shape of a Bloom filter: its number of bits, and the positions of each text among them.
 
     Args:
-        false_positive_percent: how often a text that was never added may pass once `expected` others were.
-        expected: how many texts a bitmap is expected to hold.
+        false_positive_percent: percentage of absent texts that pass once `expected` texts were added.
+        expected: expected number of texts in a bitmap.
 
     Attributes:
-        k: positions a text.
-        m: bits a bitmap.
+        k: number of positions of a text.
+        m: number of bits of a bitmap.
 
     Raises:
         ValueError: the percentage is not between 0 and 100, both excluded, or nothing is expected.
@@ -44,7 +45,7 @@ class BloomFilter:
         self.m = 8 * math.ceil(bits / 8)
 
     def positions(self, text: str) -> list[int]:
-        """Return the `k` bits that a text sets, in the order in which RocketMQ computes them; some may coincide."""
+        """Return the `k` positions of a text, in RocketMQ's order of computation; some may coincide."""
         first = _murmur3_128(text.encode(errors="replace"))  # like Java, which makes "?" of a lone surrogate
         low, high = first & 0xFFFFFFFF, first >> 32
         found = []
@@ -54,21 +55,21 @@ class BloomFilter:
         return found
 
     def bitmap(self, data: bytes | None = None) -> "Bitmap":
-        """Return an empty bitmap of this shape, or the one that `bytes(bitmap)` gave."""
+        """Return an empty bitmap of this shape, or the bitmap with these bytes."""
         return Bitmap(self, data)
 
 
 class Bitmap:
-    """A set of texts that may seem to hold more than were added, never fewer.
+    """Set of texts; a look-up finds every added text, and sometimes an absent one.
 
     Bit `i` is bit `i % 8` of byte `i // 8`, as in RocketMQ.
 
     Args:
-        shape: the filter that says which bits a text sets.
-        data: the bytes of another bitmap of that shape.
+        shape: filter with the positions of texts.
+        data: bytes of another bitmap of this shape.
 
     Raises:
-        ValueError: the data has another length than the shape says.
+        ValueError: the data does not have the length of the shape.
     """
 
     __slots__ = ("_bits", "_shape")
@@ -107,7 +108,7 @@ def _murmur3_128(data: bytes) -> int:
     second ^= len(data)
     first = first + second & _MASK
     second = second + first & _MASK
-    return _finish(first) + _finish(second) & _MASK
+    return _finalize(first) + _finalize(second) & _MASK
 
 
 def _mix(word: int, before: int, turn: int, after: int) -> int:
@@ -118,7 +119,7 @@ def _rotate(word: int, turn: int) -> int:
     return (word << turn | word >> 64 - turn) & _MASK
 
 
-def _finish(word: int) -> int:
+def _finalize(word: int) -> int:
     word = (word ^ word >> 33) * 0xFF51AFD7ED558CCD & _MASK
     word = (word ^ word >> 33) * 0xC4CEB9FE1A85EC53 & _MASK
     return word ^ word >> 33

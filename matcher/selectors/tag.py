@@ -23,14 +23,14 @@ def java_hash(text: str) -> int:
 
 
 class TagSelector:
-    """A compiled TAG selector; it has no state, so one instance serves all threads.
+    """Compiled TAG selector; it has no state, so one instance serves all threads.
 
     Args:
         text: tags with `||` between them; blanks around a tag are dropped, empty tags skipped.
 
     Attributes:
-        tags: the tags wanted; None for all.
-        hashes: their hashes; None for all.
+        tags: wanted tags; None for all.
+        hashes: hashes of the wanted tags; None for all.
 
     Raises:
         SelectorSyntaxError: the text names no tag.
@@ -52,17 +52,17 @@ class TagSelector:
         return f"{type(self).__name__}({self.text!r})"
 
     def may_match(self, hashed: int) -> bool:
-        """First stage: whether a tag with this hash may be wanted."""
+        """Return True if a tag with this hash may be wanted (the first stage)."""
         return self.hashes is None or hashed in self.hashes
 
     def matches(self, tag: str | None) -> bool:
-        """Both stages: whether the tag is wanted; no tag is wanted only where all are."""
+        """Return True if the tag is wanted (both stages); a missing tag is wanted only if all tags are."""
         if self.tags is None:
             return True
         return tag is not None and self.may_match(java_hash(tag)) and tag in self.tags
 
     def agrees(self, tags: Collection[str], properties: Mapping[str, str]) -> bool:  # noqa: ARG002 - the interface
-        """Whether one of the tags is wanted."""
+        """Return True if one of the tags is wanted."""
         return self.tags is None or any(map(self.matches, tags))
 
 

@@ -3,9 +3,9 @@
 from streaming.events.model import Action, SubscriptionRequest
 from streaming.expansion.view import ShardView
 from streaming.state.group import interest_of
-from streaming.subscription.client import Client, Interest, RequestOutcome
-from streaming.subscription.policy import GroupPolicy
-from streaming.subscription.policy import agrees as accepts
+from streaming.subscription.client import Client, Interest
+from streaming.subscription.policy import GroupPolicy, accepts
+from streaming.subscription.requests import RequestOutcome
 from streaming.subscription.subscribers import ClientKey
 
 

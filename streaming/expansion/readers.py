@@ -7,16 +7,8 @@ from streaming.expansion.admission import excess
 from streaming.expansion.view import Overlay, ShardView
 from streaming.state import Group, GroupSelectors
 from streaming.state.group import NO_SELECTORS
-from streaming.subscription.client import (
-    Client,
-    Ignored,
-    LastRequest,
-    Mode,
-    RequestOutcome,
-    Subscription,
-    advance,
-    end,
-)
+from streaming.subscription.client import Client, Ignored, LastRequest, Mode, Subscription
+from streaming.subscription.requests import RequestOutcome, advance, end
 from streaming.subscription.subscribers import ClientKey
 from streaming.updates.model import Problem
 

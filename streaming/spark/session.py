@@ -18,13 +18,13 @@ _LOG_CONFIGURATION = Path(__file__).parent / "log4j2.properties"
 _BASE = {
     # State larger than the heap, and a micro-batch that writes what changed instead of whole snapshots.
     "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.state.RocksDBStateStoreProvider"
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     # Without timeouts a micro-batch without data has nothing to do.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     # Each state value has a checksum of its own, and each file checksum costs one more file a task and batch.
-    "spark.sql.streaming.spark.checkpoint.fileChecksum.enabled": "false",
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     # Over TCP each task waits 40 ms for nothing: Nagle's algorithm holds Spark's second write back until the first one
     # is acknowledged, and the Python worker, which has nothing to say yet, delays that.
     "spark.python.unix.domain.socket.enabled": "true",

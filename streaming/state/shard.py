@@ -7,8 +7,9 @@ from matcher import InvalidPattern, validate
 from streaming.events.model import Notation, check_name
 from streaming.events.routing import Routing
 from streaming.state.group import Group
-from streaming.subscription.client import NOTHING, Interest, Mode, RequestRules, literal_problem
+from streaming.subscription.client import NOTHING, Interest, Mode
 from streaming.subscription.interests import pattern_of
+from streaming.subscription.requests import RequestRules, literal_problem
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,11 @@ class ShardState:
 
     def new_interests(self) -> Interests:
         """Return an empty index of interests with the settings of this shard."""
-        return Interests(self.inner_multi)
+        return Interests(
+            self.inner_multi,
+            array_min_topics=self._tuning.array_min_topics,
+            array_build_topics=self._tuning.array_build_topics,
+        )
 
     def group(self, name: str) -> Group:
         """Return a group's attributes."""

@@ -1,4 +1,4 @@
-"""Who asks for a topic: what clients want, indexed."""
+"""Index of interests: the subscribers of a topic by name, by pattern and by receive-all."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
@@ -15,73 +15,80 @@ from streaming.events.model import LITE, Notation
 from streaming.subscription.client import Interest
 from streaming.subscription.pairs import NO_TEXT, Hits, Interner, Pairs
 from streaming.subscription.subscribers import ClientKey, Matches, Orders, SubscriberKey
+from streaming.tuning import DEFAULT_TUNING
 
 MQTT = "mqtt"
-"""The dialect in which clients may share a subscription."""
+"""Name of the dialect with shared subscriptions."""
 
 SHARE = "share:"
-"""How the part of an MQTT shared subscription begins."""
-
-
-_BATCH = 96
-"""Topics from which on arrays are asked instead of a trie."""
-
-_BUILD_TOPICS = 8
-"""Topics a pattern that pay for building the arrays: 15 to 30 us a pattern, against some 2.5 us saved a topic."""
+"""Prefix of the part of a subscriber by an MQTT shared subscription."""
 
 
 class Interners(NamedTuple):
-    """Numbers by which arrays speak of receivers and of entries."""
+    """Numbers of subscribers and of entries in arrays."""
 
     subscribers: Interner[SubscriberKey]
     texts: Interner[str]
 
 
 class Interests:
-    """What clients ask for: names, patterns and receive-all, indexed."""
+    """Interests of clients, indexed by topic.
 
-    def __init__(self, inner_multi: bool) -> None:  # noqa: FBT001 - one setting of the job
+    Args:
+        inner_multi: accept multi-segment wildcards before the end of a pattern, in dialect `lite`.
+        array_min_topics, array_build_topics: as in `Tuning`.
+    """
+
+    def __init__(
+        self,
+        inner_multi: bool,  # noqa: FBT001 - one setting of the job
+        *,
+        array_min_topics: int = DEFAULT_TUNING.array_min_topics,
+        array_build_topics: int = DEFAULT_TUNING.array_build_topics,
+    ) -> None:
         self._inner_multi = inner_multi
-        self._patterns: dict[str, PatternIndex[tuple[SubscriberKey, int]]] = {}
-        self._names: dict[str, Orders] = {}
-        self._everyone: Orders = {}
-        self._wanted: dict[ClientKey, Interest] = {}
-        self._flat: dict[str, _Flat] | None = None
-        self._numbered: Interners | None = None
-        self._asked = 0
+        self._array_min_topics = array_min_topics
+        self._array_build_topics = array_build_topics
+        self._tries: dict[str, PatternIndex[tuple[SubscriberKey, int]]] = {}
+        self._by_name: dict[str, Orders] = {}
+        self._receive_all: Orders = {}
+        self._interests: dict[ClientKey, Interest] = {}
+        self._arrays: dict[str, _PatternArrays] | None = None
+        self._interners: Interners | None = None
+        self._topics_asked = 0
 
-    def add(self, client: ClientKey, wanted: Interest) -> None:
-        """Registers what a client asks for."""
-        self._flat, self._numbered, self._asked = None, None, 0
-        self._wanted[client] = wanted
-        for dialect, pattern, policy, holder in _patterns_of(client, wanted):
-            self._index(dialect).add(pattern, holder, policy=policy)
+    def add(self, client: ClientKey, interest: Interest) -> None:
+        """Add the interest of a client."""
+        self._drop_arrays()
+        self._interests[client] = interest
+        for dialect, pattern, policy, holder in _patterns_of(client, interest):
+            self._trie(dialect).add(pattern, holder, policy=policy)
         plain = SubscriberKey(*client)
-        for name, order in _names_of(wanted):
-            self._names.setdefault(name, {})[plain] = order
-        if wanted.everything is not None:
-            self._everyone[plain] = wanted.everything
+        for name, order in _names_of(interest):
+            self._by_name.setdefault(name, {})[plain] = order
+        if interest.everything is not None:
+            self._receive_all[plain] = interest.everything
 
-    def remove(self, client: ClientKey, wanted: Interest) -> None:
-        """Forgets what `add` registered."""
-        self._flat, self._numbered, self._asked = None, None, 0
-        self._wanted.pop(client, None)  # one that asked for nothing was never added
-        for dialect, pattern, policy, holder in _patterns_of(client, wanted):
-            self._index(dialect).remove(pattern, holder, policy=policy)
+    def remove(self, client: ClientKey, interest: Interest) -> None:
+        """Remove an interest added by `add`."""
+        self._drop_arrays()
+        self._interests.pop(client, None)  # an empty interest may never have been added
+        for dialect, pattern, policy, holder in _patterns_of(client, interest):
+            self._trie(dialect).remove(pattern, holder, policy=policy)
         plain = SubscriberKey(*client)
-        for name, _ in _names_of(wanted):
-            named = self._names[name]
+        for name, _ in _names_of(interest):
+            named = self._by_name[name]
             del named[plain]
             if not named:
-                del self._names[name]
-        if wanted.everything is not None:
-            del self._everyone[plain]
+                del self._by_name[name]
+        if interest.everything is not None:
+            del self._receive_all[plain]
 
     def match(self, topic: str) -> Matches:
-        """All who ask for a topic, whatever the terms of their groups."""
-        found = self._match_names(topic)
-        for index in self._patterns.values():
-            for pattern, (subscriber, _) in index.match_patterns(topic):
+        """Return all subscribers with an entry matching the topic, before any group policy."""
+        found = self._match_without_patterns(topic)
+        for trie in self._tries.values():
+            for pattern, (subscriber, _) in trie.match_patterns(topic):
                 patterns = found.get(subscriber)
                 if patterns is None:
                     found[subscriber] = [pattern]
@@ -90,7 +97,7 @@ class Interests:
         return found
 
     def match_all(self, topics: Sequence[str]) -> list[Matches]:
-        """`match` for each of many topics."""
+        """Return the answer of `match` for each topic."""
         if not self._arrays_pay(len(topics)):
             return list(map(self.match, topics))
         pairs = self.pairs(topics)
@@ -100,123 +107,128 @@ class Interests:
         return found
 
     def pairs(self, topics: Sequence[str]) -> Pairs:
-        """`match` for each of many topics, by column."""
-        if self._numbered is None:
-            self._numbered = Interners(Interner(), Interner())
+        """Return the answers of `match` for all topics, in columns."""
+        if self._interners is None:
+            self._interners = Interners(Interner(), Interner())
         if self._arrays_pay(len(topics)):
-            hits = [flat.hits(topics) for flat in self._arrays(self._numbered).values()]
+            hits = [arrays.hits(topics) for arrays in self._arrays_by_dialect(self._interners).values()]
         else:
-            hits = [self._walked(topics, self._numbered)]
-        if self._names or self._everyone:
-            hits.append(self._hits_of_names(topics, self._numbered))
-        return Pairs.of(Hits.concat(hits), self._numbered.subscribers.things, self._numbered.texts.things)
+            hits = [self._hits_in_tries(topics, self._interners)]
+        if self._by_name or self._receive_all:
+            hits.append(self._hits_without_patterns(topics, self._interners))
+        return Pairs.of(
+            Hits.concat(hits), self._interners.subscribers.items_by_number, self._interners.texts.items_by_number
+        )
 
-    def _arrays_pay(self, topics: int) -> bool:
-        """Whether arrays are to be asked for so many topics instead of a trie.
+    def _arrays_pay(self, topic_count: int) -> bool:
+        """Return True if arrays answer a question about this many topics faster than the tries.
 
-        From a hundred topics on they are faster: 1,500 topics and 100 patterns take 1.1 instead of 3.6 us a topic, and
-        more patterns make the difference larger. They are built for a set of patterns that has been asked for as
-        many topics as pay for it, and last until a pattern comes or goes.
+        From a hundred topics on they do: 1,500 topics and 100 patterns take 1.1 instead of 3.6 us a topic, and more
+        patterns make the difference larger. They are built once the questions since the last change of an interest have
+        had enough topics to pay for it, and last until the next change.
         """
-        if topics < _BATCH:
+        if topic_count < self._array_min_topics:
             return False
-        if self._flat is None:
-            self._asked += topics
-            return self._asked >= _BUILD_TOPICS * sum(map(len, self._patterns.values()))
+        if self._arrays is None:
+            self._topics_asked += topic_count
+            return self._topics_asked >= self._array_build_topics * sum(map(len, self._tries.values()))
         return True
 
     def orders(self, topic: str) -> Orders:
-        """How new the wish is, of all who ask for a topic."""
-        orders = dict(self._everyone)
-        hits: list[tuple[SubscriberKey, int]] = list(self._names.get(topic, {}).items())
-        for index in self._patterns.values():
-            hits += index.match(topic)
+        """Return the order of the newest matching entry for each subscriber of the topic."""
+        orders = dict(self._receive_all)
+        hits: list[tuple[SubscriberKey, int]] = list(self._by_name.get(topic, {}).items())
+        for trie in self._tries.values():
+            hits += trie.match(topic)
         for subscriber, order in hits:
             if order > orders.get(subscriber, -1):
                 orders[subscriber] = order
         return orders
 
-    def _match_names(self, topic: str) -> Matches:
-        """Those who ask for a topic without a pattern."""
-        found: Matches = {subscriber: [] for subscriber in self._everyone}
-        for subscriber in self._names.get(topic, ()):
+    def _match_without_patterns(self, topic: str) -> Matches:
+        """Return the subscribers by name or by receive-all."""
+        found: Matches = {subscriber: [] for subscriber in self._receive_all}
+        for subscriber in self._by_name.get(topic, ()):
             found.setdefault(subscriber, []).append(topic)
         return found
 
-    def _walked(self, topics: Sequence[str], numbered: Interners) -> Hits:
-        """Those who ask for topics by patterns, by way of the tries."""
-        subscribers, texts = numbered
+    def _hits_in_tries(self, topics: Sequence[str], interners: Interners) -> Hits:
+        """Return the hits by pattern, looked up in the tries."""
+        subscribers, texts = interners
         return Hits.of(
             (row, subscribers[subscriber], texts[text])
-            for index in self._patterns.values()
+            for trie in self._tries.values()
             for row, topic in enumerate(topics)
-            for text, (subscriber, _) in index.match_patterns(topic)
+            for text, (subscriber, _) in trie.match_patterns(topic)
         )
 
-    def _hits_of_names(self, topics: Sequence[str], numbered: Interners) -> Hits:
-        """Those who ask for topics without a pattern."""
-        subscribers, texts = numbered
+    def _hits_without_patterns(self, topics: Sequence[str], interners: Interners) -> Hits:
+        """Return the hits by name or by receive-all."""
+        subscribers, texts = interners
         named = (
             (row, subscribers[subscriber], texts[topic])
             for row, topic in enumerate(topics)
-            if topic in self._names
-            for subscriber in self._names[topic]
+            if topic in self._by_name
+            for subscriber in self._by_name[topic]
         )
-        everyone = np.array([subscribers[subscriber] for subscriber in self._everyone], np.int64)
-        count = len(topics) * len(everyone)
-        rows = np.repeat(np.arange(len(topics)), len(everyone))
-        return Hits.concat([Hits.of(named), Hits(rows, np.tile(everyone, len(topics)), np.full(count, NO_TEXT))])
+        receive_all = np.array([subscribers[subscriber] for subscriber in self._receive_all], np.int64)
+        count = len(topics) * len(receive_all)
+        rows = np.repeat(np.arange(len(topics)), len(receive_all))
+        return Hits.concat([Hits.of(named), Hits(rows, np.tile(receive_all, len(topics)), np.full(count, NO_TEXT))])
 
-    def _arrays(self, numbered: Interners) -> "dict[str, _Flat]":
-        if self._flat is None:
+    def _drop_arrays(self) -> None:
+        self._arrays, self._interners, self._topics_asked = None, None, 0
+
+    def _arrays_by_dialect(self, interners: Interners) -> "dict[str, _PatternArrays]":
+        if self._arrays is None:
             holders: dict[str, dict[tuple[str, str | None], list[int]]] = {}
-            for client, wanted in self._wanted.items():
-                for dialect, pattern, policy, (subscriber, _) in _patterns_of(client, wanted):
+            for client, interest in self._interests.items():
+                for dialect, pattern, policy, (subscriber, _) in _patterns_of(client, interest):
                     held = holders.setdefault(dialect, {}).setdefault((pattern, policy), [])
-                    held.append(numbered.subscribers[subscriber])
-            self._flat = {
-                dialect: _Flat(dialect, patterns, numbered, inner_multi=self._inner_multi_in(dialect))
+                    held.append(interners.subscribers[subscriber])
+            self._arrays = {
+                dialect: _PatternArrays(dialect, patterns, interners, inner_multi=self._allows_inner_multi(dialect))
                 for dialect, patterns in holders.items()
             }
-        return self._flat
+        return self._arrays
 
-    def _index(self, dialect: str) -> PatternIndex[tuple[SubscriberKey, int]]:
-        index = self._patterns.get(dialect)
-        if index is None:
-            index = self._patterns[dialect] = PatternIndex(dialect, allow_inner_multi=self._inner_multi_in(dialect))
-        return index
+    def _trie(self, dialect: str) -> PatternIndex[tuple[SubscriberKey, int]]:
+        trie = self._tries.get(dialect)
+        if trie is None:
+            trie = self._tries[dialect] = PatternIndex(dialect, allow_inner_multi=self._allows_inner_multi(dialect))
+        return trie
 
-    def _inner_multi_in(self, dialect: str) -> bool:
+    def _allows_inner_multi(self, dialect: str) -> bool:
         return self._inner_multi and dialect == LITE.dialect
 
 
-class _Flat:
-    """The patterns of one dialect as arrays, with the numbers of their receivers."""
+class _PatternArrays:
+    """Patterns of one dialect in arrays, with the numbers of their subscribers."""
 
     def __init__(
         self,
         dialect: str,
         patterns: Mapping[tuple[str, str | None], list[int]],
-        numbered: Interners,
+        interners: Interners,
         *,
         inner_multi: bool,
     ) -> None:
         parse = get_dialect(dialect).parse
         parsed = [parse(text, policy=policy, allow_inner_multi=inner_multi) for text, policy in patterns]
         self._index = FlatPatterns(parsed, dialect, allow_inner_multi=inner_multi)
-        self._texts = np.array([numbered.texts[text] for text, _ in patterns], np.int64)
+        self._texts = np.array([interners.texts[text] for text, _ in patterns], np.int64)
         self._firsts = firsts_of(np.array(list(map(len, patterns.values())), np.int64))
         self._subscribers = np.array(list(chain.from_iterable(patterns.values())), np.int64)
 
     def hits(self, topics: Sequence[str]) -> Hits:
-        """Who receives the topics."""
+        """Return the hits of the topics."""
         rows, patterns = self._index.match_batch(topics)
         owners, places = ranges(self._firsts[patterns], self._firsts[patterns + 1])
         return Hits(rows[owners], self._subscribers[places], self._texts[patterns[owners]])
 
 
 def pattern_of(entry: str, notation: Notation) -> str:
-    """What an entry matches with: the filter of an MQTT shared subscription, else the entry itself."""
+    """Return the pattern of an entry: the filter of an MQTT shared subscription, else the entry itself."""
     share = _share_of(entry, notation)
     return entry if share is None else share.filter
 
@@ -226,13 +238,13 @@ def _share_of(entry: str, notation: Notation) -> SharedSubscription | None:
 
 
 def _patterns_of(
-    client: ClientKey, wanted: Interest
+    client: ClientKey, interest: Interest
 ) -> Iterator[tuple[str, str, str | None, tuple[SubscriberKey, int]]]:
-    """The patterns of an interest: dialect, pattern and policy, with who receives by it and its order."""
-    if not wanted.patterns:
+    """Yield (dialect, pattern, policy, (subscriber, order)) for each pattern of an interest."""
+    if not interest.patterns:
         return
     plain = SubscriberKey(*client)
-    for block in wanted.blocks:
+    for block in interest.blocks:
         dialect, policy, _ = block.notation
         for entry in block.entries:
             share = _share_of(entry, block.notation)
@@ -248,7 +260,7 @@ def _part(entry: str, notation: Notation, share: SharedSubscription | None) -> s
     return f"{notation.dialect}:{notation.policy or ''}:{entry}" if notation.per_subscription else ""
 
 
-def _names_of(wanted: Interest) -> Iterator[tuple[str, int]]:
-    """The names of an interest, each with its order."""
-    if not wanted.patterns:
-        yield from ((name, block.order) for block in wanted.blocks for name in block.entries)
+def _names_of(interest: Interest) -> Iterator[tuple[str, int]]:
+    """Yield (name, order) for each name of an interest."""
+    if not interest.patterns:
+        yield from ((name, block.order) for block in interest.blocks for name in block.entries)

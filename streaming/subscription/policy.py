@@ -1,4 +1,4 @@
-"""On what terms the clients of a group receive a topic that they ask for."""
+"""Group policies, and the subscribers left for a topic once they are applied."""
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -13,14 +13,14 @@ from streaming.subscription.subscribers import Matches, Orders
 
 
 class GroupPolicy(NamedTuple):
-    """Under what terms the clients of a group receive anything on one parent.
+    """Policy of a group on one parent.
 
     Attributes:
-        mode: how their entries are read.
-        elsewhere: the group is bound to another parent, so they receive nothing on this one.
-        exclusive: a topic goes to one client of the group only, the newest that asks for it.
-        selection: what topics must agree with besides.
-        quota: how many topics a client may hold; negative for any number.
+        mode: mode of the entries of its clients.
+        elsewhere: True if the group is bound to another parent; its clients receive nothing on this one.
+        exclusive: True if a topic goes to one client of the group only, the one with the newest matching entry.
+        selector: selector that topics must satisfy besides; None for all topics.
+        quota: number of topics that a client may hold; negative for no limit.
     """
 
     mode: Mode = Mode.LITERAL
@@ -31,7 +31,7 @@ class GroupPolicy(NamedTuple):
 
     @property
     def plain(self) -> bool:
-        """Whether all who ask for a topic receive it."""
+        """True if every subscriber with a matching entry receives the topic."""
         return not self.exclusive and self.selector is None
 
 
@@ -42,14 +42,14 @@ def apply_policies(
     interests: Iterable[Interests],
     policies: Mapping[str, GroupPolicy],
 ) -> Matches:
-    """Those of the receivers to whom the terms of their groups leave the topic.
+    """Return the subscribers left after the policies of their groups: selectors, then exclusive delivery.
 
     Args:
-        found: all who ask for the topic.
-        topic: the topic.
-        metadata: what its creation said about it.
-        interests: where to ask how new their wishes are; later ones replace earlier ones.
-        policies: of the groups whose terms are not plain.
+        found: all subscribers with a matching entry.
+        topic: name of the topic.
+        metadata: metadata of the topic.
+        interests: indexes to take the order of entries from; later indexes replace earlier ones.
+        policies: policies by group; groups with a plain policy may be missing.
     """
     if not policies:
         return found
@@ -57,13 +57,13 @@ def apply_policies(
     newest: dict[str, tuple[int, str]] = {}
     orders: Orders | None = None
     for subscriber, patterns in found.items():
-        group = policies.get(subscriber.group)
-        if group is None or group.plain:
+        policy = policies.get(subscriber.group)
+        if policy is None or policy.plain:
             kept[subscriber] = patterns
             continue
-        if group.selector is not None and not agrees(group.selector, metadata):
+        if policy.selector is not None and not accepts(policy.selector, metadata):
             continue
-        if group.exclusive:
+        if policy.exclusive:
             if orders is None:
                 orders = {}
                 for index in interests:
@@ -81,8 +81,8 @@ def apply_policies(
     }
 
 
-def agrees(selector: SelectorSpec, metadata: TopicMetadata) -> bool:
-    """Whether a topic is what a selector wants; one of the user's own kind that fails wants nothing."""
+def accepts(selector: SelectorSpec, metadata: TopicMetadata) -> bool:
+    """Return True if a topic satisfies a selector; an exception in a user-defined selector means no."""
     tags = () if metadata.tags is None else (metadata.tags,)
     try:
         return _compiled(selector).agrees(tags, metadata.properties)
@@ -96,24 +96,26 @@ def _compiled(selector: SelectorSpec) -> Selector:
 
 
 SQL92 = "SQL92"
+"""Kind of selectors for which topics carry a bitmap."""
+
 _BLOOM = BloomFilter()
 
 
-def bitmap(parent: str, metadata: TopicMetadata, policy: Mapping[str, GroupPolicy]) -> bytes | None:
-    """The Bloom filter of the groups whose SQL92 selectors agree with a topic; None where no group has one.
+def bitmap(parent: str, metadata: TopicMetadata, policies: Mapping[str, GroupPolicy]) -> bytes | None:
+    """Return the Bloom filter of the groups whose SQL92 selectors accept a topic; None without any selector.
 
-    A dispatcher looks here first, and evaluates a selector only where the bits of its group are set.
+    A dispatcher tests it first, and evaluates a group's selector only if the bits of the group are set.
     """
-    groups = [(name, group.selector) for name, group in policy.items() if has_bitmap(group)]
-    if not groups:
+    selectors = [(name, policy.selector) for name, policy in policies.items() if has_bitmap(policy)]
+    if not selectors:
         return None
     found = _BLOOM.bitmap()
-    for name, selector in groups:
-        if selector is not None and agrees(selector, metadata):
+    for name, selector in selectors:
+        if selector is not None and accepts(selector, metadata):
             found.add(f"{name}#{parent}")
     return bytes(found)
 
 
 def has_bitmap(policy: GroupPolicy) -> bool:
-    """Whether a group stands in the bitmaps of its topics."""
+    """Return True if a group with this policy takes part in the bitmaps of topics."""
     return not policy.elsewhere and policy.selector is not None and policy.selector.kind == SQL92

@@ -1,20 +1,22 @@
-"""Who receives a topic."""
+"""Keys of clients and subscribers, and the subscribers of one topic."""
 
 from typing import NamedTuple
 
 
 class ClientKey(NamedTuple):
-    """A client of a group."""
+    """Key of a client: its id within its group."""
 
     group: str
     client_id: str
 
 
 class SubscriberKey(NamedTuple):
-    """Who stands in one row of the relation beside the topic.
+    """Key of a subscriber: the part of a relation row beside the topic.
 
     Attributes:
-        part: blank for all of a client's entries together; what is delivered apart has a part of its own:
+        group: name of the group.
+        client_id: id of the client within the group.
+        part: blank for all entries of a client together. Entries with a delivery of their own have a part of their own:
             `share:NAME` (MQTT `$share`), or `DIALECT:POLICY:PATTERN` for an entry that is a row of its own (WAMP).
     """
 
@@ -24,12 +26,12 @@ class SubscriberKey(NamedTuple):
 
     @property
     def client(self) -> ClientKey:
-        """The client that receives."""
+        """Key of the client."""
         return ClientKey(self.group, self.client_id)
 
 
 Matches = dict[SubscriberKey, list[str]]
-"""The receivers of a topic, each with the entries that say so (none for receive-all)."""
+"""Subscribers of one topic, each with its matching entries (no entry for receive-all)."""
 
 Orders = dict[SubscriberKey, int]
-"""The order of each receiver's newest entry that asks for a topic."""
+"""Order of the newest matching entry for each subscriber of one topic."""

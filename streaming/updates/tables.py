@@ -14,7 +14,7 @@ import numpy as np
 import orjson
 
 from streaming.events.columns import Ints, SourceColumns
-from streaming.subscription.pairs import used
+from streaming.subscription.pairs import compacted
 from streaming.updates.model import Op, UpdateColumns
 from streaming.updates.records import OP_JSON, UpdateWriter, digest_lines, patterns_lines, rest_json, text_json
 
@@ -62,9 +62,9 @@ class Tables(NamedTuple):
     @classmethod
     def of(cls, writer: UpdateWriter, columns: UpdateColumns) -> "Tables":
         """Return tables of updates, at least one; a REMOVE is followed by its tombstone."""
-        topics, topic_of = used(columns.pairs.rows)
-        subscribers, subscriber_of = used(columns.pairs.subscribers)
-        patterns, patterns_of = used(columns.pairs.patterns)
+        topics, topic_of = compacted(columns.pairs.rows)
+        subscribers, subscriber_of = compacted(columns.pairs.subscribers)
+        patterns, patterns_of = compacted(columns.pairs.patterns)
         sources = columns.sources.take(topics)
         stream = b'"topic":%b,"partition":' % text_json(sources.topic)
         names = _text_lines([columns.topics[topic] for topic in topics.tolist()])

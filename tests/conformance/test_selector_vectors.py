@@ -39,7 +39,7 @@ def test_sql92() -> None:
 
 @pytest.mark.parametrize("case", [case for case in VECTORS["sql92"]["cases"] if case.get("trailing")])
 def test_sql92_text_after_the_end_is_refused(case: dict[str, Any]) -> None:
-    """What RocketMQ ignores after a complete selector is an error here, which says where it begins."""
+    """Text after a complete selector, ignored by RocketMQ, is an error here, with the position of the text."""
     with pytest.raises(sql92.SelectorSyntaxError) as caught:
         sql92.compile(case["expr"])
     assert 0 < caught.value.position < len(case["expr"])

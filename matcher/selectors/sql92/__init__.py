@@ -7,10 +7,10 @@
     >>> selector.evaluate({"region": "eu"}) is None
     True
 
-Properties are strings; a literal says how the one that it is compared with is read. Logic has three values: True, False
-and None for "unknown", which comes of missing properties and is no match. The recorded answers of rocketmq-filter 5.5.0
-are tests/conformance/vectors/sql92.json; they are followed in everything but one: text after a complete selector, which
-RocketMQ ignores, is an error here.
+Properties are strings; in a comparison with a literal they are read as values of its type. Logic has three values:
+True, False, and None for "unknown". Missing properties lead to "unknown", which is no match. The answers equal those of
+rocketmq-filter 5.5.0, recorded in tests/conformance/vectors/sql92.json, with one exception: RocketMQ ignores text after
+a complete selector, which is an error here.
 """
 
 from collections.abc import Collection, Mapping
@@ -22,13 +22,13 @@ __all__ = ["MAX_DEPTH", "MAX_LENGTH", "SelectorError", "SelectorSyntaxError", "S
 
 
 class Sql92Selector:
-    """A compiled selector; it has no state, so one instance serves all threads.
+    """Compiled selector; it has no state, so one instance serves all threads.
 
     Args:
         text: the selector.
 
     Raises:
-        SelectorSyntaxError: with the position, the reason and how to mend it.
+        SelectorSyntaxError: the selector is invalid; with position, reason and remedy.
     """
 
     __slots__ = ("_root", "text")
@@ -50,7 +50,7 @@ class Sql92Selector:
         return value if value is None else bool(value)
 
     def agrees(self, tags: Collection[str], properties: Mapping[str, str]) -> bool:  # noqa: ARG002 - the interface
-        """Whether the selector matches; unknown and an error in evaluation are no match."""
+        """Return True if the selector matches; unknown and an error in evaluation are no match."""
         try:
             return self.evaluate(properties) is True
         except SelectorError:
@@ -61,6 +61,6 @@ def compile(text: str) -> Sql92Selector:  # noqa: A001 - the word for it, as in 
     """Compile a selector once, to evaluate it often.
 
     Raises:
-        SelectorSyntaxError: with the position, the reason and how to mend it.
+        SelectorSyntaxError: the selector is invalid; with position, reason and remedy.
     """
     return Sql92Selector(text)

@@ -1,4 +1,4 @@
-"""The parts of a compiled SQL92 selector; each evaluates to a value, or to None for "unknown"."""
+"""Nodes of a compiled SQL92 selector; each evaluates to a value, or to None for "unknown"."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Node(ABC):
-    """A part of a selector.
+    """Part of a selector.
 
     Attributes:
-        position: where it stands in the text, for messages.
-        depth: how many parts lie on the longest way down from it, itself included.
+        position: position in the text, for messages.
+        depth: number of nodes on the longest way down from this one, itself included.
     """
 
     position: int
     depth: int
 
-    is_condition: ClassVar[bool] = True  # whether it can stand where a truth value is needed
+    is_condition: ClassVar[bool] = True  # True if it can stand in place of a truth value
 
     @abstractmethod
     def evaluate(self, properties: Mapping[str, str]) -> Value:
         """Return the value for these properties.
 
         Raises:
-            SelectorError: a property cannot be read as what the selector compares it with.
+            SelectorError: a property does not spell a value of the type that it is compared with.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Constant(Node):
-    """A literal; TRUE, FALSE and NULL are conditions."""
+    """Literal; TRUE, FALSE and NULL are conditions."""
 
     value: Value
 
@@ -48,7 +48,7 @@ class Constant(Node):
 
 @dataclass(frozen=True, slots=True)
 class Property(Node):
-    """The value of a property, always a string; unknown where it is missing."""
+    """Value of a property, always a string; unknown if it is missing."""
 
     name: str
     is_condition: ClassVar[bool] = False
@@ -59,7 +59,7 @@ class Property(Node):
 
 @dataclass(frozen=True, slots=True)
 class Cast(Node):
-    """A property where a condition is needed: it is a string, so it is false, even `"true"`."""
+    """Property in place of a condition: a string, so it is false, even `"true"`."""
 
     property: Property
 
@@ -69,7 +69,7 @@ class Cast(Node):
 
 @dataclass(frozen=True, slots=True)
 class Negate(Node):
-    """A number with its sign changed; unknown for a property, which is a string."""
+    """Number with its sign changed; unknown for a property, since its value is a string."""
 
     operand: Node
     is_condition: ClassVar[bool] = False
@@ -80,7 +80,7 @@ class Negate(Node):
 
 @dataclass(frozen=True, slots=True)
 class Not(Node):
-    """The opposite of a condition; unknown stays unknown."""
+    """Opposite of a condition; unknown stays unknown."""
 
     operand: Node
 
@@ -93,7 +93,8 @@ class Not(Node):
 class Junction(Node):
     """AND or OR of conditions, left to right.
 
-    The `deciding` value ends it at once, so that errors further right stay hidden; one further left does not wait.
+    The `deciding` value ends the evaluation: errors of operands further right stay hidden, those further left are
+    raised.
     """
 
     operands: tuple[Node, ...]
@@ -136,7 +137,7 @@ _HOLDS: Final[dict[str, Callable[[int], bool]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Order(Node):
-    """`<`, `<=`, `>` or `>=` between numbers; two properties are compared as the numbers that they spell."""
+    """`<`, `<=`, `>` or `>=` between numbers; two properties are compared as numbers."""
 
     operator: str
     left: Node
@@ -159,7 +160,7 @@ class Order(Node):
 
 @dataclass(frozen=True, slots=True)
 class In(Node):
-    """Whether a property is one of some strings."""
+    """Membership of a property in a list of strings."""
 
     property: Property
     strings: frozenset[str]
@@ -179,7 +180,7 @@ _FINDS: Final[dict[str, Callable[[str, str], bool]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Affix(Node):
-    """CONTAINS, STARTSWITH or ENDSWITH; false, negated or not, for what is no string and for the empty needle."""
+    """CONTAINS, STARTSWITH or ENDSWITH; false, negated or not, for an empty needle or a value other than a string."""
 
     operator: str
     operand: Node

@@ -1,4 +1,4 @@
-"""From the text of an SQL92 selector to its nodes, with the checks that RocketMQ makes when it compiles one."""
+"""Parser of SQL92 selectors, with the checks made by RocketMQ at their compilation."""
 
 from collections.abc import Callable
 from functools import cache
@@ -12,8 +12,8 @@ from matcher.errors import SelectorSyntaxError
 from matcher.selectors.sql92.nodes import Affix, Cast, Constant, Equal, In, Junction, Negate, Node, Not, Order, Property
 from matcher.selectors.sql92.values import compare, double, integer
 
-MAX_LENGTH: Final = 32_768  # characters; looking for the end of a comment makes reading quadratic
-MAX_DEPTH: Final = 200  # nested parts; evaluation recurses
+MAX_LENGTH: Final = 32_768  # characters; the search for the end of a comment makes parsing quadratic
+MAX_DEPTH: Final = 200  # nested nodes; evaluation recurses
 
 _KEYWORDS: Final = {
     **{word: word for word in ("AND", "OR", "NOT", "IS", "NULL", "IN", "BETWEEN", "TRUE", "FALSE")},
@@ -23,7 +23,7 @@ _TRUTH: Final = {"TRUE": True, "FALSE": False, "NULL": None}
 
 
 class _Refusal(Exception):
-    """What a check finds: position, reason, hint; it becomes an error where the whole text is known."""
+    """A check refuses a node; `parse`, with the whole text at hand, raises it as an error."""
 
     def __init__(self, position: int, reason: str, hint: str) -> None:
         super().__init__(position, reason, hint)
@@ -33,10 +33,10 @@ class _Refusal(Exception):
 
 
 def parse(text: str) -> Node:
-    """Read a selector; quadratic in its length at worst, which `MAX_LENGTH` bounds.
+    """Parse a selector; quadratic in its length at worst, bounded by `MAX_LENGTH`.
 
     Raises:
-        SelectorSyntaxError: with the position, the reason and how to mend it.
+        SelectorSyntaxError: the selector is invalid; with position, reason and remedy.
     """
     if len(text) > MAX_LENGTH:
         raise SelectorSyntaxError(text, MAX_LENGTH, f"longer than {MAX_LENGTH:,} characters", "shorten it")
@@ -45,7 +45,7 @@ def parse(text: str) -> Node:
     except UnexpectedCharacters as error:
         position: int = error.pos_in_stream  # type: ignore[assignment]  # lark declares None, and sets it
         hint = "strings stand in single quotes, names hold letters, digits, '_' and '$'"
-        raise SelectorSyntaxError(text, position, f"{text[position]!r} begins nothing known", hint) from None
+        raise SelectorSyntaxError(text, position, f"{text[position]!r} does not start a known token", hint) from None
     except UnexpectedToken as error:
         token = error.token
         if token.type == "$END":
@@ -59,7 +59,7 @@ def parse(text: str) -> Node:
 
 @cache
 def _parser() -> Callable[[str], Node]:
-    """Return the parser; its nodes are built while it reads, so nothing recurses."""
+    """Return the parser; it builds nodes while reading, so nothing recurses."""
     grammar = Path(__file__).with_name("grammar.lark").read_text(encoding="utf-8")
     lark = Lark(grammar, parser="lalr", lexer="basic", transformer=_Builder(), lexer_callbacks={"NAME": _keyword})
     return lark.parse  # type: ignore[return-value]  # the transformer turns the tree into a node
@@ -72,7 +72,7 @@ def _keyword(token: Token) -> Token:
 
 @v_args(inline=True)
 class _Builder(Transformer[Token, Node]):
-    """One method a rule of the grammar."""
+    """Builder of nodes, with one method for each rule of the grammar."""
 
     def start(self, node: Node) -> Node:
         return _condition(node)
@@ -122,7 +122,7 @@ class _Builder(Transformer[Token, Node]):
         return Affix(_start(sign), _depth(left), str(sign), left, _unquoted(needle), negated is not None)
 
     def negate(self, sign: Token, operand: Node) -> Node:
-        for _ in range(2 - len(sign) % 2):  # of a run of signs, two are as good as any even number
+        for _ in range(2 - len(sign) % 2):  # two signs have the same effect as any even number
             operand = Negate(_start(sign), _depth(operand), operand)
         return operand
 
@@ -173,7 +173,7 @@ def _depth(*nodes: Node) -> int:
 
 
 def _condition(node: Node) -> Node:
-    """Make a condition of a node, where it can be one."""
+    """Return a node as a condition; refuse any other."""
     if isinstance(node, Property):
         return Cast(node.position, 2, node)
     if not node.is_condition or (isinstance(node, Constant) and not isinstance(node.value, bool | None)):
@@ -188,7 +188,7 @@ def _not(node: Node) -> Node:
 
 
 def _junction(parts: tuple[Node | Token, ...], *, deciding: bool) -> Node:
-    """Join conditions; a single part stays what it is, a value perhaps."""
+    """Join conditions; return a single part unchanged, even a value."""
     nodes = [part for part in parts if isinstance(part, Node)]
     if len(nodes) == 1:
         return nodes[0]

@@ -1,4 +1,4 @@
-"""Values of the SQL92 selectors, and how Java converts and compares them."""
+"""Values of SQL92 selectors, with Java's rules for conversion and comparison."""
 
 import math
 import re
@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 
 
 class Long(int):
-    """A 64-bit integer; a plain `int` stands for a 32-bit one. Only the reading of strings differs."""
+    """64-bit integer; a plain `int` stands for a 32-bit one. They differ only in the strings read as one of them."""
 
     __slots__ = ()
 
@@ -23,10 +23,10 @@ _JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))
 
 
 def integer(literal: str) -> int:
-    """Read an integer literal as the narrowest type that holds it.
+    """Read an integer literal as the narrowest sufficient type.
 
     Raises:
-        ValueError: 64 bits do not hold it.
+        ValueError: the literal needs more than 64 bits.
     """
     value = int(literal.rstrip("lL"))
     if value < 1 << _INT_BITS - 1:
@@ -40,7 +40,7 @@ def double(literal: str) -> float:
     """Read a floating-point literal.
 
     Raises:
-        ValueError: it is zero or too large, both of which RocketMQ refuses.
+        ValueError: the literal is zero or too large; RocketMQ refuses both.
     """
     value = float(literal)
     if value == 0 or math.isinf(value):
@@ -49,50 +49,50 @@ def double(literal: str) -> float:
 
 
 def negate(value: Value) -> Value:
-    """Change the sign of a number; of anything else comes nothing."""
+    """Change the sign of a number; return None for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return Long(-value) if isinstance(value, Long) else -value
 
 
 def compare(left: Value, right: Value) -> int:
-    """Compare two values that are not null: negative, zero or positive.
+    """Compare two values other than null; the answer is negative, zero or positive.
 
-    A string is read as the type of the other side. A truth value and a number do not compare, which counts as "less".
+    A string is read as the type of the other side. A truth value and a number do not compare; the answer is "less".
 
     Raises:
-        ValueError: the string is nothing of the other side's type, or stands right of a truth value.
+        ValueError: the string does not spell a value of the other side's type, or stands right of a truth value.
     """
     if isinstance(left, str) and not isinstance(right, str):
         left = _read(left, right)
     elif isinstance(right, str) and not isinstance(left, str):
         if isinstance(left, bool):
-            raise ValueError(right)  # noqa: TRY004 - like any string that cannot be read
+            raise ValueError(right)  # noqa: TRY004 - like any string without a value of the type
         right = _read(right, left)
     if isinstance(left, str) and isinstance(right, str):
         return (left > right) - (left < right)
     if isinstance(left, bool) is not isinstance(right, bool):
         return -1
     if isinstance(left, float) or isinstance(right, float):
-        first, second = _order(_number(left)), _order(_number(right))
+        first, second = _java_order_key(_number(left)), _java_order_key(_number(right))
         return (first > second) - (first < second)
     return (_number(left) > _number(right)) - (_number(left) < _number(right))
 
 
 def compare_as_numbers(left: str, right: str) -> int:
-    """Compare two strings by the numbers that they spell.
+    """Compare two strings as numbers.
 
     Raises:
-        ValueError: one of them spells none.
+        ValueError: one of them does not spell a number.
     """
     return compare(parse_double(left), parse_double(right))
 
 
 def parse_integer(text: str, bits: int) -> int:
-    """Read what Java's `Integer.valueOf` or `Long.valueOf` reads: a sign, digits of any script, no blanks.
+    """Read an integer like Java's `Integer.valueOf` or `Long.valueOf`: a sign, digits of any script, no blanks.
 
     Raises:
-        ValueError: it reads no such text.
+        ValueError: Java does not accept the text.
     """
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not digits.isdecimal() or max(digits) > "\uffff":
@@ -104,10 +104,10 @@ def parse_integer(text: str, bits: int) -> int:
 
 
 def parse_double(text: str) -> float:
-    """Read what Java's `Double.valueOf` reads: surrounding blanks, hexadecimal and a type suffix are allowed.
+    """Read a number like Java's `Double.valueOf`: surrounding blanks, hexadecimal and a type suffix are allowed.
 
     Raises:
-        ValueError: it reads no such text.
+        ValueError: Java does not accept the text.
     """
     text = text.strip(_JAVA_BLANKS)
     found = _DOUBLE.fullmatch(text)
@@ -140,7 +140,7 @@ def _number(value: Value) -> int | float:
     raise TypeError(value)
 
 
-def _order(value: float) -> tuple[float, float]:
-    """Return what orders numbers as Java's doubles: NaN above all others, -0.0 below 0.0."""
+def _java_order_key(value: float) -> tuple[float, float]:
+    """Return a sort key for Java's order of doubles: NaN above all others, -0.0 below 0.0."""
     value = float(value)
     return (math.inf, 2) if math.isnan(value) else (value, math.copysign(1, value))

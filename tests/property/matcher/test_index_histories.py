@@ -38,7 +38,7 @@ class Case(NamedTuple):
         return st.tuples(texts, st.sampled_from(self.policies)).filter(self.parses)
 
     def parses(self, pattern: tuple[str, str | None]) -> bool:
-        """Whether the dialect takes the pattern."""
+        """Return True if the dialect accepts the pattern."""
         try:
             matcher.get_dialect(self.dialect).parse(pattern[0], policy=pattern[1], allow_inner_multi=self.inner)
         except matcher.InvalidPattern:
@@ -46,7 +46,7 @@ class Case(NamedTuple):
         return True
 
     def oracle(self, pattern: tuple[str, str | None], topic: str) -> bool:
-        """What the definition says."""
+        """Return True if the pattern matches the topic by definition."""
         return self.holds(*pattern, topic)
 
 

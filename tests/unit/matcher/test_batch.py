@@ -122,7 +122,7 @@ def test_an_invalid_pattern_is_refused_or_matches_nothing() -> None:
 
 
 def test_the_bytes_are_the_index() -> None:
-    """What is opened from bytes answers alike and gives the same bytes again."""
+    """An index opened from bytes gives the same answers, and the same bytes again."""
     patterns = FlatPatterns(["a__*", "**", "a__**__b"], allow_inner_multi=True)
     topics = FlatTopics(["a__x", "a__x__b", "日本"], allow_inner_multi=True)
     assert FlatPatterns.from_bytes(patterns.to_bytes()).to_bytes() == patterns.to_bytes()
@@ -147,7 +147,7 @@ def test_damaged_bytes_are_refused(damage: object) -> None:
 
 def forged(index: FlatPatterns | FlatTopics, part: str, name: str, value: Any) -> bytes:
     """The bytes of an index with another fact or another array, and the right checksum."""
-    facts, arrays = dict(index._facts), dict(index._arrays)
+    facts, arrays = dict(index._header), dict(index._arrays)
     if part == "fact":
         facts[name] = value
     else:
@@ -244,7 +244,7 @@ def test_half_a_character_is_refused() -> None:
     ],
 )
 def test_a_forged_header_is_refused(header: bytes) -> None:
-    """What does not say what it holds holds nothing."""
+    """Headers that are not JSON, or name no kind or no arrays, are refused."""
     body = len(header).to_bytes(4, "little") + header
     with pytest.raises(CorruptIndex):
         FlatPatterns.from_bytes(b"rxf1" + zlib.crc32(body).to_bytes(4, "little") + body)
@@ -283,7 +283,7 @@ def test_a_salt_under_which_keys_collide_is_replaced(monkeypatch: pytest.MonkeyP
 
 
 def test_salts_change_hashes() -> None:
-    """Who does not know the salt cannot choose segments that collide."""
+    """Segments that collide cannot be chosen without the salt."""
     segments = cut(["a.longer-than-a-word." + LONG], get_dialect("nats"))
     one, other = hashes(segments, Salt(b"one")), hashes(segments, Salt(b"other"))
     assert not (one == other).any()

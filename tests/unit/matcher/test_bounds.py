@@ -178,7 +178,7 @@ def test_a_batch_probes_a_shape_once_a_topic(monkeypatch: pytest.MonkeyPatch) ->
     patterns = [".".join("a*"[number >> bit & 1] for bit in range(10)) for number in range(2**10)]
     topics = [".".join(["a"] * size) for size in (10, 10, 3, 2_000)]
     index = FlatPatterns([*patterns, ".".join(["*"] * (MAX_POSITIONS + 1))], "nats")
-    probed = counted(monkeypatch, Keys, "maybe", lambda _, keys: len(keys))
+    probed = counted(monkeypatch, Keys, "candidates", lambda _, keys: len(keys))
     looked_up = counted(monkeypatch, PatternIndex, "match", lambda *_: 1)
     rows, _ = index.match_batch(topics)
     assert len(rows) == 2 * 2**10
@@ -199,6 +199,6 @@ def test_names_that_share_all_but_their_end_do_not_collide() -> None:
     """Nobody who does not know the salt can make a batch walk through keys: few keys lie at the place of another."""
     keys = FlatPatterns([f"{'x' * 40}{number}.*" for number in range(20_000)], "nats")._keys
     places = (keys._table != 0).nonzero()[0]
-    walked = places - (keys._table[places] >> keys._near).astype(int)
+    walked = places - (keys._table[places] >> keys._table_shift).astype(int)
     assert walked.mean() < 1
     assert walked.max() < 100

@@ -87,7 +87,7 @@ def test_it_agrees_with_matches(dialect: str, policy: str | None) -> None:
 
 @pytest.mark.parametrize("size", [4, 5])
 def test_inner_wildcards_agree_with_matches_on_longer_topics(size: int) -> None:
-    """Where the runs between them can meet the topic at several places."""
+    """The runs between them can fit the topic at several positions."""
     separator = "__"
     patterns = [separator.join(parts) for parts in product(("a", "*", "**"), repeat=size) if "**" in parts[:-1]]
     topics = [separator.join(parts) for length in range(1, 7) for parts in product("ab", repeat=length)]
@@ -118,7 +118,7 @@ def test_an_inner_wildcard_shows_what_it_stands_for() -> None:
 
 
 def test_the_furthest_place_is_shown() -> None:
-    """Of all places behind an inner wildcard, the one where most of what follows fits; the steps end there."""
+    """After an inner wildcard, the position with the most fitting segments is shown; the steps end there."""
     explanation = matcher.explain("a__**__b__c__d__**", "a__b__b__x__b__c__x__b", allow_inner_multi=True)
     assert [(step.pattern, step.topic, step.fits) for step in explanation.steps] == [
         ("a", "a", True),

@@ -12,7 +12,7 @@ from matcher.selectors import sql92
 
 @pytest.mark.parametrize("module", [matcher, sql92], ids=lambda module: module.__name__)
 def test_examples_in_docstrings_hold(module: object) -> None:
-    """What the documentation shows is what happens."""
+    """The examples in the documentation give the results shown there."""
     results = doctest.testmod(module)  # type: ignore[arg-type]
     assert results.attempted > 0
     assert results.failed == 0

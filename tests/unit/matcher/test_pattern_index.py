@@ -49,7 +49,7 @@ def test_removing_leaves_nothing_behind(pattern: str) -> None:
     assert not index._exact
     assert index._trie.is_empty
     assert index._general.is_empty
-    assert index._generals == 0
+    assert index._general_size == 0
 
 
 def test_removing_keeps_what_shares_the_branch() -> None:

@@ -14,7 +14,7 @@ WRONG_SQL = [
     ("a = ", 4, "not complete"),
     ("a = 1 garbage", 6, "'garbage' cannot stand here"),
     ("a = 1 and )", 10, "')' cannot stand here"),
-    ("a = 'x", 4, "begins nothing known"),
+    ("a = 'x", 4, "does not start a known token"),
     ("a in (1)", 6, "cannot stand here"),
     ("'a' in ('a')", 0, "only a property"),
     ("1", 0, "a condition is needed"),
@@ -91,7 +91,7 @@ def test_numbers_are_read_as_java_reads_them(text: str, *, above_int: bool | Non
 
 @pytest.mark.parametrize(("text", "expected"), [("1 <> not not NULL", True), ("not not not NULL = 1", None)])
 def test_a_negated_null_is_no_literal(text: str, *, expected: bool | None) -> None:
-    """What may not be written of NULL may be written of its negation; RocketMQ answers so."""
+    """RocketMQ accepts the negation of NULL in places where it refuses NULL."""
     assert sql92.compile(text).evaluate({}) is expected
 
 
@@ -191,7 +191,7 @@ class MinLength:
         self.least = int(text)
 
     def agrees(self, tags: Collection[str], properties: Mapping[str, str]) -> bool:  # noqa: ARG002 - the interface
-        """Whether the name is long enough."""
+        """Return True if the name is long enough."""
         return len(properties.get("name", "")) >= self.least
 
 
@@ -208,7 +208,7 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("_installed")
 def test_a_kind_of_ones_own_comes_by_entry_point() -> None:
-    """What an installed package offers is compiled by its name."""
+    """A kind offered by an installed package is compiled by its name."""
     selector = selectors.compile("MIN_LENGTH", "3")
     assert selector.agrees([], {"name": "abc"})
     assert not selector.agrees([], {"name": "ab"})

@@ -60,7 +60,7 @@ READ: list[tuple[Notation, str, list[str]]] = [
 
 @pytest.mark.parametrize(("notation", "pattern", "topics"), READ)
 def test_entries_are_read_in_their_dialect_and_policy(notation: Notation, pattern: str, topics: list[str]) -> None:
-    """Of new topics and of those that exist alike."""
+    """New topics and existing ones match alike."""
     story = Story(WILD, replace(pattern, notation=notation))
     story.then(*map(created, NAMES))
     assert story.held() == topics
@@ -99,7 +99,7 @@ def test_the_policy_is_part_of_what_makes_a_pattern_valid() -> None:
 
 
 def test_an_inner_multi_segment_wildcard_is_one_of_dialect_lite_only() -> None:
-    """Where it is allowed, the other dialects read the text as they always do."""
+    """The other dialects read the text as always, even if it is allowed."""
     story = Story(WILD, replace("**", notation=NATS), shard=Shard("p", inner_multi=True))
     assert story.then(created("a"), created("**")) == {added("**", "**")}
     assert story.then(add("a__**__b")) == set()
@@ -174,7 +174,7 @@ def test_delivery_is_per_client_or_per_subscription_in_every_dialect(notation: N
 
 
 def test_deliveries_mix_in_one_client() -> None:
-    """What is delivered together is one row beside those of their own."""
+    """Entries delivered together share one row, beside the rows of the others."""
     story = Story(WILD, replace("a", "*"), add("a", "**", notation=APART))
     assert story.then(created("a")) == {
         added("a", "*", "a"), added("a", "a", part="lite::a"), added("a", "**", part="lite::**"),
@@ -204,7 +204,7 @@ def test_rows_of_their_own_give_way_to_everything() -> None:
     }  # fmt: skip
 
 
-def test_a_change_of_reading_changes_the_rows() -> None:
+def test_a_change_of_mode_changes_the_rows() -> None:
     """As names, entries are delivered together."""
     story = Story(WILD, replace("a", notation=WAMP), created("a"))
     assert story.then(LITERAL) == {
@@ -238,7 +238,7 @@ def test_a_share_is_one_row_whatever_the_delivery() -> None:
 
 @pytest.mark.parametrize("client", ["c", "d"])
 def test_members_of_a_share_have_rows_of_their_own(client: str) -> None:
-    """Who of them gets a message is the broker's affair."""
+    """The broker decides which member gets a message."""
     story = Story(WILD, *(replace("$share/s/a", notation=MQTT, client=name) for name in "cd"))
     assert added("a", "a", part="share:s", client=client) in story.then(created("a"))
 

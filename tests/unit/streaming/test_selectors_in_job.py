@@ -150,7 +150,7 @@ def test_there_and_back_in_one_batch_emits_nothing() -> None:
     assert story.ignored[REPLACED] == 2
 
 
-def test_each_reading_has_its_own() -> None:
+def test_each_mode_has_its_own_selector() -> None:
     """A request that was refused as patterns has set the one of the names only."""
     story = Story(WILD, replace("*", "t", tag="x"), created("t", "x"), created("u", "y"))
     story.then(add("a*", tag="y"))
@@ -218,7 +218,7 @@ class Shorter:
         self.limit = int(text)
 
     def agrees(self, tags: Collection[str], properties: Mapping[str, str]) -> bool:  # noqa: ARG002 - the interface
-        """Whether it is; a topic without a name is an error."""
+        """Return the answer for the name; raise for a topic without a name."""
         return len(properties["name"]) < self.limit
 
 
@@ -240,7 +240,7 @@ def shorter(than: str) -> SubscriptionRequest:
 
 @pytest.mark.usefixtures("_installed")
 def test_a_kind_of_ones_own_decides_by_topic_and_by_request() -> None:
-    """Where it fails it wants nothing: foreign code must not stop the shard."""
+    """One that raises rejects the topic: foreign code must not stop the shard."""
     story = Story(WILD, created("a", name="x"), created("b", name="xxx"), created("fails"))
     assert story.then(shorter("3")) == {added("a", "*", cause=Cause.SUBSCRIBED)}
     assert story.then(created("c", name="y"), created("d", name="yyy"), created("fails too")) == {added("c", "*")}
@@ -257,7 +257,7 @@ def test_a_kind_of_ones_own_may_refuse_a_request() -> None:
 
 
 def test_who_evicts_needs_a_selector_that_agrees() -> None:
-    """Of a topic that the group does not want nobody is the newest client."""
+    """A topic rejected by the selector of the group has no newest client."""
     story = Story(EXCLUSIVE, replace("*"), created("a", "x"), created("b", "y"))
     assert story.then(replace("*", client="d", tag="x")) == {
         removed("a", "*", cause=Cause.EVICTED),
@@ -278,7 +278,7 @@ def bits(*groups: str) -> bytes:
 
 
 def bitmaps(story: Story) -> dict[str, bytes | None]:
-    """Of the last batch, by topic."""
+    """Return the bitmaps of the last micro-batch by topic."""
     return {update.lite_topic: update.bitmap for update in story.expansion.updates}
 
 
@@ -322,7 +322,7 @@ def test_the_selectors_after_the_batch_make_the_bitmap() -> None:
     assert bitmaps(story) == {"a": None}
 
 
-def test_the_selector_of_the_reading_in_force_counts() -> None:
+def test_the_selector_of_the_mode_in_force_counts() -> None:
     story = Story(WILD, replace("a*", sql="size = 3"), replace("*", group="h"), bound("h"))
     story.then(created("a", size="3"))
     assert bitmaps(story) == {"a": None}

@@ -12,16 +12,11 @@ from streaming.subscription.client import (
     Interest,
     LastRequest,
     Mode,
-    RequestRules,
     Subscription,
-    advance,
-    end,
     interest,
-    literal_problem,
 )
-from streaming.subscription.client import (
-    RequestOutcome as Outcome,
-)
+from streaming.subscription.requests import RequestOutcome as Outcome
+from streaming.subscription.requests import RequestRules, advance, end, literal_problem
 from tests.unit.streaming.builders import MQTT, NATS, WAMP, add, drop, ended, leave, replace
 
 LITERAL, WILDCARD = Mode.LITERAL, Mode.WILDCARD
@@ -48,23 +43,23 @@ def at(offset: int, entry: int = 0) -> int:
 
 
 def seen(offset: int, complete: int = -1, order: int = 0) -> LastRequest:
-    """A client asked last there, and replaced its set there, in both readings, with a request of that order."""
+    """A client asked last there, and replaced its set there, under both modes, with a request of that order."""
     began = at(complete) if complete >= 0 else -1
     return LastRequest(0, at(offset), began, began, order, order)
 
 
 def old(*entries: str, notation: Notation = LITE, order: int = OLD) -> Block:
-    """What an earlier request put there."""
+    """Block of an earlier request."""
     return Block(order, 0, at(10 * order), notation, entries)
 
 
 def new(*entries: str, notation: Notation = LITE) -> Block:
-    """What the request puts there."""
+    """Block of the request under test."""
     return old(*entries, notation=notation, order=NEW)
 
 
 def live(*held: str | Block, version: int | None = None, everything: int | None = None) -> Subscription:
-    """The view of a client in session; entries without a block were there before."""
+    """Subscription of a client in session; entries without a block were there before."""
     entries = tuple(entry for entry in held if isinstance(entry, str))
     blocks = tuple(block for block in held if isinstance(block, Block))
     asked = (everything, -1 if everything is None else at(10 * everything))
@@ -205,7 +200,7 @@ def test_advance(mode: Mode, subscription: Subscription, request_: SubscriptionR
         (Client(live("a"), Subscription(False, 1, (old("a"),))), WILDCARD, NOTHING),
     ],
 )
-def test_interest_is_what_counts_of_a_view(client: Client, mode: Mode, wanted: Interest) -> None:
+def test_the_interest_is_the_live_part_of_a_subscription(client: Client, mode: Mode, wanted: Interest) -> None:
     assert interest(client, mode) == wanted
 
 
@@ -262,7 +257,7 @@ ENDS: list[tuple[str, Subscription, SubscriptionRequest, LastRequest | None, Sub
 def test_end(
     subscription: Subscription, request_: SubscriptionRequest, asked: LastRequest | None, after: Subscription
 ) -> None:
-    """In both readings, which may differ; one object where they do not."""
+    """Under both modes, whose subscriptions may differ; one object where they do not."""
     as_of = request_.as_of
     assert as_of is not None
     both = end(Client(subscription, subscription), request_, as_of, asked)

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from streaming.events.columns import SourceColumns
 from streaming.events.model import Source
-from streaming.subscription import pairs as pairs_module
-from streaming.subscription.pairs import Hits, Interner, Pairs
+from streaming.subscription.pairs import MAX_SORT_KEY, Hits, Interner, Pairs
 from streaming.subscription.subscribers import SubscriberKey
 from streaming.updates import records as records_module
 from streaming.updates.model import Cause, Op, Update, UpdateColumns
@@ -48,7 +47,7 @@ def columns_of(
     tables: Interner[tuple[str, ...]] = Interner()
     patterns = [tables[texts] for *_, texts in updates]
     at_topic, of_subscriber, with_patterns = (np.array(column, np.int64) for column in (rows, subscribers, patterns))
-    pairs = Pairs(at_topic, of_subscriber, with_patterns, SUBSCRIBERS, tables.things)
+    pairs = Pairs(at_topic, of_subscriber, with_patterns, SUBSCRIBERS, tables.items_by_number)
     one_by_one = [
         Update(op, SUBSCRIBERS[subscriber], topics[row], texts, cause, VERSIONS[subscriber], places[row])
         for row, subscriber, texts in updates
@@ -128,13 +127,12 @@ def test_columns_of_nothing_have_no_pieces() -> None:
     assert not list(nothing.pieces(1))
 
 
-@pytest.mark.parametrize("most", [pairs_module._MOST, 0])
-def test_hits_of_one_receiver_and_topic_are_one_pair(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("max_sort_key", [MAX_SORT_KEY, 0])
+def test_hits_of_one_subscriber_and_topic_are_one_pair(max_sort_key: int) -> None:
     """Its patterns are sorted, each once; everything adds none. There may be too many to order them by one number."""
-    monkeypatch.setattr(pairs_module, "_MOST", most)
     subscribers = [SubscriberKey("g", "one"), SubscriberKey("g", "two")]
     hits = Hits.of([(1, 0, 2), (0, 0, 1), (1, 0, 0), (1, 0, 2), (1, 1, -1), (1, 1, 1), (0, 1, -1), (1, 0, 1)])
-    pairs = Pairs.of(hits, subscribers, ["b", "c", "a"])
+    pairs = Pairs.of(hits, subscribers, ["b", "c", "a"], max_sort_key=max_sort_key)
     assert [
         (row, pairs.subscriber_table[subscriber].client_id, pairs.pattern_table[patterns])
         for row, subscriber, patterns in pairs.numbers()
@@ -153,7 +151,7 @@ def test_what_others_ask_for_as_well_is_left_out(
     def pairs_of(wanted: set[tuple[int, SubscriberKey]], text: str) -> Pairs:
         numbers: Interner[SubscriberKey] = Interner()
         hits = Hits.of((row, numbers[subscriber], 0) for row, subscriber in wanted)
-        return Pairs.of(hits, numbers.things, [text])
+        return Pairs.of(hits, numbers.items_by_number, [text])
 
     left = pairs_of(these, "a").without(pairs_of(others, "b"))
     found = [(row, left.subscriber_table[number]) for row, number in zip(left.rows, left.subscribers, strict=True)]
