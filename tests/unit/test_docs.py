@@ -2,7 +2,8 @@
 
 import ast
 import re
-from collections import defaultdict
+import shlex
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cache
 from itertools import takewhile
@@ -14,14 +15,19 @@ import pytest
 from click.testing import CliRunner
 
 from streaming.cli import main
-from streaming.config import Settings
+from streaming.config import Settings, load
 from streaming.events import model as events
 from streaming.updates.model import Cause
 from tests.support.histories import PROFILES
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
-PAGES = [README, *(page for part in ("deploy", "matcher", "streaming") for page in sorted((ROOT / part).rglob("*.md")))]
+DOCS = ROOT / "docs"
+FOLDERS = ("docs", "deploy", "matcher", "streaming", "tests")
+PAGES = [*sorted(ROOT.glob("*.md")), *(page for part in FOLDERS for page in sorted((ROOT / part).rglob("*.md")))]
+README_BYTES = 9 * 1024
+"""Largest size of the main page, in bytes: it is read in a few minutes, and the rest is in `docs/`."""
+
 STREAMS = [str(field.default) for field in Settings.model_fields.values() if str(field.default).startswith("lite-")]
 ATTRIBUTES = [value for value in vars(events).values() if isinstance(value, str) and value.startswith("lite.")]
 WORDS = [*STREAMS, *events.Action, *ATTRIBUTES, *Cause, *events.Reason]
@@ -29,9 +35,9 @@ COMMANDS = sorted(main.commands)
 JOB_OPTIONS = {name: f"--{name.replace('_', '-')}" for name in Settings.model_fields}
 
 
-@pytest.fixture(scope="module")
-def readme() -> str:
-    return README.read_text()
+@cache
+def _text(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])
@@ -67,35 +73,96 @@ def test_every_setting_is_an_option_of_run() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_is_in_the_readme(command: str, readme: str) -> None:
-    assert f"reexpand {command}" in readme
+def test_every_command_is_in_the_readme(command: str) -> None:
+    assert f"reexpand {command}" in _text(README)
 
 
-def test_the_readme_names_no_command_that_does_not_exist(readme: str) -> None:
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_page_names_a_command_that_does_not_exist(page: Path) -> None:
     """In what it shows as code."""
-    code = "\n".join(re.findall(r"```.*?```|`[^`\n]+`|^ {4}.*$", readme, re.DOTALL | re.MULTILINE))
-    named = set(re.findall(r"(?:^|[\s`/$])reexpand ([a-z][a-z-]*)", code))
+    code = "\n".join(re.findall(r"```.*?```|`[^`\n]+`|^ {4}.*$", _text(page), re.DOTALL | re.MULTILINE))
+    named = set(re.findall(r"(?:^|[\s`$]|bin/)reexpand ([a-z][a-z-]*)", code))
     assert named <= set(COMMANDS)
 
 
+def test_the_readme_is_short() -> None:
+    assert README.stat().st_size <= README_BYTES
+
+
 @pytest.mark.parametrize("name", Settings.model_fields)
-def test_every_setting_is_in_the_readmes_table(name: str, readme: str) -> None:
-    """By its name or its option, in the first column of a row."""
-    first_cells = [line.split("|")[1] for line in readme.splitlines() if line.startswith("|")]
-    assert any(re.search(rf"(?<![\w-])({name}|{JOB_OPTIONS[name]})(?![\w-])", cell) for cell in first_cells)
+def test_every_setting_is_in_the_tables(name: str) -> None:
+    """With its option, its environment variable and its key of the file in one table, and its meaning in the other."""
+    rows = [line.split("|")[1:-1] for line in _text(DOCS / "configuration.md").splitlines() if line.startswith("| `")]
+    ((_, variable, key, _),) = [row for row in rows if f"`{name}`, `{JOB_OPTIONS[name]}" in row[0]]
+    assert f"`REEXPAND_{name.upper()}=" in variable
+    assert f"`{name} = " in key
+    assert any(len(row) == 2 and f"`{name}`" in row[0] for row in rows)
+
+
+@pytest.mark.parametrize("name", Settings.model_fields)
+def test_the_forms_of_a_setting_are_valid(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The example of the environment variable and that of the file, each as it stands in the table."""
+    page = _text(DOCS / "configuration.md")
+    (variable,) = re.findall(rf"`(REEXPAND_{name.upper()}=[^`]+)` \|", page)
+    (line,) = re.findall(rf"\| `({name} = [^`]+)` \|", page)
+    monkeypatch.chdir(tmp_path)
+    for file in ("groups.toml", "kafka.properties"):
+        Path(file).touch()
+    given = {field: "given" for field in ("bootstrap_servers", "checkpoint") if field != name}
+    default = Settings.model_fields[name].default
+    with monkeypatch.context() as patch:
+        patch.setenv(*shlex.split(variable)[0].split("=", 1))
+        by_variable = getattr(load(given), name)
+    Path("reexpand.toml").write_text(line, encoding="utf-8")
+    monkeypatch.setenv("REEXPAND_CONFIG", "reexpand.toml")
+    assert by_variable == getattr(load(given), name) != default
 
 
 @pytest.mark.parametrize("word", WORDS)
-def test_every_word_of_the_records_is_in_the_readme(word: str, readme: str) -> None:
+def test_every_word_of_the_records_is_on_their_page(word: str) -> None:
     """Kafka topics, actions, attributes of groups, causes, and reasons of dead letters; as code."""
-    assert f"`{word}`" in readme
+    assert f"`{word}`" in _text(DOCS / "records.md")
+
+
+def _links(page: Path) -> list[tuple[str, str]]:
+    """Return the links of a page to the project itself, each as path and anchor."""
+    prose = re.sub(r"^```.*?^```", "", _text(page), flags=re.DOTALL | re.MULTILINE)
+    links = re.findall(r"\]\(([^)\s]+)\)", prose)
+    return [(path, anchor) for path, _, anchor in (link.partition("#") for link in links) if ":" not in path]
+
+
+@cache
+def _anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    prose = re.sub(r"^```.*?^```", "", _text(page), flags=re.DOTALL | re.MULTILINE)
+    seen: Counter[str] = Counter()
+    anchors = set()
+    for heading in re.findall(r"^#+ +(.+?) *$", prose, re.MULTILINE):
+        anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        anchors.add(f"{anchor}-{seen[anchor]}" if seen[anchor] else anchor)
+        seen[anchor] += 1
+    return anchors
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_leads_somewhere(page: Path) -> None:
-    links = re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8"))
-    inside = [link for link in links if not re.match(r"[a-z]+:", link)]
-    assert [link for link in inside if not (page.parent / link).exists()] == []
+    assert [path for path, _ in _links(page) if not (page.parent / path).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_anchor_exists(page: Path) -> None:
+    targets = [((page.parent / path).resolve() if path else page, anchor) for path, anchor in _links(page) if anchor]
+    assert [(path.name, anchor) for path, anchor in targets if anchor not in _anchors(path)] == []
+
+
+def test_every_page_can_be_reached_from_the_readme() -> None:
+    reached, to_follow = {README}, [README]
+    while to_follow:
+        page = to_follow.pop()
+        found = {(page.parent / path).resolve() for path, _ in _links(page) if path.endswith(".md")} - reached
+        reached |= found
+        to_follow += found
+    assert [page.name for page in PAGES if page not in reached] == []
 
 
 # The page on how the job decides.
@@ -111,7 +178,7 @@ class Rule(NamedTuple):
 
 
 def rules() -> Iterator[Rule]:
-    lines = (ROOT / "streaming" / "README.md").read_text(encoding="utf-8").splitlines()
+    lines = _text(DOCS / "how-it-decides.md").splitlines()
     for number, line in enumerate(lines):
         if line.startswith("| rule |"):
             for row in takewhile(lambda row: row.startswith("|"), lines[number + 2 :]):
