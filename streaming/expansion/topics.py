@@ -13,7 +13,7 @@ from streaming.subscription.client import Ignored
 from streaming.updates.model import Cause
 
 
-class TopicChange(NamedTuple):
+class SingleChange(NamedTuple):
     """A topic of the micro-batch, as it is after the events read so far."""
 
     exists: bool
@@ -57,7 +57,7 @@ class TopicChanges:
     """
 
     def __init__(self, state: ShardState, ignored: Counter[Ignored], columnar_min_topics: float) -> None:
-        self.single: dict[str, TopicChange] = {}
+        self.single: dict[str, SingleChange] = {}
         self.bulks: list[BulkChange] = []
         self._state = state
         self._ignored = ignored
@@ -89,9 +89,9 @@ class TopicChanges:
             return
         self.single.pop(name, None)  # topics stand in order of their creation
         if created:
-            self.single[name] = TopicChange(True, source, Cause.TOPIC_CREATED, metadata)
+            self.single[name] = SingleChange(True, source, Cause.TOPIC_CREATED, metadata)
         else:
-            self.single[name] = TopicChange(False, source, Cause.TOPIC_DELETED)
+            self.single[name] = SingleChange(False, source, Cause.TOPIC_DELETED)
 
     def expire(self, source: Source, now: int, *, in_bulk: bool) -> None:
         """Remove the topics whose deadline is at or before `now`.
@@ -107,10 +107,10 @@ class TopicChanges:
             sources = SourceColumns.same(source, len(due))
             self.bulks.append(BulkChange(False, Cause.TOPIC_EXPIRED, due, [NO_METADATA] * len(due), sources))
         else:
-            self.single.update((name, TopicChange(False, source, Cause.TOPIC_EXPIRED)) for name in due)
+            self.single.update((name, SingleChange(False, source, Cause.TOPIC_EXPIRED)) for name in due)
         for name, topic in list(self.single.items()):
             if topic.exists and topic.metadata.deadline is not None and topic.metadata.deadline <= now:
-                self.single[name] = TopicChange(False, source, Cause.TOPIC_EXPIRED)
+                self.single[name] = SingleChange(False, source, Cause.TOPIC_EXPIRED)
         self.bulks = [bulk.outliving(now) if bulk.exists else bulk for bulk in self.bulks]
 
     def removed(self) -> dict[str, None]:

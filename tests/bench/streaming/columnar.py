@@ -1,0 +1,104 @@
+"""Judging new topics one by one against judging them by column, by the number of topics a key: CPU of the worker alone.
+
+    python -m tests.bench.streaming.columnar [--turns N]
+
+Both ways take turns in one process, on the same topics; the ratio is by column over one by one.
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Iterator
+from math import inf
+
+import orjson
+from rich.console import Console
+from rich.table import Table
+
+from streaming.events.model import BIND_TOPIC, QUOTA, WILDCARD
+from streaming.tuning import Tuning
+from streaming.worker import InputRow, InputRows, Worker, WorkerConfig
+from streaming.worker.worker import without_collection
+from tests.bench.streaming.workload import Workload
+
+GROUPS, SUBSCRIPTIONS, TOPICS, _ = range(4)
+CONFIG = WorkerConfig(("groups", "subscriptions", "topics", "clock"))
+SHAPES = ((1, 1), (8, 1), (32, 1), (64, 1), (100, 1), (1_000, 1), (1, 1_000))
+"""Topics a key in a micro-batch, and keys."""
+VISITS = 2_000
+"""Number of visits to keys that one measurement has at least."""
+
+
+class Keys:
+    """Parents with 100 patterns each, of which two match a topic, and a worker."""
+
+    def __init__(self, keys: int, columnar_min_topics: float) -> None:
+        self._worker = Worker(CONFIG, Tuning(columnar_min_topics=columnar_min_topics))
+        self._workload = Workload(parents=keys)
+        self._offset = 0
+        self._states: dict[str, bytes | None] = {}
+        groups = {parent: f"group-{parent}" for parent in self._workload.parents}
+        for parent, group in groups.items():
+            attributes = {BIND_TOPIC: parent, WILDCARD: "true", QUOTA: -1}
+            self._visit(parent, InputRows.of([self._row(GROUPS, {"group": group, "attributes": attributes})]))
+        for _, request in self._workload.requests():
+            self._visit(request["topic"], InputRows.of([self._row(SUBSCRIPTIONS, request)]))
+
+    def micro_batch(self, topics: int) -> float:
+        """Create topics on each key; return the CPU seconds a key."""
+        rows: dict[str, list[InputRow]] = {}
+        for parent, topic in self._workload.topics(topics * len(self._workload.parents)):
+            event = {"event": "CREATED", "parentTopic": parent, "liteTopic": topic, "timestamp": 1}
+            rows.setdefault(parent, []).append(self._row(TOPICS, event))
+        columns = {parent: InputRows.of(own) for parent, own in rows.items()}
+        with without_collection():
+            start = time.process_time()
+            for parent, own in columns.items():
+                self._visit(parent, own)
+            return (time.process_time() - start) / len(rows)
+
+    def _visit(self, parent: str, rows: InputRows) -> None:
+        steps = self._worker.work(parent, 0, rows, self._states.get(parent))
+        while True:
+            try:
+                list(next(steps).all_rows())
+            except StopIteration as end:
+                self._states[parent] = end.value
+                return
+
+    def _row(self, stream: int, value: object) -> InputRow:
+        self._offset += 1
+        return InputRow(stream, 0, self._offset, 0, 1, orjson.dumps(value))
+
+
+def measure(topics: int, keys: int, turns: int) -> Iterator[tuple[float, float]]:
+    """Yield the milliseconds a key one by one and by column, for each turn."""
+    ways = Keys(keys, inf), Keys(keys, 1)
+    visits = max(3, VISITS // (topics * keys))
+    for _ in range(turns + 1):
+        one_by_one, by_column = (statistics.median(way.micro_batch(topics) for _ in range(visits)) for way in ways)
+        yield one_by_one * 1_000, by_column * 1_000
+
+
+def main() -> None:
+    """Print a table of all shapes."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--turns", type=int, default=7, help="measurements of each shape, after one to warm up")
+    turns = parser.parse_args().turns
+    table = Table("topics a key", "keys", "one by one ms", "by column ms", "ratio (from to)")
+    for topics, keys in SHAPES:
+        _, *found = measure(topics, keys, turns)
+        ratios = [by_column / one_by_one for one_by_one, by_column in found]
+        one_by_one, by_column = (statistics.median(column) for column in zip(*found, strict=True))
+        table.add_row(
+            f"{topics:,}",
+            f"{keys:,}",
+            f"{one_by_one:.3f}",
+            f"{by_column:.3f}",
+            f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})",
+        )
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
