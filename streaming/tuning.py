@@ -8,8 +8,8 @@ class Tuning:
     """Sizes and thresholds of a worker; results depend on none of them.
 
     Attributes:
-        columnar_min_topics: topics of one key above which they are judged by column. One topic by column takes 2.2 times
-            as long as one by one, 32 take 0.83 times, 1,000 take 0.25 times.
+        columnar_min_topics: topics of one key above which they are judged by column. One topic by column takes 2.2
+            times as long as one by one, 32 take 0.83 times, 1,000 take 0.25 times.
         array_min_topics: topics above which arrays of patterns answer in place of a trie: 1,500 topics and 100 patterns
             take 1.1 instead of 3.6 us a topic.
         array_build_topics: topics a pattern that pay for building the arrays: 15 to 30 us a pattern, against some
