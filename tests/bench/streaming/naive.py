@@ -15,7 +15,7 @@ from streaming.spark import session
 CHOSEN = {
     "spark.hadoop.fs.file.impl",
     "spark.python.unix.domain.socket.enabled",
-    "spark.sql.streaming.spark.checkpoint.fileChecksum.enabled",
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled",
     "spark.sql.streaming.checkpointFileManagerClass",
 }
 
