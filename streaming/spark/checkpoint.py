@@ -1,4 +1,4 @@
-"""The identity of a checkpoint: settings that cannot change during its life.
+"""The identity of a checkpoint: the settings fixed for its life.
 
 Spark and the routing keep data by these settings: under others, the job would look for state where it is not. The file
 `reexpand.json` of the checkpoint holds them. A start compares them before it does anything, and writes them right
@@ -20,7 +20,7 @@ from streaming.errors import CheckpointMismatch
 from streaming.storage import journal
 
 MAX_DEFAULT_PARTITIONS = 8
-"""Largest number of state partitions that a new checkpoint has by default."""
+"""Largest default number of state partitions of a new checkpoint."""
 
 IDENTITY = "reexpand.json"
 QUERY = "query"
@@ -95,7 +95,7 @@ def default_partitions() -> int:
 
 
 def identity(settings: Settings, shuffle_partitions: int) -> dict[str, Any]:
-    """Return the settings that must stay the same as long as a checkpoint lives, and the format of its states."""
+    """Return the settings fixed for the life of a checkpoint, and the format of its states."""
     return {
         "format": journal.FORMAT,
         "shuffle_partitions": shuffle_partitions,
@@ -111,7 +111,7 @@ def identity(settings: Settings, shuffle_partitions: int) -> dict[str, Any]:
 
 
 def agree(spark: SparkSession, settings: Settings) -> int:
-    """Compare the settings with those of the checkpoint, and write nothing.
+    """Compare the settings with the identity of the checkpoint, and write nothing.
 
     Returns:
         The number of shuffle partitions to use: the configured one, the checkpoint's, or the default, in this order.

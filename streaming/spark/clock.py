@@ -17,7 +17,7 @@ log = logging.getLogger("reexpand")
 
 
 class Clock:
-    """A thread that writes the time to the clock stream as long as the context is open.
+    """Thread for the clock stream: writes the time as long as the context is open.
 
     A tick that cannot be written is left out: the next one says as much. Ticks are also left out while the job is
     behind: they would overtake the requests of clients that have asked in time.
@@ -52,7 +52,7 @@ class Clock:
                     log.warning("a tick cannot be written: %s", error)
 
     def _is_up_to_date(self) -> bool:
-        """Return True if the query has read all records that were there at its last look."""
+        """Return True if the query had read all records when it last looked for new ones."""
         if not self._query.status["isDataAvailable"]:
             return True
         progress = self._query.lastProgress

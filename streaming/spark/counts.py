@@ -1,4 +1,4 @@
-"""Counts of each micro-batch, which travel from the keys to the driver in Spark's progress.
+"""Counts of each micro-batch: they travel from the keys to the driver in Spark's progress.
 
 A key ends its output with a row of counts, as JSON. The query observes these rows on their way to the sink, which drops
 them; the driver adds them up.
@@ -29,7 +29,7 @@ def column() -> Column:
 
 
 def total(observed: Mapping[str, Any]) -> Counter[str]:
-    """Add up what was observed: output records by kind, and ignored entries by reason."""
+    """Add up the observed counts: output records by kind, and ignored entries by reason."""
     summed: Counter[str] = Counter()
     for counts_of_key in observed.get(_COLUMN) or ():
         summed.update(orjson.loads(counts_of_key))

@@ -1,4 +1,4 @@
-"""Group attributes from a TOML file, for deployments without a broker that keeps them.
+"""Group attributes from a TOML file, for deployments without a broker to keep them.
 
     ["billing"]
     "lite.bind.topic" = "orders"

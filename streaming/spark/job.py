@@ -12,7 +12,7 @@ from streaming.spark.route import route
 def start(spark: SparkSession, settings: Settings) -> StreamingQuery:
     """Start the query on a session from `streaming.spark.session.build`."""
     records = read(spark, settings)  # Kafka records of all input streams
-    routed = route(records, settings)  # an input row for each entry and each key (parent, shard) that must see it
+    routed = route(records, settings)  # an input row for each entry and each of its keys (parent, shard)
     expanded = expand(routed, settings)  # output rows of each key, made from its input rows and its state
     counted = counts.observe(expanded)  # the same rows; Spark's progress gets the counts among them
     addressed = sinks.address(counted)  # the Kafka records that output rows hold

@@ -1,4 +1,4 @@
-"""A Kafka producer in Spark's JVM, so that all of the job's client options hold for what the driver writes."""
+"""A Kafka producer in Spark's JVM, with all of the job's client options."""
 
 from typing import Any, Self
 
@@ -10,7 +10,7 @@ from streaming.errors import NotWritten
 from streaming.spark import kafka_options
 
 _TIMEOUTS = {"max.block.ms": 10_000, "request.timeout.ms": 5_000, "delivery.timeout.ms": 10_000}
-"""Longest waits for a broker, in milliseconds; with Kafka's defaults a job that is to stop would wait two minutes."""
+"""Longest waits for a broker, in milliseconds; with Kafka's defaults a stopping job would wait two minutes."""
 
 
 class Producer:

@@ -19,7 +19,7 @@ BROKER_TIMEOUT_MS = 60_000
 
 
 def provide(spark: SparkSession, settings: Settings) -> None:
-    """Create the topics that do not exist, with the broker's default number of partitions.
+    """Create the missing topics with the broker's default number of partitions.
 
     Spark's own Kafka client does it, so that all of the job's client options hold. An updates topic without compaction
     is taken as it is, with a warning.

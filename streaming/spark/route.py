@@ -21,13 +21,13 @@ _EVENTS = (
     f"group: string, attributes: struct<`{BIND_TOPIC}`: string>, "
     "tick: bigint, alarm: bigint, wake: bigint, shard: int>>"
 )
-"""Fields that place the entries of all streams, in an array (see `route`)."""
+"""Schema of the fields for the placement of all streams' entries, in an array (see `route`)."""
 _STRICT = {"allowSingleQuotes": "false"}
 _LMQ_NAME = r"(?s)^%LMQ%\$([^$]*)\$(.*)$"
 
 
 def route(records: DataFrame, settings: Settings) -> DataFrame:
-    """Return a row for each entry and each key that must see it: parent, shard, and the columns of an input row."""
+    """Return a row for each entry and each of its keys: parent, shard, and the columns of an input row."""
     groups, subscriptions, topics, _ = settings.inputs
     topic = F.col("topic")
     stream = F.when(topic == topics, 2).when(topic == subscriptions, 1).when(topic == groups, 0).otherwise(3)

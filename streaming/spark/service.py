@@ -24,7 +24,7 @@ READY = "ready: reading %s from %s"
 _POLL_SECONDS = 0.2
 
 _SETTLE_SECONDS = 1
-"""Time in seconds after which the query's status shows a micro-batch that began just before the query was to end."""
+"""Time in seconds until the query's status shows a micro-batch begun just before the query was to end."""
 
 _BETWEEN_TRIGGERS = "Waiting for next trigger"
 """Status message of Spark's MicroBatchExecution between two micro-batches."""

@@ -14,7 +14,7 @@ from streaming.updates.tables import TABLE_END, Tables
 from streaming.worker.output import OutputKind
 
 _TEXTS = ("middle", "end")
-"""Tables that are one text; the others have a line for each part."""
+"""Tables of one text; the others have a line for each part."""
 
 _KEY = "key key_starts[r] names[t] key_ends[r]"
 _VALUE = (
@@ -62,7 +62,7 @@ def address(expanded: DataFrame) -> DataFrame:
 
 
 def start(records: DataFrame, settings: Settings) -> StreamingQuery:
-    """Start the query that writes the records.
+    """Start writing the records to Kafka.
 
     A producer keeps the order of its records (idempotence is Kafka's default), and one task writes all updates of a
     shard, so the updates of one client and topic stand in the order in which they happened.
@@ -82,7 +82,7 @@ def start(records: DataFrame, settings: Settings) -> StreamingQuery:
 
 
 def _joined(parts: str) -> Column:
-    """Return the concatenation of columns; `names[t]` stands for the line of `names` whose number is in `t`."""
+    """Return the concatenation of columns; `names[t]` stands for the line of `names` with the number `t`."""
     return F.concat(*(F.get(*part[:-1].split("[")) if part.endswith("]") else F.col(part) for part in parts.split()))
 
 
