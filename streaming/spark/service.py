@@ -73,7 +73,8 @@ def end_after_batch(query: StreamingQuery) -> None:
     package = _jvm().org.apache.spark.sql.execution.streaming.runtime
     runtime.state().set(getattr(getattr(package, "TERMINATED$"), "MODULE$"))
     # No micro-batch begins from here on. A loop that sleeps until its next trigger would look only then.
-    if not query.awaitTermination(_SETTLE_SECONDS) and query.status["message"] == _BETWEEN_TRIGGERS:
+    query.awaitTermination(_SETTLE_SECONDS)  # returns True in this state, whether the query has ended or not
+    if query.status["message"] == _BETWEEN_TRIGGERS:
         query.stop()
 
 

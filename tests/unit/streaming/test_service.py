@@ -18,11 +18,10 @@ WAITING = "Waiting for next trigger"
 class Query:
     """A running query that notes what it is asked to do."""
 
-    def __init__(self, message: str = WAITING, *, ends_by_itself: bool = False) -> None:
+    def __init__(self, message: str = WAITING) -> None:
         self.status = {"message": message}
         self.isActive = True
         self.done: list[str] = []
-        self._ends_by_itself = ends_by_itself
         self._jsq = self
 
     def streamingQuery(self) -> "Query":  # noqa: N802 - Spark's name
@@ -38,8 +37,8 @@ class Query:
         self.done.append("terminated")
 
     def awaitTermination(self, _: float | None = None) -> bool:  # noqa: N802 - Spark's name
-        """Returns False where the time is over before."""
-        return self._ends_by_itself
+        """As Spark's: True as soon as no micro-batch begins, even if the query still sleeps."""
+        return bool(self.done)
 
     def stop(self) -> None:
         """Interrupts what runs."""
@@ -110,7 +109,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def start(_: object, settings: Settings) -> Query:
         done.append(f"start {settings.checkpoint}")
         signal.raise_signal(signal.SIGINT)
-        return Query(ends_by_itself=True)
+        return Query()
 
     def step(name: str, result: object = None) -> Any:
         def take(*_: object) -> object:
@@ -171,7 +170,7 @@ def test_executors_get_the_path_of_a_relative_checkpoint(
         (Query(WAITING), ["terminated", "interrupted"]),
         (Query("Processing new data"), ["terminated"]),
         (Query("Waiting for data to arrive"), ["terminated"]),
-        (Query("Stopped", ends_by_itself=True), ["terminated"]),
+        (Query("Stopped"), ["terminated"]),
     ],
     ids=["between triggers", "in a micro-batch", "looking for data", "ended"],
 )
