@@ -1,4 +1,4 @@
-"""Ticks: time enters the job as records, so that a replay sees the same time."""
+"""The clock: time enters the job as records, so that a replay sees the same time."""
 
 import logging
 import threading
@@ -17,10 +17,10 @@ log = logging.getLogger("reexpand")
 
 
 class Clock:
-    """Writes the time to the clock stream as long as it is open.
+    """Thread for the clock stream: writes the time as long as the context is open.
 
-    A tick that cannot be written is left out: the next one says as much. So is one while the job is behind: it would
-    overtake the requests of clients that have asked in time.
+    A tick that cannot be written is left out: the next one says as much. Ticks are also left out while the job is
+    behind: they would overtake the requests of clients that have asked in time.
     """
 
     def __init__(self, spark: SparkSession, settings: Settings, query: StreamingQuery) -> None:
@@ -52,6 +52,7 @@ class Clock:
                     log.warning("a tick cannot be written: %s", error)
 
     def _is_up_to_date(self) -> bool:
+        """Return True if the query had read all records when it last looked for new ones."""
         if not self._query.status["isDataAvailable"]:
             return True
         progress = self._query.lastProgress

@@ -1,4 +1,4 @@
-"""Writing to Kafka from the driver, through Spark's own client, so that all of the job's client options hold."""
+"""A Kafka producer in Spark's JVM, with all of the job's client options."""
 
 from typing import Any, Self
 
@@ -7,21 +7,21 @@ from pyspark.sql import SparkSession
 
 from streaming.config import Settings
 from streaming.errors import NotWritten
-from streaming.spark import sinks
+from streaming.spark import kafka_options
 
-_PATIENCE = {"max.block.ms": 10_000, "request.timeout.ms": 5_000, "delivery.timeout.ms": 10_000}
-"""How long to wait for a broker; Kafka's defaults would hold up a job that is to stop for two minutes."""
+_TIMEOUTS = {"max.block.ms": 10_000, "request.timeout.ms": 5_000, "delivery.timeout.ms": 10_000}
+"""Longest waits for a broker, in milliseconds; with Kafka's defaults a stopping job would wait two minutes."""
 
 
 class Producer:
-    """A Kafka producer in Spark's JVM, as a context manager."""
+    """A Kafka producer for text, as a context manager."""
 
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
         jvm: Any = spark._jvm  # noqa: SLF001 - the one way to the Kafka client that Spark uses
-        properties = sinks.client_properties(jvm, settings, _PATIENCE)
+        properties = kafka_options.for_client(jvm, settings, _TIMEOUTS)
         serializer = jvm.org.apache.kafka.common.serialization.StringSerializer
-        self._kafka = jvm.org.apache.kafka.clients.producer
-        self._producer = self._kafka.KafkaProducer(properties, serializer(), serializer())
+        self._package = jvm.org.apache.kafka.clients.producer
+        self._producer = self._package.KafkaProducer(properties, serializer(), serializer())
 
     def __enter__(self) -> Self:
         return self
@@ -30,12 +30,12 @@ class Producer:
         self._producer.close()
 
     def send(self, topic: str, key: str, value: str) -> None:
-        """Writes a record and waits until Kafka has it.
+        """Write a record, and wait until Kafka has it.
 
         Raises:
             NotWritten: Kafka did not take it in time.
         """
         try:
-            self._producer.send(self._kafka.ProducerRecord(topic, key, value)).get()
+            self._producer.send(self._package.ProducerRecord(topic, key, value)).get()
         except Py4JJavaError as error:
             raise NotWritten(f"{topic}: {error.java_exception}") from None

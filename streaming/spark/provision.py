@@ -1,4 +1,4 @@
-"""Creates the Kafka topics that are missing when the job starts."""
+"""The Kafka topics of the job: creates the missing ones when the job starts."""
 
 import logging
 from typing import Any
@@ -10,25 +10,25 @@ from streaming.config import Settings
 from streaming.errors import KafkaUnavailable
 from streaming.kafka.specs import specs
 from streaming.kafka.topics import TopicSpec
-from streaming.spark import sinks
+from streaming.spark import kafka_options
 
 log = logging.getLogger("reexpand")
 
-BROKER_SECONDS = 60
-"""How long the job waits for a broker at its start."""
+BROKER_TIMEOUT_MS = 60_000
+"""Longest wait for a broker at the start of the job, in milliseconds."""
 
 
 def provide(spark: SparkSession, settings: Settings) -> None:
-    """Creates the topics that do not exist, with as many partitions as the broker gives by default.
+    """Create the missing topics with the broker's default number of partitions.
 
-    Through Spark's own Kafka client, so that all of the job's client options hold. An updates topic that is not
-    compacted is taken as it is, with a warning.
+    Spark's own Kafka client does it, so that all of the job's client options hold. An updates topic without compaction
+    is taken as it is, with a warning.
 
     Raises:
         KafkaUnavailable: no broker answers, or a topic can neither be found nor created.
     """
     jvm: Any = spark._jvm  # noqa: SLF001 - the one way to the Kafka client that Spark uses
-    properties = sinks.client_properties(jvm, settings, {"default.api.timeout.ms": BROKER_SECONDS * 1_000})
+    properties = kafka_options.for_client(jvm, settings, {"default.api.timeout.ms": BROKER_TIMEOUT_MS})
     try:
         admin = jvm.org.apache.kafka.clients.admin.Admin.create(properties)
         try:
@@ -37,12 +37,12 @@ def provide(spark: SparkSession, settings: Settings) -> None:
                 if spec.name not in existing:
                     _create(jvm, admin, spec)
             if settings.updates in existing:
-                _warn_of_policy(jvm, admin, settings.updates)
+                _warn_without_compaction(jvm, admin, settings.updates)
         finally:
             admin.close()
     except Py4JJavaError as error:
         raise KafkaUnavailable(
-            f"Kafka at {settings.bootstrap_servers} does not serve the job: {_cause(error)}. "
+            f"Kafka at {settings.bootstrap_servers} does not serve the job: {_root_cause(error)}. "
             "Check the address and the client options, and that the broker runs."
         ) from None
 
@@ -53,24 +53,25 @@ def _create(jvm: Any, admin: Any, spec: TopicSpec) -> None:
     try:
         admin.createTopics([topic]).all().get()
     except Py4JJavaError as error:
-        if "TopicExistsException" not in _cause(error):  # someone else was faster
+        if "TopicExistsException" not in _root_cause(error):  # else someone has created it in the meantime
             raise
     log.info("created the topic %s", spec.name)
 
 
-def _warn_of_policy(jvm: Any, admin: Any, name: str) -> None:
-    kind = jvm.org.apache.kafka.common.config.ConfigResource.Type.TOPIC
-    resource = jvm.org.apache.kafka.common.config.ConfigResource(kind, name)
+def _warn_without_compaction(jvm: Any, admin: Any, updates: str) -> None:
+    topic_type = jvm.org.apache.kafka.common.config.ConfigResource.Type.TOPIC
+    resource = jvm.org.apache.kafka.common.config.ConfigResource(topic_type, updates)
     policy = admin.describeConfigs([resource]).all().get()[resource].get("cleanup.policy").value()
     if "compact" not in policy:
         log.warning(
-            "the topic %s has cleanup.policy=%s: it grows for ever or loses what still holds; set it to compact",
-            name,
+            "the topic %s has cleanup.policy=%s: it grows without end, or loses updates that still hold; "
+            "set the policy to compact",
+            updates,
             policy,
         )
 
 
-def _cause(error: Py4JJavaError) -> str:
+def _root_cause(error: Py4JJavaError) -> str:
     java = error.java_exception
     while java.getCause() is not None:
         java = java.getCause()

@@ -1,4 +1,4 @@
-"""The Spark session, with the settings that the job needs; the reason beside each."""
+"""The Spark session with the options of the job, and the reason beside each."""
 
 import logging
 import os
@@ -23,14 +23,14 @@ _BASE = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     # Without timeouts a micro-batch without data has nothing to do.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-    # Each state value has a checksum of its own, and each file checksum costs one more file a task and batch.
+    # Each state value has a checksum of its own, and each file checksum costs one more file a task and micro-batch.
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     # Over TCP each task waits 40 ms for nothing: Nagle's algorithm holds Spark's second write back until the first one
-    # is acknowledged, and the Python worker, which has nothing to say yet, delays that.
+    # is acknowledged, and the Python worker delays that, because it has nothing to send yet.
     "spark.python.unix.domain.socket.enabled": "true",
-    # Python hands output to the JVM after so many rows, of 16 KiB each where there are many updates, and of some 75 KiB
-    # where they are written by column: 40 or 190 MB. With fewer, more keys have their rows in two batches, each of
-    # which costs PySpark half a millisecond.
+    # Number of output rows after which Python hands them to the JVM. Where there are many updates a row has 16 KiB, and
+    # some 75 KiB where they are written by column: 40 or 190 MB. With a smaller number, the rows of more keys are split
+    # over two Arrow batches, each of which costs PySpark half a millisecond.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2500",
     "spark.ui.showConsoleProgress": "false",
 }
@@ -57,70 +57,71 @@ _LOCAL_FILES = {
     ),
 }
 
-
 _FILE_SYSTEM = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
-"""Hadoop's local file system, with checksums as usual, but Java sets the permissions: no process is left."""
+"""Hadoop's local file system with checksums, except that Java sets the permissions: no process is started any more."""
 _FILE_SYSTEM_JAR = "hadoop-bare-naked-local-fs"
 
 
 def options(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = ()) -> dict[str, str]:
-    """The session's options.
+    """Return the options of the session.
 
     Args:
-        settings: of the job; without `master` the session is local, unless spark-submit set one.
-        shuffle_partitions: how many state partitions the checkpoint has.
-        jars: what Spark lacks (see `streaming.local.jars`).
+        settings: settings of the job; without `master` the session is local, unless spark-submit set one.
+        shuffle_partitions: number of state partitions of the checkpoint.
+        jars: jars that Spark lacks (see `streaming.local.jars`).
     """
-    take = {**_BASE, "spark.sql.shuffle.partitions": str(shuffle_partitions), "spark.app.name": "reexpand"}
+    chosen = {**_BASE, "spark.sql.shuffle.partitions": str(shuffle_partitions), "spark.app.name": "reexpand"}
     if _is_local(settings):
-        take |= _LOCAL
-    elif _is_here(settings):
-        take |= _LOOPBACK
+        chosen |= _LOCAL
+    elif _is_on_this_machine(settings):
+        chosen |= _LOOPBACK
     if not _is_submitted():
         level = "warn" if logging.getLogger("reexpand").isEnabledFor(logging.DEBUG) else "error"
         java_options = _JAVA_OPTIONS.format(file=_LOG_CONFIGURATION, level=level)
-        take |= {"spark.driver.extraJavaOptions": java_options, "spark.executor.extraJavaOptions": java_options}
+        chosen |= {"spark.driver.extraJavaOptions": java_options, "spark.executor.extraJavaOptions": java_options}
     if settings.master is not None:
-        take["spark.master"] = settings.master
+        chosen["spark.master"] = settings.master
     if urlparse(settings.checkpoint).scheme in ("", "file"):
-        take |= _LOCAL_FILES
+        chosen |= _LOCAL_FILES
         file_system = next((jar for jar in jars if jar.name.startswith(_FILE_SYSTEM_JAR)), None)
         if file_system and _is_local(settings) and not _is_submitted():
             # Spark reads files before it has the classes of `spark.jars`.
-            take["spark.driver.extraClassPath"] = str(file_system.resolve())
-            take["spark.hadoop.fs.file.impl"] = _FILE_SYSTEM
+            chosen["spark.driver.extraClassPath"] = str(file_system.resolve())
+            chosen["spark.hadoop.fs.file.impl"] = _FILE_SYSTEM
     if jars:
-        take["spark.jars"] = ",".join(jar.resolve().as_uri() for jar in jars)
-    return take
+        chosen["spark.jars"] = ",".join(jar.resolve().as_uri() for jar in jars)
+    return chosen
 
 
 def _is_submitted() -> bool:
-    """Whether spark-submit runs this: it starts Python with a gateway to a Spark whose options it has chosen."""
+    """Tell whether spark-submit runs this: it gives Python a gateway to a Spark whose options it has chosen."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def _is_local(settings: Settings) -> bool:
-    """Whether Spark runs in one JVM here; spark-submit chooses by itself."""
+    """Tell whether Spark runs in one JVM on this machine; spark-submit chooses by itself."""
     if settings.master is None:
         return not _is_submitted()
     return settings.master.startswith("local")
 
 
-def _is_here(settings: Settings) -> bool:
-    """Whether driver and executors are all on this machine."""
+def _is_on_this_machine(settings: Settings) -> bool:
+    """Tell whether driver and executors are all on this machine."""
     return _is_local(settings) or urlparse(settings.master or "").hostname in ("127.0.0.1", "localhost")
 
 
 def build(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = ()) -> SparkSession:
-    """Starts Spark, or takes the session that runs.
+    """Start Spark, or return the session that runs.
 
     Raises:
-        SparkUnavailable: there is no such master, or it does not answer within a minute.
+        SparkUnavailable: the master does not exist, or does not answer within a minute.
     """
     if not _is_submitted():
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # what executors run, wherever they are
-    if _is_here(settings):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # of what has no option of its own, as the web interface
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the Python of executors, wherever they are
+    if _is_on_this_machine(settings):
+        os.environ.setdefault(
+            "SPARK_LOCAL_IP", "127.0.0.1"
+        )  # for parts without an option of their own, such as the web interface
     builder = SparkSession.builder
     for key, value in options(settings, shuffle_partitions, jars).items():
         builder = builder.config(key, value)

@@ -1,41 +1,30 @@
-"""Where output rows go: the Kafka sink, at least once, made effectively once by keys and event ids."""
+"""The Kafka sink: output rows become records, written at least once.
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+Keys and event ids make that effectively once: a repeated micro-batch writes the same records again.
+"""
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
+from pyspark.sql.streaming.query import StreamingQuery
 
+from streaming.config import Settings
 from streaming.events.model import Stream
+from streaming.spark import kafka_options
 from streaming.updates.tables import TABLE_END, Tables
 from streaming.worker.output import OutputKind
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.streaming.query import StreamingQuery
+_TEXTS = ("middle", "end")
+"""Tables of one text; the others have a line for each part."""
 
-    from streaming.config import Settings
-
-
-def connection(settings: "Settings") -> dict[str, str]:
-    """How Spark's Kafka source and sink reach the broker."""
-    return {f"kafka.{key}": value for key, value in _client_options(settings).items()}
+_KEY = "key key_starts[r] names[t] key_ends[r]"
+_VALUE = (
+    "starts[r] names[t] middle names[t] patterns[p] versions[r] digests[t] digest_ends[r] places[t] timestamps[t] end"
+)
+"""Parts of keys and values, as `Tables` documents them; a tombstone has no pattern, so its value is null."""
 
 
-def client_properties(jvm: Any, settings: "Settings", defaults: Mapping[str, int]) -> Any:
-    """The same for a Kafka client in Spark's JVM; `defaults` hold where the client options say nothing."""
-    properties = jvm.java.util.Properties()
-    for key, value in {**defaults, **_client_options(settings)}.items():
-        properties.put(key, str(value))
-    return properties
-
-
-def _client_options(settings: "Settings") -> dict[str, str]:
-    return {"bootstrap.servers": settings.bootstrap_servers, **settings.client_options()}
-
-
-def topics(settings: "Settings") -> dict[str, str]:
-    """The Kafka topic of output rows by their kind."""
+def topics(settings: Settings) -> dict[str, str]:
+    """Return the Kafka topic of output rows by their kind; rows of counts have none."""
     return {
         OutputKind.UPDATES: settings.updates,
         OutputKind.DEAD_LETTER: settings.dead_letters,
@@ -45,10 +34,11 @@ def topics(settings: "Settings") -> dict[str, str]:
     }
 
 
-def address(expanded: "DataFrame") -> "DataFrame":
-    """Kafka records (topic, key, value) of output rows (see `job.OUTPUT_SCHEMA`); those of counts have no tables.
+def address(expanded: DataFrame) -> DataFrame:
+    """Return the Kafka records (topic, key, value) of output rows (see `expand.OUTPUT_SCHEMA`).
 
-    Spark plans this anew in each micro-batch: each branch here costs as much as the work on some events.
+    Rows of counts hold no tables, so they become no records. Spark plans this anew in each micro-batch: each branch
+    here costs as much as the work on some events.
     """
     texts = F.split(F.col("value").cast("string"), TABLE_END)
     tables = {name: F.get("texts", F.lit(number)) for number, name in enumerate(Tables._fields)}
@@ -57,8 +47,9 @@ def address(expanded: "DataFrame") -> "DataFrame":
     return (
         expanded.select("topic", F.col("key").cast("string"), texts.alias("texts"))
         .select("topic", "key", *shared, numbers.alias("numbers"))
-        # A step of its own: what stands beside `explode` is computed for each record, tables of thousands as well. The
-        # cast is in it: of a bare column Spark infers a filter of empty ones, for which it splits all tables again.
+        # A step of its own: Spark computes the columns beside `explode` for each record, and tables have thousands of
+        # lines. The cast is part of it: of a bare column Spark infers a filter of empty ones, for which it splits all
+        # tables again.
         .select("topic", "key", *tables, F.explode(F.col("numbers").cast("array<bigint>")).alias("number"))
         .select(
             "*",
@@ -70,24 +61,8 @@ def address(expanded: "DataFrame") -> "DataFrame":
     )
 
 
-_TEXTS = ("middle", "end")
-_KEY = "key key_starts[r] names[t] key_ends[r]"
-_VALUE = (
-    "starts[r] names[t] middle names[t] patterns[p] versions[r] digests[t] digest_ends[r] places[t] timestamps[t] end"
-)
-"""What `Tables` says of keys and values; the one of a tombstone is null, since its patterns have no line."""
-
-
-def _joined(parts: str) -> Column:
-    return F.concat(*(F.get(*part[:-1].split("[")) if part.endswith("]") else F.col(part) for part in parts.split()))
-
-
-def _lines(text: Column) -> Column:
-    return F.split(text, "\n")
-
-
-def start(records: "DataFrame", settings: "Settings") -> "StreamingQuery":
-    """Starts the query that writes the records.
+def start(records: DataFrame, settings: Settings) -> StreamingQuery:
+    """Start writing the records to Kafka.
 
     A producer keeps the order of its records (idempotence is Kafka's default), and one task writes all updates of a
     shard, so the updates of one client and topic stand in the order in which they happened.
@@ -97,10 +72,19 @@ def start(records: "DataFrame", settings: "Settings") -> "StreamingQuery":
     producer = {"kafka.batch.size": "262144", "kafka.linger.ms": "5"}
     return (
         records.writeStream.format("kafka")
-        .options(**{**producer, **connection(settings)})
+        .options(**{**producer, **kafka_options.for_spark(settings)})
         .option("checkpointLocation", f"{settings.checkpoint.rstrip('/')}/query")
         .trigger(processingTime=f"{settings.trigger_interval_ms} milliseconds")
         .queryName("reexpand")
         .outputMode("update")
         .start()
     )
+
+
+def _joined(parts: str) -> Column:
+    """Return the concatenation of columns; `names[t]` stands for the line of `names` with the number `t`."""
+    return F.concat(*(F.get(*part[:-1].split("[")) if part.endswith("]") else F.col(part) for part in parts.split()))
+
+
+def _lines(text: Column) -> Column:
+    return F.split(text, "\n")

@@ -12,9 +12,10 @@ from streaming.events.model import BIND_TOPIC, MODEL, QUOTA, RESET_EXCLUSIVE, WI
 from streaming.oracle import Effective
 from streaming.updates.model import Cause
 from tests.support.processes import eventually
-from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Feed, Streams, running
+from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Feed, Job, Streams, running
 
 TIMEOUT_MS = 30_000
+LONG_INTERVAL_MS = 600_000
 
 
 @pytest.fixture
@@ -172,3 +173,66 @@ def test_limits_and_time_end_to_end(streams: Streams, tmp_path: Path) -> None:
         causes = {(update["clientId"], update["cause"]) for update in streams.updates() if update["op"] == "REMOVE"}
         assert {("old", Cause.LEASE_EXPIRED), ("leaves", Cause.UNSUBSCRIBED), ("keeps", Cause.TOPIC_EXPIRED)} <= causes
         assert job.stop() == 0
+
+
+def test_ctrl_c_ends_the_job_after_the_running_micro_batch(streams: Streams, tmp_path: Path) -> None:
+    """With exit code 0, and nothing is written twice by the next start."""
+    scene = Scene(streams)
+    topics = [f"t{number}" for number in range(2_000)]
+    scene.asks("c", "g", "p", *topics)
+    scene.born("p", "t0")
+    log = tmp_path / "job.log"
+    with running(streams, log) as job:
+        scene.leads_to(rows("p", "g", "c", "t0"), {"p"})
+        scene.born("p", *topics[1:])
+        scene.sent()
+        time.sleep(0.5)  # so that a micro-batch runs
+        assert job.interrupt() == 0
+        assert "stopped" in job.said()
+        assert "Abort" not in job.said()
+    with running(streams, log) as job:
+        scene.leads_to(rows("p", "g", "c", *topics), {"p"})
+        assert job.interrupt() == 0
+    assert len(streams.updates()) == len(topics)
+
+
+def test_a_job_between_two_triggers_ends_at_once(streams: Streams, tmp_path: Path) -> None:
+    """It does not wait for the next one."""
+    scene = Scene(streams)
+    scene.asks("c", "g", "p", "t")
+    scene.born("p", "t")
+    scene.sent()
+    with running(streams, tmp_path / "job.log", "--trigger-interval-ms", str(LONG_INTERVAL_MS)) as job:
+        scene.leads_to(rows("p", "g", "c", "t"), {"p"})
+        assert eventually(lambda: "micro-batch 0" in job.said(), SETTLE_SECONDS, POLL_SECONDS)
+        assert job.stop() == 0
+
+
+@pytest.mark.parametrize("content", [None, b""], ids=["missing", "empty"])
+def test_a_checkpoint_that_has_lost_its_identity_is_refused(tmp_path: Path, content: bytes | None) -> None:
+    """With a sentence and exit code 2, before anything is asked of Kafka."""
+    streams = Streams("127.0.0.1:1", tmp_path / "checkpoint")
+    (streams.checkpoint / "query").mkdir(parents=True)
+    if content is not None:
+        (streams.checkpoint / "reexpand.json").write_bytes(content)
+    job = Job(streams, tmp_path / "job.log")
+    try:
+        assert job.process.wait(60) == 2
+        assert f"Error: {streams.checkpoint}/reexpand.json " in job.said()
+        assert "Traceback" not in job.said()
+    finally:
+        job.close()
+
+
+def test_a_start_without_a_broker_leaves_the_checkpoint_new(tmp_path: Path) -> None:
+    """The next one may have other settings."""
+    streams = Streams("127.0.0.1:1", tmp_path / "checkpoint")
+    options = tmp_path / "client.properties"
+    options.write_text("default.api.timeout.ms=2000\nrequest.timeout.ms=1000\n")
+    job = Job(streams, tmp_path / "job.log", "--kafka-options", str(options))
+    try:
+        assert job.process.wait(60) == 1
+        assert "does not serve the job" in job.said()
+        assert not (streams.checkpoint / "reexpand.json").exists()
+    finally:
+        job.close()

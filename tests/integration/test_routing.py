@@ -19,7 +19,9 @@ from streaming.config import Settings, load
 from streaming.events.model import BIND_TOPIC, WILDCARD, Reason, Stream
 from streaming.events.routing import Routing
 from streaming.local.java import environment, find_java
-from streaming.spark import job, session, sinks
+from streaming.spark import counts, session, sinks
+from streaming.spark.expand import OUTPUT_SCHEMA
+from streaming.spark.route import route
 from streaming.updates.model import Op
 from streaming.updates.records import UpdateWriter
 from streaming.updates.tables import Tables, text
@@ -97,7 +99,7 @@ def frame(spark: SparkSession, records: Iterable[Record]) -> DataFrame:
 def rows_by_key(spark: SparkSession, records: Iterable[Record], routing: Routing) -> dict[Key, list[InputRow]]:
     """What the job's Python function gets."""
     found: dict[Key, list[InputRow]] = defaultdict(list)
-    for each in job.route(frame(spark, records), settings_of(routing)).collect():
+    for each in route(frame(spark, records), settings_of(routing)).collect():
         payload = None if each.payload is None else bytes(each.payload)
         row = InputRow(each.stream, each.partition, each.offset, each.entry, each.timestamp, payload)
         found[each.parent, each.shard].append(row)
@@ -350,10 +352,10 @@ def test_counts_are_sums_over_the_keys(spark: SparkSession) -> None:
         ("dead-letters", b"k", None),
         (None, b"", b'{"ignored:stale-version": 4}'),
     ]
-    (row,) = spark.createDataFrame(rows, job.OUTPUT_SCHEMA).agg(job.counts()).collect()
-    assert job.total(row.asDict()) == {OutputKind.ADD: 1, "ignored:stale-version": 7}
-    (row,) = spark.createDataFrame([], job.OUTPUT_SCHEMA).agg(job.counts()).collect()
-    assert job.total(row.asDict()) == {}
+    (row,) = spark.createDataFrame(rows, OUTPUT_SCHEMA).agg(counts.column()).collect()
+    assert counts.total(row.asDict()) == {OutputKind.ADD: 1, "ignored:stale-version": 7}
+    (row,) = spark.createDataFrame([], OUTPUT_SCHEMA).agg(counts.column()).collect()
+    assert counts.total(row.asDict()) == {}
 
 
 @pytest.mark.parametrize("op", Op)
@@ -371,7 +373,7 @@ def test_updates_by_column_become_the_records_that_python_writes(spark: SparkSes
     ]
     settings = settings_of(Routing())
     addressed = [(sinks.topics(settings).get(kind), key, value) for kind, key, value in rows]
-    frame = spark.createDataFrame(addressed, job.OUTPUT_SCHEMA).coalesce(1)
+    frame = spark.createDataFrame(addressed, OUTPUT_SCHEMA).coalesce(1)
     assert [tuple(record) for record in sinks.address(frame).collect()] == [
         (settings.updates, "k", "v"),
         (settings.updates, "l", None),

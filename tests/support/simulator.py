@@ -34,7 +34,7 @@ Routed = tuple[str, int, int, bytes | None]
 
 
 def routes(record: Record, routing: Routing) -> list[Routed]:
-    """What `streaming.spark.job.route` computes in the JVM: (parent, shard, entry, payload)."""
+    """What `streaming.spark.route.route` computes in the JVM: (parent, shard, entry, payload)."""
     try:
         value = json.loads(record.value or b"")
     except ValueError:

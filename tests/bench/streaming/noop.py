@@ -26,7 +26,9 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from streaming.config import load
 from streaming.local import jars
 from streaming.local.java import environment, find_java
-from streaming.spark import checkpoint, job, service, session, sinks
+from streaming.spark import checkpoint, counts, job, service, session, sinks
+from streaming.spark.expand import OUTPUT_SCHEMA, STATE_SCHEMA
+from streaming.spark.route import route
 from streaming.updates.tables import Tables, text
 from streaming.worker.output import OutputRow
 from streaming.worker.worker import without_collection
@@ -107,24 +109,26 @@ def main() -> None:
     os.environ.update(environment(find_java()))
     settings = load({})
     spark = session.build(settings, checkpoint.default_partitions(), jars.spark())
-    spark.conf.set("spark.sql.shuffle.partitions", checkpoint.agree(spark, settings))
-    routed = job.route(job.read(spark, settings), settings)
+    shuffle_partitions = checkpoint.agree(spark, settings)
+    spark.conf.set("spark.sql.shuffle.partitions", shuffle_partitions)
+    routed = route(job.read(spark, settings), settings)
     if "two-stages" in sys.argv:
         spark.conf.set("spark.sql.streaming.unsupportedOperationCheck", "false")
         routed = routed.groupBy("parent").applyInPandasWithState(
-            pass_on, routed.schema, job.STATE_SCHEMA, "update", GroupStateTimeout.NoTimeout
+            pass_on, routed.schema, STATE_SCHEMA, "update", GroupStateTimeout.NoTimeout
         )
         # The operator's rows are columnar; what follows it wants rows, which a projection makes.
         routed = routed.withColumn("timestamp", routed["timestamp"] + 1)
     way = next((way for name, way in WAYS.items() if name in sys.argv), count)
     counted = routed.groupBy("parent", "shard").applyInPandasWithState(
         partial(way, settings.updates),
-        job.OUTPUT_SCHEMA,
-        job.STATE_SCHEMA,
+        OUTPUT_SCHEMA,
+        STATE_SCHEMA,
         "update",
         GroupStateTimeout.NoTimeout,
     )
-    counted = counted.observe(job.METRICS, job.counts())
+    counted = counts.observe(counted)
+    checkpoint.fix(spark, settings, shuffle_partitions)
     query = sinks.start(counted if way is echo else sinks.address(counted), settings)
     sys.stderr.write("ready: reading\n")
     while not stop.wait(0.2) and query.isActive:

@@ -34,7 +34,7 @@ from tests.bench.streaming.workload import CLIENT, GROUP, Workload
 
 TWO_STAGES = replace(NO_OP, name="two-stages", command=[*NO_OP.command, "two-stages"])
 WITHOUT_PARTS = (
-    "import streaming.spark.job as job; job._archive = lambda _: None; from streaming.cli import main; main()"
+    "import streaming.spark.expand as expand; expand._archives = lambda _: None; from streaming.cli import main; main()"
 )
 WHOLE = replace(JOB, name="whole", command=[sys.executable, "-c", WITHOUT_PARTS, "run"])
 """The job with the value of each key in Spark's store as a whole."""

@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 
 from streaming.config import load
 from streaming.errors import SparkUnavailable
+from streaming.spark import kafka_options
 from streaming.spark.session import build, options
-from streaming.spark.sinks import connection
 from streaming.tuning import DEFAULT_TUNING
 
 MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
@@ -111,16 +111,16 @@ def test_a_master_that_spark_refuses_is_one_sentence(monkeypatch: pytest.MonkeyP
 def test_state_is_the_same_everywhere(master: str | None) -> None:
     found = options_for(master=master)
     assert found["spark.sql.shuffle.partitions"] == "3"
-    assert found["spark.sql.streaming.stateStore.providerClass"].endswith(".RocksDBStateStoreProvider")
+    provider = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    assert found["spark.sql.streaming.stateStore.providerClass"] == provider
     assert found["spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"] == "true"
+    assert found["spark.sql.streaming.checkpoint.fileChecksum.enabled"] == "false"
 
 
 def test_output_is_handed_on_in_tens_of_megabytes() -> None:
     """A worker keeps it until then."""
-    assert (
-        int(options_for()["spark.sql.execution.arrow.maxRecordsPerBatch"]) * DEFAULT_TUNING.output_row_bytes
-        < 100_000_000
-    )
+    rows = int(options_for()["spark.sql.execution.arrow.maxRecordsPerBatch"])
+    assert rows * DEFAULT_TUNING.output_row_bytes < 100_000_000
 
 
 def test_jars_are_given_as_uris(tmp_path: Path) -> None:
@@ -134,4 +134,4 @@ def test_source_and_sink_reach_the_broker_alike(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text("security.protocol=SSL\n")
     settings = load({"bootstrap_servers": "b:1", "checkpoint": "/c", "kafka_options": str(file)})
-    assert connection(settings) == {"kafka.bootstrap.servers": "b:1", "kafka.security.protocol": "SSL"}
+    assert kafka_options.for_spark(settings) == {"kafka.bootstrap.servers": "b:1", "kafka.security.protocol": "SSL"}

@@ -1,10 +1,10 @@
-"""Group attributes from a file, for those who keep them beside the deployment and not in a broker.
+"""Group attributes from a TOML file, for deployments without a broker to keep them.
 
     ["billing"]
     "lite.bind.topic" = "orders"
     "lite.sub.wildcard" = true
 
-They become ordinary events of the group stream at each start of the job: what is there already changes nothing.
+Each start of the job writes them to the group stream as ordinary events; attributes that already hold change nothing.
 """
 
 import logging
@@ -23,7 +23,7 @@ log = logging.getLogger("reexpand")
 
 
 def read(path: Path | None) -> dict[str, bytes]:
-    """The group events of a file, by group; of no file, none.
+    """Return the group events of a file by group; an empty dict when there is no file.
 
     Raises:
         ConfigInvalid: the file is not TOML, or the attributes of a group are not valid; the message names the group.
@@ -48,7 +48,7 @@ def read(path: Path | None) -> dict[str, bytes]:
 
 
 def publish(spark: SparkSession, settings: Settings, events: dict[str, bytes]) -> None:
-    """Writes group events to the group stream.
+    """Write group events to the group stream.
 
     Raises:
         NotWritten: Kafka did not take an event.

@@ -1,0 +1,36 @@
+"""Counts of each micro-batch: they travel from the keys to the driver in Spark's progress.
+
+A key ends its output with a row of counts, as JSON. The query observes these rows on their way to the sink, which drops
+them; the driver adds them up.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
+
+OBSERVATION = "reexpand"
+"""Name of the observation in Spark's progress."""
+
+_COLUMN = "counts"
+
+
+def observe(expanded: DataFrame) -> DataFrame:
+    """Return the same output rows, and let Spark's progress report their counts."""
+    return expanded.observe(OBSERVATION, column())
+
+
+def column() -> Column:
+    """Return the rows of counts as one column: Spark plans each observed column anew in each micro-batch."""
+    return F.collect_list(F.when(F.col("topic").isNull(), F.col("value").cast("string"))).alias(_COLUMN)
+
+
+def total(observed: Mapping[str, Any]) -> Counter[str]:
+    """Add up the observed counts: output records by kind, and ignored entries by reason."""
+    summed: Counter[str] = Counter()
+    for counts_of_key in observed.get(_COLUMN) or ():
+        summed.update(orjson.loads(counts_of_key))
+    return summed

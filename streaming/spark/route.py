@@ -1,0 +1,146 @@
+"""The placement of entries on keys (parent, shard) in the JVM.
+
+The JVM reads no more of the JSON than it needs to place an entry; Python reads all of it and decides. What cannot be
+placed goes to the key (`COORDINATOR`, `UNROUTABLE`), which reports why. State that spans parents has keys of its own,
+(`COORDINATOR`, bucket). `streaming.events.routing` and `coordinator.bucket_of` compute the same in Python.
+"""
+
+import secrets
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
+
+from streaming.config import Settings
+from streaming.coordinator import BUCKETS, COORDINATOR, UNROUTABLE
+from streaming.events.model import BIND_TOPIC
+from streaming.events.routing import SEPARATOR
+
+_ROUTES = "array<struct<parent: string, shard: int, entry: int, payload: binary>>"
+_EVENTS = (
+    "array<struct<parentTopic: string, liteTopic: string, lmqName: string, subscriptionSet: array<string>, "
+    f"group: string, attributes: struct<`{BIND_TOPIC}`: string>, "
+    "tick: bigint, alarm: bigint, wake: bigint, shard: int>>"
+)
+"""Schema of the fields for the placement of all streams' entries, in an array (see `route`)."""
+_STRICT = {"allowSingleQuotes": "false"}
+_LMQ_NAME = r"(?s)^%LMQ%\$([^$]*)\$(.*)$"
+
+
+def route(records: DataFrame, settings: Settings) -> DataFrame:
+    """Return a row for each entry and each of its keys: parent, shard, and the columns of an input row."""
+    groups, subscriptions, topics, _ = settings.inputs
+    topic = F.col("topic")
+    stream = F.when(topic == topics, 2).when(topic == subscriptions, 1).when(topic == groups, 0).otherwise(3)
+    text = F.try_validate_utf8(F.col("value").cast("string"))
+    # Each record is parsed as the first element of an array whose second element holds an unforeseeable number. A
+    # record that is not exactly one JSON value breaks the array or moves that number, so it is not taken as whole.
+    fence = secrets.randbits(62)
+    fenced = F.from_json(F.concat(F.lit("["), text, F.lit(f',{{"tick":{fence}}}]')), _EVENTS, _STRICT)
+    # One parser serves all streams, because Spark plans it anew in each micro-batch. It is a step of its own, because
+    # Spark would otherwise parse a record again for each field that is read.
+    parsed = records.select(
+        "topic",
+        stream.cast("tinyint").alias("stream"),
+        "partition",
+        "offset",
+        F.unix_millis("timestamp").alias("timestamp"),
+        "value",
+        (F.get(fenced, F.lit(1))["tick"] == fence).alias("whole"),
+        F.get(fenced, F.lit(0)).alias("event"),
+    )
+    event = parsed["event"]
+    placed = (
+        F.when(topic == topics, _topic_routes(event, settings))
+        .when(topic == subscriptions, _subscription_routes(event, settings))
+        .when(topic == groups, _group_routes(event, settings))
+        .otherwise(_clock_routes(event))
+    )
+    routes = F.coalesce(F.when(parsed["whole"], placed), _record_route(F.lit(COORDINATOR), F.lit(UNROUTABLE)))
+    return parsed.select("stream", "partition", "offset", "timestamp", F.inline(routes.cast(_ROUTES)))
+
+
+def _topic_routes(event: Column, settings: Settings) -> Column:
+    """Place a topic event on the one shard of its topic."""
+    parent = F.coalesce(event["parentTopic"], F.regexp_extract(event["lmqName"], _LMQ_NAME, 1), F.lit(COORDINATOR))
+    if not settings.shards:
+        return _record_route(parent, F.lit(0))
+    topic = F.coalesce(event["liteTopic"], F.regexp_extract(event["lmqName"], _LMQ_NAME, 2), F.lit(""))
+    segments = F.split(topic, SEPARATOR, settings.route_depth + 1)
+    prefix = F.array_join(F.slice(segments, 1, settings.route_depth), SEPARATOR) if settings.route_depth else topic
+    return _record_route(parent, F.pmod(F.crc32(prefix.cast("binary")), _shard_count(parent, settings)))
+
+
+def _subscription_routes(event: Column, settings: Settings) -> Column:
+    """Place each entry of a request on the coordinator's bucket of its group and on all shards of its parent."""
+    text = F.col("value").cast("string")
+    entries = event["subscriptionSet"]
+
+    def entry_routes(entry: Column, position: Column) -> Column:
+        parent = F.get_json_object(entry, "$.topic")
+        # Without a parent, an entry concerns the client alone, and only the coordinator sees it.
+        no_parent = parent.isNull() | parent.rlike(r"^\s*$")
+        bucket = _bucket(F.get_json_object(entry, "$.group"))
+        payload = F.coalesce(entry, text).cast("binary")
+        number = 2 * position + no_parent.cast("int")
+        on_coordinator = F.array(_route(F.lit(COORDINATOR), bucket, number, payload))
+        on_shards = _shard_routes(parent, number, payload, settings)
+        return F.when(no_parent, on_coordinator).otherwise(F.concat(on_coordinator, on_shards))
+
+    return F.flatten(F.transform(F.when(F.size(entries) > 0, entries).otherwise(F.array(text)), entry_routes))
+
+
+def _group_routes(event: Column, settings: Settings) -> Column:
+    """Place a group event on the coordinator's bucket of the group and on all shards of its parent."""
+    parent = F.coalesce(event["attributes"].getField(BIND_TOPIC), event["parentTopic"])
+    no_parent = parent.isNull() | (parent == COORDINATOR)
+    on_coordinator = _record_route(F.lit(COORDINATOR), _bucket(event["group"]))
+    on_shards = _shard_routes(parent, F.lit(0), F.col("value"), settings)
+    return F.when(no_parent, on_coordinator).otherwise(F.concat(on_coordinator, on_shards))
+
+
+def _clock_routes(event: Column) -> Column:
+    """Place a tick on all buckets of the coordinator, an alarm on one, a wake on its shard; null for anything else."""
+    parent = event["parentTopic"]
+    all_buckets = F.transform(
+        F.sequence(F.lit(0), F.lit(BUCKETS - 1)),
+        lambda bucket: _route(F.lit(COORDINATOR), bucket, F.lit(0), F.col("value")),
+    )
+    return (
+        F.when(event["tick"].isNotNull(), all_buckets)
+        .when(event["alarm"].isNotNull() & parent.isNotNull(), _record_route(F.lit(COORDINATOR), _bucket(parent)))
+        .when(
+            event["wake"].isNotNull() & parent.isNotNull() & event["shard"].isNotNull(),
+            _record_route(parent, event["shard"]),
+        )
+    )
+
+
+def _bucket(name: Column) -> Column:
+    return F.coalesce(F.pmod(F.crc32(name.cast("binary")), F.lit(BUCKETS)), F.lit(UNROUTABLE))
+
+
+def _shard_routes(parent: Column, entry: Column, payload: Column, settings: Settings) -> Column:
+    """Return a route to each shard of a parent."""
+    if not settings.shards:
+        return F.array(_route(parent, F.lit(0), entry, payload))
+    last = _shard_count(parent, settings) - 1
+    return F.transform(F.sequence(F.lit(0), last), lambda shard: _route(parent, shard, entry, payload))
+
+
+def _record_route(parent: Column, shard: Column) -> Column:
+    """Return the one route of a whole record."""
+    return F.array(_route(parent, shard, F.lit(0), F.col("value")))
+
+
+def _route(parent: Column, shard: Column, entry: Column, payload: Column) -> Column:
+    return F.struct(
+        parent.alias("parent"),
+        shard.cast("int").alias("shard"),
+        entry.cast("int").alias("entry"),
+        payload.alias("payload"),
+    )
+
+
+def _shard_count(parent: Column, settings: Settings) -> Column:
+    counts_by_parent = F.create_map(*(F.lit(part) for pair in settings.shards.items() for part in pair))
+    return F.coalesce(F.element_at(counts_by_parent, parent), F.lit(1))

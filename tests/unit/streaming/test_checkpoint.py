@@ -1,0 +1,127 @@
+"""What a checkpoint fixes, when it is written, and what is said of a checkpoint that does not fit."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from streaming.config import Settings, load
+from streaming.errors import CheckpointMismatch
+from streaming.spark import checkpoint
+from streaming.storage import journal
+
+SPARK: Any = None
+
+
+class LocalFiles:
+    """Files of a checkpoint without Spark."""
+
+    def __init__(self, _: object, root: str) -> None:
+        self._root = Path(root)
+
+    def exists(self, name: str) -> bool:
+        """As Spark's."""
+        return (self._root / name).exists()
+
+    def read(self, name: str) -> bytes:
+        """As Spark's."""
+        return (self._root / name).read_bytes()
+
+    def write(self, name: str, content: bytes) -> None:
+        """As Spark's."""
+        self._root.mkdir(exist_ok=True)
+        (self._root / name).write_bytes(content)
+
+
+@pytest.fixture(autouse=True)
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The folder of a new checkpoint."""
+    monkeypatch.setattr(checkpoint, "CheckpointFiles", LocalFiles)
+    return tmp_path / "checkpoint"
+
+
+def settings(folder: Path, **given: Any) -> Settings:
+    return load({"bootstrap_servers": "b:1", "checkpoint": str(folder), **given})
+
+
+def begin(folder: Path, **given: Any) -> Settings:
+    """The settings of a checkpoint whose query has begun."""
+    made = settings(folder, **given)
+    checkpoint.fix(SPARK, made, checkpoint.agree(SPARK, made))
+    (folder / "query").mkdir()
+    return made
+
+
+def refusal(folder: Path, **given: Any) -> str:
+    with pytest.raises(CheckpointMismatch) as caught:
+        checkpoint.agree(SPARK, settings(folder, **given))
+    return str(caught.value)
+
+
+def test_a_new_checkpoint_takes_any_settings_until_the_query_begins(folder: Path) -> None:
+    """A start that fails before has fixed nothing."""
+    assert checkpoint.agree(SPARK, settings(folder, shuffle_partitions=3)) == 3
+    assert not folder.exists()
+    assert checkpoint.agree(SPARK, settings(folder)) == checkpoint.default_partitions()
+    begin(folder, shuffle_partitions=5)
+    assert checkpoint.agree(SPARK, settings(folder)) == 5
+
+
+def test_each_setting_that_differs_is_named(folder: Path) -> None:
+    begin(folder, shards={"p": 2}, shuffle_partitions=2)
+    said = refusal(folder, shards={"p": 3}, shuffle_partitions=4, clock="other")
+    assert "shards is {'p': 3}, the checkpoint has {'p': 2}" in said
+    assert "shuffle_partitions is 4, the checkpoint has 2" in said
+    assert "clock is 'other', the checkpoint has 'lite-clock'" in said
+    assert "route_depth" not in said
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"null", b"[]", b"\xff"])
+def test_an_identity_that_cannot_be_read_is_named_with_the_way_out(folder: Path, content: bytes) -> None:
+    """As a file system may leave it that lost power."""
+    begin(folder)
+    (folder / "reexpand.json").write_bytes(content)
+    said = refusal(folder)
+    assert said.startswith(f"{folder}/reexpand.json cannot be read: ")
+    assert "Restore the file from a copy of the checkpoint, or start with an empty checkpoint directory" in said
+
+
+def test_a_query_without_an_identity_is_not_taken_for_a_new_checkpoint(folder: Path) -> None:
+    """Under other shards its state would be looked for where it is not."""
+    begin(folder, shards={"p": 2})
+    (folder / "reexpand.json").unlink()
+    said = refusal(folder, shards={"p": 5})
+    assert said.startswith(f"{folder}/reexpand.json is missing, ")
+    assert "Restore the file" in said
+
+
+def test_a_former_format_becomes_this_one_when_the_query_begins(folder: Path) -> None:
+    """Not earlier: as long as nothing is written, the former release can read it."""
+    made = begin(folder)
+    file = folder / "reexpand.json"
+    values = orjson.loads(file.read_bytes())
+    former = {**values, "format": journal.READ_FORMATS[0]}
+    file.write_bytes(orjson.dumps(former))
+    partitions = checkpoint.agree(SPARK, made)
+    assert orjson.loads(file.read_bytes()) == former
+    checkpoint.fix(SPARK, made, partitions)
+    assert orjson.loads(file.read_bytes()) == values
+    file.write_bytes(orjson.dumps({**values, "format": journal.FORMAT + 1}))
+    assert "format" in refusal(folder)
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ("state", "{cwd}/state"),
+        ("./a b/../state/", "{cwd}/a b/../state"),
+        ("/var/lib/state", "/var/lib/state"),
+        ("file:///var/lib/state", "file:///var/lib/state"),
+        ("s3a://bucket/state", "s3a://bucket/state"),
+    ],
+)
+def test_a_local_checkpoint_is_absolute(given: str, wanted: str) -> None:
+    """Executors have working folders of their own."""
+    assert checkpoint.absolute(given) == wanted.format(cwd=os.getcwd())  # noqa: PTH109 - the other way to say it

@@ -1,0 +1,85 @@
+"""What the log says of micro-batches, and at which level."""
+
+import json
+import logging
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from streaming.spark.report import Report
+
+
+@dataclass
+class Progress:
+    """The progress of a micro-batch, as Spark's JVM gives it."""
+
+    number: int
+    records: int
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def batchId(self) -> int:  # noqa: N802 - Spark's name
+        """Its number."""
+        return self.number
+
+    def json(self) -> str:
+        """All of it."""
+        rows = [json.dumps(self.counts)] if self.counts else []
+        return json.dumps(
+            {
+                "batchId": self.number,
+                "numInputRows": self.records,
+                "durationMs": {"triggerExecution": 7},
+                "observedMetrics": {"reexpand": {"counts": rows}},
+            }
+        )
+
+
+class Query:
+    """A query with the progress of its last micro-batches."""
+
+    def __init__(self, *recent: Progress) -> None:
+        self.recent = list(recent)
+        self._jsq = self
+
+    def lastProgress(self) -> Progress | None:  # noqa: N802 - Spark's name
+        """The last one."""
+        return self.recent[-1] if self.recent else None
+
+    def recentProgress(self) -> list[Progress]:  # noqa: N802 - Spark's name
+        """All that Spark keeps."""
+        return self.recent
+
+
+def lines(caplog: pytest.LogCaptureFixture, *recent: Progress) -> list[tuple[int, str]]:
+    query: Any = Query(*recent)
+    with caplog.at_level(logging.DEBUG, "reexpand"):
+        Report(query).write()
+    return [(record.levelno, record.getMessage()) for record in caplog.records]
+
+
+def test_each_micro_batch_that_did_something_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    assert lines(caplog, Progress(3, 5, {"remove": 1, "add": 2}), Progress(4, 1, {"dead-letter": 1})) == [
+        (logging.INFO, "micro-batch 3: 5 records in 7 ms: 2 add, 1 remove"),
+        (logging.INFO, "micro-batch 4: 1 records in 7 ms: 1 dead-letter"),
+    ]
+
+
+def test_ticks_of_an_idle_job_are_no_news(caplog: pytest.LogCaptureFixture) -> None:
+    """They change nothing, so only those who look for everything see them."""
+    assert lines(caplog, Progress(3, 1), Progress(4, 0)) == [
+        (logging.DEBUG, "micro-batch 3: 1 records in 7 ms: no change")
+    ]
+
+
+def test_no_micro_batch_is_reported_twice(caplog: pytest.LogCaptureFixture) -> None:
+    query: Any = Query()
+    report = Report(query)
+    with caplog.at_level(logging.INFO, "reexpand"):
+        report.write()
+        query.recent = [Progress(0, 1, {"add": 1})]
+        report.write()
+        report.write()
+        query.recent.append(Progress(1, 1, {"add": 2}))
+        report.write()
+    assert [message.partition(":")[0] for message in caplog.messages] == ["micro-batch 0", "micro-batch 1"]

@@ -1,0 +1,184 @@
+"""How a job starts and ends, without Spark."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from streaming.config import Settings, load
+from streaming.errors import KafkaUnavailable
+from streaming.local import jars
+from streaming.spark import checkpoint, group_file, job, provision, service, session
+
+WAITING = "Waiting for next trigger"
+
+
+class Query:
+    """A running query that notes what it is asked to do."""
+
+    def __init__(self, message: str = WAITING) -> None:
+        self.status = {"message": message}
+        self.isActive = True
+        self.done: list[str] = []
+        self._jsq = self
+
+    def streamingQuery(self) -> "Query":  # noqa: N802 - Spark's name
+        """The JVM's object."""
+        return self
+
+    def state(self) -> "Query":
+        """The state of the query, to be set."""
+        return self
+
+    def set(self, _: object) -> None:
+        """No micro-batch begins from now on."""
+        self.done.append("terminated")
+
+    def awaitTermination(self, _: float | None = None) -> bool:  # noqa: N802 - Spark's name
+        """As Spark's: True as soon as no micro-batch begins, even if the query still sleeps."""
+        return bool(self.done)
+
+    def stop(self) -> None:
+        """Interrupts what runs."""
+        self.done.append("interrupted")
+
+
+class Package:
+    """A package of Spark's JVM: any name is in it."""
+
+    def __getattr__(self, _: str) -> "Package":
+        return self
+
+
+class Idle:
+    """Stands for the clock and the report."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def write(self) -> None:
+        """Nothing."""
+
+
+class Spark:
+    """A session that can be stopped."""
+
+    def __init__(self) -> None:
+        self.conf = self
+        self.options: dict[str, object] = {}
+
+    def set(self, name: str, value: object) -> None:
+        """Sets an option."""
+        self.options[name] = value
+
+    def stop(self) -> None:
+        """Ends it."""
+
+
+def aborted(*_: object) -> NoReturn:
+    """Handles SIGINT as a SparkContext does."""
+    raise KeyboardInterrupt
+
+
+@pytest.fixture(autouse=True)
+def _handlers() -> Iterator[None]:
+    """Signals are handled as before when a test is over."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What a job does from its start to its end; Ctrl-C ends it as soon as its query runs."""
+    done: list[str] = []
+
+    def build(*_: object) -> Spark:
+        signal.signal(signal.SIGINT, aborted)
+        return Spark()
+
+    def start(_: object, settings: Settings) -> Query:
+        done.append(f"start {settings.checkpoint}")
+        signal.raise_signal(signal.SIGINT)
+        return Query()
+
+    def step(name: str, result: object = None) -> Any:
+        def take(*_: object) -> object:
+            done.append(name)
+            return result
+
+        return take
+
+    monkeypatch.setattr(jars, "spark", list)
+    monkeypatch.setattr(session, "build", build)
+    monkeypatch.setattr(checkpoint, "agree", step("agree", 3))
+    monkeypatch.setattr(checkpoint, "fix", step("fix"))
+    monkeypatch.setattr(provision, "provide", step("provide"))
+    monkeypatch.setattr(group_file, "publish", step("publish"))
+    monkeypatch.setattr(job, "start", start)
+    monkeypatch.setattr(service, "end_after_batch", step("end"))
+    monkeypatch.setattr(service, "Clock", Idle)
+    monkeypatch.setattr(service, "Report", Idle)
+    return done
+
+
+def settings(folder: str = "/c") -> Settings:
+    return load({"bootstrap_servers": "b:1", "checkpoint": folder})
+
+
+def test_ctrl_c_lets_the_running_micro_batch_finish(steps: list[str]) -> None:
+    """Although a new SparkContext handles SIGINT itself."""
+    service.run(settings())
+    assert steps[-2:] == ["start /c", "end"]
+
+
+def test_settings_are_fixed_right_before_the_query_begins(steps: list[str]) -> None:
+    service.run(settings())
+    assert steps[:-1] == ["agree", "provide", "publish", "fix", "start /c"]
+
+
+def test_a_start_without_kafka_fixes_no_settings(steps: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> NoReturn:
+        raise KafkaUnavailable("no broker")
+
+    monkeypatch.setattr(provision, "provide", fail)
+    with pytest.raises(KafkaUnavailable):
+        service.run(settings())
+    assert steps == ["agree"]
+
+
+def test_executors_get_the_path_of_a_relative_checkpoint(
+    steps: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    service.run(settings("here"))
+    assert f"start {tmp_path}/here" in steps
+
+
+@pytest.mark.parametrize(
+    ("query", "done"),
+    [
+        (Query(WAITING), ["terminated", "interrupted"]),
+        (Query("Processing new data"), ["terminated"]),
+        (Query("Waiting for data to arrive"), ["terminated"]),
+        (Query("Stopped"), ["terminated"]),
+    ],
+    ids=["between triggers", "in a micro-batch", "looking for data", "ended"],
+)
+def test_only_a_query_between_triggers_is_interrupted(
+    query: Query, done: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would sleep until its next trigger; a micro-batch would be repeated by the next start."""
+    monkeypatch.setattr(service, "_jvm", Package)
+    running: Any = query
+    service.end_after_batch(running)
+    assert query.done == done
