@@ -26,6 +26,9 @@ SETTLE_SECONDS = 120
 POLL_SECONDS = 0.2
 """Between two looks at what takes a moment to see, such as a whole topic."""
 
+REEXPAND = str(Path(sys.executable).with_name("reexpand"))
+"""Command of the release under test."""
+
 
 @dataclass
 class Streams:
@@ -94,6 +97,32 @@ class Streams:
         finally:
             consumer.close()
 
+    def are_read(self) -> bool:
+        """Return True if a micro-batch was committed that reads the inputs up to their present ends."""
+        query = self.checkpoint / "query"
+        committed = max((int(file.name) for file in (query / "commits").glob("[0-9]*")), default=None)
+        if committed is None:
+            return False
+        # The last line of such a file is the offsets as JSON: {topic: {partition: offset}}.
+        offsets = json.loads((query / "offsets" / str(committed)).read_text().splitlines()[-1])
+        return all(
+            offsets.get(topic, {}).get(str(partition), 0) == end
+            for topic in self.settings.inputs
+            for partition, end in self.ends(topic).items()
+        )
+
+    def ends(self, topic: str) -> dict[int, int]:
+        """Offset after the last record, by partition."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": uuid4().hex})
+        try:
+            numbers = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+            return {
+                number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=10)[1]
+                for number in numbers
+            }
+        finally:
+            consumer.close()
+
     def updates(self) -> list[dict[str, Any]]:
         """All updates that were written, tombstones left out."""
         return [json.loads(value) for message in self.read(self.settings.updates) if (value := message.value())]
@@ -117,12 +146,17 @@ class Feed:
 
     def __init__(self, streams: Streams) -> None:
         self._streams = streams
-        self._producer = Producer({"bootstrap.servers": streams.bootstrap_servers, "enable.idempotence": True})
+        # It says nothing about a broker that ends before it: tests stop theirs.
+        options = {"bootstrap.servers": streams.bootstrap_servers, "enable.idempotence": True, "log_level": 0}
+        self._producer = Producer(options)
 
-    def send(self, stream: Stream, value: bytes | dict[str, Any] | None, key: str = "") -> None:
-        """Writes a record; `flush` makes sure of it."""
+    def send(
+        self, stream: Stream, value: bytes | dict[str, Any] | None, key: str = "", *, timestamp: int | None = None
+    ) -> None:
+        """Write a record, with the time of now where no other is given; `flush` makes sure of it."""
         data = json.dumps(value).encode() if isinstance(value, dict) else value
-        self._producer.produce(self._streams.name(stream), key=key, value=data)
+        more = {} if timestamp is None else {"timestamp": timestamp}
+        self._producer.produce(self._streams.name(stream), key=key, value=data, **more)
         self._producer.poll(0)
 
     def flush(self) -> None:
@@ -133,18 +167,18 @@ class Feed:
 class Job:
     """`reexpand run` as a process."""
 
-    def __init__(self, streams: Streams, log: Path, *options: str) -> None:
+    def __init__(self, streams: Streams, log: Path, *options: str, command: str = REEXPAND) -> None:
         settings = streams.settings
         self.log = log
         names = ("topic_events", "subscription_events", "group_events", "clock", "updates", "dead_letters")
-        command = [str(Path(sys.executable).with_name("reexpand")), "run", *options]
+        words = [command, "run", *options]
         for name in ("bootstrap_servers", "checkpoint", *names):
-            command += [f"--{name.replace('_', '-')}", getattr(settings, name)]
+            words += [f"--{name.replace('_', '-')}", getattr(settings, name)]
         self._commits = streams.checkpoint / "query" / "commits"
         self._log_start = log.stat().st_size if log.exists() else 0
         self._log = log.open("ab")
         # A group of its own: killing it takes Spark and the Python workers along, as a machine's death would.
-        self.process = subprocess.Popen(command, stdout=self._log, stderr=self._log, start_new_session=True)
+        self.process = subprocess.Popen(words, stdout=self._log, stderr=self._log, start_new_session=True)
 
     def said(self) -> str:
         """What this process has logged."""
@@ -189,9 +223,9 @@ class Job:
 
 
 @contextmanager
-def running(streams: Streams, log: Path, *options: str) -> Iterator[Job]:
+def running(streams: Streams, log: Path, *options: str, command: str = REEXPAND) -> Iterator[Job]:
     """A job that is ready."""
-    job = Job(streams, log, *options)
+    job = Job(streams, log, *options, command=command)
     try:
         yield job.wait_ready()
     finally:
