@@ -30,7 +30,7 @@ from streaming.oracle import Effective
 from tests.support.histories import expected, history
 from tests.support.processes import eventually
 from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Streams, running
-from tests.unit.client.builders import Record, add, gone, key, remove, value
+from tests.support.update_records import Record, add, gone, key, remove, value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

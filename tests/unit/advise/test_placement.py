@@ -14,8 +14,8 @@ from streaming.events.routing import Routing
 from streaming.expansion.batch import Batch
 from streaming.state.shard import Shard
 from streaming.state.state import ShardState
+from tests.support.builders import MQTT, NATS, WAMP, WILD, replace
 from tests.support.states import encode
-from tests.unit.streaming.builders import MQTT, NATS, WAMP, WILD, replace
 
 COUNTS = [1, 2, 4, 8]
 

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from streaming.client import Relation, Row
 from streaming.examples.dispatcher import Dispatcher, Inbox, Turns
-from tests.unit.client.builders import Record, add, remove
+from tests.support.update_records import Record, add, remove
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from streaming.client import Relation
-from tests.unit.client.builders import add, gone, remove
+from tests.support.update_records import add, gone, remove
 
 READERS = 4
 ROUNDS = 60

@@ -15,24 +15,21 @@ from streaming.worker import worker
 from streaming.worker.output import OutputKind
 from streaming.worker.reading import Row
 from streaming.worker.worker import Settings
-from tests.support.simulator import TOPICS
-from tests.support.states import decode, encode, work
-from tests.unit.streaming.builders import (
+from tests.support.builders import (
     WAMP,
-    Said,
-    Story,
-    added,
     bound,
     created,
     deleted,
     group_json,
     leave,
-    removed,
     replace,
     request_json,
     topic_json,
     wake,
 )
+from tests.support.simulator import TOPICS
+from tests.support.states import decode, encode, work
+from tests.support.story import Said, Story, added, removed
 
 UNLIMITED = bound(quota=-1)
 KEY = ClientKey("g", "c")

@@ -20,7 +20,7 @@ from streaming.subscription.client import (
     interest,
     literal_problem,
 )
-from tests.unit.streaming.builders import MQTT, NATS, WAMP, add, drop, ended, leave, replace
+from tests.support.builders import MQTT, NATS, WAMP, add, drop, ended, leave, replace
 
 LITERAL, WILDCARD = Mode.LITERAL, Mode.WILDCARD
 BOTH = (LITERAL, WILDCARD)

@@ -21,10 +21,10 @@ from streaming.worker.cache import CACHE_BYTES, StateCache
 from streaming.worker.output import Output, OutputKind, OutputRow
 from streaming.worker.reading import Row, Rows
 from streaming.worker.worker import Settings
+from tests.support.builders import group_json, request_json, tick_json, topic_json
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.simulator import rows_of
 from tests.support.states import TOMBSTONE, Written, decode, decode_home, work
-from tests.unit.streaming.builders import group_json, request_json, tick_json, topic_json
 
 GROUPS, SUBSCRIPTIONS, TOPICS, CLOCK = range(4)
 BUCKET = bucket_of("g")
