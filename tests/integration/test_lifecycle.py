@@ -3,9 +3,6 @@
 import json
 import time
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from matcher.selectors import BloomFilter
 from streaming.events.model import BIND_TOPIC, WILDCARD, Reason
@@ -16,11 +13,6 @@ from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Streams, run
 from tests.support.scene import Scene
 
 TIMEOUT_MS = 30_000
-
-
-@pytest.fixture
-def streams(broker: Any, tmp_path: Path) -> Streams:
-    return Streams(broker.bootstrap_servers, tmp_path / "checkpoint").create()
 
 
 def rows(parent: str, group: str, client: str, *topics: str, part: str = "") -> set[Effective]:

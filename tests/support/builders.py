@@ -46,25 +46,35 @@ DELETED = GroupEvent("g", {}, "p")
 EXCLUSIVE = bound(exclusive=True)
 
 
+def topic_value(**changes: Any) -> dict[str, Any]:
+    """Return a valid topic event of parent `p`, with changes; `...` leaves a field out."""
+    return _changed({"event": "CREATED", "parentTopic": "p", "liteTopic": "t"}, changes)
+
+
+def request_value(**changes: Any) -> dict[str, Any]:
+    """Return a valid subscription entry on parent `p`, with changes; `...` leaves a field out."""
+    base = {"action": "COMPLETE_ADD", "clientId": "c", "group": "g", "topic": "p", "liteTopicSet": ["t"]}
+    return _changed(base, changes)
+
+
 def topic_json(**changes: Any) -> bytes:
-    """A valid topic event as bytes, with changes; `...` leaves a field out."""
-    return _json({"event": "CREATED", "parentTopic": "p", "liteTopic": "t"}, changes)
+    """Return `topic_value` as bytes."""
+    return json.dumps(topic_value(**changes)).encode()
 
 
 def request_json(**changes: Any) -> bytes:
-    """A valid subscription entry as bytes, with changes; `...` leaves a field out."""
-    base = {"action": "COMPLETE_ADD", "clientId": "c", "group": "g", "topic": "p", "liteTopicSet": ["t"]}
-    return _json(base, changes)
+    """Return `request_value` as bytes."""
+    return json.dumps(request_value(**changes)).encode()
 
 
 def group_json(**changes: Any) -> bytes:
-    """A valid group event as bytes, with changes; `...` leaves a field out."""
-    return _json({"group": "g", "attributes": {BIND_TOPIC: "p", WILDCARD: "true"}}, changes)
+    """Return a valid group event as bytes, with changes; `...` leaves a field out."""
+    return json.dumps(_changed({"group": "g", "attributes": {BIND_TOPIC: "p", WILDCARD: "true"}}, changes)).encode()
 
 
 def tick_json(**changes: Any) -> bytes:
-    """A tick as bytes, with changes; `...` leaves a field out."""
-    return _json({"tick": 5_000}, changes)
+    """Return a tick as bytes, with changes; `...` leaves a field out."""
+    return json.dumps(_changed({"tick": 5_000}, changes)).encode()
 
 
 def created(lite_topic: str, tags: str | None = None, ttl_ms: int | None = None, **properties: str) -> TopicEvent:
@@ -132,5 +142,5 @@ def wake(time: int) -> Wake:
     return Wake("p", 0, time)
 
 
-def _json(base: dict[str, Any], changes: dict[str, Any]) -> bytes:
-    return json.dumps({key: value for key, value in {**base, **changes}.items() if value is not ...}).encode()
+def _changed(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in {**base, **changes}.items() if value is not ...}

@@ -20,11 +20,8 @@ from streaming.events.model import Stream
 from streaming.events.routing import Routing
 from streaming.kafka.specs import specs
 from streaming.kafka.topics import TopicSpec, create_topics
-from tests.support.running_job import Streams
+from tests.support.running_job import TOPIC_SETTINGS, Streams
 from tests.support.simulator import Record
-
-TOPIC_SETTINGS = ("group_events", "subscription_events", "topic_events", "clock", "updates", "dead_letters")
-"""Settings that name the six Kafka topics."""
 
 _ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1)}
 """Lets a broker accept recorded timestamps although its own clock may be behind them."""

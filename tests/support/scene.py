@@ -14,11 +14,11 @@ class Scene:
     """Sends the events of a test to the job's inputs.
 
     Attributes:
-        timestamp: of the records to send, in milliseconds; None for the time of now.
+        timestamp: of the records to send, in milliseconds; 0 for the time of now.
     """
 
     def __init__(self, streams: Streams) -> None:
-        self.timestamp: int | None = None
+        self.timestamp = 0
         self._streams = streams
         self._feed: Feed = streams.producer()
 

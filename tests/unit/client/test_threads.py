@@ -1,8 +1,6 @@
 """One thread changes the relation, many ask: no answer is half an update."""
 
-import sys
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -15,16 +13,7 @@ ROUNDS = 60
 TOPICS = [f"t{number}" for number in range(12)]
 
 
-@pytest.fixture
-def _frequent_switches() -> Iterator[None]:
-    """Threads take turns every few instructions."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
-
-
-@pytest.mark.usefixtures("_frequent_switches")
+@pytest.mark.usefixtures("frequent_switches")
 def test_many_threads_ask_while_one_changes() -> None:
     """Rows that stay are in every answer, each row at most once, and the ways of asking never fail."""
     relation = Relation()
