@@ -63,54 +63,48 @@ format: .venv/.locked ## format and mend what ruff can mend
 	.venv/bin/ruff format .
 	.venv/bin/ruff check --fix .
 
-.PHONY: bench
-bench: setup ## the job against a no-op of the same plan: latency and throughput as ratios (some two hours)
-	$(PY) -m tests.bench.streaming.run $(BENCH)
-
-.PHONY: bench-cluster
-bench-cluster: setup ## throughput of the job in one process and on a Spark cluster of two workers, as a ratio
-	$(PY) -m tests.bench.streaming.cluster $(BENCH)
-
-.PHONY: bench-scale
-bench-scale: setup ## what a micro-batch costs as more is stored: topics, patterns, parents, shards (a quarter of an hour)
-	$(PY) -m tests.bench.streaming.scale $(BENCH)
-
-.PHONY: bench-wide
-bench-wide: setup ## a client asks for everything under a parent with a million topics: time, memory, who waits
-	$(PY) -m tests.bench.streaming.wide $(BENCH)
-
-.PHONY: bench-backlog
-bench-backlog: setup ## catching up after an hour's backlog of five million events (ten minutes)
-	$(PY) -m tests.bench.streaming.backlog $(BENCH)
-
-.PHONY: bench-eager
-bench-eager: .venv/.locked ## expanding a pattern over a million topics: the index of a shard against a scan
-	$(PY) -m tests.bench.streaming.eager $(BENCH)
-
-.PHONY: bench-low-rate
-bench-low-rate: setup ## cores in use at 20 events a second, by trigger interval (half an hour)
-	$(PY) -m tests.bench.streaming.low_rate $(BENCH)
-
-.PHONY: bench-resync
-bench-resync: .venv/.locked ## what it costs that 10,000 clients repeat their sets
-	$(PY) -m tests.bench.streaming.resync $(BENCH)
-
-.PHONY: bench-matcher
-bench-matcher: .venv/.locked ## the matcher against other libraries, in one run (Go adds nats-server)
-	$(PY) -m tests.bench.matcher.compare $(BENCH)
-
 # Installed beside the downloads, into environments of their own: no other target needs them.
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/reexpand
 QUIX_VENV := $(CACHE)/quix
 FLINK_VENV := $(CACHE)/flink
 
-.PHONY: bench-peers
-bench-peers: setup ## the job against the same operator in Kafka Streams (needs a JDK), Quix Streams, PyFlink (BENCH=--help)
+SUITE := job
+SUITES := job cluster scale wide backlog eager low-rate resync matcher peers
+# Modules of the suites: below tests.bench.streaming, by the name of the suite, where nothing else stands here.
+BENCH_job := streaming.run
+BENCH_low-rate := streaming.low_rate
+BENCH_matcher := matcher.compare
+BENCH_peers := peers.run
+BENCH_NEEDS := $(if $(filter eager resync matcher,$(SUITE)),.venv/.locked,setup) $(if $(filter peers,$(SUITE)),peers-venvs)
+
+.PHONY: bench
+bench: bench-suite $(BENCH_NEEDS) ## measure SUITE=job, or another one of `make bench-suites`; BENCH="..." for its options
+	$(PY) -m tests.bench.$(or $(BENCH_$(SUITE)),streaming.$(SUITE)) $(BENCH)
+
+.PHONY: bench-suite
+bench-suite:
+	@$(if $(filter-out 1,$(words $(SUITE))) $(filter-out $(SUITES),$(SUITE)),echo "make bench: SUITE is '$(SUITE)'; it can be one of: $(SUITES)" >&2; exit 2,:)
+
+.PHONY: bench-suites
+bench-suites: ## list what make bench can measure
+	@printf '%s\n' \
+	  'job       latency and throughput against a no-op of the same plan, as ratios (two hours)' \
+	  'cluster   throughput in one process and on a Spark cluster of two workers, as a ratio' \
+	  'scale     a micro-batch by what is stored: topics, patterns, parents, shards (a quarter of an hour)' \
+	  'wide      a client asks for a parent with a million topics: time, memory, wait of others' \
+	  'backlog   five million events that were there before the start (ten minutes)' \
+	  'eager     a pattern over a million topics: the index of a shard against a scan' \
+	  'low-rate  cores in use at 20 events a second, by trigger interval (half an hour)' \
+	  'resync    10,000 clients that repeat their sets' \
+	  'matcher   the matcher against other libraries (Go adds nats-server)' \
+	  'peers     the same operator in Kafka Streams (needs a JDK), Quix Streams and PyFlink (BENCH=--help)'
+
+.PHONY: peers-venvs
+peers-venvs: setup
 	$(UV) venv --quiet --allow-existing --python $(PY) $(QUIX_VENV)
 	$(UV) pip sync --quiet --python $(QUIX_VENV)/bin/python --require-hashes tests/bench/peers/requirements.txt
 	$(UV) venv --quiet --allow-existing --python '>=3.11,<3.13' $(FLINK_VENV)
 	$(UV) pip sync --quiet --python $(FLINK_VENV)/bin/python --require-hashes tests/bench/peers/requirements-flink.txt
-	$(PY) -m tests.bench.peers.run $(BENCH)
 
 FUZZ_VENV := $(CACHE)/fuzz
 FUZZ_SECONDS := 60

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import importlib
 import json
 import os
 import secrets
 import shutil
 import subprocess
-import warnings
 from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
@@ -19,6 +17,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 
 from streaming.local.node import free_port
+from tests.support.engine import obstacle
 from tests.support.processes import eventually
 
 if TYPE_CHECKING:
@@ -138,30 +137,11 @@ def running_services() -> Iterator[Services]:
 
 @cache
 def _obstacle() -> str | None:
-    """Why the services cannot be brought up on this machine, or None."""
-    docker = importlib.import_module("docker")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)  # it leaves its socket open when nobody answers
-        try:
-            client = docker.from_env(timeout=5)
-            client.ping()
-        except docker.errors.DockerException:
-            client = None
-        gc.collect()
-    if client is None:
-        return "no container engine answers"
-    with closing(client):
-        if not _compose():
-            return "there is a container engine, but neither `docker compose` nor `docker-compose`"
-        for image in _IMAGES:
-            try:
-                client.images.get(image)
-            except docker.errors.ImageNotFound:
-                try:
-                    client.images.pull(image)
-                except docker.errors.APIError:
-                    return f"the container engine has no image {image} and cannot pull it"
-    return None
+    """Return why the services cannot be brought up on this machine, or None."""
+    found = obstacle(_IMAGES)
+    if found is None and not _compose():
+        return "there is a container engine, but neither `docker compose` nor `docker-compose`"
+    return found
 
 
 @cache

@@ -6,11 +6,9 @@ takes the KAFKA_* variables that Apache's and Confluent's images document.
 
 from __future__ import annotations
 
-import importlib
 import os
 import time
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,22 +20,19 @@ from confluent_kafka.admin import AdminClient
 from streaming.local.broker import Broker
 from streaming.local.java import short_lived
 from streaming.local.node import free_port
+from tests.support.brokers import SharedBroker
+from tests.support.engine import obstacle
+from tests.support.running_job import Streams
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
+
+    from tests.support.brokers import StartBroker
 
 _HERE = Path(__file__).parent
 _IMAGE = os.environ.get("REEXPAND_KAFKA_IMAGE", "apache/kafka:4.3.1")
 _KAFKA_PORT = 9092
 _START_SECONDS = 90
-
-
-@dataclass(frozen=True)
-class SharedBroker:
-    """The broker that all tests of a session share: each uses topics of its own."""
-
-    bootstrap_servers: str
-    kind: str
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m looks at the markers
@@ -77,7 +72,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedBroker]:
 
 
 @pytest.fixture
-def own_broker(tmp_path: Path) -> Iterator[Callable[..., Broker]]:
+def streams(broker: SharedBroker, tmp_path: Path) -> Streams:
+    """Six topics of the test's own on the shared broker."""
+    return Streams(broker.bootstrap_servers, tmp_path / "checkpoint").create()
+
+
+@pytest.fixture
+def own_broker(tmp_path: Path) -> Iterator[StartBroker]:
     """Starts embedded brokers that the test may kill, in `tmp_path/kafka` unless told otherwise."""
     started: list[Broker] = []
 
@@ -98,22 +99,8 @@ def _choice() -> tuple[str, str]:
         return forced, f"REEXPAND_TEST_BROKER={forced}"
     if forced:
         raise pytest.UsageError(f"REEXPAND_TEST_BROKER is {forced!r}; it can be 'embedded' or 'container'.")
-    docker = importlib.import_module("docker")  # slow to import, and of no use where the choice is made already
-
-    try:
-        client = docker.from_env(timeout=5)
-        client.ping()
-    except docker.errors.DockerException:
-        return "embedded", "no container engine answers"
-    with closing(client):
-        try:
-            client.images.get(_IMAGE)
-        except docker.errors.ImageNotFound:
-            try:
-                client.images.pull(_IMAGE)
-            except docker.errors.APIError:
-                return "embedded", f"the container engine has no image {_IMAGE} and cannot pull it"
-    return "container", _IMAGE
+    found = obstacle([_IMAGE])
+    return ("container", _IMAGE) if found is None else ("embedded", found)
 
 
 @contextmanager

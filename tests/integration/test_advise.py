@@ -7,13 +7,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streaming.events.model import BIND_TOPIC, WILDCARD, Stream
-from tests.support.running_job import Streams
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from tests.support.running_job import Streams
 
 TOPICS = 120_000
 
@@ -27,9 +28,9 @@ def advise(bootstrap_servers: str, names: Mapping[str, str], *options: str) -> s
     )
 
 
-def test_the_advice_is_of_what_the_inputs_amount_to(broker: Any, tmp_path: Path) -> None:
-    streams = Streams(broker.bootstrap_servers, tmp_path / "checkpoint").create()
+def test_the_advice_is_of_what_the_inputs_amount_to(streams: Streams) -> None:
     settings = streams.settings
+    address = streams.bootstrap_servers
     names = {name: getattr(settings, name) for name in ("topic_events", "subscription_events", "group_events")}
     feed = streams.producer()
 
@@ -55,7 +56,7 @@ def test_the_advice_is_of_what_the_inputs_amount_to(broker: Any, tmp_path: Path)
     feed.flush()
     ends = {name: len(streams.read(name)) for name in names.values()}
 
-    done = advise(broker.bootstrap_servers, names, "--json", "--cores", "4")
+    done = advise(address, names, "--json", "--cores", "4")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["flags"] == ["--shards", "orders=2", "--route-depth", "2", "--shuffle-partitions", "4"]
@@ -66,14 +67,14 @@ def test_the_advice_is_of_what_the_inputs_amount_to(broker: Any, tmp_path: Path)
     assert found["parents"][0]["replicas"] == 1.5  # one of the two patterns goes to both shards
     assert found["warnings"][0].startswith("2 entries are not valid and left out (subscriptions, ")
 
-    shown = advise(broker.bootstrap_servers, names)
+    shown = advise(address, names)
     assert shown.returncode == 0, shown.stderr
     assert "--shards orders=2" in shown.stdout.splitlines()
     assert {name: len(streams.read(name)) for name in names.values()} == ends
 
-    missing = advise(broker.bootstrap_servers, {**names, "group_events": f"{streams.prefix}-none"})
+    missing = advise(address, {**names, "group_events": f"{streams.prefix}-none"})
     assert (missing.returncode, missing.stdout) == (1, "")
-    assert missing.stderr.startswith(f"Error: {broker.bootstrap_servers} has no topic {streams.prefix}-none; `reexpand")
+    assert missing.stderr.startswith(f"Error: {address} has no topic {streams.prefix}-none; `reexpand")
 
 
 def test_what_is_wrong_with_kafka_is_a_sentence(tmp_path: Path) -> None:

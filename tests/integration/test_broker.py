@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import uuid
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import kafka
 import pytest
@@ -26,15 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    StartBroker = Callable[..., Broker]
-
-
-class SharedBroker(Protocol):
-    """What the fixture `broker` gives."""
-
-    @property
-    def bootstrap_servers(self) -> str:
-        """Its address."""
+    from tests.support.brokers import SharedBroker, StartBroker
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
@@ -30,29 +30,14 @@ from streaming.oracle import Effective
 from tests.support.histories import expected, history
 from tests.support.processes import eventually
 from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Streams, running
-from tests.unit.client.builders import Record, add, gone, key, remove, value
+from tests.support.update_records import Record, add, gone, key, remove, value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from streaming.local.broker import Broker
-
-    StartBroker = Callable[..., Broker]
+    from tests.support.brokers import SharedBroker, StartBroker
 
 PAGE = Path(streaming.client.__file__).with_name("README.md")
-
-
-class SharedBroker(Protocol):
-    """What the fixture `broker` gives."""
-
-    @property
-    def bootstrap_servers(self) -> str:
-        """Its address."""
-
-
-@pytest.fixture
-def streams(broker: SharedBroker, tmp_path: Path) -> Streams:
-    return Streams(broker.bootstrap_servers, tmp_path / "checkpoint").create()
 
 
 class Updates:

@@ -16,15 +16,10 @@ import pytest
 
 from streaming.errors import ClusterFailed
 from streaming.local.cluster import SparkCluster
-from tests.integration.test_job import key_of
 from tests.support.histories import Profile, expected, history
 from tests.support.processes import MARK, eventually, marked
-from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Feed, Streams, running
-from tests.support.simulator import Record
-
-OPTIONS = ("--shards", "p=4", "--route-depth", "0", "--shuffle-partitions", "2")
-PARTITION_OF_SHARD = (0, 1, 0, 1)
-"""Of the parent `p` with these options: what `pmod(hash('p', shard), 2)` is in Spark's SQL."""
+from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Streams, assert_equal_relations, running
+from tests.support.sharded import OPTIONS, PARTITION_OF_SHARD
 
 
 class Task(NamedTuple):
@@ -76,16 +71,6 @@ def executors_of(cluster: SparkCluster, worker: int) -> set[str]:
     return {path.name for path in (cluster.folder / f"worker-{worker}").glob("app-*/*")}
 
 
-def send(feed: Feed, part: list[Record]) -> None:
-    """Sends records slowly enough for several micro-batches."""
-    for number, record in enumerate(part):
-        feed.send(record.stream, record.value, key_of(record))
-        if number % 50 == 0:
-            feed.flush()
-            time.sleep(0.1)
-    feed.flush()
-
-
 def dies_at_work(cluster: SparkCluster, worker: int, log: EventLog) -> bool:
     """Kills a worker if that is at work on the state: a task of a worker that is paused does not end."""
     if not eventually(log.is_at_state, 2):
@@ -100,10 +85,9 @@ def dies_at_work(cluster: SparkCluster, worker: int, log: EventLog) -> bool:
 
 
 def test_workers_die_in_turn_while_a_history_flows(
-    broker: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    streams: Streams, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One dies at work on the state and the other takes over; it comes back, and takes over when the other dies."""
-    streams = Streams(broker.bootstrap_servers, tmp_path / "checkpoint").create()
     records = history(Random(22), 2_000, Profile(dialects=True, selectors=True, exclusive=True, bound=True))
     cuts = [len(records) * part // 4 for part in range(5)]
     quarters = [records[start:end] for start, end in pairwise(cuts)]
@@ -114,16 +98,14 @@ def test_workers_die_in_turn_while_a_history_flows(
     def assert_right_after(count: int) -> None:
         wanted = expected(quarters[:count]).relation()
         eventually(lambda: streams.relation() == wanted, SETTLE_SECONDS, POLL_SECONDS)
-        found = streams.relation()
-        assert found - wanted == set(), "surplus"
-        assert wanted - found == set(), "missing"
+        assert_equal_relations(streams.relation(), wanted)
 
     with (
         SparkCluster(tmp_path / "cluster") as cluster,
         running(streams, tmp_path / "job.log", "--master", cluster.url, *OPTIONS) as job,
     ):
         assert eventually(lambda: len(log.executors()) == 2, SETTLE_SECONDS, POLL_SECONDS)
-        send(feed, quarters[0])
+        feed.send_slowly(quarters[0])
         assert_right_after(1)
         first, second = executors_of(cluster, 1), executors_of(cluster, 2)
         at_work = {task.partition: task.executor for task in log.state_tasks()}
@@ -131,10 +113,10 @@ def test_workers_die_in_turn_while_a_history_flows(
 
         pieces = [quarters[1][start : start + 50] for start in range(0, len(quarters[1]), 50)]
         while not dies_at_work(cluster, 1, log):
-            send(feed, pieces.pop(0))
+            feed.send_slowly(pieces.pop(0))
         killed_ms = time.time() * 1_000
         for part in (*pieces, quarters[2]):
-            send(feed, part)
+            feed.send_slowly(part)
         assert_right_after(3)
         after = [task for task in log.state_tasks() if task.finished_ms > killed_ms]
         assert "ExecutorLostFailure" in {task.outcome for task in after if task.executor in first}
@@ -144,16 +126,13 @@ def test_workers_die_in_turn_while_a_history_flows(
         cluster.start_worker(1)
         assert eventually(lambda: len(log.executors()) == 3, SETTLE_SECONDS, POLL_SECONDS)
         cluster.kill_worker(2)
-        send(feed, quarters[3])
+        feed.send_slowly(quarters[3])
         assert_right_after(4)
         third = executors_of(cluster, 1) - first
         done = {(task.executor, task.partition) for task in log.state_tasks() if task.executor in third}
         assert done == {(executor, partition) for executor in third for partition in PARTITION_OF_SHARD}
         assert job.stop() == 0
-    by_id: dict[str, set[str]] = {}
-    for update in streams.updates():
-        by_id.setdefault(update["eventId"], set()).add(json.dumps(update, sort_keys=True))
-    assert all(len(versions) == 1 for versions in by_id.values()), "a repeated update differs from the first"
+    streams.assert_repeated_updates_are_equal()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")

@@ -10,27 +10,14 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer
 
-from streaming.events.model import BIND_TOPIC, MAX_NAME_BYTES, MODEL, QUOTA, WILDCARD, Reason, Stream
+from streaming.events.model import BIND_TOPIC, WILDCARD, Reason, Stream
 from streaming.oracle import Effective
 from streaming.storage import journal
 from tests.support.histories import Profile, expected, history
+from tests.support.poison import POISON, created, request
 from tests.support.processes import eventually
-from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Job, Streams, running
+from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Job, Streams, assert_equal_relations, running
 from tests.support.simulator import Record
-
-
-@pytest.fixture
-def streams(broker: Any, tmp_path: Path) -> Streams:
-    return Streams(broker.bootstrap_servers, tmp_path / "checkpoint").create()
-
-
-def key_of(record: Record) -> str:
-    """The Kafka key that the record's producer would use: the parent of a topic event, else the group."""
-    value = json.loads(record.value or b"")
-    value = value.get("subscriptionSet", [value])[0]
-    if record.stream is Stream.TOPICS:
-        return str(value.get("parentTopic") or value["lmqName"].split("$")[1])
-    return str(value["group"])
 
 
 def many_topics(count: int) -> list[Record]:
@@ -55,120 +42,28 @@ def test_a_history_with_crashes_leaves_the_oracles_relation(
     feed = streams.producer()
     log = tmp_path / "job.log"
 
-    def send(part: list[Record]) -> None:
-        for number, record in enumerate(part):
-            feed.send(record.stream, record.value, key_of(record))
-            if number % 50 == 0:
-                feed.flush()
-                time.sleep(0.1)  # several micro-batches
-        feed.flush()
-
     for record in stored:
         feed.send(record.stream, record.value, "p")
     with running(streams, log, *options) as job:
-        send(records[:quarter])
+        feed.send_slowly(records[:quarter])
         assert eventually(lambda: bool(streams.updates()), SETTLE_SECONDS, POLL_SECONDS)
         job.kill()
         job.forget_last_commit()
     with running(streams, log, *options) as job:
-        send(records[quarter : 2 * quarter])
+        feed.send_slowly(records[quarter : 2 * quarter])
         job.kill()
     with running(streams, log, *options) as job:
-        send(records[2 * quarter : 3 * quarter])
+        feed.send_slowly(records[2 * quarter : 3 * quarter])
         job.kill_workers()
-        send(records[3 * quarter :])
+        feed.send_slowly(records[3 * quarter :])
         wanted = expected([[*stored, *records]]).relation()
         eventually(lambda: streams.relation() == wanted, SETTLE_SECONDS, POLL_SECONDS)
         time.sleep(2)
-        found = streams.relation()
-        assert found - wanted == set(), "surplus"
-        assert wanted - found == set(), "missing"
+        assert_equal_relations(streams.relation(), wanted)
         assert job.stop() == 0
     parts = [path for path in (tmp_path / "checkpoint" / "parts").rglob("*") if path.is_file()]
     assert parts or options, "the state is not large enough for this test"
-    by_id: dict[str, set[str]] = {}
-    for update in streams.updates():
-        by_id.setdefault(update["eventId"], set()).add(json.dumps(update, sort_keys=True))
-    assert all(len(versions) == 1 for versions in by_id.values()), "a repeated update differs from the first"
-
-
-def request(**fields: Any) -> dict[str, Any]:
-    """A valid request of a literal group, with changes."""
-    base = {"action": "COMPLETE_ADD", "clientId": "c", "group": "literal", "topic": "p", "liteTopicSet": ["t"]}
-    return {key: value for key, value in {**base, **fields}.items() if value is not ...}
-
-
-def created(topic: Any, **fields: Any) -> dict[str, Any]:
-    """A valid topic event, with changes."""
-    return {"event": "CREATED", "parentTopic": "p", "liteTopic": topic, **fields}
-
-
-HUGE = "x" * (MAX_NAME_BYTES + 1)
-POISON: list[tuple[Stream, Any, Reason]] = [
-    (Stream.TOPICS, b"not json", Reason.NOT_JSON),
-    (Stream.TOPICS, b"", Reason.NOT_JSON),
-    (Stream.TOPICS, b"\n", Reason.NOT_JSON),
-    (Stream.TOPICS, b"\xff\xfe\x00", Reason.NOT_JSON),
-    (Stream.TOPICS, b'{"event":"CREATED","parentTopic":"p","liteTopic":"tail"} {}', Reason.NOT_JSON),
-    (Stream.TOPICS, b'"text"', Reason.WRONG_TYPE),
-    (Stream.TOPICS, b"[]", Reason.WRONG_TYPE),
-    (Stream.TOPICS, b"null", Reason.WRONG_TYPE),
-    (Stream.TOPICS, None, Reason.NOT_JSON),
-    (Stream.TOPICS, created(5), Reason.WRONG_TYPE),
-    (Stream.TOPICS, created({"a": 1}), Reason.WRONG_TYPE),
-    (Stream.TOPICS, created(None), Reason.MISSING_FIELD),
-    (Stream.TOPICS, created(" "), Reason.BLANK_NAME),
-    (Stream.TOPICS, created("t1", parentTopic=""), Reason.BLANK_NAME),
-    (Stream.TOPICS, created("t1", event="RENAMED"), Reason.UNKNOWN_EVENT),
-    (Stream.TOPICS, created("t1", ttlMs="soon"), Reason.WRONG_TYPE),
-    (Stream.TOPICS, created("t1", ttlMs=0), Reason.OUT_OF_RANGE),
-    (Stream.TOPICS, created("t1", properties={"a": 1}), Reason.WRONG_TYPE),
-    (Stream.TOPICS, created(HUGE), Reason.NAME_TOO_LONG),
-    (Stream.TOPICS, created("y" * 900_000), Reason.NAME_TOO_LONG),
-    (Stream.TOPICS, {"event": "CREATED", "lmqName": "p$t"}, Reason.BAD_LMQ_NAME),
-    (Stream.TOPICS, created("t1", lmqName="%LMQ%$p$t2"), Reason.BAD_LMQ_NAME),
-    (Stream.SUBSCRIPTIONS, b"{", Reason.NOT_JSON),
-    (Stream.SUBSCRIPTIONS, None, Reason.NOT_JSON),
-    (Stream.SUBSCRIPTIONS, b"\xc3\x28", Reason.NOT_JSON),
-    (Stream.SUBSCRIPTIONS, {"subscriptionSet": "all"}, Reason.WRONG_TYPE),
-    (Stream.SUBSCRIPTIONS, {"subscriptionSet": [7]}, Reason.WRONG_TYPE),
-    (Stream.SUBSCRIPTIONS, json.dumps(request(liteTopicSet=["tail"])).encode() + b"{}", Reason.NOT_JSON),
-    (Stream.SUBSCRIPTIONS, request(action="SUBSCRIBE"), Reason.UNKNOWN_ACTION),
-    (Stream.SUBSCRIPTIONS, request(action=...), Reason.MISSING_FIELD),
-    (Stream.SUBSCRIPTIONS, request(clientId=" "), Reason.BLANK_NAME),
-    (Stream.SUBSCRIPTIONS, request(clientId=7), Reason.WRONG_TYPE),
-    (Stream.SUBSCRIPTIONS, request(group=""), Reason.BLANK_NAME),
-    (Stream.SUBSCRIPTIONS, request(topic=""), Reason.BLANK_NAME),
-    (Stream.SUBSCRIPTIONS, request(topic=...), Reason.MISSING_FIELD),
-    (Stream.SUBSCRIPTIONS, request(liteTopicSet=...), Reason.MISSING_FIELD),
-    (Stream.SUBSCRIPTIONS, request(liteTopicSet="t"), Reason.WRONG_TYPE),
-    (Stream.SUBSCRIPTIONS, request(liteTopicSet=["t", 5]), Reason.WRONG_TYPE),
-    (Stream.SUBSCRIPTIONS, request(version="new"), Reason.WRONG_TYPE),
-    (Stream.SUBSCRIPTIONS, request(version=True), Reason.WRONG_TYPE),
-    (Stream.SUBSCRIPTIONS, request(offsetOption={"type": "NOW"}), Reason.OUT_OF_RANGE),
-    (Stream.SUBSCRIPTIONS, request(dialect="amqp"), Reason.UNKNOWN_DIALECT),
-    (Stream.SUBSCRIPTIONS, request(dialect=["mqtt"]), Reason.UNKNOWN_DIALECT),
-    (Stream.SUBSCRIPTIONS, request(dialect="mqtt", policy="prefix"), Reason.OUT_OF_RANGE),
-    (Stream.SUBSCRIPTIONS, request(delivery="twice"), Reason.OUT_OF_RANGE),
-    (Stream.SUBSCRIPTIONS, request(selector="TagA"), Reason.WRONG_TYPE),
-    (Stream.SUBSCRIPTIONS, request(selector={"type": "SQL92", "expression": "a >"}), Reason.INVALID_SELECTOR),
-    (Stream.SUBSCRIPTIONS, request(selector={"type": "XPATH", "expression": "//a"}), Reason.INVALID_SELECTOR),
-    (Stream.SUBSCRIPTIONS, request(action="COMPLETE_REMOVE", topic="", group=7), Reason.WRONG_TYPE),
-    (Stream.SUBSCRIPTIONS, request(group="wild", topic="q", liteTopicSet=["*"]), Reason.GROUP_BOUND_ELSEWHERE),
-    (Stream.SUBSCRIPTIONS, request(group="wild", dialect="mqtt", liteTopicSet=["+/#/c"]), Reason.INVALID_PATTERN),
-    (Stream.SUBSCRIPTIONS, request(group="wild", clientId="w2", liteTopicSet=["a*"]), Reason.INVALID_PATTERN),
-    (Stream.GROUPS, b"nope", Reason.NOT_JSON),
-    (Stream.GROUPS, None, Reason.NOT_JSON),
-    (Stream.GROUPS, {"group": "g"}, Reason.MISSING_FIELD),
-    (Stream.GROUPS, {"group": "g", "attributes": "none"}, Reason.WRONG_TYPE),
-    (Stream.GROUPS, {"group": "g", "attributes": {WILDCARD: "true"}}, Reason.GROUP_NOT_PLACED),
-    (Stream.GROUPS, {"group": " ", "attributes": {BIND_TOPIC: "p"}}, Reason.BLANK_NAME),
-    (Stream.GROUPS, {"group": "g", "attributes": {BIND_TOPIC: "p", MODEL: "Single"}}, Reason.OUT_OF_RANGE),
-    (Stream.GROUPS, {"group": "g", "attributes": {BIND_TOPIC: "p", QUOTA: "many"}}, Reason.OUT_OF_RANGE),
-    (Stream.CLOCK, b"late", Reason.NOT_JSON),
-    (Stream.CLOCK, {"tick": "now"}, Reason.WRONG_TYPE),
-    (Stream.CLOCK, {"wake": 5, "parentTopic": "p"}, Reason.MISSING_FIELD),
-]
+    streams.assert_repeated_updates_are_equal()
 
 
 def test_a_poison_record_becomes_one_dead_letter_and_harms_nothing_else(streams: Streams, tmp_path: Path) -> None:

@@ -3,67 +3,19 @@
 import json
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from matcher.selectors import BloomFilter
-from streaming.events.model import BIND_TOPIC, MODEL, QUOTA, RESET_EXCLUSIVE, WILDCARD, Reason, Stream
+from streaming.events.model import BIND_TOPIC, WILDCARD, Reason
 from streaming.oracle import Effective
 from streaming.updates.model import Cause
 from tests.support.processes import eventually
-from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Feed, Job, Streams, running
+from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Job, Streams, running
+from tests.support.scene import Scene
 
 TIMEOUT_MS = 30_000
 LONG_INTERVAL_MS = 600_000
-
-
-@pytest.fixture
-def streams(broker: Any, tmp_path: Path) -> Streams:
-    return Streams(broker.bootstrap_servers, tmp_path / "checkpoint").create()
-
-
-class Scene:
-    """What is sent in a test, in few words."""
-
-    def __init__(self, streams: Streams) -> None:
-        self._streams = streams
-        self._feed: Feed = streams.producer()
-
-    def group(self, name: str, parent: str, **attributes: str) -> None:
-        """A wildcard group with further attributes."""
-        known = {"model": MODEL, "quota": QUOTA, "reset": RESET_EXCLUSIVE}
-        values = {BIND_TOPIC: parent, WILDCARD: "true"} | {known[key]: value for key, value in attributes.items()}
-        self._feed.send(Stream.GROUPS, {"group": name, "attributes": values}, name)
-
-    def asks(self, client: str, group: str, parent: str, *entries: str, **fields: Any) -> None:
-        """A request; COMPLETE_ADD unless said otherwise."""
-        body = {"action": "COMPLETE_ADD", "clientId": client, "group": group, "topic": parent}
-        self._feed.send(Stream.SUBSCRIPTIONS, {**body, "liteTopicSet": entries, **fields}, group)
-
-    def born(self, parent: str, *topics: str, **fields: Any) -> None:
-        """Topics are created."""
-        for topic in topics:
-            event = {"event": "CREATED", "parentTopic": parent, "liteTopic": topic, **fields}
-            self._feed.send(Stream.TOPICS, event, parent)
-
-    def gone(self, parent: str, topic: str) -> None:
-        """A topic is deleted."""
-        self._feed.send(Stream.TOPICS, {"event": "DELETED", "parentTopic": parent, "liteTopic": topic}, parent)
-
-    def sent(self) -> None:
-        """All of it has reached Kafka."""
-        self._feed.flush()
-
-    def leads_to(self, wanted: set[Effective], parents: set[str]) -> None:
-        """The relation on these parents becomes this one."""
-        self.sent()
-
-        def found() -> set[Effective]:
-            return {row for row in self._streams.relation() if row.parent in parents}
-
-        eventually(lambda: found() == wanted, SETTLE_SECONDS, POLL_SECONDS)
-        assert found() == wanted
 
 
 def rows(parent: str, group: str, client: str, *topics: str, part: str = "") -> set[Effective]:

@@ -28,12 +28,13 @@ from streaming.updates.tables import Tables, text
 from streaming.worker import WorkerConfig
 from streaming.worker.output import OutputKind
 from streaming.worker.rows import STREAMS, InputRow
-from tests.integration.test_cluster import PARTITION_OF_SHARD
-from tests.integration.test_job import POISON
+from tests.support.builders import request_value as request
 from tests.support.histories import history
+from tests.support.poison import POISON
+from tests.support.sharded import PARTITION_OF_SHARD
 from tests.support.simulator import NUMBER, Record, routes
 from tests.support.states import work
-from tests.unit.streaming.test_tables import AWKWARD, columns_of, written
+from tests.support.update_columns import AWKWARD, columns_of, written
 
 SCHEMA = "topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, value BINARY"
 TIMESTAMP_MS = 1_700_000_000_123
@@ -132,11 +133,6 @@ def numbered(values: Sequence[tuple[Stream, Any]]) -> list[Record]:
         Record(stream, json.dumps(value).encode() if isinstance(value, dict) else value, 0, offset)
         for offset, (stream, value) in enumerate(values)
     ]
-
-
-def request(**changes: Any) -> dict[str, Any]:
-    """A valid request of parent `p`, with changes."""
-    return {"action": "COMPLETE_ADD", "clientId": "c", "group": "g", "topic": "p", "liteTopicSet": ["t"], **changes}
 
 
 @pytest.mark.parametrize("routing", ROUTINGS, ids=ROUTING_IDS)

@@ -11,7 +11,7 @@ import time
 from itertools import islice
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 from uuid import uuid4
 
 import pytest
@@ -19,15 +19,16 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer
 
-from streaming.events.model import BIND_TOPIC, WILDCARD, Stream
 from streaming.kafka.topics import TopicSpec, create_topics
 from tests.support.processes import eventually
 from tests.support.running_job import SETTLE_SECONDS, Streams, running
+from tests.support.scene import Scene
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streaming.local.broker import Broker
+    from tests.support.brokers import SharedBroker
 
 NEW_TOPICS = 7
 PLAIN_SECONDS = 5
@@ -155,18 +156,16 @@ class Topics:
 
 def wildcard_group(streams: Streams, group: str, parent: str, pattern: str) -> None:
     """A client `c` of the group subscribes to the pattern."""
-    feed = streams.producer()
-    feed.send(Stream.GROUPS, {"group": group, "attributes": {BIND_TOPIC: parent, WILDCARD: "true"}}, group)
-    request = {"action": "COMPLETE_ADD", "clientId": "c", "group": group, "topic": parent, "liteTopicSet": [pattern]}
-    feed.send(Stream.SUBSCRIPTIONS, request, group)
-    feed.flush()
+    scene = Scene(streams)
+    scene.group(group, parent)
+    scene.asks("c", group, parent, pattern)
+    scene.sent()
 
 
 def test_a_wildcard_subscriber_hears_of_a_new_topic_long_before_a_consumer_of_a_pattern(
-    broker: Any, tmp_path: Path, record_property: Callable[[str, object], None]
+    streams: Streams, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     """The figures in streaming/adapters/README.md are those of this test."""
-    streams = Streams(broker.bootstrap_servers, tmp_path / "checkpoint").create()
     topics = Topics(streams.bootstrap_servers)
     family = f"w{streams.prefix}__eu"
     old = f"{family}__old"
@@ -220,7 +219,7 @@ def test_a_wildcard_subscriber_hears_of_a_new_topic_long_before_a_consumer_of_a_
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_what_happened_while_it_was_down_is_announced_at_the_next_start(
-    broker: Any, tmp_path: Path, number: signal.Signals
+    broker: SharedBroker, tmp_path: Path, number: signal.Signals
 ) -> None:
     """A topic that was made anew as well, and nothing twice."""
     prefix, topics = f"w{uuid4().hex[:8]}", Topics(broker.bootstrap_servers)

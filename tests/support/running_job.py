@@ -5,7 +5,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,11 +21,18 @@ from streaming.kafka.specs import specs
 from streaming.kafka.topics import create_topics
 from streaming.oracle import Effective
 from tests.support.processes import eventually
+from tests.support.simulator import Record
 
 START_SECONDS = 120
 SETTLE_SECONDS = 120
 POLL_SECONDS = 0.2
 """Between two looks at what takes a moment to see, such as a whole topic."""
+
+TOPIC_SETTINGS = ("group_events", "subscription_events", "topic_events", "clock", "updates", "dead_letters")
+"""Settings that name the six Kafka topics."""
+
+REEXPAND = str(Path(sys.executable).with_name("reexpand"))
+"""Command of the release under test."""
 
 
 @dataclass
@@ -94,6 +102,32 @@ class Streams:
         finally:
             consumer.close()
 
+    def are_read(self) -> bool:
+        """Return True if a micro-batch was committed that reads the inputs up to their present ends."""
+        query = self.checkpoint / "query"
+        committed = max((int(file.name) for file in (query / "commits").glob("[0-9]*")), default=None)
+        if committed is None:
+            return False
+        # The last line of such a file is the offsets as JSON: {topic: {partition: offset}}.
+        offsets = json.loads((query / "offsets" / str(committed)).read_text().splitlines()[-1])
+        return all(
+            offsets.get(topic, {}).get(str(partition), 0) == end
+            for topic in self.settings.inputs
+            for partition, end in self.ends(topic).items()
+        )
+
+    def ends(self, topic: str) -> dict[int, int]:
+        """Offset after the last record, by partition."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": uuid4().hex})
+        try:
+            numbers = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+            return {
+                number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=10)[1]
+                for number in numbers
+            }
+        finally:
+            consumer.close()
+
     def updates(self) -> list[dict[str, Any]]:
         """All updates that were written, tombstones left out."""
         return [json.loads(value) for message in self.read(self.settings.updates) if (value := message.value())]
@@ -111,19 +145,52 @@ class Streams:
         """All dead letters."""
         return [json.loads(message.value() or b"") for message in self.read(self.settings.dead_letters)]
 
+    def assert_repeated_updates_are_equal(self) -> None:
+        """Check that updates with one `eventId` are one update, written again."""
+        by_id: dict[str, set[str]] = {}
+        for update in self.updates():
+            by_id.setdefault(update["eventId"], set()).add(json.dumps(update, sort_keys=True))
+        assert all(len(versions) == 1 for versions in by_id.values()), "a repeated update differs from the first"
+
+
+def assert_equal_relations(found: set[Effective], wanted: set[Effective]) -> None:
+    """Check both directions, each on its own: a failure shows only the rows that differ."""
+    assert found - wanted == set(), "surplus"
+    assert wanted - found == set(), "missing"
+
+
+def key_of(record: Record) -> str:
+    """Return the Kafka key that the record's producer would use: the parent of a topic event, else the group."""
+    value = json.loads(record.value or b"")
+    value = value.get("subscriptionSet", [value])[0]
+    if record.stream is Stream.TOPICS:
+        return str(value.get("parentTopic") or value["lmqName"].split("$")[1])
+    return str(value["group"])
+
 
 class Feed:
     """Writes to the input streams, records with one key in order."""
 
     def __init__(self, streams: Streams) -> None:
         self._streams = streams
-        self._producer = Producer({"bootstrap.servers": streams.bootstrap_servers, "enable.idempotence": True})
+        # It says nothing about a broker that ends before it: tests stop theirs.
+        options = {"bootstrap.servers": streams.bootstrap_servers, "enable.idempotence": True, "log_level": 0}
+        self._producer = Producer(options)
 
-    def send(self, stream: Stream, value: bytes | dict[str, Any] | None, key: str = "") -> None:
-        """Writes a record; `flush` makes sure of it."""
+    def send(self, stream: Stream, value: bytes | dict[str, Any] | None, key: str = "", *, timestamp: int = 0) -> None:
+        """Write a record, with the time of now unless another one is given; `flush` makes sure of it."""
         data = json.dumps(value).encode() if isinstance(value, dict) else value
-        self._producer.produce(self._streams.name(stream), key=key, value=data)
+        self._producer.produce(self._streams.name(stream), key=key, value=data, timestamp=timestamp)
         self._producer.poll(0)
+
+    def send_slowly(self, records: Iterable[Record]) -> None:
+        """Write a history, keyed as its producers would, slowly enough for several micro-batches."""
+        for number, record in enumerate(records):
+            self.send(record.stream, record.value, key_of(record))
+            if number % 50 == 0:
+                self.flush()
+                time.sleep(0.1)
+        self.flush()
 
     def flush(self) -> None:
         """Waits until everything is written."""
@@ -133,18 +200,17 @@ class Feed:
 class Job:
     """`reexpand run` as a process."""
 
-    def __init__(self, streams: Streams, log: Path, *options: str) -> None:
+    def __init__(self, streams: Streams, log: Path, *options: str, command: str = REEXPAND) -> None:
         settings = streams.settings
         self.log = log
-        names = ("topic_events", "subscription_events", "group_events", "clock", "updates", "dead_letters")
-        command = [str(Path(sys.executable).with_name("reexpand")), "run", *options]
-        for name in ("bootstrap_servers", "checkpoint", *names):
-            command += [f"--{name.replace('_', '-')}", getattr(settings, name)]
+        words = [command, "run", *options]
+        for name in ("bootstrap_servers", "checkpoint", *TOPIC_SETTINGS):
+            words += [f"--{name.replace('_', '-')}", getattr(settings, name)]
         self._commits = streams.checkpoint / "query" / "commits"
         self._log_start = log.stat().st_size if log.exists() else 0
         self._log = log.open("ab")
         # A group of its own: killing it takes Spark and the Python workers along, as a machine's death would.
-        self.process = subprocess.Popen(command, stdout=self._log, stderr=self._log, start_new_session=True)
+        self.process = subprocess.Popen(words, stdout=self._log, stderr=self._log, start_new_session=True)
 
     def said(self) -> str:
         """What this process has logged."""
@@ -194,9 +260,9 @@ class Job:
 
 
 @contextmanager
-def running(streams: Streams, log: Path, *options: str) -> Iterator[Job]:
+def running(streams: Streams, log: Path, *options: str, command: str = REEXPAND) -> Iterator[Job]:
     """A job that is ready."""
-    job = Job(streams, log, *options)
+    job = Job(streams, log, *options, command=command)
     try:
         yield job.wait_ready()
     finally:

@@ -19,7 +19,7 @@ from tests.bench.streaming.run import arguments, compare, report
 
 ROOT = Path(__file__).parents[3]
 QUIX_PYTHON, FLINK_PYTHON = (cache_folder() / name / "bin" / "python" for name in ("quix", "flink"))
-NOT_INSTALLED = "not installed; `make bench-peers` does that"
+NOT_INSTALLED = "not installed; `make bench SUITE=peers` does that"
 PROCESSES = 2
 KAFKA_STREAMS = tuple(kafka_streams.GUARANTEES)
 QUIX_STREAMS = ("quix-streams",)

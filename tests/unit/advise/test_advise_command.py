@@ -10,8 +10,8 @@ from click.testing import CliRunner, Result
 from streaming.advise import rule
 from streaming.cli import main
 from streaming.events.routing import Routing
+from tests.support.builders import request_json, topic_json
 from tests.support.environment import forget_settings
-from tests.unit.streaming.builders import request_json, topic_json
 
 TOPICS = [f"eu__tenant{number}__created" for number in range(25_000)]
 

@@ -9,10 +9,10 @@ import pytest
 from streaming.advise.inventory import Holding, Inventory
 from streaming.events.model import BIND_TOPIC, QUOTA, Place, Stream
 from streaming.events.routing import Routing
+from tests.support.builders import group_json, request_json, topic_json
 from tests.support.histories import PROFILES, batches, history
 from tests.support.simulator import Record, Simulation
 from tests.support.states import decode
-from tests.unit.streaming.builders import group_json, request_json, topic_json
 
 ORDER = (Stream.GROUPS, Stream.SUBSCRIPTIONS, Stream.TOPICS)
 ROUTING = Routing({"p": 3}, 1)

@@ -14,8 +14,8 @@ from streaming.events.routing import Routing
 from streaming.expansion import apply_events
 from streaming.state import Shard, ShardState
 from streaming.tuning import DEFAULT_TUNING
+from tests.support.builders import MQTT, NATS, WAMP, WILD, replace
 from tests.support.states import encode
-from tests.unit.streaming.builders import MQTT, NATS, WAMP, WILD, replace
 
 COUNTS = [1, 2, 4, 8]
 

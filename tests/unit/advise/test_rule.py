@@ -11,8 +11,8 @@ from streaming.advise.rule import Advice, advise
 from streaming.events.model import NO_METADATA, SubscriptionRequest
 from streaming.events.routing import Routing
 from streaming.state import ShardState
+from tests.support.builders import bound, replace
 from tests.unit.advise.test_placement import shard_after
-from tests.unit.streaming.builders import bound, replace
 
 
 @pytest.fixture(autouse=True)

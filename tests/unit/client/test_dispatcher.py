@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from streaming.client import Relation, Row
 from streaming.examples import dispatcher as module
 from streaming.examples.dispatcher import Dispatcher, Inbox, LeastRecentlyServed, main
-from tests.unit.client.builders import Record, add, remove
+from tests.support.update_records import Record, add, remove
 
 if TYPE_CHECKING:
     from collections.abc import Callable

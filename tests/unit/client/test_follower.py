@@ -21,7 +21,7 @@ from streaming.client import (
 )
 from streaming.local.node import free_port
 from tests.support.processes import eventually
-from tests.unit.client.builders import Record, add, gone, remove
+from tests.support.update_records import Record, add, gone, remove
 
 TOPIC = "updates"
 PARTITIONS = 4

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.client import Op, Relation, Row
-from tests.unit.client.builders import Record, add, gone, names, remove
+from tests.support.update_records import Record, add, gone, names, remove
 
 KEYS: list[dict[str, Any]] = [
     {"topic": topic, "client": client, "parent": parent, "part": part}

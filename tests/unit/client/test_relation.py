@@ -12,7 +12,7 @@ from streaming.subscription.subscribers import SubscriberKey
 from streaming.updates.model import Cause, Update
 from streaming.updates.model import Op as JobOp
 from streaming.updates.records import UpdateWriter
-from tests.unit.client.builders import Record, add, gone, key, names, remove, value
+from tests.support.update_records import Record, add, gone, key, names, remove, value
 
 MAX_BYTES_A_ROW = 700
 

@@ -1,30 +1,19 @@
 """One thread changes the relation while many read it: no answer shows half an update."""
 
-import sys
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from streaming.client import Relation
-from tests.unit.client.builders import add, gone, remove
+from tests.support.update_records import add, gone, remove
 
 READERS = 4
 ROUNDS = 60
 TOPICS = [f"t{number}" for number in range(12)]
 
 
-@pytest.fixture
-def _frequent_switches() -> Iterator[None]:
-    """Switch threads every few instructions."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
-
-
-@pytest.mark.usefixtures("_frequent_switches")
+@pytest.mark.usefixtures("frequent_switches")
 def test_many_threads_ask_while_one_changes() -> None:
     """Permanent rows are in every answer, each row at most once, and no question fails."""
     relation = Relation()

@@ -13,7 +13,7 @@ from streaming.demo.verdict import Transcript, Verdict, judge
 from streaming.events.model import Reason, Stream
 from streaming.oracle import Effective
 from streaming.updates.model import Cause, Op
-from tests.unit.client.builders import add, gone
+from tests.support.update_records import add, gone
 
 BAD = Step(Stream.TOPICS, ORDERS, b"{", "a bad record", Reason.NOT_JSON)
 STEPS = [wildcard_group("g", ORDERS), subscribes("c", "g", ORDERS, "eu__*"), appears(ORDERS, "eu__a"), BAD]

@@ -1,8 +1,7 @@
 """One writer and many readers: readers never fail, and never miss what is there all the time."""
 
-import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -10,15 +9,6 @@ from matcher import PatternIndex, TopicIndex
 
 ROUNDS = 300
 READERS = 4
-
-
-@pytest.fixture
-def _frequent_switches() -> Iterator[None]:
-    """Threads take turns every few instructions."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
 
 
 def run(write: Callable[[int], None], read: Callable[[], None]) -> None:
@@ -69,7 +59,7 @@ ASKED = [
 ]
 
 
-@pytest.mark.usefixtures("_frequent_switches")
+@pytest.mark.usefixtures("frequent_switches")
 @pytest.mark.parametrize(("dialect", "topic", "staying", "passing"), ASKED, ids=["prefixes", "inner"])
 def test_readers_of_a_pattern_index(
     dialect: str, topic: str, staying: list[tuple[str, str | None]], passing: list[tuple[str, str | None]]
@@ -93,7 +83,7 @@ def test_readers_of_a_pattern_index(
     assert sorted(index.match(topic)) == ["stays"] * len(staying)
 
 
-@pytest.mark.usefixtures("_frequent_switches")
+@pytest.mark.usefixtures("frequent_switches")
 def test_readers_of_a_topic_index() -> None:
     """Topics come and go below branches that stay."""
     index = TopicIndex(allow_inner_multi=True)

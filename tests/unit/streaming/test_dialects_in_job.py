@@ -8,23 +8,8 @@ from streaming.events.routing import Routing
 from streaming.state import Shard
 from streaming.subscription.interests import pattern_of
 from streaming.updates.model import Cause
-from tests.unit.streaming.builders import (
-    LITERAL,
-    MQTT,
-    NATS,
-    WAMP,
-    WILD,
-    Said,
-    Story,
-    add,
-    added,
-    created,
-    deleted,
-    drop,
-    leave,
-    removed,
-    replace,
-)
+from tests.support.builders import LITERAL, MQTT, NATS, WAMP, WILD, add, created, deleted, drop, leave, replace
+from tests.support.story import Said, Story, added, removed
 
 EXACT, PREFIX, WILDCARD = (WAMP._replace(policy=policy) for policy in ("exact", "prefix", "wildcard"))
 APART = Notation("lite", None, per_subscription=True)

@@ -42,7 +42,7 @@ from streaming.events.parsing import (
     parse_subscription,
     parse_topic_event,
 )
-from tests.unit.streaming.builders import created, deleted, group_json, request_json, tick_json, topic_json
+from tests.support.builders import created, deleted, group_json, request_json, tick_json, topic_json
 
 Parser = Callable[[bytes | None], Event]
 

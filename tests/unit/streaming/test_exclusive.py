@@ -5,24 +5,22 @@ import pytest
 from streaming.events.model import GroupEvent, Place, Source
 from streaming.subscription.client import Ignored
 from streaming.updates.model import Cause, Op
-from tests.support.states import decode, encode
-from tests.unit.streaming.builders import (
+from tests.support.builders import (
     DELETED,
     EXCLUSIVE,
     MQTT,
     WILD,
-    Story,
     add,
-    added,
     bound,
     created,
     deleted,
     drop,
     ended,
     leave,
-    removed,
     replace,
 )
+from tests.support.states import decode, encode
+from tests.support.story import Story, added, removed
 
 GONE = GroupEvent("g", {}, "p", Place(0, 1_000, 0), "q")
 

@@ -9,22 +9,9 @@ from streaming.state import Shard, ShardDelta, ShardState
 from streaming.subscription.client import Ignored, LastRequest
 from streaming.subscription.subscribers import ClientKey, SubscriberKey
 from streaming.updates.model import Cause, Op
+from tests.support.builders import DELETED, LITERAL, WILD, add, created, deleted, drop, leave, replace
 from tests.support.states import decode, encode
-from tests.unit.streaming.builders import (
-    DELETED,
-    LITERAL,
-    WILD,
-    Story,
-    add,
-    added,
-    created,
-    deleted,
-    drop,
-    expanded,
-    leave,
-    removed,
-    replace,
-)
+from tests.support.story import Story, added, expanded, removed
 
 CLIENT = SubscriberKey("g", "c")
 KEY = ClientKey("g", "c")

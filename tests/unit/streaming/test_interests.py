@@ -8,7 +8,7 @@ from streaming.events.model import LITE, Notation
 from streaming.subscription.client import Block, Interest
 from streaming.subscription.interests import Interests
 from streaming.subscription.subscribers import ClientKey
-from tests.unit.streaming.builders import MQTT, WAMP
+from tests.support.builders import MQTT, WAMP
 
 NAMES = ["a", "b", "a__b", "b__a", "a__b__c", "a/b", "a.b", ""]
 PATTERNS: dict[Notation, list[str]] = {

@@ -8,15 +8,11 @@ from streaming.state import Group, Shard
 from streaming.subscription.client import Ignored
 from streaming.subscription.subscribers import ClientKey
 from streaming.updates.model import Cause
-from tests.support.simulator import Record, Simulation
-from tests.unit.streaming.builders import (
+from tests.support.builders import (
     DELETED,
     LITERAL,
     WILD,
-    Said,
-    Story,
     add,
-    added,
     bound,
     created,
     deleted,
@@ -24,13 +20,14 @@ from tests.unit.streaming.builders import (
     ended,
     group_json,
     leave,
-    removed,
     replace,
     request_json,
     tick_json,
     topic_json,
     wake,
 )
+from tests.support.simulator import Record, Simulation
+from tests.support.story import Said, Story, added, removed
 
 STEP = DEADLINE_STEP_MS
 

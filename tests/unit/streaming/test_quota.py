@@ -9,26 +9,23 @@ from streaming.events.model import DEFAULT_QUOTA, Action, GroupEvent, Place, Rea
 from streaming.events.routing import Routing
 from streaming.state import Shard
 from streaming.updates.model import Cause
-from tests.support.states import decode, encode
-from tests.unit.streaming.builders import (
+from tests.support.builders import (
     DELETED,
     LITERAL,
     MQTT,
     WAMP,
     WILD,
-    Said,
-    Story,
     add,
-    added,
     bound,
     created,
     deleted,
     drop,
     leave,
-    removed,
     replace,
     request,
 )
+from tests.support.states import decode, encode
+from tests.support.story import Said, Story, added, removed
 
 TWO = bound(quota=2)
 

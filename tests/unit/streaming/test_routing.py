@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import matcher
 from streaming.events.model import LITE, Notation
 from streaming.events.routing import Routing
-from tests.unit.streaming.builders import MQTT, NATS, WAMP
+from tests.support.builders import MQTT, NATS, WAMP
 
 segments = st.sampled_from(["a", "b", "", "_", "é", "*"])
 topics = st.lists(segments, min_size=1, max_size=4).map("__".join)

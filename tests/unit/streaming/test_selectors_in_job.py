@@ -15,24 +15,21 @@ from streaming.state import GroupSelectors, Shard
 from streaming.subscription import policy
 from streaming.subscription.client import Ignored
 from streaming.updates.model import Cause, Op
-from tests.unit.streaming.builders import (
+from tests.support.builders import (
     DELETED,
     EXCLUSIVE,
     LITERAL,
     WILD,
-    Said,
-    Story,
     add,
-    added,
     bound,
     created,
     deleted,
     drop,
     leave,
-    removed,
     replace,
     request_json,
 )
+from tests.support.story import Said, Story, added, removed
 
 TAG_X, TAG_Y = SelectorSpec("TAG", "x"), SelectorSpec("TAG", "y")
 REPLACED = Ignored.SELECTOR_REPLACED

@@ -12,24 +12,22 @@ from streaming.updates.model import Cause
 from streaming.worker import Worker, WorkerConfig
 from streaming.worker.output import OutputKind
 from streaming.worker.rows import InputRow
-from tests.support.simulator import TOPICS
-from tests.support.states import decode, encode, work
-from tests.unit.streaming.builders import (
+from tests.support.builders import (
     WAMP,
-    Said,
-    added,
     bound,
     created,
     deleted,
     group_json,
     leave,
-    removed,
     replace,
     request_json,
     topic_json,
     wake,
 )
-from tests.unit.streaming.builders import Story as AnyStory
+from tests.support.simulator import TOPICS
+from tests.support.states import decode, encode, work
+from tests.support.story import Said, added, removed
+from tests.support.story import Story as AnyStory
 
 UNLIMITED = bound(quota=-1)
 KEY = ClientKey("g", "c")

@@ -30,8 +30,8 @@ from streaming.subscription.client import ABSENT, Block, Client, Interest, LastR
 from streaming.subscription.policy import GroupPolicy
 from streaming.subscription.subscribers import ClientKey
 from streaming.updates.model import Cause
+from tests.support.builders import MQTT, NATS, WAMP
 from tests.support.states import decode, encode
-from tests.unit.streaming.builders import MQTT, NATS, WAMP
 
 INT64 = 2**63
 names = st.text(max_size=20)

@@ -17,7 +17,7 @@ from streaming.subscription.client import (
 )
 from streaming.subscription.requests import RequestOutcome as Outcome
 from streaming.subscription.requests import RequestRules, advance, end, literal_problem
-from tests.unit.streaming.builders import MQTT, NATS, WAMP, add, drop, ended, leave, replace
+from tests.support.builders import MQTT, NATS, WAMP, add, drop, ended, leave, replace
 
 LITERAL, WILDCARD = Mode.LITERAL, Mode.WILDCARD
 BOTH = (LITERAL, WILDCARD)

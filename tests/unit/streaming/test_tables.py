@@ -1,74 +1,26 @@
 """Records by column are the same as those of `UpdateWriter.record`, to the byte."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming.events.columns import SourceColumns
-from streaming.events.model import Source
 from streaming.subscription.pairs import MAX_SORT_KEY, Hits, Interner, Pairs
 from streaming.subscription.subscribers import SubscriberKey
 from streaming.updates import records as records_module
-from streaming.updates.model import Cause, Op, Update, UpdateColumns
+from streaming.updates.model import Op, UpdateColumns
 from streaming.updates.records import MAX_PATTERN_BYTES, UpdateWriter
 from streaming.updates.tables import Tables, text
 from tests.support.states import records
-
-AWKWARD = ["a", "b", "a,b", 'a","b', "é", "😀", "a\\", "\n", "\x01", "\x7f", "%LMQ%$a$b", "%s", "%b", "{}", "],["]
-SUBSCRIBERS = [
-    SubscriberKey("g", "c"),
-    SubscriberKey("g", "é\n"),
-    SubscriberKey("h", "c", "share:s"),
-    SubscriberKey("h", "c", "wamp:exact:a"),
-]
-VERSIONS = [7, None, -1, 0]
-
-
-def columns_of(
-    updates: Sequence[tuple[int, int, tuple[str, ...]]],
-    topics: Sequence[str],
-    op: Op = Op.ADD,
-    partitions: int = 1,
-    entries: range = range(1),
-) -> tuple[UpdateColumns, list[Update]]:
-    """Return updates by column and one by one; each is given as (index of the topic, of the subscriber, patterns)."""
-    cause = Cause.TOPIC_CREATED if op is Op.ADD else Cause.TOPIC_DELETED
-    places = [
-        Source("some topic", number % partitions, 10 ** (number % 19), entries[number % len(entries)], -number)
-        for number in range(len(topics))
-    ]
-    rows, subscribers, _ = zip(*updates, strict=True)
-    tables: Interner[tuple[str, ...]] = Interner()
-    patterns = [tables[texts] for *_, texts in updates]
-    at_topic, of_subscriber, with_patterns = (np.array(column, np.int64) for column in (rows, subscribers, patterns))
-    pairs = Pairs(at_topic, of_subscriber, with_patterns, SUBSCRIBERS, tables.items_by_number)
-    one_by_one = [
-        Update(op, SUBSCRIBERS[subscriber], topics[row], texts, cause, VERSIONS[subscriber], places[row])
-        for row, subscriber, texts in updates
-    ]
-    return UpdateColumns(op, cause, topics, SourceColumns.of(places), pairs, VERSIONS), one_by_one
+from tests.support.update_columns import AWKWARD, SUBSCRIBERS, columns_of, written
 
 
 def table_records(columns: UpdateColumns) -> list[tuple[bytes, bytes | None]]:
     """Return keys and values of all records."""
     return list(records(text(Tables.of(UpdateWriter("p$é"), columns))))
-
-
-def written(updates: Sequence[Update]) -> list[tuple[bytes, bytes | None]]:
-    writer = UpdateWriter("p$é")
-    found: list[tuple[bytes, bytes | None]] = []
-    for update in updates:
-        record = writer.record(update)
-        found.append(record)
-        if update.op is Op.REMOVE:
-            found.append((record.key, None))
-    return found
 
 
 @given(

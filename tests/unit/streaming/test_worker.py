@@ -22,10 +22,10 @@ from streaming.worker import work as process_work
 from streaming.worker.cache import StateCache
 from streaming.worker.output import Output, OutputKind, OutputRow
 from streaming.worker.rows import InputRow, InputRows
+from tests.support.builders import group_json, request_json, tick_json, topic_json
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.simulator import rows_of
 from tests.support.states import TOMBSTONE, Written, decode, decode_home, forget, work
-from tests.unit.streaming.builders import group_json, request_json, tick_json, topic_json
 
 GROUPS, SUBSCRIPTIONS, TOPICS, CLOCK = range(4)
 BUCKET = bucket_of("g")

@@ -1,0 +1,146 @@
+"""Events in few words, and a shard to which they happen."""
+
+import json
+from typing import Any
+
+from streaming.events.model import (
+    BIND_TOPIC,
+    LITE,
+    MODEL,
+    QUOTA,
+    WILDCARD,
+    Action,
+    GroupEvent,
+    Notation,
+    Place,
+    SelectorSpec,
+    SubscriptionRequest,
+    TopicEvent,
+    Wake,
+)
+
+MQTT = Notation("mqtt")
+NATS = Notation("nats")
+WAMP = Notation("wamp", None, per_subscription=True)
+
+
+def bound(
+    group: str = "g", *, wildcard: bool = True, exclusive: bool = False, quota: int | None = None, resets: str = ""
+) -> GroupEvent:
+    """The attributes of a group of parent `p`; `resets` is `exclusive` or `unsubscribe`."""
+    attributes = {BIND_TOPIC: "p"}
+    if wildcard:
+        attributes[WILDCARD] = "true"
+    if exclusive:
+        attributes[MODEL] = "Exclusive"
+    if quota is not None:
+        attributes[QUOTA] = str(quota)
+    if resets:
+        attributes[f"lite.sub.reset.offset.{resets}"] = "true"
+    return GroupEvent(group, attributes, "p")
+
+
+WILD = bound()
+LITERAL = bound(wildcard=False)
+DELETED = GroupEvent("g", {}, "p")
+EXCLUSIVE = bound(exclusive=True)
+
+
+def topic_value(**changes: Any) -> dict[str, Any]:
+    """Return a valid topic event of parent `p`, with changes; `...` leaves a field out."""
+    return _changed({"event": "CREATED", "parentTopic": "p", "liteTopic": "t"}, changes)
+
+
+def request_value(**changes: Any) -> dict[str, Any]:
+    """Return a valid subscription entry on parent `p`, with changes; `...` leaves a field out."""
+    base = {"action": "COMPLETE_ADD", "clientId": "c", "group": "g", "topic": "p", "liteTopicSet": ["t"]}
+    return _changed(base, changes)
+
+
+def topic_json(**changes: Any) -> bytes:
+    """Return `topic_value` as bytes."""
+    return json.dumps(topic_value(**changes)).encode()
+
+
+def request_json(**changes: Any) -> bytes:
+    """Return `request_value` as bytes."""
+    return json.dumps(request_value(**changes)).encode()
+
+
+def group_json(**changes: Any) -> bytes:
+    """Return a valid group event as bytes, with changes; `...` leaves a field out."""
+    return json.dumps(_changed({"group": "g", "attributes": {BIND_TOPIC: "p", WILDCARD: "true"}}, changes)).encode()
+
+
+def tick_json(**changes: Any) -> bytes:
+    """Return a tick as bytes, with changes; `...` leaves a field out."""
+    return json.dumps(_changed({"tick": 5_000}, changes)).encode()
+
+
+def created(lite_topic: str, tags: str | None = None, ttl_ms: int | None = None, **properties: str) -> TopicEvent:
+    """The creation of a topic of parent `p`."""
+    return TopicEvent("p", lite_topic, True, tags, properties or None, None, ttl_ms)
+
+
+def deleted(lite_topic: str) -> TopicEvent:
+    """The deletion of a topic of parent `p`."""
+    return TopicEvent("p", lite_topic, created=False)
+
+
+def request(
+    action: Action,
+    *entries: str,
+    client: str = "c",
+    group: str = "g",
+    version: int | None = None,
+    option: dict[str, Any] | None = None,
+    notation: Notation = LITE,
+    tag: str | None = None,
+    sql: str | None = None,
+) -> SubscriptionRequest:
+    """A request of a client on parent `p`, perhaps with a selector."""
+    selector = SelectorSpec("TAG", tag) if tag is not None else SelectorSpec("SQL92", sql) if sql is not None else None
+    return SubscriptionRequest("p", group, client, action, entries, version, option, notation, selector)
+
+
+def replace(*entries: str, **fields: Any) -> SubscriptionRequest:
+    """A COMPLETE_ADD."""
+    return request(Action.COMPLETE_ADD, *entries, **fields)
+
+
+def add(*entries: str, **fields: Any) -> SubscriptionRequest:
+    """A PARTIAL_ADD."""
+    return request(Action.PARTIAL_ADD, *entries, **fields)
+
+
+def drop(*entries: str, **fields: Any) -> SubscriptionRequest:
+    """A PARTIAL_REMOVE."""
+    return request(Action.PARTIAL_REMOVE, *entries, **fields)
+
+
+def leave(**fields: Any) -> SubscriptionRequest:
+    """A COMPLETE_REMOVE."""
+    return request(Action.COMPLETE_REMOVE, **fields)
+
+
+def ended(
+    offset: int,
+    *,
+    client: str = "c",
+    version: int | None = None,
+    expired: bool = False,
+    partition: int = 0,
+    entry: int = 0,
+) -> SubscriptionRequest:
+    """What a home writes to end a client that asked last, or was told to leave, at that offset."""
+    request_ = leave(client=client, version=version)
+    return request_._replace(as_of=Place(partition, offset, 1_000 + offset, entry), expired=expired)
+
+
+def wake(time: int) -> Wake:
+    """What a home writes to wake the shard."""
+    return Wake("p", 0, time)
+
+
+def _changed(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in {**base, **changes}.items() if value is not ...}

@@ -1,0 +1,152 @@
+"""A stopped job as files: its checkpoint, the records of its six Kafka topics, and its settings.
+
+settings.json        settings by name, as of `reexpand run`; addresses and paths left out
+checkpoint.tar.gz    the checkpoint directory
+SETTING.jsonl.xz     records of the Kafka topic that this setting names, one JSON object a line
+"""
+
+import json
+import lzma
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message, Producer
+
+from streaming.events.model import Stream
+from streaming.events.routing import Routing
+from streaming.kafka.specs import specs
+from streaming.kafka.topics import TopicSpec, create_topics
+from tests.support.running_job import TOPIC_SETTINGS, Streams
+from tests.support.simulator import Record
+
+_ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1)}
+"""Lets a broker accept recorded timestamps although its own clock may be behind them."""
+
+_FOR_TEXT = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "lp": 0, "pb": 0}]
+"""Compression that expects no alignment to four bytes: a third smaller than the default."""
+
+
+class StoredRecord(NamedTuple):
+    """A Kafka record as it is kept in a file; keys and values are UTF-8."""
+
+    key: str | None
+    value: str | None
+    timestamp: int
+    partition: int
+    offset: int
+
+    @classmethod
+    def of(cls, message: Message) -> "StoredRecord":
+        """Take over a record that was read."""
+        key, value = message.key(), message.value()
+        kind, timestamp = message.timestamp()
+        assert kind != TIMESTAMP_NOT_AVAILABLE
+        return cls(
+            None if key is None else key.decode(),
+            None if value is None else value.decode(),
+            timestamp,
+            message.partition() or 0,
+            message.offset() or 0,
+        )
+
+
+@dataclass(frozen=True)
+class RecordedJob:
+    """A folder that holds a stopped job."""
+
+    folder: Path
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Settings with which the job ran."""
+        values: dict[str, Any] = json.loads((self.folder / "settings.json").read_text(encoding="utf-8"))
+        return values
+
+    @property
+    def options(self) -> list[str]:
+        """The same as options of `reexpand run`, names of Kafka topics left out."""
+        found = []
+        for name, value in self.settings.items():
+            option = f"--{name.replace('_', '-')}"
+            if isinstance(value, dict):
+                found += [word for key, number in value.items() for word in (option, f"{key}={number}")]
+            elif name not in TOPIC_SETTINGS:
+                found += [option, str(value)]
+        return found
+
+    @property
+    def routing(self) -> Routing:
+        """Routing by these settings."""
+        return Routing(self.settings["shards"], self.settings["route_depth"])
+
+    def records(self, setting: str) -> list[StoredRecord]:
+        """Records of the Kafka topic that a setting names, in order of their offsets."""
+        with lzma.open(self.folder / f"{setting}.jsonl.xz", "rt", encoding="utf-8") as lines:
+            return [StoredRecord(**json.loads(line)) for line in lines]
+
+    def streams(self, bootstrap_servers: str, checkpoint: Path) -> Streams:
+        """Topics on a broker that bear the names of then, and a checkpoint."""
+        streams = Streams(bootstrap_servers, checkpoint, self.settings["updates"].removesuffix("-updates"))
+        assert {name: getattr(streams.settings, name) for name in TOPIC_SETTINGS} == {
+            name: self.settings[name] for name in TOPIC_SETTINGS
+        }
+        return streams
+
+    def restore(self, streams: Streams) -> None:
+        """Unpack the checkpoint, create the Kafka topics and fill them: each record gets its offset of then."""
+        with tarfile.open(self.folder / "checkpoint.tar.gz") as archive:
+            archive.extractall(streams.checkpoint, filter="data")
+        wanted = [TopicSpec(spec.name, 1, {**spec.config, **_ANY_TIME}) for spec in specs(streams.settings)]
+        assert create_topics(streams.bootstrap_servers, wanted) == [spec.name for spec in wanted]
+        producer = Producer(
+            {"bootstrap.servers": streams.bootstrap_servers, "enable.idempotence": True, "log_level": 0}
+        )
+        for setting in TOPIC_SETTINGS:
+            topic, records = self.settings[setting], self.records(setting)
+            assert [record.offset for record in records] == list(range(len(records)))
+            for record in records:
+                producer.produce(
+                    topic, record.value, record.key, partition=record.partition, timestamp=record.timestamp
+                )
+            assert producer.flush(60) == 0
+            assert streams.ends(topic) == {0: len(records)}
+
+
+def save(streams: Streams, folder: Path, settings: dict[str, Any]) -> RecordedJob:
+    """Write a stopped job into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    names = {name: getattr(streams.settings, name) for name in TOPIC_SETTINGS}
+    (folder / "settings.json").write_text(json.dumps({**names, **settings}, indent=2) + "\n", encoding="utf-8")
+    for setting, topic in names.items():
+        with lzma.open(folder / f"{setting}.jsonl.xz", "wt", encoding="utf-8", filters=_FOR_TEXT) as lines:
+            for message in streams.read(topic):
+                print(json.dumps(StoredRecord.of(message)._asdict()), file=lines)
+    with tarfile.open(folder / "checkpoint.tar.gz", "w:gz", compresslevel=9) as archive:
+        archive.add(streams.checkpoint, ".", filter=_anonymous)
+    return RecordedJob(folder)
+
+
+def steps_sent(streams: Streams) -> Iterator[list[Record]]:
+    """Part all input records by their timestamps: those of one time were read before the next ones were sent."""
+    names = {streams.name(stream): stream for stream in Stream}
+    found = [
+        Record(stream, message.value(), message.partition() or 0, message.offset() or 0, message.timestamp()[1])
+        for name, stream in names.items()
+        for message in streams.read(name)
+    ]
+    for _, step in groupby(sorted(found, key=_timestamp), _timestamp):
+        yield list(step)
+
+
+def _timestamp(record: Record) -> int:
+    return record.timestamp
+
+
+def _anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    return entry

@@ -1,0 +1,72 @@
+"""Events of a test in few words."""
+
+from typing import Any
+
+from streaming.events.model import BIND_TOPIC, MODEL, QUOTA, RESET_EXCLUSIVE, RESET_UNSUBSCRIBE, WILDCARD, Stream
+from streaming.oracle import Effective
+from tests.support.processes import eventually
+from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Feed, Job, Streams
+
+_ATTRIBUTES = {"model": MODEL, "quota": QUOTA, "reset": RESET_EXCLUSIVE, "reset_unsubscribed": RESET_UNSUBSCRIBE}
+
+
+class Scene:
+    """Sends the events of a test to the job's inputs.
+
+    Attributes:
+        timestamp: of the records to send, in milliseconds; 0 for the time of now.
+    """
+
+    def __init__(self, streams: Streams) -> None:
+        self.timestamp = 0
+        self._streams = streams
+        self._feed: Feed = streams.producer()
+
+    def group(self, name: str, parent: str, **attributes: str) -> None:
+        """Send the attributes of a wildcard group."""
+        values = {BIND_TOPIC: parent, WILDCARD: "true"} | {_ATTRIBUTES[key]: text for key, text in attributes.items()}
+        self.send(Stream.GROUPS, {"group": name, "attributes": values}, name)
+
+    def asks(self, client: str, group: str, parent: str, *entries: str, **fields: Any) -> None:
+        """Send a request; COMPLETE_ADD unless said otherwise."""
+        body = {"action": "COMPLETE_ADD", "clientId": client, "group": group, "topic": parent}
+        self.send(Stream.SUBSCRIPTIONS, {**body, "liteTopicSet": entries, **fields}, group)
+
+    def born(self, parent: str, *topics: str, **fields: Any) -> None:
+        """Create topics."""
+        for topic in topics:
+            self.send(Stream.TOPICS, {"event": "CREATED", "parentTopic": parent, "liteTopic": topic, **fields}, parent)
+
+    def gone(self, parent: str, *topics: str) -> None:
+        """Delete topics."""
+        for topic in topics:
+            self.send(Stream.TOPICS, {"event": "DELETED", "parentTopic": parent, "liteTopic": topic}, parent)
+
+    def tick(self, time: int) -> None:
+        """Tell the job the time, in milliseconds."""
+        self.send(Stream.CLOCK, {"tick": time}, "tick")
+
+    def send(self, stream: Stream, value: bytes | dict[str, Any], key: str) -> None:
+        """Send any other record."""
+        self._feed.send(stream, value, key, timestamp=self.timestamp)
+
+    def sent(self) -> None:
+        """Wait until all of it has reached Kafka."""
+        self._feed.flush()
+
+    def settles(self, job: Job) -> None:
+        """Wait until the job has read all of it, and what it wrote to itself because of it."""
+        self.sent()
+        streams = self._streams
+        eventually(lambda: streams.are_read() or job.process.poll() is not None, SETTLE_SECONDS, POLL_SECONDS)
+        assert streams.are_read(), job.said()
+
+    def leads_to(self, wanted: set[Effective], parents: set[str]) -> None:
+        """Wait until the relation on these parents becomes this one."""
+        self.sent()
+
+        def found() -> set[Effective]:
+            return {row for row in self._streams.relation() if row.parent in parents}
+
+        eventually(lambda: found() == wanted, SETTLE_SECONDS, POLL_SECONDS)
+        assert found() == wanted
