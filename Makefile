@@ -69,13 +69,13 @@ QUIX_VENV := $(CACHE)/quix
 FLINK_VENV := $(CACHE)/flink
 
 SUITE := job
-SUITES := job cluster scale wide backlog eager low-rate resync matcher peers
+SUITES := job cluster scale wide backlog eager low-rate resync columnar matcher peers
 # Modules of the suites: below tests.bench.streaming, by the name of the suite, where nothing else stands here.
 BENCH_job := streaming.run
 BENCH_low-rate := streaming.low_rate
 BENCH_matcher := matcher.compare
 BENCH_peers := peers.run
-BENCH_NEEDS := $(if $(filter eager resync matcher,$(SUITE)),.venv/.locked,setup) $(if $(filter peers,$(SUITE)),peers-venvs)
+BENCH_NEEDS := $(if $(filter eager resync columnar matcher,$(SUITE)),.venv/.locked,setup) $(if $(filter peers,$(SUITE)),peers-venvs)
 
 .PHONY: bench
 bench: bench-suite $(BENCH_NEEDS) ## measure SUITE=job, or another one of `make bench-suites`; BENCH="..." for its options
@@ -96,6 +96,7 @@ bench-suites: ## list what make bench can measure
 	  'eager     a pattern over a million topics: the index of a shard against a scan' \
 	  'low-rate  cores in use at 20 events a second, by trigger interval (half an hour)' \
 	  'resync    10,000 clients that repeat their sets' \
+	  'columnar  new topics judged one by one and by column, by topics a key' \
 	  'matcher   the matcher against other libraries (Go adds nats-server)' \
 	  'peers     the same operator in Kafka Streams (needs a JDK), Quix Streams and PyFlink (BENCH=--help)'
 
