@@ -15,7 +15,7 @@ from streaming.local.java import find_java
 from tests.bench.peers import kafka_streams
 from tests.bench.peers.jars import JARS
 from tests.bench.streaming.driver import JOB, NO_OP, System
-from tests.bench.streaming.run import arguments, compare, report
+from tests.bench.streaming.run import compare, report, run_arguments
 
 ROOT = Path(__file__).parents[3]
 QUIX_PYTHON, FLINK_PYTHON = (cache_folder() / name / "bin" / "python" for name in ("quix", "flink"))
@@ -62,7 +62,7 @@ def pyflink(_: Path) -> list[System]:
 
 def main() -> None:
     """Runs the rounds and prints the table."""
-    parser = arguments(__doc__)
+    parser = run_arguments(__doc__)
     parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES, metavar="SYSTEM", help=", ".join(NAMES))
     options = parser.parse_args()
     left_out = []

@@ -5,9 +5,6 @@
 Events a second are those of the job from its start, with the start of Spark, until the last update is read.
 """
 
-import argparse
-import json
-import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from streaming.local.broker import Broker
+from tests.bench.command import arguments, broker_and_folder, show
 from tests.bench.streaming.cpu import Memory, cpu_seconds
 from tests.bench.streaming.driver import JOB, Driver
 from tests.bench.streaming.workload import Workload
@@ -50,26 +48,22 @@ def measure(broker: Broker, folder: Path, events: int, per_trigger: int) -> dict
 
 def main() -> None:
     """Runs each size of a micro-batch and prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--events", type=int, default=5_000_000, help="topic events that wait")
     parser.add_argument(
         "--per-trigger", type=int, action="append", help="records that a micro-batch reads at most; repeatable"
     )
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     options = parser.parse_args()
     console = Console(stderr=True)
     found: dict[int, dict[str, float]] = {}
     for per_trigger in options.per_trigger or [100_000]:
         console.print(f"{options.events:,} events, {per_trigger:,} a micro-batch")
-        with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
-            found[per_trigger] = measure(broker, Path(folder), options.events, per_trigger)
-    if options.json:
-        print(json.dumps(found, indent=2))  # noqa: T201 - the command's output
-        return
+        with broker_and_folder() as (broker, folder):
+            found[per_trigger] = measure(broker, folder, options.events, per_trigger)
     table = Table("records a micro-batch", *next(iter(found.values())), title=f"{options.events:,} topic events")
     for per_trigger, row in found.items():
         table.add_row(f"{per_trigger:,}", *(f"{value:,.1f}" for value in row.values()))
-    Console(width=120).print(table)
+    show(found, table, as_json=options.json, width=120)
 
 
 if __name__ == "__main__":

@@ -7,19 +7,17 @@ median of its bursts.
 """
 
 import argparse
-import json
 import statistics
-import tempfile
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
-from rich.console import Console
 from rich.table import Table
 
 from streaming.local.broker import Broker
 from streaming.local.cluster import SparkCluster
+from tests.bench.command import arguments, broker_and_folder, show
 from tests.bench.streaming.driver import JOB, Driver
 from tests.bench.streaming.run import in_turn, spread
 
@@ -35,9 +33,7 @@ def throughput(broker: Broker, folder: Path, options: argparse.Namespace, *, on_
         if on_cluster:
             cluster = stack.enter_context(SparkCluster(folder / f"cluster-{uuid4().hex[:6]}", workers=WORKERS))
             system = replace(JOB, environment={"REEXPAND_MASTER": cluster.url})
-        driver = Driver(system, broker, folder)
-        stack.callback(driver.close)
-        driver.prepare()
+        driver = stack.enter_context(Driver(system, broker, folder))
         for _ in range(WARM_BURSTS):
             driver.burst(events)
         return events / statistics.median(driver.burst(events) for _ in range(options.bursts))
@@ -45,27 +41,23 @@ def throughput(broker: Broker, folder: Path, options: argparse.Namespace, *, on_
 
 def main() -> None:
     """Runs the rounds and prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="jobs in one process, and on a cluster, in turn")
     parser.add_argument("--events", type=int, default=100_000, help="topic events of a burst")
     parser.add_argument("--bursts", type=int, default=2, help="bursts counted in each round")
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
+    with broker_and_folder() as (broker, folder):
 
         def once(where: str) -> float:
-            return throughput(broker, Path(folder), options, on_cluster=where == "cluster")
+            return throughput(broker, folder, options, on_cluster=where == "cluster")
 
         found = in_turn(("one process", "cluster"), options.rounds, once)
     found["cluster / one process"] = [many / one for one, many in zip(*found.values(), strict=True)]
     figures = {name: spread(values) for name, values in found.items()}
-    if options.json:
-        print(json.dumps(figures, indent=2))  # noqa: T201 - the command's output
-        return
     table = Table("events/s", "median", "min", "max", title="over rounds")
     for name, row in figures.items():
         table.add_row(name, *(f"{value:,.{2 if '/' in name else 0}f}" for value in row.values()))
-    Console(width=80).print(table)
+    show(figures, table, as_json=options.json, width=80)
 
 
 if __name__ == "__main__":

@@ -5,20 +5,19 @@
 Both ways take turns in one process, on the same topics; the ratio is by column over one by one.
 """
 
-import argparse
 import statistics
 import time
 from collections.abc import Iterator
 from math import inf
 
 import orjson
-from rich.console import Console
 from rich.table import Table
 
 from streaming.events.model import BIND_TOPIC, QUOTA, WILDCARD
 from streaming.tuning import Tuning
 from streaming.worker import InputRow, InputRows, Worker, WorkerConfig
 from streaming.worker.worker import without_collection
+from tests.bench.command import arguments, show
 from tests.bench.streaming.workload import Workload
 
 GROUPS, SUBSCRIPTIONS, TOPICS, _ = range(4)
@@ -82,12 +81,13 @@ def measure(topics: int, keys: int, turns: int) -> Iterator[tuple[float, float]]
 
 def main() -> None:
     """Print a table of all shapes."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__)
     parser.add_argument("--turns", type=int, default=7, help="measurements of each shape, after one to warm up")
-    turns = parser.parse_args().turns
+    options = parser.parse_args()
+    figures: list[dict[str, float]] = []
     table = Table("topics a key", "keys", "one by one ms", "by column ms", "ratio (from to)")
     for topics, keys in SHAPES:
-        _, *found = measure(topics, keys, turns)
+        _, *found = measure(topics, keys, options.turns)
         ratios = [by_column / one_by_one for one_by_one, by_column in found]
         one_by_one, by_column = (statistics.median(column) for column in zip(*found, strict=True))
         table.add_row(
@@ -97,7 +97,8 @@ def main() -> None:
             f"{by_column:.3f}",
             f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})",
         )
-    Console().print(table)
+        figures.append({"topics a key": topics, "keys": keys, "one by one ms": one_by_one, "by column ms": by_column})
+    show(figures, table, as_json=options.json)
 
 
 if __name__ == "__main__":

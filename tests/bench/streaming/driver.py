@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from uuid import uuid4
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -23,6 +23,7 @@ from streaming.local.broker import Broker
 from tests.bench.streaming.check import Wrong
 from tests.bench.streaming.cpu import descendants
 from tests.bench.streaming.workload import Workload
+from tests.support.running_job import TOPIC_SETTINGS
 
 PARTITIONS = 2
 READY_SECONDS = 180
@@ -68,8 +69,7 @@ class Driver:
     ) -> None:
         self._system = system
         prefix = f"{re.sub('[^a-z]+', '-', system.name.lower())}-{uuid4().hex[:6]}"
-        names = ("topic_events", "subscription_events", "group_events", "clock", "updates", "dead_letters")
-        given = {name: f"{prefix}-{name}" for name in names}
+        given = {name: f"{prefix}-{name}" for name in TOPIC_SETTINGS}
         given |= {"bootstrap_servers": broker.bootstrap_servers, "checkpoint": str(folder / prefix)}
         self.settings: Settings = load(given)
         create_topics(broker.bootstrap_servers, specs(self.settings, PARTITIONS))
@@ -87,6 +87,17 @@ class Driver:
         self._consumer.assign(self._partitions)
         self.workload = workload or Workload()
         self._counted = dict.fromkeys(self.workload.parents, 0)
+
+    def __enter__(self) -> Self:
+        try:
+            self.prepare()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def start(self) -> None:
         """Starts the process."""

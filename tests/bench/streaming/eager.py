@@ -5,8 +5,6 @@
 The scan is a compiled regular expression, the fastest there is in Python.
 """
 
-import argparse
-import json
 import re
 import statistics
 import time
@@ -14,12 +12,12 @@ from collections.abc import Callable
 from functools import partial
 from random import Random
 
-from rich.console import Console
 from rich.table import Table
 
 from streaming.events.model import LITE, NO_METADATA
 from streaming.state import ShardDelta, ShardState
 from streaming.subscription.client import Block, Interest
+from tests.bench.command import arguments, show
 
 REGIONS, TENANTS = 20, 1_000
 SEGMENT = "(?:(?!__).)*"
@@ -58,10 +56,9 @@ def timed(work: Callable[[], int], repeats: int) -> tuple[float, int]:
 
 def main() -> None:
     """Runs each pattern and prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--topics", type=int, default=1_000_000, help="of the shard")
     parser.add_argument("--repeats", type=int, default=5, help="expansions of each pattern")
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     options = parser.parse_args()
     random = Random(1)
     names = [
@@ -78,15 +75,12 @@ def main() -> None:
         if found != same:
             raise SystemExit(f"{pattern}: the index finds {found} topics, the scan {same}")
         figures[pattern] = {"topics": found, "index ms": indexed, "scan ms": scanned, "times": scanned / indexed}
-    if options.json:
-        print(json.dumps({"build ms": build, **figures}, indent=2))  # noqa: T201 - the command's output
-        return
     table = Table("", *next(iter(figures.values())), title=f"{options.topics:,} topics; index built in {build:,.0f} ms")
     for pattern, row in figures.items():
         table.add_row(
             pattern, *(f"{value:,.2f}" if name == "index ms" else f"{value:,.0f}" for name, value in row.items())
         )
-    Console().print(table)
+    show({"build ms": build, **figures}, table, as_json=options.json)
 
 
 if __name__ == "__main__":

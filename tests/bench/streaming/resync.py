@@ -5,12 +5,10 @@
 The reference is the first subscription of the same clients, in the same run.
 """
 
-import argparse
 import json
 import statistics
 import time
 
-from rich.console import Console
 from rich.table import Table
 
 from streaming import coordinator
@@ -19,6 +17,7 @@ from streaming.worker import WorkerConfig
 from streaming.worker.output import OutputKind
 from streaming.worker.rows import InputRow
 from streaming.worker.worker import without_collection
+from tests.bench.command import arguments, show
 from tests.support.states import work
 
 PARENT = "orders"
@@ -77,7 +76,7 @@ class Clients:
 
 def main() -> None:
     """Prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--clients", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
@@ -86,16 +85,25 @@ def main() -> None:
     again = [clients.ask() for _ in range(options.rounds)]
     per = 1e6 / options.clients
     spent = [seconds * per for seconds, _, _ in again]
+    written = statistics.median(written for _, written, _ in again) / options.clients
+    updates = sum(updates for _, _, updates in again)
+    figures = {
+        "us to subscribe": first * per,
+        "bytes to subscribe": first_bytes / options.clients,
+        "us to ask again": statistics.median(spent),
+        "bytes to ask again": written,
+        "updates": updates,
+    }
     table = Table("", "us a client", "state bytes written a client", "updates", title=f"{options.clients:,} clients")
     table.add_row("subscribe", f"{first * per:.1f}", f"{first_bytes / options.clients:.0f}", "0 (no topics)")
     table.add_row(
         "ask again",
         f"{statistics.median(spent):.1f} ({min(spent):.1f} to {max(spent):.1f})",
-        f"{statistics.median(written for _, written, _ in again) / options.clients:.0f}",
-        str(sum(updates for _, _, updates in again)),
+        f"{written:.0f}",
+        str(updates),
     )
     table.add_row("ratio", f"{statistics.median(spent) / (first * per):.2f}", "", "")
-    Console(width=100).print(table)
+    show(figures, table, as_json=options.json, width=100)
 
 
 if __name__ == "__main__":

@@ -17,10 +17,8 @@ system's own processes, in bursts and at the steady rate; neither the broker's n
 """
 
 import argparse
-import json
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -31,6 +29,7 @@ from rich.console import Console
 from rich.table import Table
 
 from streaming.local.broker import Broker
+from tests.bench.command import arguments, broker_and_folder, show
 from tests.bench.streaming.check import Wrong, check
 from tests.bench.streaming.cpu import cpu_seconds
 from tests.bench.streaming.driver import JOB, NO_OP, Driver, System
@@ -205,10 +204,10 @@ def compare(systems: Sequence[System], options: argparse.Namespace) -> tuple[Fig
     console = Console(stderr=True)
     wrong: dict[str, str] = {}
     found: list[dict[str, dict[str, float]]] = []
-    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
+    with broker_and_folder() as (broker, folder):
         for number in range(options.rounds):
             console.print(f"round {number + 1} of {options.rounds}: warming up")
-            with Turns(broker, Path(folder), wrong) as turns:
+            with Turns(broker, folder, wrong) as turns:
                 for system in systems:
                     if system.name not in wrong:
                         turns.start(system)
@@ -221,7 +220,7 @@ def compare(systems: Sequence[System], options: argparse.Namespace) -> tuple[Fig
 
 def table(figures: Figures) -> Table:
     """The figures for people."""
-    names = list(next(iter(figures.values())))
+    names = list(next(iter(figures.values()), ()))
     found = Table("", *names, title="median (min to max) over turns")
     for system, row in figures.items():
         cells = []
@@ -238,19 +237,17 @@ def report(figures: Figures, wrong: Mapping[str, str], options: argparse.Namespa
     Raises:
         SystemExit: the updates of a system are wrong, so it has no figures.
     """
-    if options.json:
-        print(json.dumps(figures, indent=2))  # noqa: T201 - the command's output
-    elif figures:
-        Console(width=180).print(table(figures))
+    if options.json or figures:
+        show(figures, table(figures), as_json=options.json, width=180)
     if note:
         Console(stderr=options.json).print(note)
     if wrong:
         raise SystemExit("\n".join(f"{system} has no figures: {reason}" for system, reason in wrong.items()))
 
 
-def arguments(description: str | None) -> argparse.ArgumentParser:
+def run_arguments(description: str | None) -> argparse.ArgumentParser:
     """The options of a run."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(description)
     parser.add_argument("--rounds", type=int, default=2, help="processes of each system")
     parser.add_argument("--turns", type=int, default=6, help="turns that are counted in each round")
     parser.add_argument("--events", type=int, default=100_000, help="topic events of a burst")
@@ -258,13 +255,12 @@ def arguments(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--singles", type=int, default=300, help="events of a turn whose latency is measured")
     parser.add_argument("--rate", type=float, default=20, help="events a second while latency is measured")
     parser.add_argument("--warm-up", type=float, default=240, help="seconds at that rate before the first turn")
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     return parser
 
 
 def main() -> None:
     """Runs the rounds and prints the table."""
-    options = arguments(__doc__).parse_args()
+    options = run_arguments(__doc__).parse_args()
     report(*compare((JOB, NAIVE, NO_OP, ECHO, SAME_OUTPUT), options), options)
 
 

@@ -9,12 +9,10 @@ query of the same plan with the same batches. Two other ways to keep the state s
 Spark's store, and two stages, as a no-op.
 """
 
-import argparse
 import json
 import os
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,11 +20,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from stat import S_ISREG
 
-from rich.console import Console
 from rich.table import Table
 
 from streaming.local.broker import Broker
 from streaming.local.java import short_lived
+from tests.bench.command import arguments, broker_and_folder, show
 from tests.bench.streaming.cpu import worker_bytes
 from tests.bench.streaming.driver import JOB, NO_OP, Driver, System
 from tests.bench.streaming.run import in_turn
@@ -128,9 +126,7 @@ def measure(system: System, case: Case, broker: Broker, folder: Path, repeats: i
     """The figures of one process."""
     # Large cases take long to fill: the second tier of Java's compiler would be warm in them, and cold in small ones.
     system = replace(system, environment={**system.environment, **short_lived(os.environ)})
-    driver = Driver(system, broker, folder, Workload(case.parents, case.patterns, QUOTA))
-    try:
-        driver.prepare()
+    with Driver(system, broker, folder, Workload(case.parents, case.patterns, QUOTA)) as driver:
         rate = fill(driver, case)
         driver.latencies(40, 20)  # what the filling left to do is done meanwhile
         before, started = _last_batch(driver), time.time()
@@ -144,8 +140,6 @@ def measure(system: System, case: Case, broker: Broker, folder: Path, repeats: i
             figures["stored MB"] = sum(status.st_size for status in _files(driver, "parts").values()) / MB
         figures["worker MB"] = worker_bytes(driver.pid) / MB
         return figures
-    finally:
-        driver.close()
 
 
 def _median(repeats: int, once: Callable[[int], float]) -> float:
@@ -173,12 +167,11 @@ def _written(driver: Driver, since: float) -> int:
 
 def main() -> None:
     """Runs the cases and prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--rounds", type=int, default=1, help="processes of each case, in turn")
     parser.add_argument("--repeats", type=int, default=30, help="batches of each kind in a process")
     parser.add_argument("--most", type=int, default=1_000_000, help="leave out cases with more topics")
     parser.add_argument("--only", default="", help="cases whose name has this in it")
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     options = parser.parse_args()
     systems = {f"no-op, batches of {batch:,}": (NO_OP, Case(batch=batch)) for batch in (100, 1, 10_000)}
     systems["no-op of two stages"] = (TWO_STAGES, Case())
@@ -189,16 +182,13 @@ def main() -> None:
                 environment = {"REEXPAND_SHARDS": shards} if case.shards > 1 else {}
                 systems[name + case.name] = (replace(system, environment=environment), case)
     systems = {name: each for name, each in systems.items() if options.only in name or name == SMALL.name}
-    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
+    with broker_and_folder() as (broker, folder):
 
         def once(name: str) -> dict[str, float]:
-            return measure(*systems[name], broker, Path(folder), options.repeats)
+            return measure(*systems[name], broker, folder, options.repeats)
 
         found = in_turn(systems, options.rounds, once)
-    if options.json:
-        print(json.dumps(found, indent=2))  # noqa: T201 - the command's output
-        return
-    Console(width=180).print(table(found))
+    show(found, table(found), as_json=options.json, width=180)
 
 
 def table(found: dict[str, list[dict[str, float]]]) -> Table:

@@ -5,17 +5,13 @@
 Meanwhile topics come under another parent at a steady rate: their latencies show how long the micro-batches are.
 """
 
-import argparse
-import json
 import statistics
-import tempfile
 import time
-from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from streaming.local.broker import Broker
+from tests.bench.command import arguments, broker_and_folder, show
 from tests.bench.streaming.cpu import Memory, worker_bytes
 from tests.bench.streaming.driver import JOB, Driver
 from tests.bench.streaming.scale import Case, fill
@@ -27,27 +23,21 @@ MB = 1_000_000
 
 def main() -> None:
     """Runs once and prints the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--topics", type=int, default=1_000_000, help="of the parent that is asked for")
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     options = parser.parse_args()
     console = Console(stderr=True)
-    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
-        driver = Driver(JOB, broker, Path(folder), Workload(parents=1, quota=-1))
-        try:
-            driver.prepare()
-            console.print("filling")
-            fill(driver, Case(options.topics))
-            figures = measure(driver, options.topics)
-        finally:
-            driver.close()
-    if options.json:
-        print(json.dumps(figures, indent=2))  # noqa: T201 - the command's output
-        return
+    with (
+        broker_and_folder() as (broker, folder),
+        Driver(JOB, broker, folder, Workload(parents=1, quota=-1)) as driver,
+    ):
+        console.print("filling")
+        fill(driver, Case(options.topics))
+        figures = measure(driver, options.topics)
     table = Table("", "")
     for name, value in figures.items():
         table.add_row(name, f"{value:,.0f}")
-    Console().print(table)
+    show(figures, table, as_json=options.json)
 
 
 def measure(driver: Driver, topics: int) -> dict[str, float]:
