@@ -41,8 +41,10 @@ class _GroupComparison:
         self._policies_before, self._policies_after = _restrictive(group, former), _restrictive(group, later)
         self._exclusive = former.exclusive or later.exclusive
         self._policy_changed = batch.view.policy_changed(group)
-        # In an exclusive group a topic that one client takes or leaves is another one's loss or gain.
-        concerned = list(batch.view.clients_of(group) if self._exclusive else changes)
+        # In an exclusive group a topic that one client takes or leaves is another one's loss or gain. A client that has
+        # left may still hold topics, as long as its backfill is under way.
+        others = batch.view.clients_of(group) if self._exclusive else ()
+        concerned = list(dict.fromkeys((*others, *changes)))
         self._before, self._after = batch.state.new_interests(), batch.state.new_interests()
         self._backfills = [key for key in concerned if key in batch.state.backfills]
         for key in concerned:

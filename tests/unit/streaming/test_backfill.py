@@ -158,6 +158,14 @@ def test_leaving_is_carried_out_in_slices_too() -> None:
     assert (story.held(), story.state.backfills) == ([], {})
 
 
+def test_who_has_left_gives_up_the_rest_when_its_group_becomes_exclusive() -> None:
+    """Such a client is no client of the group any more, and still holds topics."""
+    story = Story(UNLIMITED, replace("*"), *map(created, "abcde"))
+    story.then(leave())
+    story.then(bound(exclusive=True, quota=-1))
+    assert (story.held(), story.state.backfills) == ([], {})
+
+
 def test_another_request_carries_out_the_rest(story: Story) -> None:
     """In the same batch: what the client has, and what it asks for now, is all that counts."""
     assert story.then(replace("d", "e")) == {
