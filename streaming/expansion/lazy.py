@@ -7,7 +7,7 @@ from streaming.expansion.micro_batch import MicroBatch
 from streaming.subscription.interests import Interests
 from streaming.subscription.policy import apply_policies
 from streaming.subscription.subscribers import Matches
-from streaming.updates.model import Op, Update
+from streaming.updates.model import Cause, Op, Update
 
 
 def lazy_updates(batch: MicroBatch, announcer: Announcer, renewed: Interests) -> Iterator[Update]:
@@ -21,15 +21,17 @@ def lazy_updates(batch: MicroBatch, announcer: Announcer, renewed: Interests) ->
     state = batch.state
     topics = [name for name, topic in batch.topics.single.items() if topic.exists or name in state.topics]
     for topic, matches in zip(topics, state.interests.match_all(topics), strict=True):
-        exists, source, cause, _ = batch.topics.single[topic]
+        exists, source, _, removal = batch.topics.single[topic]
         before = state.subscribers(topic, matches) if topic in state.topics else {}
         after = _subscribers_after(batch, topic, matches, renewed) if exists else {}
         for subscriber, patterns in before.items():
-            if subscriber not in after:
-                yield announcer.update(Op.REMOVE, subscriber, topic, patterns, cause=cause, source=source)
+            if subscriber not in after and removal is not None:
+                yield announcer.update(
+                    Op.REMOVE, subscriber, topic, patterns, cause=removal.cause, source=removal.source
+                )
         for subscriber, patterns in after.items():
             if subscriber not in before:
-                yield announcer.update(Op.ADD, subscriber, topic, patterns, cause=cause, source=source)
+                yield announcer.update(Op.ADD, subscriber, topic, patterns, cause=Cause.TOPIC_CREATED, source=source)
 
 
 def _subscribers_after(batch: MicroBatch, topic: str, matches: Matches, renewed: Interests) -> Matches:

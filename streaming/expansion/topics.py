@@ -13,13 +13,25 @@ from streaming.subscription.client import Ignored
 from streaming.updates.model import Cause
 
 
+class Removal(NamedTuple):
+    """The event that removed a topic."""
+
+    source: Source
+    cause: Cause
+
+
 class SingleChange(NamedTuple):
-    """A topic of the micro-batch, as it is after the events read so far."""
+    """A topic of the micro-batch, as it is after the events read so far.
+
+    Attributes:
+        source: event behind the present state.
+        removal: first event that removed the topic; None for a topic that was never removed.
+    """
 
     exists: bool
     source: Source
-    cause: Cause
     metadata: TopicMetadata = NO_METADATA
+    removal: Removal | None = None
 
 
 class BulkChange(NamedTuple):
@@ -88,10 +100,11 @@ class TopicChanges:
             self._ignored[Ignored.TOPIC_EXISTS if exists else Ignored.TOPIC_UNKNOWN] += 1
             return
         self.single.pop(name, None)  # topics stand in order of their creation
+        removal = None if known is None else known.removal
         if created:
-            self.single[name] = SingleChange(True, source, Cause.TOPIC_CREATED, metadata)
+            self.single[name] = SingleChange(True, source, metadata, removal)
         else:
-            self.single[name] = SingleChange(False, source, Cause.TOPIC_DELETED)
+            self.single[name] = SingleChange(False, source, removal=removal or Removal(source, Cause.TOPIC_DELETED))
 
     def expire(self, source: Source, now: int, *, in_bulk: bool) -> None:
         """Remove the topics whose deadline is at or before `now`.
@@ -101,16 +114,17 @@ class TopicChanges:
             now: milliseconds since the epoch.
             in_bulk: topics may be judged by column.
         """
+        expiry = Removal(source, Cause.TOPIC_EXPIRED)
         removed = {name for bulk in self.bulks if not bulk.exists for name in bulk.names}
         due = [name for name in self._state.due(now) if name not in self.single and name not in removed]
         if in_bulk and len(due) >= self._columnar_min_topics:
             sources = SourceColumns.same(source, len(due))
             self.bulks.append(BulkChange(False, Cause.TOPIC_EXPIRED, due, [NO_METADATA] * len(due), sources))
         else:
-            self.single.update((name, SingleChange(False, source, Cause.TOPIC_EXPIRED)) for name in due)
+            self.single.update((name, SingleChange(False, source, removal=expiry)) for name in due)
         for name, topic in list(self.single.items()):
             if topic.exists and topic.metadata.deadline is not None and topic.metadata.deadline <= now:
-                self.single[name] = SingleChange(False, source, Cause.TOPIC_EXPIRED)
+                self.single[name] = SingleChange(False, source, removal=topic.removal or expiry)
         self.bulks = [bulk.outliving(now) if bulk.exists else bulk for bulk in self.bulks]
 
     def removed(self) -> dict[str, None]:

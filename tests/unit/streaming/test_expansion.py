@@ -499,3 +499,11 @@ def test_expand_is_the_same_with_and_without_indexes() -> None:
         story.state.apply(warm.delta)
         cold.apply(warm.delta)
         cold = decode(encode(cold))
+
+
+def test_a_topic_that_was_deleted_and_created_again_is_taken_from_who_left_by_its_deletion() -> None:
+    """Not by its creation, which gives it to others."""
+    story = Story(WILD, replace("*"), created("t"))
+    deletion = deleted("t")
+    assert story.then(leave(), deletion, created("t")) == {removed("t", "*", cause=Cause.TOPIC_DELETED)}
+    assert story.only_update.source[2] == story.offset - 1
