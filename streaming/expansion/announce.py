@@ -22,6 +22,12 @@ class Announcer:
         self._batch = batch
         self._subscribers: dict[SubscriberKey, tuple[int | None, Group]] = {}
         self._bitmaps: dict[str, bytes | None] = {}
+        # A group that has neither attributes nor clients here may be bound to another parent: nobody tells this one.
+        self._sql_policies = {
+            name: policy
+            for name, policy in batch.policies.items()
+            if has_bitmap(policy) and batch.view.is_present(name)
+        }
 
     def update(
         self,
@@ -46,8 +52,8 @@ class Announcer:
 
     @property
     def needs_bitmaps(self) -> bool:
-        """True if a group has a SQL92 selector."""
-        return any(has_bitmap(policy) for policy in self._batch.policies.values())
+        """True if a SQL92 selector is in force."""
+        return bool(self._sql_policies)
 
     def with_bitmap(self, update: Update) -> Update:
         """Return an ADD with the Bloom filter of the groups whose SQL92 selectors accept its topic."""
@@ -55,7 +61,7 @@ class Announcer:
             return update
         topic = update.lite_topic
         if topic not in self._bitmaps:
-            self._bitmaps[topic] = bitmap(self._batch.shard.parent, self._metadata(topic), self._batch.policies)
+            self._bitmaps[topic] = bitmap(self._batch.shard.parent, self._metadata(topic), self._sql_policies)
         return update._replace(bitmap=self._bitmaps[topic])
 
     def _metadata(self, topic: str) -> TopicMetadata:

@@ -89,6 +89,13 @@ class ShardView:
         new = (key for key in self._overlay.clients if key not in stored)
         return (key for key in chain(stored, new) if key.group == group)
 
+    def is_present(self, group: str) -> bool:
+        """Tell whether a group has attributes here, or a client in session."""
+        if self.stored_group(group) is not None:
+            return True
+        mode = self.group(group).mode
+        return any(self.client(key).subscription(mode).live for key in self.clients_of(group))
+
     def quota_shares(self, key: ClientKey) -> tuple[int | None, int | None]:
         """Return the share of a client's quota before and after the micro-batch; None for no limit."""
         before = self.state.quota_share(key, self.shard.client_share)

@@ -141,14 +141,21 @@ class Oracle:
         return tuple(sorted({entry.pattern for entry in entries if entry.part == row.part and entry != EVERYTHING}))
 
     def bitmap(self, parent: str, topic: str) -> bytes | None:
-        """Return the filter of groups whose SQL92 selector agrees with a topic; None if no group has one in force."""
+        """Return the filter of groups whose SQL92 selector agrees with a topic; None if no group has one in force.
+
+        The selector of a group without attributes is in force as long as a client of the group is in session.
+        """
         shard = self._shard_of(parent, topic)
         agreeing = BloomFilter().bitmap()
         is_used = False
         for group in {*shard.literal.selectors, *shard.wildcard.selectors}:
             rules = self._rules(parent, group)
-            selector = rules and rules.sets_in_force(shard).selectors.get(group)
-            if selector and selector.kind == "SQL92":
+            if rules is None:
+                continue
+            sets = rules.sets_in_force(shard)
+            has_client = any(entries.live for client, entries in sets.sets.items() if client[0] == group)
+            selector = sets.selectors.get(group)
+            if selector and selector.kind == "SQL92" and (group in self._groups or has_client):
                 is_used = True
                 if self._agrees(shard, selector, topic):
                     agreeing.add(f"{group}#{parent}")

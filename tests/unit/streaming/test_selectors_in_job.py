@@ -76,11 +76,11 @@ def test_names_need_to_agree_as_well() -> None:
 
 
 def test_a_second_creation_of_what_exists_says_nothing_new() -> None:
-    """One after a deletion does, also within the batch; the source is then the creation."""
+    """One after a deletion does, also within the micro-batch; the deletion takes the topic, in any cut."""
     story = Story(WILD, replace("*", tag="x"), created("t", "x"))
     assert story.then(created("t", "y")) == set()
-    assert story.then(deleted("t"), created("t", "y")) == {removed("t", "*", cause=Cause.TOPIC_CREATED)}
-    assert story.only_update.source.offset == 6
+    assert story.then(deleted("t"), created("t", "y")) == {removed("t", "*", cause=Cause.TOPIC_DELETED)}
+    assert story.only_update.source.offset == 5
     assert story.then(deleted("t"), created("t", "x")) == {added("t", "*")}
 
 
@@ -325,6 +325,17 @@ def test_the_selector_of_the_mode_in_force_counts() -> None:
     assert bitmaps(story) == {"a": None}
     story.then(LITERAL, created("b", size="3"))
     assert bitmaps(story) == {"b": bits("g")}
+
+
+def test_a_group_without_attributes_is_in_bitmaps_as_long_as_it_has_a_client() -> None:
+    """It may be bound to another parent by then, which this one is not told."""
+    story = Story(WILD, replace("*"), replace("a", group="h", sql="size = 3"))
+    story.then(created("b", size="3"))
+    assert bitmaps(story) == {"b": bits("h")}
+    story.then(leave(group="h", version=1), created("c", size="3"))
+    assert bitmaps(story) == {"c": None}
+    story.then(bound("h"), created("d", size="3"))
+    assert bitmaps(story) == {"d": bits("h")}
 
 
 def test_a_group_bound_elsewhere_is_in_no_bitmap() -> None:
