@@ -8,7 +8,7 @@ from typing import Any
 from streaming.events.model import Source, SubscriptionRequest
 from streaming.state import UNKNOWN_GROUP, Group, GroupSelectors, Shard, ShardState
 from streaming.state.group import interest_of, policy_of
-from streaming.subscription.client import Client, Interest, LastRequest
+from streaming.subscription.client import NOTHING, Client, Interest, LastRequest
 from streaming.subscription.policy import GroupPolicy
 from streaming.subscription.subscribers import ClientKey
 from streaming.updates.model import Cause
@@ -90,11 +90,10 @@ class ShardView:
         return (key for key in chain(stored, new) if key.group == group)
 
     def is_present(self, group: str) -> bool:
-        """Tell whether a group has attributes here, or a client in session."""
+        """Tell whether a group has attributes here, or a client with an interest."""
         if self.stored_group(group) is not None:
             return True
-        mode = self.group(group).mode
-        return any(self.client(key).subscription(mode).live for key in self.clients_of(group))
+        return any(self.interest(key) != NOTHING for key in self.clients_of(group))
 
     def quota_shares(self, key: ClientKey) -> tuple[int | None, int | None]:
         """Return the share of a client's quota before and after the micro-batch; None for no limit."""

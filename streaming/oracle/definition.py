@@ -15,6 +15,7 @@ from matcher.selectors import BloomFilter
 from matcher.selectors import compile as compile_selector
 from streaming.events.model import (
     DEFAULT_QUOTA,
+    LITE,
     MODEL,
     QUOTA,
     UNLIMITED,
@@ -143,7 +144,7 @@ class Oracle:
     def bitmap(self, parent: str, topic: str) -> bytes | None:
         """Return the filter of groups whose SQL92 selector agrees with a topic; None if no group has one in force.
 
-        The selector of a group without attributes is in force as long as a client of the group is in session.
+        The selector of a group without attributes is in force as long as an entry of the group concerns the shard.
         """
         shard = self._shard_of(parent, topic)
         agreeing = BloomFilter().bitmap()
@@ -153,13 +154,19 @@ class Oracle:
             if rules is None:
                 continue
             sets = rules.sets_in_force(shard)
-            has_client = any(entries.live for client, entries in sets.sets.items() if client[0] == group)
+            entries = (entry for client in sets.sets if client[0] == group for entry in sets.orders(client))
+            is_asking = any(self._concerns(parent, topic, entry) for entry in entries)
             selector = sets.selectors.get(group)
-            if selector and selector.kind == "SQL92" and (group in self._groups or has_client):
+            if selector and selector.kind == "SQL92" and (group in self._groups or is_asking):
                 is_used = True
                 if self._agrees(shard, selector, topic):
                     agreeing.add(f"{group}#{parent}")
         return bytes(agreeing) if is_used else None
+
+    def _concerns(self, parent: str, topic: str, entry: Entry) -> bool:
+        """Tell whether an entry can match a topic of the same shard."""
+        number = self._routing.shard_of(parent, topic)
+        return entry == EVERYTHING or self._routing.may_touch(parent, entry.pattern, number, entry.notation or LITE)
 
     # Apply the input.
 
