@@ -48,6 +48,18 @@ test-fast: .venv/.locked ## the tests that need neither a broker nor Spark
 test-histories: .venv/.locked ## 20,000 random histories against the oracle (a quarter of an hour)
 	REEXPAND_EXAMPLES=2500 .venv/bin/pytest tests/property/streaming/test_histories.py
 
+.PHONY: test-long
+test-long: setup ## further stories of the real job: topics, time, large records, verification (half an hour)
+	.venv/bin/pytest -m long tests/integration
+
+.PHONY: test-fence
+test-fence: setup ## drivers and workers that wake up after they were replaced: five times each (half an hour)
+	REEXPAND_FENCE_ROUNDS=5 .venv/bin/pytest tests/integration/test_fence.py -k wakes_up
+
+.PHONY: test-bad-input
+test-bad-input: setup ## 100,000 damaged records, and 2.4 GB of large ones, in the real job (half an hour)
+	REEXPAND_BAD_RECORDS=100000 .venv/bin/pytest -m "long or not long" tests/integration/test_bad_input.py
+
 .PHONY: test-containers
 test-containers: .venv/.locked ## docker-compose.yml for real: build, start, send events, restart (needs a container engine)
 	.venv/bin/pytest -m containers tests/containers
@@ -69,7 +81,7 @@ QUIX_VENV := $(CACHE)/quix
 FLINK_VENV := $(CACHE)/flink
 
 SUITE := job
-SUITES := job cluster scale wide backlog eager low-rate resync columnar matcher peers
+SUITES := job delivery cluster scale wide backlog eager low-rate resync columnar matcher peers
 # Modules of the suites: below tests.bench.streaming, by the name of the suite, where nothing else stands here.
 BENCH_job := streaming.run
 BENCH_low-rate := streaming.low_rate
@@ -83,12 +95,13 @@ bench: bench-suite $(BENCH_NEEDS) ## measure SUITE=job, or another one of `make 
 
 .PHONY: bench-suite
 bench-suite:
-	@$(if $(filter-out 1,$(words $(SUITE))) $(filter-out $(SUITES),$(SUITE)),echo "make bench: SUITE is '$(SUITE)'; it can be one of: $(SUITES)" >&2; exit 2,:)
+	@$(if $(strip $(filter-out 1,$(words $(SUITE))) $(filter-out $(SUITES),$(SUITE))),echo "make bench: SUITE is '$(SUITE)'; it can be one of: $(SUITES)" >&2; exit 2,:)
 
 .PHONY: bench-suites
 bench-suites: ## list what make bench can measure
 	@printf '%s\n' \
 	  'job       latency and throughput against a no-op of the same plan, as ratios (two hours)' \
+	  'delivery  exactly once against at least once: latency and throughput as ratios (an hour)' \
 	  'cluster   throughput in one process and on a Spark cluster of two workers, as a ratio' \
 	  'scale     a micro-batch by what is stored: topics, patterns, parents, shards (a quarter of an hour)' \
 	  'wide      a client asks for a parent with a million topics: time, memory, wait of others' \

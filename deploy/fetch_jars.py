@@ -1,7 +1,8 @@
 # ruff: noqa: INP001 - a script of the image, no package
-"""Download Spark's jars while the image is built, with the trusted authorities of the image's other programs.
+"""Download Spark's jars and compile the sink while the image is built.
 
-The Java of the base image has a list of its own, which an authority added to the image may not have reached.
+The trusted authorities are those of the image's other programs: the Java of the base
+image has a list of its own, which an authority added to the image may not have reached.
 """
 
 import os
@@ -9,7 +10,7 @@ import ssl
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from streaming.local import jars
+from streaming.local import classes
 from streaming.local.network import key_store
 
 AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -21,4 +22,4 @@ with TemporaryDirectory() as folder:
     store = Path(folder, "cacerts")
     store.write_bytes(key_store(context.get_ca_certs(binary_form=True)))
     os.environ["JAVA_TOOL_OPTIONS"] = f"-Djavax.net.ssl.trustStore={store}"
-    jars.spark()
+    classes.sink()  # which needs the jars of Spark's Kafka connector

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from tomllib import TOMLDecodeError
-from typing import TYPE_CHECKING, Annotated, Any, Final, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, PositiveInt, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 log = logging.getLogger("reexpand")
+
+Delivery = Literal["exactly-once", "at-least-once"]
+"""How often a record is written for those who read what is committed."""
 
 TopicName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]{1,249}$")]
 
@@ -84,6 +87,20 @@ class Settings(BaseSettings):
     )
     client_timeout_ms: int = Field(
         0, ge=0, description="Time without requests after which a client is unsubscribed; 0: never."
+    )
+    delivery: Delivery = Field(
+        "exactly-once", description="exactly-once, in Kafka transactions; or at-least-once, which repeats records."
+    )
+    max_value_bytes: PositiveInt = Field(
+        1_000_000, description="Largest value of an input record, in bytes; a larger one becomes a dead letter."
+    )
+    max_requests: PositiveInt = Field(1_024, description="Maximum number of requests in one record.")
+    max_entries: PositiveInt = Field(20_000, description="Maximum number of names and patterns in one request.")
+    max_name_bytes: PositiveInt = Field(
+        16_384, le=16_384, description="Maximum length of a name or pattern, in bytes of JSON."
+    )
+    accept_loss: bool = Field(
+        default=False, description="Let a new checkpoint begin although inputs have lost records."
     )
     master: str | None = Field(None, description="Spark master; default: all processors of this machine.")
     groups: Path | None = Field(
@@ -234,13 +251,16 @@ def _warn_of_misspelt_variables() -> None:
 
 
 _RULES: Final = {
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+    "literal_error": "must be {expected}",
     "string_type": "must be text",
     "string_too_short": "must not be empty",
     "string_pattern_mismatch": "must be the name of a Kafka topic, 1 to 249 letters, digits, '.', '_' or '-'",
     "path_type": "must be the path of a file",
     "dict_type": "must be a number of shards for each parent topic, as orders = 16",
 }
-"""Rules for values, by pydantic's name for the error; numbers and booleans are written in `_rule`."""
+"""Rules for values, by pydantic's name for the error; the others are written in `_rule`."""
 
 
 def _explain(details: "ErrorDetails", given: Mapping[str, Any]) -> str:
@@ -265,13 +285,12 @@ def _rule(details: "ErrorDetails") -> str:
     kind, bounds = details["type"], details.get("ctx", {})
     if kind == "greater_than":
         return f"must be at least {bounds['gt'] + 1}"
-    if kind == "greater_than_equal":
-        return f"must be at least {bounds['ge']}"
     if kind.startswith("int_"):
         return "must be a whole number"
     if kind.startswith("bool_"):
         return "must be true or false"
-    return _RULES.get(kind, details["msg"])
+    rule = _RULES.get(kind)
+    return details["msg"] if rule is None else rule.format_map(bounds)
 
 
 def _source(setting: str, option: str, given: Mapping[str, Any]) -> str:

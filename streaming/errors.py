@@ -14,9 +14,17 @@ what happened, where, and what to do about it.
     │   ├── SparkUnavailable        Spark does not start, or reaches no master
     │   ├── KafkaUnavailable        no broker answers, or it refuses what the job needs
     │   ├── NotWritten              Kafka did not take a record
+    │   ├── CheckpointInUse         another driver works on the checkpoint
+    │   ├── TakenOver               another driver has taken over the checkpoint
+    │   ├── TopicReplaced           a topic of the checkpoint was deleted, or is another one (exit code 2)
+    │   ├── RecordsLost             inputs have lost records that the job needs (exit code 2)
+    │   ├── UpdatesUnknown          the updates topic holds what the checkpoint does not know of (exit code 2)
     │   └── JobFailed               the query ended by itself
     ├── DemoFailed                  the job of the demo ended by itself, or did not come up
+    ├── LetterUnknown               there is no such dead letter
     ├── InputsUnreadable            the inputs of `reexpand advise` cannot be read
+    ├── TopicUnreadable             a part of a Kafka topic cannot be read
+    ├── NotVerified                 `reexpand verify` cannot compare inputs, state and updates (exit code 2)
     ├── WatchFailed                 Kafka cannot be watched, or does not take the topic events
     ├── LocalError                  this machine lacks a part of a broker or cluster of its own
     │   ├── JavaUnusable            no Java that Spark and Kafka run on
@@ -96,6 +104,32 @@ class NotWritten(JobError):
     """Kafka did not take a record; the message quotes Kafka."""
 
 
+class CheckpointInUse(JobError):
+    """Another driver works on the checkpoint; the message names it."""
+
+
+class TakenOver(JobError):
+    """Another driver has taken over the checkpoint; the message names it."""
+
+
+class TopicReplaced(JobError):
+    """A topic of the checkpoint was deleted, created anew, or belongs to another Kafka."""
+
+    exit_code = 2
+
+
+class RecordsLost(JobError):
+    """Input topics have lost records that the job has not read."""
+
+    exit_code = 2
+
+
+class UpdatesUnknown(JobError):
+    """The updates topic holds updates of which the checkpoint does not know."""
+
+    exit_code = 2
+
+
 class JobFailed(JobError):
     """The query ended by itself; the message quotes Spark."""
 
@@ -104,8 +138,22 @@ class DemoFailed(ReexpandError):
     """The job of the demo ended by itself, or did not come up; the message has the end of its log."""
 
 
+class LetterUnknown(ReexpandError):
+    """There is no such dead letter."""
+
+
 class InputsUnreadable(ReexpandError):
     """The inputs of `reexpand advise` cannot be read; the message quotes Kafka."""
+
+
+class TopicUnreadable(ReexpandError):
+    """A part of a Kafka topic cannot be read; the message quotes Kafka."""
+
+
+class NotVerified(ReexpandError):
+    """`reexpand verify` cannot compare inputs, state and updates, so it says nothing about them."""
+
+    exit_code = 2
 
 
 class WatchFailed(ReexpandError):

@@ -27,7 +27,7 @@ from confluent_kafka.cimpl import NewTopic
 from streaming.adapters.watch import Listing, Presence, RoundRobin, TopicChange, decode, encode, listing
 from streaming.errors import WatchFailed
 from streaming.kafka.clients import create, reason
-from streaming.kafka.specs import UNLIMITED_RETENTION
+from streaming.kafka.specs import INPUT
 
 log = logging.getLogger("reexpand")
 
@@ -131,7 +131,7 @@ class KafkaCluster:
         """
         if self._events in self._list():
             return
-        topic = NewTopic(self._events, num_partitions=-1, replication_factor=-1, config=dict(UNLIMITED_RETENTION))
+        topic = NewTopic(self._events, num_partitions=-1, replication_factor=-1, config=dict(INPUT))
         try:
             self._admin.create_topics([topic])[self._events].result()
         except KafkaException as error:

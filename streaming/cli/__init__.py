@@ -1,6 +1,6 @@
 """The `reexpand` command: one module for each group of verbs."""
 
-from streaming.cli import advise, demo, local, match, run, watch
+from streaming.cli import advise, demo, dlq, local, match, run, verify, watch
 from streaming.cli.root import main
 
 __all__ = ["main"]
@@ -13,6 +13,8 @@ for _command in (
     local.jars,
     watch.watch_kafka,
     advise.advise,
+    verify.verify,
+    dlq.dlq,
     match.match,
     match.expand,
     match.validate,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from streaming.cli.root import HOME, bootstrap_servers_option, verbose_option
+from streaming.cli.root import HOME, bootstrap_servers_option, client_options_option, verbose_option
 from streaming.errors import BrokerFailed
 
 
@@ -60,36 +60,65 @@ def local(home: Path, as_json: bool) -> None:  # noqa: FBT001 - click passes opt
 
 @click.command()
 @bootstrap_servers_option
+@client_options_option
 @click.option(
     "--partitions", type=click.IntRange(1), default=1, show_default=True,
     help="Number of partitions of each topic that is created.",
 )  # fmt: skip
+@click.option("--fix", is_flag=True, help="Change unsuitable settings of topics that exist.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @verbose_option
-def topics(bootstrap_servers: str | None, partitions: int) -> None:
+def topics(
+    *, bootstrap_servers: str | None, client_options: Path | None, partitions: int, fix: bool, as_json: bool
+) -> None:
     """Create the Kafka topics that the job reads and writes.
 
-    Existing topics stay as they are. Topic names are taken from the environment (REEXPAND_UPDATES, ...), as
-    `reexpand run` takes them.
+    Of a topic that exists, unsuitable settings are shown; --fix changes them. The inputs must be kept for ever, without
+    compaction and with the broker's time; the updates must be compacted. Topic names are taken from the environment
+    (REEXPAND_UPDATES, ...), as `reexpand run` takes them.
+
+    Exit code 1 when Kafka does not answer, refuses something, or has a topic of an unsuitable cleanup policy.
 
     \b
     Example:
       reexpand topics --bootstrap-servers broker:9092 --partitions 4
+      reexpand topics --bootstrap-servers broker:9092 --fix
     """
     from streaming import config
-    from streaming.kafka.specs import specs
-    from streaming.kafka.topics import create_topics
+    from streaming.kafka import specs
+    from streaming.kafka import topics as kafka
 
-    settings = config.load({"bootstrap_servers": bootstrap_servers, "checkpoint": "unused"})
-    wanted = specs(settings, partitions)
-    created = create_topics(settings.bootstrap_servers, wanted)
-    for spec in wanted:
-        click.echo(f"{spec.name}: {'created' if spec.name in created else 'exists'}")
+    settings = config.load(
+        {"bootstrap_servers": bootstrap_servers, "checkpoint": "unused", "kafka_options": client_options}
+    )
+    client = settings.client_options() if client_options else {}  # those of the environment are for Java's client
+    wanted = specs.specs(settings, partitions)
+    names = [spec.name for spec in wanted]
+    address = settings.bootstrap_servers
+    existing = kafka.configurations(address, names, client_options=client)
+    flaws = {name: specs.flaws(settings, name, found) for name, found in existing.items()}
+    if fix:
+        changes = {name: {flaw.option: flaw.wanted for flaw in found} for name, found in flaws.items() if found}
+        kafka.configure(address, changes, client_options=client)
+    created = kafka.create_topics(address, wanted, client_options=client)
+    if as_json:
+        found = {name: [flaw._asdict() for flaw in flaws.get(name, [])] for name in names}
+        shown = {name: {"created": name in created, "fixed": fix, "flaws": found[name]} for name in names}
+        click.echo(json.dumps(shown))
+        return
+    for name in names:
+        click.echo(f"{name}: {'created' if name in created else 'exists'}")
+        for flaw in flaws.get(name, []):
+            if fix:
+                click.echo(f"  {flaw.option}: {flaw.found}, now {flaw.wanted}")
+            else:
+                click.echo(f"  {flaw.option}={flaw.found} instead of {flaw.wanted}: {flaw.consequence} (--fix)")
 
 
 @click.command()
 @verbose_option
 def jars() -> None:
-    """Download Spark's Kafka connector and the broker's jars.
+    """Download the jars of connector and broker; compile the sink.
 
     `reexpand run`, `local` and `demo` find them in the cache. Jars in the cache are not downloaded again.
 
@@ -100,6 +129,7 @@ def jars() -> None:
     from rich.console import Console
     from rich.progress import Progress
 
+    from streaming.local import classes
     from streaming.local import jars as local_jars
 
     with Progress(console=Console(stderr=True), transient=True) as progress:
@@ -109,4 +139,5 @@ def jars() -> None:
             progress.update(task, completed=done, total=of, description=f"downloading {jar}")
 
         local_jars.fetch(progress=show)
+    classes.sink()
     click.echo(f"The jars of Spark's Kafka connector and of the broker are in {local_jars.LOCAL.folder}.")

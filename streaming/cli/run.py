@@ -46,8 +46,16 @@ def _setting_options() -> tuple[click.Option, ...]:
     "--config", "config_file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="TOML file of settings; REEXPAND_CONFIG can name it as well.",
 )  # fmt: skip
+@click.option(
+    "--take-over", is_flag=True,
+    help="End another driver that works on the checkpoint; without it, this one is refused.",
+)  # fmt: skip
+@click.option(
+    "--accept-topics", is_flag=True,
+    help="Once: take Kafka's topics for those of the checkpoint, after they were restored at the same offsets.",
+)  # fmt: skip
 @verbose_option
-def run(config_file: Path | None, **given: Any) -> None:
+def run(config_file: Path | None, *, take_over: bool, accept_topics: bool, **given: Any) -> None:
     """Run the job until SIGTERM or Ctrl-C.
 
     The running micro-batch is finished first; the exit code is then 0.
@@ -58,6 +66,9 @@ def run(config_file: Path | None, **given: Any) -> None:
     Shards are merged, parent by parent: --shards orders=16 --shards sensors=4 on the command line,
     REEXPAND_SHARDS=orders=16,sensors=4 (or a JSON object) in the environment, and a table [shards] with orders = 16 in
     the file.
+
+    Exit code 1 when the job cannot go on, and 2 when settings, checkpoint and Kafka topics do not fit each other: a
+    restart does not help then.
 
     \b
     Example:
@@ -71,7 +82,7 @@ def run(config_file: Path | None, **given: Any) -> None:
     given["shards"] = _parse_shards(given["shards"])
     settings = config.load(given)
     provide_java()
-    service.run(settings)
+    service.run(settings, take_over=take_over, accept_topics=accept_topics)
 
 
 def _parse_shards(pairs: tuple[str, ...]) -> dict[str, str] | None:

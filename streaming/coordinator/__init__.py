@@ -6,20 +6,30 @@ caused it. So a replay gives the same result, and a record that is repeated or l
 """
 
 from streaming.coordinator.codec import append, replay
-from streaming.coordinator.keys import BUCKETS, COORDINATOR, UNROUTABLE, bucket_of
+from streaming.coordinator.keys import BUCKETS, COORDINATOR, OVERSIZE, UNROUTABLE, bucket_of
 from streaming.coordinator.records import alarm, wake
 from streaming.coordinator.rules import CoordinatorOutcome, follow
-from streaming.coordinator.state import ClientLease, CoordinatorDelta, CoordinatorState, GroupBinding
+from streaming.coordinator.state import (
+    ClientLease,
+    CoordinatorDelta,
+    CoordinatorState,
+    GroupBinding,
+    PendingEnd,
+    Versions,
+)
 
 __all__ = [
     "BUCKETS",
     "COORDINATOR",
+    "OVERSIZE",
     "UNROUTABLE",
     "ClientLease",
     "CoordinatorDelta",
     "CoordinatorOutcome",
     "CoordinatorState",
     "GroupBinding",
+    "PendingEnd",
+    "Versions",
     "alarm",
     "append",
     "bucket_of",

@@ -1,11 +1,20 @@
 """Coordinator state as journal entries, and back."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any
 
-from streaming.coordinator.state import ClientLease, CoordinatorDelta, CoordinatorState, GroupBinding
-from streaming.events.model import Place
+from streaming.coordinator.state import (
+    ClientLease,
+    CoordinatorDelta,
+    CoordinatorState,
+    GroupBinding,
+    PendingEnd,
+    Versions,
+)
+from streaming.events.model import Action, End, Notation, Place, SelectorSpec, SubscriptionRequest
 from streaming.storage.journal import Journal
+from streaming.subscription.client import Mode
 from streaming.subscription.subscribers import ClientKey
 
 
@@ -27,7 +36,9 @@ def replay(state: CoordinatorState, changes: Iterable[Any]) -> None:
 
 
 def _encode_whole(state: CoordinatorState) -> list[Any]:
-    return _encode(CoordinatorDelta(state.clock, dict(state.bindings), dict(state.leases), dict(state.alarms)))
+    return _encode(
+        CoordinatorDelta(state.clock, dict(state.bindings), dict(state.leases), dict(state.alarms), dict(state.pending))
+    )
 
 
 def _encode(delta: CoordinatorDelta) -> list[Any]:
@@ -39,17 +50,46 @@ def _encode(delta: CoordinatorDelta) -> list[Any]:
         ],
         list(delta.leases.items()),
         [(time, shards if shards is None else sorted(shards)) for time, shards in delta.alarms.items()],
+        [(key, pending and _pending_fields(pending)) for key, pending in delta.pending.items()],
     ]
 
 
 def _decode(change: Any) -> CoordinatorDelta:
-    clock, bindings, leases, alarms = change
+    clock, bindings, leases, alarms, *pending = change  # a former release wrote no pending ends
     return CoordinatorDelta(
         clock,
         {
             group: None if binding is None else GroupBinding(binding[0], Place(*binding[1]), frozenset(binding[2]))
             for group, binding in bindings
         },
-        {ClientKey(*key): None if lease is None else ClientLease(lease[0], Place(*lease[1])) for key, lease in leases},
+        {ClientKey(*key): None if lease is None else _lease(*lease) for key, lease in leases},
         {time: None if shards is None else frozenset(shards) for time, shards in alarms},
+        {
+            (ClientKey(*client), parent): None if fields is None else _pending(*fields)
+            for (client, parent), fields in chain.from_iterable(pending)
+        },
     )
+
+
+def _lease(parents: tuple[str, ...], place: tuple[int, ...], versions: Mapping[str, Any] | None = None) -> ClientLease:
+    found = {parent: Versions(*both) for parent, both in (versions or {}).items()}
+    return ClientLease(parents, Place(*place), found)
+
+
+def _pending_fields(pending: PendingEnd) -> tuple[Any, ...]:
+    return pending.as_of, pending.expired, list(pending.ends.items()), pending.later
+
+
+def _pending(as_of: tuple[int, ...], expired: bool, ends: Any, later: Any) -> PendingEnd:  # noqa: FBT001 - a field
+    return PendingEnd(
+        Place(*as_of),
+        expired,
+        {Mode(mode): End(Place(*place), *versions) for mode, (place, *versions) in ends},
+        tuple((Place(*place), _request(*request)) for place, request in later),
+    )
+
+
+def _request(*fields: Any) -> SubscriptionRequest:
+    request = SubscriptionRequest(*fields)
+    selector = None if request.selector is None else SelectorSpec(*request.selector)
+    return request._replace(action=Action(request.action), notation=Notation(*request.notation), selector=selector)

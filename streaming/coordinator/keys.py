@@ -11,6 +11,12 @@ BUCKETS = 16
 UNROUTABLE = -1
 """Number of the key for records that the JVM cannot route."""
 
+OVERSIZE = -2
+"""Number of the key for records whose value is too large.
+
+The payload of such a row is the size of the value in bytes, a line feed, and the beginning of the value.
+"""
+
 
 def bucket_of(name: str) -> int:
     """Return the bucket of a group and its clients, or of a parent's alarms, as `streaming.spark.job` computes it."""

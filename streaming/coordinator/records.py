@@ -1,10 +1,12 @@
 """Records of the coordinator and for it, all on input streams."""
 
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import orjson
 
-from streaming.events.model import Action, Place
+from streaming.coordinator.state import PendingEnd
+from streaming.events.model import Action, Place, SubscriptionRequest
 from streaming.subscription.subscribers import ClientKey
 from streaming.updates.records import KafkaRecord
 
@@ -34,30 +36,68 @@ def group_end(group: str, parent: str, superseded_by: Place, bound_to: str | Non
     return _record(group, event)
 
 
-def client_end(
-    key: ClientKey, parent: str, as_of: Place, *, version: int | None = None, expired: bool = False
-) -> KafkaRecord:
-    """Return the request that unsubscribes a client from one parent.
+def client_end(key: ClientKey, parent: str, pending: PendingEnd) -> Iterator[KafkaRecord]:
+    """Yield the requests that unsubscribe a client from one parent: several if one would be too long.
 
     Args:
         key: the client.
         parent: the parent.
-        as_of: the place of the request that ended the client, or of its last one before its lease expired.
-        version: of the request that ended it.
-        expired: its lease has expired.
+        pending: the end.
     """
-    entry: dict[str, Any] = {
+    end: dict[str, Any] = {
         "action": Action.COMPLETE_REMOVE,
         "clientId": key.client_id,
         "group": key.group,
         "topic": parent,
-        "asOf": list(as_of),
+        "asOf": list(pending.as_of),
+        "through": list(pending.through),
     }
-    if version is not None:
-        entry["version"] = version
-    if expired:
-        entry["expired"] = True
-    return _record(key.group, entry)
+    if pending.expired:
+        end["expired"] = True
+    ends = {
+        str(mode): _without_none({**each._asdict(), "place": list(each.place)}) for mode, each in pending.ends.items()
+    }
+    first = {**end, "ends": ends}
+    for later in _pieces(_request_fields(place, request) for place, request in pending.later):
+        yield _record(key.group, {**first, "later": later} if later else first)
+        first = {**first, "continues": True}
+
+
+MAX_LATER_BYTES = 262_144
+"""Size in bytes of the requests in one record of an end, above which the next request goes into another record."""
+
+
+def _pieces(requests: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Yield lists of requests that are short enough for a record; one empty list if there are none."""
+    piece: list[dict[str, Any]] = []
+    size = 0
+    for request in requests:
+        length = len(orjson.dumps(request))
+        if piece and size + length > MAX_LATER_BYTES:
+            yield piece
+            piece, size = [], 0
+        piece.append(request)
+        size += length
+    yield piece
+
+
+def _request_fields(place: Place, request: SubscriptionRequest) -> dict[str, Any]:
+    """Return what a shard needs of a request to apply it once more."""
+    dialect, policy, per_subscription = request.notation
+    return _without_none({
+        "action": request.action,
+        "liteTopicSet": request.entries,
+        "version": request.version,
+        "offsetOption": request.offset_option,
+        "dialect": dialect,
+        "policy": policy,
+        "delivery": "per-subscription" if per_subscription else "per-client",
+        "place": list(place),
+    })  # fmt: skip
+
+
+def _without_none(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _record(key: str, value: dict[str, Any]) -> KafkaRecord:

@@ -4,9 +4,10 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from streaming.coordinator.ends import PendingEnds
 from streaming.coordinator.keys import COORDINATOR
-from streaming.coordinator.records import client_end, group_end, wake
-from streaming.coordinator.state import ClientLease, CoordinatorDelta, CoordinatorState, GroupBinding
+from streaming.coordinator.records import group_end, wake
+from streaming.coordinator.state import NO_VERSIONS, ClientLease, CoordinatorDelta, CoordinatorState, GroupBinding
 from streaming.events.columns import Event
 from streaming.events.model import Action, Alarm, GroupEvent, Place, Reason, Source, Stream, SubscriptionRequest, Tick
 from streaming.subscription.client import Ignored
@@ -35,16 +36,21 @@ class CoordinatorOutcome:
 
 
 def follow(
-    state: CoordinatorState, events: Iterable[tuple[Source, Event]], client_timeout_ms: int = 0
+    state: CoordinatorState,
+    events: Iterable[tuple[Source, Event]],
+    client_timeout_ms: int = 0,
+    *,
+    inner_multi: bool = False,
 ) -> CoordinatorOutcome:
     """Follow the groups and clients of one bucket through a micro-batch; the caller applies the delta.
 
     Args:
         state: the bucket before the micro-batch; not changed.
-        events: groups first, then requests, then the time, each in offset order.
+        events: groups first, then the ends that the job wrote, then requests, then the time, each in offset order.
         client_timeout_ms: time without requests after which a client is unsubscribed everywhere; 0 for never.
+        inner_multi: `**` may stand inside a pattern.
     """
-    micro_batch = _MicroBatch(state, client_timeout_ms)
+    micro_batch = _MicroBatch(state, client_timeout_ms, inner_multi=inner_multi)
     for source, event in events:
         if isinstance(event, GroupEvent):
             micro_batch.apply_group_event(source, event)
@@ -55,19 +61,22 @@ def follow(
         elif isinstance(event, Alarm):
             micro_batch.apply_alarm(event)
     outcome = micro_batch.outcome
+    outcome.records += ((Stream.SUBSCRIPTIONS, record) for record in micro_batch.ends.records())
     delta = outcome.delta
-    outcome.changed = bool(delta.bindings or delta.leases or delta.alarms) or delta.clock != state.clock
+    changes = (delta.bindings, delta.leases, delta.alarms, delta.pending)
+    outcome.changed = any(changes) or delta.clock != state.clock
     return outcome
 
 
 class _MicroBatch:
     """One micro-batch in one bucket: differences to the state before it."""
 
-    def __init__(self, state: CoordinatorState, client_timeout_ms: int) -> None:
+    def __init__(self, state: CoordinatorState, client_timeout_ms: int, *, inner_multi: bool) -> None:
         self._state = state
         self._client_timeout_ms = client_timeout_ms
         self._delta = CoordinatorDelta(state.clock)
         self.outcome = CoordinatorOutcome(self._delta)
+        self.ends = PendingEnds(state, self._delta, inner_multi=inner_multi)
 
     def apply_group_event(self, source: Source, event: GroupEvent) -> None:
         """Bind a group to its parent, or delete it, and end it on its other parents."""
@@ -93,18 +102,22 @@ class _MicroBatch:
 
     def apply_request(self, source: Source, request: SubscriptionRequest) -> None:
         """Renew the lease of a client, or end the client on all of its parents if the request names none."""
-        if request.as_of is not None:
-            return  # written by the coordinator
         key = ClientKey(request.group, request.client_id)
-        lease = self._lease(key)
+        if request.as_of is not None:  # written by the coordinator
+            self.ends.confirm(key, request)
+            return
+        lease, place = self._lease(key), source.place
+        if lease is not None and self._has_expired(lease, place.timestamp):
+            lease = self._end_client(key, lease, lease.place, expired=True)
         if request.parent != COORDINATOR:
-            self._renew_lease(key, lease, request, source.place)
+            self.ends.follow(key, request, place)
+            self._renew_lease(key, lease, request, place)
             if request.action is not Action.COMPLETE_REMOVE:
                 self._check_binding(source, request)
         elif lease is None:
             self.outcome.ignored[Ignored.NO_SUBSCRIPTION] += 1
         else:
-            self._end_client(key, lease, source.place, version=request.version)
+            self._end_client(key, lease, place, version=request.version)
 
     def apply_tick(self, event: Tick) -> None:
         """Advance the clock, wake the shards whose alarms are due, and end the clients whose leases have expired."""
@@ -115,11 +128,9 @@ class _MicroBatch:
                 for parent, shard in sorted(shards):
                     self._wake(parent, shard)
                 delta.alarms[time] = None
-        if not self._client_timeout_ms:
-            return
-        for key in {**self._state.leases, **delta.leases}:
+        for key in {**self._state.leases, **delta.leases} if self._client_timeout_ms else ():
             lease = self._lease(key)
-            if lease is not None and lease.place.timestamp < delta.clock - self._client_timeout_ms:
+            if lease is not None and self._has_expired(lease, delta.clock):
                 self._end_client(key, lease, lease.place, expired=True)
 
     def apply_alarm(self, event: Alarm) -> None:
@@ -144,19 +155,30 @@ class _MicroBatch:
         keys = (key for key in {**self._state.leases, **self._delta.leases} if key.group == group)
         return {parent for lease in map(self._lease, keys) if lease is not None for parent in lease.parents}
 
+    def _has_expired(self, lease: ClientLease, now: int) -> bool:
+        """Tell whether a lease has run out at a time, whether a tick has told of it or not."""
+        timeout = self._client_timeout_ms
+        return bool(timeout and lease.parents and lease.place.timestamp < now - timeout)
+
     def _renew_lease(
         self, key: ClientKey, lease: ClientLease | None, request: SubscriptionRequest, place: Place
     ) -> None:
-        parents = () if lease is None else lease.parents
+        parent, parents = request.parent, () if lease is None else lease.parents
+        versions = {} if lease is None else dict(lease.versions)
+        if request.version is not None:
+            versions[parent] = self.ends.versions(versions.get(parent, NO_VERSIONS), request, place)
+        elif versions:  # a client with versions is remembered wherever it was
+            versions.setdefault(parent, NO_VERSIONS)
         if request.action is not Action.COMPLETE_REMOVE:
-            renewed_parents = parents if request.parent in parents else (*parents, request.parent)
+            renewed_parents = parents if parent in parents else (*parents, parent)
         elif request.version is not None:
             renewed_parents = parents  # the shard may find the version stale, and keep the client
         else:
-            renewed_parents = tuple(parent for parent in parents if parent != request.parent)
-        if lease is not None and renewed_parents == parents and not self._client_timeout_ms:
-            return  # without a timeout the time of the last request does not matter
-        renewed = ClientLease(renewed_parents, place) if renewed_parents else None
+            renewed_parents = tuple(each for each in parents if each != parent)
+        renewed = ClientLease(renewed_parents, place, versions) if renewed_parents or versions else None
+        if lease is not None and renewed is not None and not self._client_timeout_ms:
+            # Without a timeout the time of the last request does not matter.
+            renewed = renewed._replace(place=lease.place)
         if renewed != lease:
             self._delta.leases[key] = renewed
 
@@ -180,15 +202,11 @@ class _MicroBatch:
 
     def _end_client(
         self, key: ClientKey, lease: ClientLease, as_of: Place, *, version: int | None = None, expired: bool = False
-    ) -> None:
-        """End a client on all of its parents; its next request begins a new lease.
-
-        If the end has a version, a parent may find it stale and keep the client. So the lease stays in this case.
-        """
-        self._delta.leases[key] = None if version is None else ClientLease(lease.parents, as_of)
-        for parent in lease.parents:
-            record = client_end(key, parent, as_of, version=version, expired=expired)
-            self.outcome.records.append((Stream.SUBSCRIPTIONS, record))
+    ) -> ClientLease | None:
+        """End a client on all of its parents; return what is left of its lease."""
+        left = self.ends.end(key, lease, as_of, version=version, expired=expired)
+        self._delta.leases[key] = left
+        return left
 
     def _wake(self, parent: str, shard: int) -> None:
         self.outcome.records.append((Stream.CLOCK, wake(parent, shard, self._delta.clock)))

@@ -1,10 +1,12 @@
 """State of one coordinator bucket, and a micro-batch's changes to it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from streaming.events.model import Place
+from streaming.events.model import End, Place, SubscriptionRequest
 from streaming.storage.journal import overlay
+from streaming.subscription.client import Mode
 from streaming.subscription.subscribers import ClientKey
 
 
@@ -22,11 +24,57 @@ class GroupBinding(NamedTuple):
     notified: frozenset[str] = frozenset()
 
 
+class Versions(NamedTuple):
+    """Versions of the requests that a parent applied last for one client, by mode; None for none."""
+
+    literal: int | None = None
+    wildcard: int | None = None
+
+    def of(self, mode: Mode) -> int | None:
+        """Return the version under a mode."""
+        return self.wildcard if mode is Mode.WILDCARD else self.literal
+
+
+NO_VERSIONS = Versions()
+
+
 class ClientLease(NamedTuple):
-    """Parents on which a client has sent requests, and the place of its last one."""
+    """What a client has asked for.
+
+    Attributes:
+        parents: on which it may be in session.
+        place: of its last request.
+        versions: by parent, also where its session has ended: older requests stay stale there.
+    """
 
     parents: tuple[str, ...]
     place: Place
+    versions: Mapping[str, Versions] = {}
+
+
+PendingKey = tuple[ClientKey, str]
+"""A client and a parent."""
+
+
+class PendingEnd(NamedTuple):
+    """End of a client on a parent whose record the job has not yet read back.
+
+    Attributes:
+        as_of: place of the request that ended the client, or of its last one before its lease expired.
+        expired: its lease has expired.
+        ends: under each mode.
+        later: the client's requests on this parent since then, each with its place, oldest first.
+    """
+
+    as_of: Place
+    expired: bool
+    ends: Mapping[Mode, End]
+    later: tuple[tuple[Place, SubscriptionRequest], ...] = ()
+
+    @property
+    def through(self) -> Place:
+        """Place of the last request that counts here."""
+        return self.later[-1][0] if self.later else self.as_of
 
 
 @dataclass(slots=True)
@@ -38,21 +86,24 @@ class CoordinatorState:
         leases: by client.
         alarms: shards to wake, by time in milliseconds since the epoch.
         clock: time of the last tick, in milliseconds since the epoch.
+        pending: ends that were written and not yet read back.
     """
 
     bindings: dict[str, GroupBinding] = field(default_factory=dict)
     leases: dict[ClientKey, ClientLease] = field(default_factory=dict)
     alarms: dict[int, frozenset[tuple[str, int]]] = field(default_factory=dict)
     clock: int = 0
+    pending: dict[PendingKey, PendingEnd] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.bindings or self.leases or self.alarms or self.clock)
+        return bool(self.bindings or self.leases or self.alarms or self.clock or self.pending)
 
     def apply(self, delta: "CoordinatorDelta") -> None:
         """Apply the changes of a micro-batch."""
         overlay(self.bindings, delta.bindings)
         overlay(self.leases, delta.leases)
         overlay(self.alarms, delta.alarms)
+        overlay(self.pending, delta.pending)
         self.clock = delta.clock
 
 
@@ -64,3 +115,4 @@ class CoordinatorDelta:
     bindings: dict[str, GroupBinding | None] = field(default_factory=dict)
     leases: dict[ClientKey, ClientLease | None] = field(default_factory=dict)
     alarms: dict[int, frozenset[tuple[str, int]] | None] = field(default_factory=dict)
+    pending: dict[PendingKey, PendingEnd | None] = field(default_factory=dict)

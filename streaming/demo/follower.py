@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import orjson
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
 from streaming.client import Relation
 from streaming.errors import ReexpandError
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from streaming.config import Settings
 
 _TIMEOUT_SECONDS = 15.0
+_END = KafkaError._PARTITION_EOF  # noqa: SLF001 - librdkafka's own errors have a leading underscore
 _LAZY = frozenset({Cause.TOPIC_CREATED, Cause.TOPIC_DELETED, Cause.TOPIC_EXPIRED, Cause.QUOTA_FREED})
 
 
@@ -39,7 +40,7 @@ class ReceivedUpdate:
 
     Attributes:
         sent_ms: time of the causing event's record, in milliseconds since the epoch.
-        written_ms: time of the update's own record, likewise.
+        seen_ms: time when it was read, likewise; an update is there to be read when its transaction is committed.
     """
 
     op: Op
@@ -47,7 +48,7 @@ class ReceivedUpdate:
     patterns: tuple[str, ...]
     cause: Cause
     sent_ms: int
-    written_ms: int
+    seen_ms: int
 
     @property
     def path(self) -> str:
@@ -56,8 +57,8 @@ class ReceivedUpdate:
 
     @property
     def latency_ms(self) -> int:
-        """Milliseconds from the causing event's record to the update's."""
-        return self.written_ms - self.sent_ms
+        """Milliseconds from the causing event's record to the reading of the update."""
+        return self.seen_ms - self.sent_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class DeadLetter:
     reason: str
     message: str
     source: Coordinates
-    written_ms: int
+    seen_ms: int
 
 
 def effective_rows(relation: Relation) -> set[Effective]:
@@ -75,7 +76,7 @@ def effective_rows(relation: Relation) -> set[Effective]:
     return {Effective(row.parent, row.group, row.client_id, row.lite_topic, row.part or "") for row in relation.rows()}
 
 
-def parse_update(value: bytes, written_ms: int) -> ReceivedUpdate:
+def parse_update(value: bytes, seen_ms: int) -> ReceivedUpdate:
     """Parse the value of an update."""
     record: dict[str, Any] = orjson.loads(value)
     return ReceivedUpdate(
@@ -84,16 +85,16 @@ def parse_update(value: bytes, written_ms: int) -> ReceivedUpdate:
         tuple(record["patterns"]),
         Cause(record["cause"]),
         record["source"]["timestamp"],
-        written_ms,
+        seen_ms,
     )
 
 
-def parse_dead_letter(value: bytes, written_ms: int) -> DeadLetter:
+def parse_dead_letter(value: bytes, seen_ms: int) -> DeadLetter:
     """Parse the value of a dead letter."""
     record: dict[str, Any] = orjson.loads(value)
     source = record["source"]
     coordinates = Coordinates(source["topic"], source["partition"], source["offset"])
-    return DeadLetter(record["reason"], record["message"], coordinates, written_ms)
+    return DeadLetter(record["reason"], record["message"], coordinates, seen_ms)
 
 
 class Follower:
@@ -107,6 +108,8 @@ class Follower:
                 "bootstrap.servers": settings.bootstrap_servers,
                 "group.id": "reexpand-demo",  # required, but unused: partitions are assigned by hand
                 "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,  # the last offset may hold the marker of a transaction, not a record
                 "log_level": 0,
             }
         )
@@ -117,6 +120,7 @@ class Follower:
             for number in cluster.topics[topic].partitions
         ]
         self._consumer.assign(self._partitions)
+        self._positions = {(part.topic, part.partition): 0 for part in self._partitions}
 
     def __enter__(self) -> Self:
         return self
@@ -133,7 +137,11 @@ class Follower:
         """Yield the records at hand, after at most `seconds` of waiting for the first."""
         message = self._consumer.poll(seconds)
         while message is not None:
-            if message.error() is None:
+            error = message.error()
+            if error is None or error.code() == _END:
+                reached = (message.offset() or 0) + (error is None)
+                self._positions[message.topic() or "", message.partition() or 0] = reached
+            if error is None:
                 yield from self._read(message)
             message = self._consumer.poll(0)
 
@@ -144,24 +152,21 @@ class Follower:
             ReexpandError: the broker does not return the records in time.
         """
         deadline = time.monotonic() + _TIMEOUT_SECONDS
-        ends = [
-            self._consumer.get_watermark_offsets(partition, timeout=_TIMEOUT_SECONDS)[1]
-            for partition in self._partitions
-        ]
-        while any(
-            max(position.offset, 0) < end
-            for position, end in zip(self._consumer.position(self._partitions), ends, strict=True)
-        ):
+        ends = {
+            (part.topic, part.partition): self._consumer.get_watermark_offsets(part, timeout=_TIMEOUT_SECONDS)[1]
+            for part in self._partitions
+        }
+        while any(self._positions[place] < end for place, end in ends.items()):
             if time.monotonic() > deadline:
                 raise ReexpandError(f"The updates cannot be read back within {_TIMEOUT_SECONDS:.0f} s.")
             for _ in self.poll(0.1):
                 pass
 
     def _read(self, message: Message) -> Iterator[ReceivedUpdate | DeadLetter]:
-        value, written_ms = message.value(), message.timestamp()[1]
+        value, seen_ms = message.value(), int(time.time() * 1_000)
         if message.topic() == self._topics[0]:
             self._relation.apply(message.key(), value)
             if value is not None:
-                yield parse_update(value, written_ms)
+                yield parse_update(value, seen_ms)
         elif value is not None:
-            yield parse_dead_letter(value, written_ms)
+            yield parse_dead_letter(value, seen_ms)

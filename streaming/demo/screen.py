@@ -46,6 +46,7 @@ _CAUSES = {
     Cause.RELEASED: "released",
     Cause.QUOTA_EXCEEDED: "over quota",
     Cause.QUOTA_FREED: "quota has room",
+    Cause.REPAIRED: "repaired",
 }
 _CLIENT_WIDTH = 15
 _TOPIC_WIDTH = 34

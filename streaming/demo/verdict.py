@@ -36,7 +36,7 @@ class Transcript:
     @property
     def first_answer_ms(self) -> int | None:
         """Time of the job's first output, in milliseconds since the epoch; None before it."""
-        answers = [item.written_ms for item in self.updates] + [item.written_ms for item in self.dead_letters]
+        answers = [item.seen_ms for item in self.updates] + [item.seen_ms for item in self.dead_letters]
         return min(answers, default=None)
 
     def is_cold(self, update: ReceivedUpdate) -> bool:

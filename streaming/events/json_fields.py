@@ -1,5 +1,6 @@
 """Fields of JSON records, checked; whatever is wrong raises `Rejected` with a reason and a message for the user."""
 
+import json
 from typing import Any
 
 import orjson
@@ -12,7 +13,7 @@ INT64 = 1 << 63
 
 
 def json_object(payload: bytes | None) -> dict[str, Any]:
-    """Return the JSON object in a payload."""
+    """Return the JSON object in a payload, in which no object has a field twice: readers would differ in its value."""
     if payload is None:
         raise Rejected(Reason.NOT_JSON, "the record has no value")
     try:
@@ -21,7 +22,27 @@ def json_object(payload: bytes | None) -> dict[str, Any]:
         raise Rejected(Reason.NOT_JSON, f"the value is not JSON: {error}") from None
     if not isinstance(record, dict):
         raise Rejected(Reason.WRONG_TYPE, f"the value must be a JSON object, not {type_of(record)}")
+    # Each field has a colon. So where there are no more colons than fields, none stands twice: nearly always.
+    fields = len(record) + sum(len(value) for value in record.values() if type(value) is dict)
+    if payload.count(b":") != fields:
+        _check_repetitions(payload)
     return record
+
+
+def _check_repetitions(payload: bytes) -> None:
+    try:
+        json.loads(payload.decode(), object_pairs_hook=_object, parse_int=str, parse_float=str)
+    except RecursionError:
+        raise Rejected(Reason.NOT_JSON, "the value nests too deep") from None
+
+
+def _object(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(fields)
+    if len(found) < len(fields):
+        names = [name for name, _ in fields]
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise Rejected(Reason.DUPLICATE_FIELD, f"the field {excerpt(repeated)} stands twice in one object")
+    return found
 
 
 def required_text(record: dict[str, Any], field: str, prefix: str = "") -> str:
@@ -87,6 +108,14 @@ def optional_place(record: dict[str, Any], field: str) -> Place | None:
     if not (isinstance(value, list) and [type(number) for number in value] in ([int] * 3, [int] * 4)):
         raise Rejected(Reason.WRONG_TYPE, f"{field} must be [partition, offset, timestamp, entry]")
     return Place(*value)
+
+
+def required_place(record: dict[str, Any], field: str) -> Place:
+    """Return a place in a stream."""
+    place = optional_place(record, field)
+    if place is None:
+        raise Rejected(Reason.MISSING_FIELD, f"{field} is missing")
+    return place
 
 
 def type_of(value: Any) -> str:

@@ -15,6 +15,9 @@ MAX_TTL_MS = 30 * 24 * 3_600_000
 DEADLINE_STEP_MS = 10_000
 """Step in milliseconds to which deadlines are rounded up, so that a shard is woken once for many topics."""
 
+MAX_AHEAD_MS = 10_000
+"""Maximum time in milliseconds by which a tick or a wake may be ahead of its record's timestamp."""
+
 MAX_DETAILS = 65_536
 """Maximum number of characters in a topic's tags and properties, which are stored as long as the topic lives."""
 
@@ -54,9 +57,12 @@ class Reason(StrEnum):
     NOT_JSON = "not-json"
     WRONG_TYPE = "wrong-type"
     MISSING_FIELD = "missing-field"
+    DUPLICATE_FIELD = "duplicate-field"
+    RESERVED_FIELD = "reserved-field"
     BLANK_NAME = "blank-name"
     NAME_TOO_LONG = "name-too-long"
     OUT_OF_RANGE = "out-of-range"
+    VALUE_TOO_LARGE = "value-too-large"
     UNKNOWN_EVENT = "unknown-event"
     UNKNOWN_ACTION = "unknown-action"
     BAD_LMQ_NAME = "bad-lmq-name"
@@ -67,6 +73,7 @@ class Reason(StrEnum):
     GROUP_BOUND_ELSEWHERE = "group-bound-elsewhere"
     QUOTA_EXCEEDED = "quota-exceeded"
     NOT_ROUTABLE = "not-routable"
+    AHEAD_OF_TIME = "ahead-of-time"
 
 
 class Action(StrEnum):
@@ -201,6 +208,11 @@ class SubscriptionRequest(NamedTuple):
         as_of: set by the job on the COMPLETE_REMOVE requests that it writes: only subscriptions requested up to this
             place end.
         expired: the client's lease has expired.
+        ends: set by the job with `as_of`: how the client ended under each mode, by the name of the mode; None in
+            requests that a former release wrote.
+        later: the client's requests on this parent since then, each with its place, oldest first.
+        through: place of the last request that the job knew of when it wrote this.
+        continues: True if `later` goes on from a former record, which was too long for all of them.
     """
 
     parent: str
@@ -214,6 +226,29 @@ class SubscriptionRequest(NamedTuple):
     selector: SelectorSpec | None = None
     as_of: Place | None = None
     expired: bool = False
+    ends: "Mapping[str, End] | None" = None
+    later: "tuple[tuple[Place, SubscriptionRequest], ...]" = ()
+    through: Place | None = None
+    continues: bool = False
+
+
+class End(NamedTuple):
+    """End of a client on one parent under one mode.
+
+    Attributes:
+        place: place of the request that ended the client, or of its last one before its lease expired.
+        version: version of that request; None for none, and for a lease.
+        known: version of the client before it, as far as the coordinator knows.
+    """
+
+    place: Place
+    version: int | None = None
+    known: int | None = None
+
+    @property
+    def is_stale(self) -> bool:
+        """True if the client had sent a newer version before."""
+        return self.version is not None and self.known is not None and self.version < self.known
 
 
 class GroupEvent(NamedTuple):

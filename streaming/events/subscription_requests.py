@@ -13,6 +13,7 @@ from streaming.events.json_fields import (
     optional_integer,
     optional_place,
     required_name,
+    required_place,
     required_text,
     type_of,
 )
@@ -21,7 +22,9 @@ from streaming.events.model import (
     MAX_DETAILS,
     POLICIES,
     Action,
+    End,
     Notation,
+    Place,
     Reason,
     SelectorSpec,
     SubscriptionRequest,
@@ -39,6 +42,10 @@ def parse_subscription(payload: bytes | None) -> SubscriptionRequest:
     record = json_object(payload)
     if "subscriptionSet" in record:
         raise Rejected(Reason.WRONG_TYPE, "subscriptionSet must be an array of objects, at least one")
+    return _request(record)
+
+
+def _request(record: dict[str, Any]) -> SubscriptionRequest:
     action = _action(record)
     client_id, group = required_name(record, "clientId"), required_name(record, "group")
     on_all_parents = action is Action.COMPLETE_REMOVE and _is_blank(record.get("topic"))
@@ -54,7 +61,33 @@ def parse_subscription(payload: bytes | None) -> SubscriptionRequest:
         _selector(record),
         optional_place(record, "asOf"),
         record.get("expired") is True,
+        _ends(record),
+        _later(record),
+        optional_place(record, "through"),
+        record.get("continues") is True,
     )
+
+
+def _ends(record: dict[str, Any]) -> Mapping[str, End] | None:
+    """Return how the job says that a client ended, by mode."""
+    ends = record.get("ends")
+    if ends is None:
+        return None
+    if not (isinstance(ends, dict) and all(isinstance(end, dict) for end in ends.values())):
+        raise Rejected(Reason.WRONG_TYPE, "ends must be an object of objects")
+    return {
+        mode: End(required_place(end, "place"), optional_integer(end, "version"), optional_integer(end, "known"))
+        for mode, end in ends.items()
+    }
+
+
+def _later(record: dict[str, Any]) -> tuple[tuple[Place, SubscriptionRequest], ...]:
+    """Return the requests that the job repeats after the end of a client."""
+    later = record.get("later") or []
+    if not (isinstance(later, list) and all(isinstance(request, dict) for request in later)):
+        raise Rejected(Reason.WRONG_TYPE, "later must be an array of objects")
+    common = {name: record.get(name) for name in ("clientId", "group", "topic")}
+    return tuple((required_place(request, "place"), _request({**request, **common})) for request in later)
 
 
 def _action(record: dict[str, Any]) -> Action:

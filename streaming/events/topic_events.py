@@ -51,7 +51,7 @@ def parse_plain_topic_events(payloads: Sequence[bytes | None], parent: str) -> t
         The names of the lite topics, and True for each created one; None if any event is different. In that case
         `parse_topic_event` is needed for each event, and takes twice as long.
     """
-    records = _json_objects(payloads)
+    records, text = _json_objects(payloads)
     if records is None or not set().union(*records) <= set(_PLAIN_FIELDS):
         return None
     try:
@@ -69,6 +69,7 @@ def parse_plain_topic_events(payloads: Sequence[bytes | None], parent: str) -> t
         and parent.strip()
         and all(map(str.strip, names))
         and all(timestamp is None or -INT64 <= timestamp < INT64 for timestamp in set(timestamps))
+        and _has_no_repetitions(records, text, names, parent)
     ):
         return names, [event == "CREATED" for event in events]
     return None
@@ -112,14 +113,22 @@ def _tags_and_properties(record: dict[str, Any]) -> tuple[str | None, dict[str, 
     return tags, properties
 
 
-def _json_objects(payloads: Sequence[bytes | None]) -> list[dict[str, Any]] | None:
-    """Return the JSON objects in many payloads, decoded in one go; None if any payload holds something else."""
+def _json_objects(payloads: Sequence[bytes | None]) -> tuple[list[dict[str, Any]] | None, bytes]:
+    """Return the JSON objects in many payloads, decoded in one go, and the text; None if one holds something else."""
     # A random number stands between the payloads, so no payload can end what another one begins.
     fence = secrets.randbits(63)
     try:
-        values = orjson.loads(b"[%b]" % (b",%d," % fence).join(payloads))  # type: ignore[arg-type]  # None raises
+        text = b"[%b]" % (b",%d," % fence).join(payloads)  # type: ignore[arg-type]  # None raises
+        values = orjson.loads(text)
     except (TypeError, orjson.JSONDecodeError):
-        return None
+        return None, b""
     objects: list[Any] = values[::2]
     one_each = len(objects) == len(payloads) and values[1::2] == [fence] * (len(payloads) - 1)
-    return objects if one_each and set(map(type, objects)) == {dict} else None
+    return (objects if one_each and set(map(type, objects)) == {dict} else None), text
+
+
+def _has_no_repetitions(records: Sequence[dict[str, Any]], text: bytes, names: Sequence[str], parent: str) -> bool:
+    """Tell whether no field stands twice in plain topic events: each has a colon, and names may have further ones."""
+    further = text.count(b":") - sum(map(len, records))
+    in_names = "".join(names).count(":") + len(names) * parent.count(":")
+    return not further or (further == in_names and b"\\" not in text)

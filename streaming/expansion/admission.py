@@ -3,16 +3,25 @@
 from streaming.events.model import Action, SubscriptionRequest
 from streaming.expansion.view import ShardView
 from streaming.state.group import interest_of
-from streaming.subscription.client import Client, Interest
+from streaming.subscription.client import Client, Interest, Subscription
 from streaming.subscription.policy import GroupPolicy, accepts
 from streaming.subscription.requests import RequestOutcome
 from streaming.subscription.subscribers import ClientKey
 
 
-def excess(view: ShardView, key: ClientKey, request: SubscriptionRequest, outcome: RequestOutcome) -> str | None:
+def excess(
+    view: ShardView, key: ClientKey, request: SubscriptionRequest, outcome: RequestOutcome, former: Subscription
+) -> str | None:
     """Return the reason why a request must be refused for its client's quota; None if it is admitted.
 
     A request is judged by its net change over the stored topics, so a client may always repeat its set or shrink it.
+
+    Args:
+        view: the shard.
+        key: the client.
+        request: its request.
+        outcome: of the request, under the mode of the group.
+        former: subscription before the request, under that mode.
     """
     if not outcome.applied or request.action not in (Action.COMPLETE_ADD, Action.PARTIAL_ADD):
         return None
@@ -26,7 +35,7 @@ def excess(view: ShardView, key: ClientKey, request: SubscriptionRequest, outcom
     topics = view.state.topics
     if share is None or wanted.everything is not None or len(topics) <= share:
         return None
-    current, present = view.interest(key), view.policy(key.group)
+    current, present = interest_of(view.group(key.group), Client(former, former)), view.policy(key.group)
     comparable = (
         current.everything is None and wanted.patterns == current.patterns and policy.selector == present.selector
     )

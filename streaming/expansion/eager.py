@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from streaming.expansion.announce import Announcer
 from streaming.expansion.micro_batch import InterestChange, MicroBatch
 from streaming.subscription.client import Interest
+from streaming.subscription.interests import Interests
 from streaming.subscription.policy import GroupPolicy, apply_policies
 from streaming.subscription.subscribers import ClientKey, SubscriberKey
 from streaming.updates.model import Cause, Op, Update
@@ -46,6 +47,7 @@ class _GroupComparison:
         others = batch.view.clients_of(group) if self._exclusive else ()
         concerned = list(dict.fromkeys((*others, *changes)))
         self._before, self._after = batch.state.new_interests(), batch.state.new_interests()
+        self._steps: dict[ClientKey, list[Interests]] = {}
         self._backfills = [key for key in concerned if key in batch.state.backfills]
         for key in concerned:
             self._before.add(key, batch.state.interest(key))
@@ -78,7 +80,7 @@ class _GroupComparison:
         after = apply_policies(matches, topic, metadata, (self._after,), self._policies_after)
         for subscriber, patterns in before.items():
             if subscriber not in after:
-                change = self._change(subscriber, after)
+                change = self._change(topic, subscriber, after)
                 source, cause = change.source, change.cause_remove
                 if subscriber in matches and after:
                     cause = Cause.EVICTED
@@ -87,7 +89,7 @@ class _GroupComparison:
                 yield self._announcer.update(Op.REMOVE, subscriber, topic, patterns, cause=cause, source=source)
         for subscriber, patterns in after.items():
             if subscriber not in before:
-                change = self._change(subscriber, before)
+                change = self._change(topic, subscriber, before)
                 source, cause, option = change.source, change.cause_add, change.offset_option
                 if subscriber in matched and not before:  # the selector refused the topic before
                     (source, cause), option = view.policy_change(self._group), None
@@ -97,12 +99,30 @@ class _GroupComparison:
                     Op.ADD, subscriber, topic, patterns, cause=cause, source=source, option=option
                 )
 
-    def _change(self, subscriber: SubscriberKey, others: Iterable[SubscriberKey]) -> InterestChange:
+    def _change(self, topic: str, subscriber: SubscriberKey, others: Iterable[SubscriberKey]) -> InterestChange:
         """Return the change behind a difference: of the subscriber, or of the client that took or left the topic."""
         for candidate in (subscriber, *others):
-            if candidate.client in self._changes:
-                return self._changes[candidate.client]
+            change = self._changes.get(candidate.client)
+            if change is not None:
+                return self._of_step(change, topic, candidate) if change.steps else change
         return next(iter(self._changes.values()))
+
+    def _of_step(self, change: InterestChange, topic: str, subscriber: SubscriberKey) -> InterestChange:
+        """Return the part of a change by the last of its requests that made a difference to a topic."""
+        orders = [index.orders(topic).get(subscriber) for index in self._indexes(subscriber.client, change)]
+        if not self._exclusive:  # the order of entries does not matter
+            orders = [None if order is None else 0 for order in orders]
+        last = max((number for number in range(1, len(orders)) if orders[number] != orders[number - 1]), default=-1)
+        return change.by(change.steps[last - 1] if last > 0 else change.steps[-1])
+
+    def _indexes(self, key: ClientKey, change: InterestChange) -> list[Interests]:
+        """Return the interests of a client before its requests, and after each of them."""
+        if key not in self._steps:
+            found = self._steps[key] = []
+            for wanted in (change.before, *(step.after for step in change.steps)):
+                found.append(self._batch.state.new_interests())
+                found[-1].add(key, wanted)
+        return self._steps[key]
 
 
 def _restrictive(group: str, policy: GroupPolicy) -> dict[str, GroupPolicy]:

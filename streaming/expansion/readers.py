@@ -4,11 +4,12 @@ from collections import Counter
 
 from streaming.events.model import Action, GroupEvent, Place, Reason, Source, SubscriptionRequest
 from streaming.expansion.admission import excess
-from streaming.expansion.view import Overlay, ShardView
+from streaming.expansion.ends import end_steps, is_superseded
+from streaming.expansion.view import ClientStep, Overlay, ShardView
 from streaming.state import Group, GroupSelectors
 from streaming.state.group import NO_SELECTORS
 from streaming.subscription.client import Client, Ignored, LastRequest, Mode, Subscription
-from streaming.subscription.requests import RequestOutcome, advance, end
+from streaming.subscription.requests import RequestOutcome, advance
 from streaming.subscription.subscribers import ClientKey
 from streaming.updates.model import Problem
 
@@ -47,14 +48,18 @@ class GroupReader:
 
 
 class RequestReader:
-    """Reads subscription requests, in both modes: the attributes that decide the mode may come later."""
+    """Reads subscription requests, in both modes: the attributes that decide the mode may come later.
+
+    Attributes:
+        latest_order: number of the last request on the shard.
+    """
 
     def __init__(self, view: ShardView, overlay: Overlay, problems: list[Problem], ignored: Counter[Ignored]) -> None:
         self._view = view
         self._overlay = overlay
         self._problems = problems
         self._ignored = ignored
-        self._order = view.state.latest_order
+        self.latest_order = view.state.latest_order
 
     def read(self, source: Source, request: SubscriptionRequest) -> None:
         """Apply a request, or the end of a client as of an earlier place."""
@@ -62,14 +67,16 @@ class RequestReader:
         if request.as_of is not None:
             self._end(key, source, request, request.as_of)
             return
-        self._order += 1
+        self.latest_order += 1
         former = self._view.client(key)
         mode = self._view.group(key.group).mode
         outcomes = {
-            each: advance(former.subscription(each), request, self._view.shard.rules(each), self._order, source.place)
+            each: advance(
+                former.subscription(each), request, self._view.shard.rules(each), self.latest_order, source.place
+            )
             for each in Mode
         }
-        refusal = excess(self._view, key, request, outcomes[mode])
+        refusal = excess(self._view, key, request, outcomes[mode], former.subscription(mode))
         if refusal is not None:
             self._problems.append(Problem(source, Reason.QUOTA_EXCEEDED, refusal))
             outcomes = {each: RequestOutcome(former.subscription(each), refused=True) for each in Mode}
@@ -77,20 +84,19 @@ class RequestReader:
             self._report(source, outcomes[mode], former.subscription(mode))
         self._remember(key, request.action, source.place, outcomes)
         self._select(source, request, outcomes)
-        self._store(key, source, request, outcomes[Mode.LITERAL].subscription, outcomes[Mode.WILDCARD].subscription)
+        literal, wildcard = outcomes[Mode.LITERAL].subscription, outcomes[Mode.WILDCARD].subscription
+        self._store(key, source, request, Client(literal, literal if wildcard == literal else wildcard))
 
     def _end(self, key: ClientKey, source: Source, request: SubscriptionRequest, as_of: Place) -> None:
         """Apply the end that the coordinator decided: of the client's requests up to a place."""
-        if not request.expired:
-            source = source.at(as_of)
-        former = self._view.client(key)
-        after = end(former, request, as_of, self._view.last_request(key))
         mode = self._view.group(key.group).mode
-        subscription = former.subscription(mode)
-        if self._view.shard.is_first and subscription.content == after.subscription(mode).content:
-            ignored = Ignored.STALE_VERSION if subscription.outdates(request.version) else Ignored.ASKED_AGAIN
-            self._ignored[ignored if subscription.live else Ignored.NO_SUBSCRIPTION] += 1
-        self._store(key, source, request, after.literal, after.wildcard)
+        former = self._view.client(key).subscription(mode)
+        steps = () if is_superseded(self._view, key, request) else tuple(end_steps(self._view, key, request, as_of))
+        for place, each, client in steps:
+            self._store(key, source if each.expired else source.at(place), each, client)
+        if self._view.shard.is_first and former.content == self._view.client(key).subscription(mode).content:
+            ignored = Ignored.ASKED_AGAIN if former.live else Ignored.NO_SUBSCRIPTION
+            self._ignored[Ignored.STALE_VERSION if former.outdates(request.version) else ignored] += 1
 
     def _report(self, source: Source, outcome: RequestOutcome, former: Subscription) -> None:
         if outcome.invalid:
@@ -107,12 +113,12 @@ class RequestReader:
     def _remember(self, key: ClientKey, action: Action, place: Place, outcomes: dict[Mode, RequestOutcome]) -> None:
         former, last = self._view.client(key), self._view.last_request(key)
 
-        def began(mode: Mode) -> tuple[int, int]:
+        def began(mode: Mode) -> tuple[int, float]:
             begins = action is Action.COMPLETE_ADD or (
                 action is Action.PARTIAL_ADD and not former.subscription(mode).live
             )
             if outcomes[mode].applied and begins:
-                return place.position, self._order
+                return place.position, self.latest_order
             return last.began(mode) if last is not None and last.partition == place.partition else (-1, 0)
 
         (literal, literal_order), (wildcard, wildcard_order) = map(began, Mode)
@@ -135,19 +141,11 @@ class RequestReader:
             if former != NO_SELECTORS and self._view.shard.is_first:
                 self._ignored[Ignored.SELECTOR_REPLACED] += 1
 
-    def _store(
-        self,
-        key: ClientKey,
-        source: Source,
-        request: SubscriptionRequest,
-        literal: Subscription,
-        wildcard: Subscription,
-    ) -> None:
+    def _store(self, key: ClientKey, source: Source, request: SubscriptionRequest, client: Client) -> None:
         former = self._view.client(key)
-        client = Client(literal, literal if wildcard == literal else wildcard)
         if client == former:
             return
         self._overlay.clients[key] = client
         mode = self._view.group(key.group).mode
         if client.subscription(mode) != former.subscription(mode):
-            self._overlay.requests[key] = (source, request)
+            self._overlay.steps.setdefault(key, []).append(ClientStep(source, request, client))

@@ -96,15 +96,22 @@ class TopicChanges:
     def _set(self, source: Source, name: str, created: bool, metadata: TopicMetadata) -> None:  # noqa: FBT001 - a column
         known = self.single.get(name)
         exists = name in self._state.topics if known is None else known.exists
+        removal = None if known is None else known.removal
+        if exists and self._has_expired(name, known, source.timestamp):  # no tick has told of it yet
+            exists, removal = False, removal or Removal(source, Cause.TOPIC_EXPIRED)
+            self.single[name] = SingleChange(False, source, removal=removal)
         if exists == created:
             self._ignored[Ignored.TOPIC_EXISTS if exists else Ignored.TOPIC_UNKNOWN] += 1
             return
         self.single.pop(name, None)  # topics stand in order of their creation
-        removal = None if known is None else known.removal
         if created:
             self.single[name] = SingleChange(True, source, metadata, removal)
         else:
             self.single[name] = SingleChange(False, source, removal=removal or Removal(source, Cause.TOPIC_DELETED))
+
+    def _has_expired(self, name: str, known: SingleChange | None, now: int) -> bool:
+        """Tell whether the deadline of a topic that exists is at or before `now`."""
+        return _is_over(self._state.topics[name] if known is None else known.metadata, now)
 
     def expire(self, source: Source, now: int, *, in_bulk: bool) -> None:
         """Remove the topics whose deadline is at or before `now`.
@@ -165,7 +172,7 @@ class TopicChanges:
 def split_bulk(events: TopicEventColumns, stored: Mapping[str, TopicMetadata]) -> tuple[list[BulkChange], list[int]]:
     """Split topic events into bulk changes and the numbers of the other events.
 
-    A topic goes in bulk if one event changes it and no other event names it.
+    A topic goes in bulk if one event changes it, no other event names it, and its time is not over.
 
     Args:
         events: all topic events of the micro-batch.
@@ -178,9 +185,17 @@ def split_bulk(events: TopicEventColumns, stored: Mapping[str, TopicMetadata]) -
     rows: dict[bool, list[int]] = {True: [], False: []}
     others: list[int] = []
     for row, (name, exists) in enumerate(zip(names, created, strict=True)):
-        (rows[exists] if counts[name] == 1 and exists != (name in stored) else others).append(row)
+        is_plain = counts[name] == 1 and exists != (name in stored)
+        if is_plain and not exists and _is_over(stored[name], int(sources.timestamps[row])):
+            is_plain = False
+        (rows[exists] if is_plain else others).append(row)
     return [
         BulkChange(exists, cause, names, metadata, sources).take(rows[exists])
         for exists, cause in ((False, Cause.TOPIC_DELETED), (True, Cause.TOPIC_CREATED))
         if rows[exists]
     ], others
+
+
+def _is_over(metadata: TopicMetadata, now: int) -> bool:
+    """Tell whether a topic's deadline is at or before `now`."""
+    return metadata.deadline is not None and metadata.deadline <= now

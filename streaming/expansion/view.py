@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from streaming.events.model import Source, SubscriptionRequest
 from streaming.state import UNKNOWN_GROUP, Group, GroupSelectors, Shard, ShardState
@@ -14,20 +14,33 @@ from streaming.subscription.subscribers import ClientKey
 from streaming.updates.model import Cause
 
 
+class ClientStep(NamedTuple):
+    """One request that changed a client.
+
+    Attributes:
+        source: of the request.
+        client: subscriptions after it.
+    """
+
+    source: Source
+    request: SubscriptionRequest
+    client: Client
+
+
 @dataclass(slots=True)
 class Overlay:
     """Changes of groups and clients by the events read so far, each with the event behind it.
 
     Attributes:
         groups: new attributes; None for a deleted group.
-        requests: last request of each client that changed its subscription in the mode of its group.
+        steps: the changes of each client's subscription in the mode of its group, oldest first.
     """
 
     groups: dict[str, tuple[Group | None, Source]] = field(default_factory=dict)
     selectors: dict[str, tuple[GroupSelectors, Source]] = field(default_factory=dict)
     clients: dict[ClientKey, Client] = field(default_factory=dict)
     last_requests: dict[ClientKey, LastRequest] = field(default_factory=dict)
-    requests: dict[ClientKey, tuple[Source, SubscriptionRequest]] = field(default_factory=dict)
+    steps: dict[ClientKey, list[ClientStep]] = field(default_factory=dict)
 
 
 class ShardView:

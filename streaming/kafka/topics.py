@@ -1,4 +1,4 @@
-"""Creation of missing Kafka topics, and a check of existing ones."""
+"""Creation of missing Kafka topics, and check and change of the configuration of existing ones."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from streaming.errors import TopicsUnusable
-from streaming.kafka.clients import reason
+from streaming.kafka.clients import create, reason
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 _POLICY = "cleanup.policy"
 
@@ -37,21 +37,22 @@ class TopicSpec:
     config: Mapping[str, str] = field(default_factory=dict)
 
 
-def create_topics(bootstrap_servers: str, specs: Sequence[TopicSpec], *, timeout: float = 30) -> list[str]:
+def create_topics(
+    bootstrap_servers: str,
+    specs: Sequence[TopicSpec],
+    *,
+    client_options: Mapping[str, str] | None = None,
+    timeout: float = 30,
+) -> list[str]:
     """Create the missing topics, wait until all topics are usable, and return the names of the created ones.
 
     Raises:
         TopicsUnusable: the cluster does not answer, refuses a topic, or has one with another cleanup policy.
+        ConfigInvalid: a client option is not valid.
     """
-    client = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    client = _admin(bootstrap_servers, client_options)
     deadline = time.monotonic() + timeout
-    try:
-        existing = client.list_topics(timeout=timeout).topics
-    except KafkaException as error:
-        raise TopicsUnusable(
-            f"No Kafka broker answers at {bootstrap_servers} within {timeout:.0f} s ({reason(error)}). "
-            "Check the address, and that the broker runs."
-        ) from error
+    existing = _existing(client, bootstrap_servers, timeout)
     # -1 is the broker's own default, which its operator chose.
     wanted = [
         NewTopic(spec.name, num_partitions=spec.partitions, replication_factor=-1, config=dict(spec.config))
@@ -65,6 +66,85 @@ def create_topics(bootstrap_servers: str, specs: Sequence[TopicSpec], *, timeout
             raise TopicsUnusable(f"The topics have no leader at {bootstrap_servers} after {timeout:.0f} s.")
         time.sleep(0.05)
     return created
+
+
+def configurations(
+    bootstrap_servers: str,
+    topics: Sequence[str],
+    *,
+    client_options: Mapping[str, str] | None = None,
+    timeout: float = 30,
+) -> dict[str, dict[str, str]]:
+    """Return the configurations of those of the topics that exist.
+
+    Raises:
+        TopicsUnusable: the cluster does not answer, or refuses to say.
+        ConfigInvalid: a client option is not valid.
+    """
+    client = _admin(bootstrap_servers, client_options)
+    existing = _existing(client, bootstrap_servers, timeout)
+    return _described(client, [name for name in topics if name in existing], timeout)
+
+
+def configure(
+    bootstrap_servers: str,
+    changes: Mapping[str, Mapping[str, str]],
+    *,
+    client_options: Mapping[str, str] | None = None,
+    timeout: float = 30,
+) -> None:
+    """Change options of topics, and leave their other options as they are.
+
+    Raises:
+        TopicsUnusable: the cluster does not answer, or refuses a change.
+        ConfigInvalid: a client option is not valid.
+    """
+    client = _admin(bootstrap_servers, client_options)
+    resources = [
+        ConfigResource(
+            ResourceType.TOPIC,
+            name,
+            incremental_configs=[
+                ConfigEntry(option, value, incremental_operation=AlterConfigOpType.SET)
+                for option, value in options.items()
+            ],
+        )
+        for name, options in changes.items()
+    ]
+    if not resources:
+        return
+    for resource, future in client.incremental_alter_configs(resources, request_timeout=timeout).items():
+        try:
+            future.result()
+        except KafkaException as error:
+            raise TopicsUnusable(f"The settings of {resource.name!r} cannot be changed: {reason(error)}.") from error
+
+
+def _admin(bootstrap_servers: str, client_options: Mapping[str, str] | None) -> AdminClient:
+    return create(AdminClient, {"bootstrap.servers": bootstrap_servers, "log_level": 0, **(client_options or {})})
+
+
+def _existing(client: AdminClient, bootstrap_servers: str, timeout: float) -> Collection[str]:
+    try:
+        return client.list_topics(timeout=timeout).topics.keys()
+    except KafkaException as error:
+        raise TopicsUnusable(
+            f"No Kafka broker answers at {bootstrap_servers} within {timeout:.0f} s ({reason(error)}). "
+            "Check the address, and that the broker runs."
+        ) from error
+
+
+def _described(client: AdminClient, topics: Sequence[str], timeout: float) -> dict[str, dict[str, str]]:
+    if not topics:
+        return {}
+    found = {}
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
+    for resource, future in client.describe_configs(resources, request_timeout=timeout).items():
+        try:
+            found[str(resource.name)] = {option: entry.value for option, entry in future.result().items()}
+        except KafkaException as error:
+            raise TopicsUnusable(f"The settings of {resource.name!r} cannot be read: {reason(error)}.") from error
+    return found
 
 
 def _create(client: AdminClient, topics: list[NewTopic], timeout: float) -> list[str]:
@@ -84,17 +164,11 @@ def _check_policies(client: AdminClient, specs: Sequence[TopicSpec], timeout: fl
     wanted = {spec.name: spec.config[_POLICY] for spec in specs if _POLICY in spec.config}
     if not wanted:
         return
-    resources = [ConfigResource(ResourceType.TOPIC, name) for name in wanted]
-    for resource, future in client.describe_configs(resources, request_timeout=timeout).items():
-        try:
-            found = future.result()[_POLICY].value
-        except KafkaException as error:
-            raise TopicsUnusable(f"The settings of {resource.name!r} cannot be read: {reason(error)}.") from error
-        if set(found.split(",")) != set(wanted[resource.name].split(",")):
+    for topic, found in _described(client, list(wanted), timeout).items():
+        if set(found[_POLICY].split(",")) != set(wanted[topic].split(",")):
             raise TopicsUnusable(
-                f"The topic {resource.name!r} exists with {_POLICY}={found}, but needs {wanted[resource.name]}. "
-                f"Set it (kafka-configs.sh --alter --topic {resource.name} "
-                f"--add-config {_POLICY}={wanted[resource.name]}), or choose another name for the topic."
+                f"The topic {topic!r} exists with {_POLICY}={found[_POLICY]}, but needs {wanted[topic]}. "
+                "Mend it with `reexpand topics --fix`, or choose another name for the topic."
             )
 
 

@@ -100,6 +100,7 @@ class Oracle:
         self._groups: dict[str, GroupEvent] = {}
         self._parents: dict[Client, dict[str, None]] = defaultdict(dict)
         self._last_request: dict[Client, int] = {}
+        self._versioned: set[Client] = set()
         self._requests = 0
         self._clock = 0
 
@@ -122,7 +123,8 @@ class Oracle:
         for _, tick in ticks:
             if isinstance(tick, Tick):
                 self._clock = max(self._clock, tick.time)
-                self._expire_leases(self._clock)
+                for client in list(self._last_request):
+                    self._expire_lease(client, self._clock)
         self._expire_topics(self._clock)
 
     def relation(self) -> set[Effective]:
@@ -179,13 +181,19 @@ class Oracle:
 
     def _apply_request(self, place: Place, request: SubscriptionRequest) -> None:
         client = request.group, request.client_id
+        self._expire_lease(client, place.timestamp)
         self._last_request[client] = place.timestamp
+        parents = self._parents[client]
         if request.parent:
-            self._parents[client][request.parent] = None
+            parents[request.parent] = None
             self._apply_on_parent(request)
         else:
             self.decided["ended everywhere"] += 1
             self._apply_on_all_parents(request)
+        if request.version is not None and parents:
+            self._versioned.add(client)
+        if request.action is Action.COMPLETE_REMOVE and client not in self._versioned:
+            self._parents[client] = {each: None for each in parents if request.parent not in ("", each)}
 
     def _apply_on_all_parents(self, request: SubscriptionRequest) -> None:
         for parent in self._parents[request.group, request.client_id]:
@@ -207,16 +215,20 @@ class Oracle:
 
     def _apply_topic(self, place: Place, event: TopicEvent) -> None:
         topics = self._shard_of(event.parent, event.lite_topic).topics
+        deadline = topics.get(event.lite_topic, TopicMetadata()).deadline
+        if deadline is not None and deadline <= place.timestamp:
+            self.decided["time was over"] += 1
+            del topics[event.lite_topic]
         if event.created:
             topics.setdefault(event.lite_topic, event.metadata(place.timestamp))
         else:
             topics.pop(event.lite_topic, None)
 
-    def _expire_leases(self, now: int) -> None:
-        for (group, client_id), last in self._last_request.items():
-            if self._timeout and last < now - self._timeout:
-                self.decided["lease ended"] += 1
-                self._apply_on_all_parents(SubscriptionRequest("", group, client_id, Action.COMPLETE_REMOVE, ()))
+    def _expire_lease(self, client: Client, now: int) -> None:
+        last = self._last_request.get(client)
+        if self._timeout and last is not None and last < now - self._timeout:
+            self.decided["lease ended"] += 1
+            self._apply_on_all_parents(SubscriptionRequest("", *client, Action.COMPLETE_REMOVE, ()))
 
     def _expire_topics(self, now: int) -> None:
         for shard in self._shards.values():
@@ -259,8 +271,7 @@ class Oracle:
 
     def _entries_in_force(self, parent: str, client: Client, topic: str) -> dict[Entry, int]:
         """Return the matching entries under the mode of the group; none if the group is bound elsewhere."""
-        shard = self._shard_of(parent, topic)
-        rules = self._rules(parent, client[0])
+        shard, rules = self._shard_of(parent, topic), self._rules(parent, client[0])
         return {} if rules is None else self._matching_entries(shard, rules.sets_in_force(shard), client, topic)
 
     def _topics_held(self, parent: str, number: int, group: str) -> dict[str, list[str]]:

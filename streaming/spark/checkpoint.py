@@ -1,14 +1,18 @@
-"""The identity of a checkpoint: the settings fixed for its life.
+"""The identity of a checkpoint: the settings and the Kafka topics fixed for its life.
 
-Spark and the routing keep data by these settings: under others, the job would look for state where it is not. The file
-`reexpand.json` of the checkpoint holds them. A start compares them before it does anything, and writes them right
+Spark and the routing keep data by these settings: under others, the job would look for state where it is not. The
+state says how far the inputs are read and what the updates topic holds: with other topics it would be wrong. The file
+`reexpand.json` of the checkpoint holds both. A start compares them before it does anything, and writes them right
 before the query begins, so that a start that fails earlier fixes nothing.
 """
 
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
+from uuid import uuid4
 
 import orjson
 from py4j.protocol import Py4JJavaError
@@ -16,20 +20,58 @@ from pyspark.sql import SparkSession
 
 from streaming import coordinator
 from streaming.config import Settings
-from streaming.errors import CheckpointMismatch
+from streaming.errors import CheckpointInUse, CheckpointMismatch
+from streaming.kafka.facts import START_ANEW, NotedTopic, Offsets
 from streaming.storage import journal
 
 MAX_DEFAULT_PARTITIONS = 8
 """Largest default number of state partitions of a new checkpoint."""
 
 IDENTITY = "reexpand.json"
+_ID = "id"
+"""Key of the name by which Kafka knows the checkpoint."""
 QUERY = "query"
 """Folder in which Spark keeps the query's progress and state."""
 
-_START_ANEW = (
-    "start with an empty checkpoint directory and an empty updates topic: "
-    "the job then reads its inputs from the beginning."
-)
+_TOPICS = "topics"
+"""Field of the identity with name and id of each Kafka topic by role; older releases did not write it."""
+
+_OFFSETS = f"{QUERY}/offsets"
+"""Folder of the offset log: a file for each planned micro-batch, with the offsets at which it ends."""
+
+_COMMITS = f"{QUERY}/commits"
+_INITIAL = f"{QUERY}/sources/0/0"
+"""File with the offsets at which the first micro-batch begins."""
+
+
+@dataclass(frozen=True)
+class QueryProgress:
+    """How far the query of a checkpoint has come; offsets by topic and partition.
+
+    Attributes:
+        begun: True if a micro-batch was planned, so that updates may have been written.
+        read: offsets up to which committed micro-batches have read.
+        planned: offsets up to which the latest planned micro-batch reads.
+    """
+
+    begun: bool = False
+    read: Offsets = field(default_factory=dict)
+    planned: Offsets = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What a checkpoint and the settings agree on.
+
+    Attributes:
+        shuffle_partitions: number of state partitions.
+        topics: Kafka topics of the checkpoint, by role; none if it is new or of an older release.
+        progress: how far its query has come.
+    """
+
+    shuffle_partitions: int
+    topics: Mapping[str, NotedTopic] = field(default_factory=dict)
+    progress: QueryProgress = QueryProgress()
 
 
 class CheckpointFiles:
@@ -65,6 +107,13 @@ class CheckpointFiles:
                 stream.close()
         except Py4JJavaError as error:
             raise OSError(str(error.java_exception)) from None
+
+    def numbers(self, folder: str) -> list[int]:
+        """Return the names of a folder's files that are numbers, in order; none if there is no folder."""
+        if not self.exists(folder):
+            return []
+        names = [str(status.getPath().getName()) for status in self._manager.list(self._in_checkpoint(folder))]
+        return sorted(int(name) for name in names if name.isdecimal())
 
     def write(self, name: str, content: bytes) -> None:
         """Create or replace a file at once: a crash leaves the former content or the new one."""
@@ -110,43 +159,101 @@ def identity(settings: Settings, shuffle_partitions: int) -> dict[str, Any]:
     }
 
 
-def agree(spark: SparkSession, settings: Settings) -> int:
+def agree(spark: SparkSession, settings: Settings) -> Agreement:
     """Compare the settings with the identity of the checkpoint, and write nothing.
 
-    Returns:
-        The number of shuffle partitions to use: the configured one, the checkpoint's, or the default, in this order.
+    The number of state partitions is the configured one, the checkpoint's, or the default, in this order.
 
     Raises:
         CheckpointMismatch: settings differ (the message names each), or the identity is missing or cannot be read.
     """
-    fixed = _read(CheckpointFiles(spark, settings.checkpoint), settings.checkpoint)
+    files = CheckpointFiles(spark, settings.checkpoint)
+    fixed = _read(files, settings.checkpoint)
     if fixed is None:
-        return settings.shuffle_partitions or default_partitions()
+        return Agreement(settings.shuffle_partitions or default_partitions())
+    topics = _topics(fixed.pop(_TOPICS, None) or {})
     partitions: int = settings.shuffle_partitions or fixed.get("shuffle_partitions") or default_partitions()
     wanted = identity(settings, partitions)
     different = [
         f"{name} is {wanted.get(name)!r}, the checkpoint has {fixed.get(name)!r}"
-        for name in sorted(wanted.keys() | fixed.keys())
+        for name in sorted((wanted.keys() | fixed.keys()) - {_ID})
         if wanted.get(name) != fixed.get(name)
         and not (name == "format" and fixed.get("format") in journal.READ_FORMATS)
     ]
     if different:
         raise CheckpointMismatch(
             f"the checkpoint {settings.checkpoint} was made with other settings: {'; '.join(different)}. "
-            f"Set them back, or {_START_ANEW}"
+            f"Set them back, or {START_ANEW}."
         )
-    return partitions
+    return Agreement(partitions, topics, progress(spark, settings))
 
 
-def fix(spark: SparkSession, settings: Settings, shuffle_partitions: int) -> None:
-    """Write the identity of a checkpoint, after `agree`, if it is new or of a former format.
+def identify(spark: SparkSession, settings: Settings) -> str:
+    """Return the id of a checkpoint, after `agree`: a new one if it has none."""
+    fixed = _read(CheckpointFiles(spark, settings.checkpoint), settings.checkpoint) or {}
+    return str(fixed.get(_ID) or uuid4())
 
-    Former releases cannot read the checkpoint from then on.
+
+def progress(spark: SparkSession, settings: Settings) -> QueryProgress:
+    """Return how far the query of a checkpoint has come.
+
+    Raises:
+        CheckpointMismatch: a file of the query cannot be read.
     """
     files = CheckpointFiles(spark, settings.checkpoint)
-    wanted = identity(settings, shuffle_partitions)
-    if _read(files, settings.checkpoint) != wanted:
+    planned = files.numbers(_OFFSETS)
+    if not planned:
+        return QueryProgress()
+    committed = [number for number in files.numbers(_COMMITS) if number in planned]
+    begin = f"{_OFFSETS}/{committed[-1]}" if committed else _INITIAL
+    return QueryProgress(
+        begun=True,
+        read=_offsets(files, settings, begin),
+        planned=_offsets(files, settings, f"{_OFFSETS}/{planned[-1]}"),
+    )
+
+
+def fix(
+    spark: SparkSession,
+    settings: Settings,
+    shuffle_partitions: int,
+    checkpoint_id: str,
+    topics: Mapping[str, NotedTopic],
+) -> None:
+    """Write the identity of a checkpoint, after `agree`, if it is new, of a former format, or lacks a topic or an id.
+
+    Former releases cannot read the checkpoint from then on.
+
+    Raises:
+        CheckpointInUse: another driver has begun on the new checkpoint in the meantime.
+    """
+    files = CheckpointFiles(spark, settings.checkpoint)
+    noted = {role: topic._asdict() for role, topic in sorted(topics.items())}
+    wanted = {**identity(settings, shuffle_partitions), _ID: checkpoint_id, _TOPICS: noted}
+    former = _read(files, settings.checkpoint)
+    if former is not None and former.get(_ID, checkpoint_id) != checkpoint_id:
+        raise CheckpointInUse(f"another driver has just started on the new checkpoint {settings.checkpoint}.")
+    if former != wanted:
         files.write(IDENTITY, orjson.dumps(wanted, option=orjson.OPT_INDENT_2))
+
+
+def _offsets(files: CheckpointFiles, settings: Settings, name: str) -> Offsets:
+    """Return the offsets that stand in the last line of a file of the query."""
+    try:
+        by_topic = _parse(files.read(name).rstrip().rpartition(b"\n")[2])
+        return {
+            topic: {int(number): int(offset) for number, offset in partitions.items()}
+            for topic, partitions in by_topic.items()
+        }
+    except (OSError, ValueError) as error:
+        raise CheckpointMismatch(
+            f"{settings.checkpoint}/{name} cannot be read: {error}. "
+            f"Restore the whole checkpoint from a copy that was made while the job was stopped, or {START_ANEW}."
+        ) from None
+
+
+def _topics(noted: Mapping[str, Mapping[str, str]]) -> dict[str, NotedTopic]:
+    return {role: NotedTopic(topic["name"], topic["id"]) for role, topic in noted.items()}
 
 
 def _read(files: CheckpointFiles, checkpoint: str) -> dict[str, Any] | None:
@@ -156,14 +263,14 @@ def _read(files: CheckpointFiles, checkpoint: str) -> dict[str, Any] | None:
         if files.exists(QUERY):
             raise CheckpointMismatch(
                 f"{file} is missing, so the settings with which the checkpoint was made are unknown. "
-                f"Restore the file from a copy of the checkpoint, or {_START_ANEW}"
+                f"Restore the file from a copy of the checkpoint, or {START_ANEW}."
             )
         return None
     try:
         return _parse(files.read(IDENTITY))
     except (OSError, ValueError) as error:
         raise CheckpointMismatch(
-            f"{file} cannot be read: {error}. Restore the file from a copy of the checkpoint, or {_START_ANEW}"
+            f"{file} cannot be read: {error}. Restore the file from a copy of the checkpoint, or {START_ANEW}."
         ) from None
 
 

@@ -1,8 +1,9 @@
-"""The clock: time enters the job as records, so that a replay sees the same time."""
+"""The clock: time enters the job as records, so that it passes at the same place for all who read them."""
 
 import logging
 import threading
 import time
+from collections.abc import Callable
 from typing import Self
 
 import orjson
@@ -10,23 +11,60 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config import Settings
-from streaming.errors import NotWritten
+from streaming.errors import JobFailed, KafkaUnavailable, NotWritten
+from streaming.spark import clock_topic, positions
+from streaming.spark.positions import InputEnds
 from streaming.spark.producer import Producer
 
 log = logging.getLogger("reexpand")
+
+MARGIN_MS = 1_000
+"""Time in milliseconds by which ticks stay behind the broker's clock.
+
+It covers records that a broker is just taking, and brokers whose clocks differ a little.
+"""
+
+_POLL_SECONDS = 0.1
+_COMPLAINT_SECONDS = 60
+"""Time in seconds after which a clock that waits for the job says so."""
+
+
+class BrokerTime:
+    """Estimate of the broker's time, which never runs ahead of it: it counts on from the last record that it took."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._ahead_ms: int | None = None
+
+    def learn(self, taken_ms: int) -> None:
+        """Take over the timestamp of a record that the broker has just taken."""
+        self._ahead_ms = taken_ms - self._elapsed_ms()
+
+    def now_ms(self) -> int | None:
+        """Return the time in milliseconds since the epoch; None if nothing is known yet."""
+        return None if self._ahead_ms is None else self._ahead_ms + self._elapsed_ms()
+
+    def _elapsed_ms(self) -> int:
+        return int(self._monotonic() * 1_000)
 
 
 class Clock:
     """Thread for the clock stream: writes the time as long as the context is open.
 
-    A tick that cannot be written is left out: the next one says as much. Ticks are also left out while the job is
-    behind: they would overtake the requests of clients that have asked in time.
+    A tick never runs ahead of what was read. The thread takes the time, notes where the inputs end, and writes that
+    time when the query has committed micro-batches up to there. So when a client or a topic ends, all that was in
+    Kafka by then has been seen, and while the job is behind, no time passes.
+
+    The time is the broker's, whatever the clock of this machine says. A tick that cannot be written is left out: the
+    next one says as much.
     """
 
     def __init__(self, spark: SparkSession, settings: Settings, query: StreamingQuery) -> None:
         self._spark = spark
         self._settings = settings
         self._query = query
+        self._time = BrokerTime()
+        self._failure: Exception | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="clock", daemon=True)
 
@@ -40,22 +78,84 @@ class Clock:
         if self._settings.tick_interval_ms:
             self._thread.join()
 
-    def _run(self) -> None:
-        with Producer(self._spark, self._settings) as producer:
-            while not self._stop.wait(self._settings.tick_interval_ms / 1_000):
-                if not self._is_up_to_date():
-                    continue
-                tick = orjson.dumps({"tick": int(time.time() * 1_000)}).decode()
-                try:
-                    producer.send(self._settings.clock, "tick", tick)
-                except NotWritten as error:
-                    log.warning("a tick cannot be written: %s", error)
+    @property
+    def has_failed(self) -> bool:
+        """True if an error has ended the thread."""
+        return self._failure is not None
 
-    def _is_up_to_date(self) -> bool:
-        """Return True if the query had read all records when it last looked for new ones."""
-        if not self._query.status["isDataAvailable"]:
-            return True
-        progress = self._query.lastProgress
-        return progress is not None and all(
-            float(source.metrics.get("maxOffsetsBehindLatest", 0)) == 0 for source in progress.sources
+    def check(self) -> None:
+        """Raise the error that has ended the thread, if any.
+
+        Raises:
+            JobFailed: time passes no more.
+        """
+        if self._failure is not None:
+            reason = str(self._failure).partition("\n")[0]
+            raise JobFailed(
+                f"the clock of the job has stopped, so that neither topics nor clients would end: "
+                f"{type(self._failure).__name__}: {reason}. Start the job again; report the error if it comes back."
+            ) from self._failure
+
+    def explain(self, failure: str) -> str:
+        """Return the reason why the query has failed, given Spark's text."""
+        if not clock_topic.is_lost(self._spark, self._settings):
+            return failure
+        return (
+            f"the topic {self._settings.clock} was deleted, or created anew, while the job ran. Start the job again: "
+            "it makes the topic anew, and nothing is lost."
         )
+
+    def _run(self) -> None:
+        try:
+            with Producer(self._spark, self._settings) as producer, InputEnds(self._spark, self._settings) as ends:
+                self._write(producer, 0)  # which says nothing, but asks the broker for its time
+                self._remind(ends)
+                while not self._stop.wait(self._settings.tick_interval_ms / 1_000):
+                    self._tick(producer, ends)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the job must not go on without a clock
+            self._failure = error
+
+    def _remind(self, ends: InputEnds) -> None:
+        """Write alarms once more, if the clock topic was lost; a micro-batch has to be committed before."""
+        reminded = False
+        while not (reminded or self._stop.is_set()):
+            try:
+                if self._wait_until_read(ends.of([self._settings.clock])):
+                    clock_topic.remind(self._spark, self._settings)
+                reminded = True
+            except (KafkaUnavailable, NotWritten) as error:
+                log.warning("no time passes: %s", error)
+                self._stop.wait(self._settings.tick_interval_ms / 1_000)
+
+    def _tick(self, producer: Producer, ends: InputEnds) -> None:
+        """Write the present time when all that is in Kafka now has been read."""
+        now = self._time.now_ms()
+        if now is None:
+            self._write(producer, 0)
+            return
+        try:
+            present = ends.of(self._settings.inputs)
+        except KafkaUnavailable as error:
+            log.warning("no time passes: %s", error)
+            return
+        if self._wait_until_read(present):
+            self._write(producer, max(0, now - MARGIN_MS))
+
+    def _wait_until_read(self, present: positions.Positions) -> bool:
+        """Return True when the query has read the inputs up to these positions, False if the clock is to stop."""
+        complaint = time.monotonic() + _COMPLAINT_SECONDS
+        while unread := positions.unread(present, positions.committed(self._query)):
+            if time.monotonic() >= complaint:
+                log.info("no time passes until the inputs are read: %s", ", ".join(unread))
+                complaint = float("inf")
+            if self._stop.wait(_POLL_SECONDS):
+                return False
+        return True
+
+    def _write(self, producer: Producer, tick: int) -> None:
+        try:
+            taken = producer.send(self._settings.clock, "tick", orjson.dumps({"tick": tick}).decode())
+        except NotWritten as error:
+            log.warning("a tick cannot be written: %s", error)
+        else:
+            self._time.learn(taken)

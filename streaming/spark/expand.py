@@ -7,17 +7,22 @@ import logging
 from collections.abc import Generator, Iterator, Mapping
 from typing import TypeVar
 
+import numpy as np
 import pandas as pd
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from streaming.config import Settings
+from streaming.events.model import MAX_AHEAD_MS
 from streaming.events.routing import Routing
 from streaming.spark import sinks
 from streaming.storage.archive import Folder
 from streaming.worker import InputRow, InputRows, WorkerConfig, work
+from streaming.worker.bounds import Bounds
 from streaming.worker.output import Output
+from streaming.worker.rows import joined
+from streaming.worker.signature import Signer
 from streaming.worker.worker import Archives, without_collection
 
 T = TypeVar("T")
@@ -33,20 +38,28 @@ _MICRO_BATCH = "streaming.sql.batchId"
 """Local property under which Spark's MicroBatchExecution tells tasks the number of their micro-batch."""
 
 
-def expand(routed: DataFrame, settings: Settings) -> DataFrame:
-    """Return the output rows of all keys, and renew the state of each key."""
+def expand(routed: DataFrame, settings: Settings, signer: Signer | None = None) -> DataFrame:
+    """Return the output rows of all keys, and renew the state of each key.
+
+    Args:
+        routed: input rows (see `streaming.spark.route.route`).
+        settings: settings of the job.
+        signer: signer of the records that the job writes to its own inputs; None takes everybody's for the job's own.
+    """
     config = WorkerConfig(
         settings.inputs,
         Routing(settings.shards, settings.route_depth),
         settings.allow_inner_multi,
         settings.client_timeout_ms,
         _archives(settings),
+        bounds_of(settings),
+        signer,
     )
     topics = sinks.topics(settings)
 
     def on_key(key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState) -> Frames[None]:
         parent, shard = key[0], int(key[1])  # Spark gives a numpy integer
-        rows = InputRows.concat(list(map(_input_rows, frames)))
+        rows = _input_rows(frames)
         former = bytes(state.get[0]) if state.exists else None
         with without_collection():
             outputs = work(parent, shard, rows, former, config, batch=_micro_batch())
@@ -59,6 +72,13 @@ def expand(routed: DataFrame, settings: Settings) -> DataFrame:
     # No timeout: time enters as records, so that a replay sees the same time, and an idle shard is never visited.
     return routed.groupBy("parent", "shard").applyInPandasWithState(
         on_key, OUTPUT_SCHEMA, STATE_SCHEMA, "update", GroupStateTimeout.NoTimeout
+    )
+
+
+def bounds_of(settings: Settings) -> Bounds:
+    """Return the bounds of what records may say."""
+    return Bounds(
+        settings.max_value_bytes, settings.max_requests, settings.max_entries, settings.max_name_bytes, MAX_AHEAD_MS
     )
 
 
@@ -83,8 +103,12 @@ def _micro_batch() -> int:
     return 0 if task is None else int(task.getLocalProperty(_MICRO_BATCH) or 0)
 
 
-def _input_rows(frame: pd.DataFrame) -> InputRows:
-    return InputRows(*(frame[name].to_numpy() for name in InputRow._fields))
+def _input_rows(frames: Iterator[pd.DataFrame]) -> InputRows:
+    """Return the rows of all frames of a key."""
+    columns = [[frame[name].to_numpy() for name in (*InputRow._fields, "piece")] for frame in frames]
+    rows = InputRows.concat([InputRows(*each[:-1]) for each in columns])
+    pieces = np.concatenate([each[-1] for each in columns])
+    return joined(rows, pieces) if pieces.any() else rows
 
 
 def _output_frames(outputs: Generator[Output, None, T], topics: Mapping[str, str]) -> Frames[T]:

@@ -9,6 +9,7 @@ Each start of the job writes them to the group stream as ordinary events; attrib
 
 import logging
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
 import orjson
@@ -47,7 +48,7 @@ def read(path: Path | None) -> dict[str, bytes]:
     return events
 
 
-def publish(spark: SparkSession, settings: Settings, events: dict[str, bytes]) -> None:
+def publish(spark: SparkSession, settings: Settings, events: Mapping[str, bytes]) -> None:
     """Write group events to the group stream.
 
     Raises:

@@ -11,7 +11,7 @@ def for_spark(settings: Settings) -> dict[str, str]:
     return {f"kafka.{key}": value for key, value in _client_options(settings).items()}
 
 
-def for_client(jvm: Any, settings: Settings, defaults: Mapping[str, int]) -> Any:
+def for_client(jvm: Any, settings: Settings, defaults: Mapping[str, int | str]) -> Any:
     """Return the client options as Java properties; `defaults` hold where the client options say nothing."""
     properties = jvm.java.util.Properties()
     for key, value in {**defaults, **_client_options(settings)}.items():

@@ -29,13 +29,15 @@ class Producer:
     def __exit__(self, *_: object) -> None:
         self._producer.close()
 
-    def send(self, topic: str, key: str, value: str) -> None:
-        """Write a record, and wait until Kafka has it.
+    def send(self, topic: str, key: str, value: str) -> int:
+        """Write a record, wait until Kafka has it, and return its timestamp in milliseconds.
+
+        That is the broker's time where the topic has `message.timestamp.type=LogAppendTime`, else this machine's.
 
         Raises:
             NotWritten: Kafka did not take it in time.
         """
         try:
-            self._producer.send(self._package.ProducerRecord(topic, key, value)).get()
+            return int(self._producer.send(self._package.ProducerRecord(topic, key, value)).get().timestamp())
         except Py4JJavaError as error:
             raise NotWritten(f"{topic}: {error.java_exception}") from None

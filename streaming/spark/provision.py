@@ -1,78 +1,76 @@
-"""The Kafka topics of the job: creates the missing ones when the job starts."""
+"""The Kafka topics of the job at its start: checks those that exist, creates the missing ones."""
 
 import logging
-from typing import Any
 
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from streaming.config import Settings
-from streaming.errors import KafkaUnavailable
-from streaming.kafka.specs import specs
-from streaming.kafka.topics import TopicSpec
-from streaming.spark import kafka_options
+from streaming.kafka import facts
+from streaming.kafka.facts import NotedTopic, Offsets
+from streaming.kafka.specs import INPUT, flaws, specs
+from streaming.spark import checkpoint
+from streaming.spark.checkpoint import Agreement
+from streaming.spark.kafka_admin import KafkaAdmin
 
 log = logging.getLogger("reexpand")
 
-BROKER_TIMEOUT_MS = 60_000
-"""Longest wait for a broker at the start of the job, in milliseconds."""
+
+def has_clock(spark: SparkSession, settings: Settings) -> bool:
+    """Tell whether the topic of the clock exists.
+
+    Raises:
+        KafkaUnavailable: no broker answers.
+    """
+    with KafkaAdmin(spark, settings) as admin:
+        return settings.clock in admin.names()
 
 
-def provide(spark: SparkSession, settings: Settings) -> None:
-    """Create the missing topics with the broker's default number of partitions.
+def provide(spark: SparkSession, settings: Settings, agreed: Agreement) -> dict[str, NotedTopic]:
+    """Check the topics against the checkpoint, create the missing ones, and return all of them by role.
 
-    Spark's own Kafka client does it, so that all of the job's client options hold. An updates topic without compaction
-    is taken as it is, with a warning.
+    Spark's own Kafka client does it, so that all of the job's client options hold. Nothing is created for a checkpoint
+    that has written before, dead letters excepted: it would not fit.
 
     Raises:
         KafkaUnavailable: no broker answers, or a topic can neither be found nor created.
+        TopicReplaced: a topic of the checkpoint is missing, or is another one.
+        RecordsLost: inputs have lost records that the job has not read.
+        UpdatesUnknown: the updates topic holds updates of which the checkpoint does not know.
     """
-    jvm: Any = spark._jvm  # noqa: SLF001 - the one way to the Kafka client that Spark uses
-    properties = kafka_options.for_client(jvm, settings, {"default.api.timeout.ms": BROKER_TIMEOUT_MS})
-    try:
-        admin = jvm.org.apache.kafka.clients.admin.Admin.create(properties)
-        try:
-            existing = set(admin.listTopics().names().get())
-            for spec in specs(settings):
-                if spec.name not in existing:
-                    _create(jvm, admin, spec)
-            if settings.updates in existing:
-                _warn_without_compaction(jvm, admin, settings.updates)
-        finally:
-            admin.close()
-    except Py4JJavaError as error:
-        raise KafkaUnavailable(
-            f"Kafka at {settings.bootstrap_servers} does not serve the job: {_root_cause(error)}. "
-            "Check the address and the client options, and that the broker runs."
-        ) from None
+    with KafkaAdmin(spark, settings) as admin:
+        present = admin.names()
+        absent = [name for name in facts.names(settings).values() if name not in present]
+        found = admin.ids([name for name in facts.names(settings).values() if name in present])
+        configurations = admin.configurations(found, INPUT)
+        if agreed.progress.begun:
+            facts.check_identity(settings, agreed.topics, found, absent)
+            facts.check_unread(settings, agreed.progress.read, *admin.ends(facts.events(settings)))
+            written = admin.last_sources(settings.updates)
+            # Read after them: a job that still runs on this checkpoint plans a micro-batch before it writes.
+            facts.check_ahead(settings, written, checkpoint.progress(spark, settings).planned)
+        else:
+            _check_new(admin, settings, found, configurations)
+        for name, configuration in configurations.items():
+            for flaw in flaws(settings, name, configuration):
+                log.warning("%s; `reexpand topics --fix` mends it", flaw)
+        for spec in specs(settings):
+            if spec.name in absent and admin.create(spec):
+                log.info("created the topic %s", spec.name)
+        found |= admin.ids(absent) if absent else {}
+    return {role: NotedTopic(name, found[name]) for role, name in facts.names(settings).items()}
 
 
-def _create(jvm: Any, admin: Any, spec: TopicSpec) -> None:
-    default = jvm.java.util.Optional.empty()
-    topic = jvm.org.apache.kafka.clients.admin.NewTopic(spec.name, default, default).configs(dict(spec.config))
-    try:
-        admin.createTopics([topic]).all().get()
-    except Py4JJavaError as error:
-        if "TopicExistsException" not in _root_cause(error):  # else someone has created it in the meantime
-            raise
-    log.info("created the topic %s", spec.name)
+def _check_new(
+    admin: KafkaAdmin, settings: Settings, found: dict[str, str], configurations: dict[str, dict[str, str]]
+) -> None:
+    """Check the topics that exist before a new checkpoint reads and writes them."""
+    beginnings, ends = admin.ends([name for name in found if name != settings.dead_letters])
+    facts.check_empty(settings, _size(settings.updates, beginnings, ends))
+    if not settings.accept_loss:
+        compacted = [name for name, values in configurations.items() if "compact" in values["cleanup.policy"]]
+        facts.check_complete(settings, beginnings, compacted)
 
 
-def _warn_without_compaction(jvm: Any, admin: Any, updates: str) -> None:
-    topic_type = jvm.org.apache.kafka.common.config.ConfigResource.Type.TOPIC
-    resource = jvm.org.apache.kafka.common.config.ConfigResource(topic_type, updates)
-    policy = admin.describeConfigs([resource]).all().get()[resource].get("cleanup.policy").value()
-    if "compact" not in policy:
-        log.warning(
-            "the topic %s has cleanup.policy=%s: it grows without end, or loses updates that still hold; "
-            "set the policy to compact",
-            updates,
-            policy,
-        )
-
-
-def _root_cause(error: Py4JJavaError) -> str:
-    java = error.java_exception
-    while java.getCause() is not None:
-        java = java.getCause()
-    return str(java.toString())
+def _size(topic: str, beginnings: Offsets, ends: Offsets) -> int:
+    """Return the number of offsets that a topic holds; 0 if it does not exist."""
+    return sum(end - beginnings[topic][number] for number, end in ends.get(topic, {}).items())

@@ -1,8 +1,9 @@
 """The placement of entries on keys (parent, shard) in the JVM.
 
 The JVM reads no more of the JSON than it needs to place an entry; Python reads all of it and decides. What cannot be
-placed goes to the key (`COORDINATOR`, `UNROUTABLE`), which reports why. State that spans parents has keys of its own,
-(`COORDINATOR`, bucket). `streaming.events.routing` and `coordinator.bucket_of` compute the same in Python.
+placed goes to the key (`COORDINATOR`, `UNROUTABLE`), which reports why, and the beginning of what is too large to the
+key (`COORDINATOR`, `OVERSIZE`). State that spans parents has keys of its own, (`COORDINATOR`, bucket).
+`streaming.events.routing` and `coordinator.bucket_of` compute the same in Python.
 """
 
 import secrets
@@ -11,27 +12,42 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
 from streaming.config import Settings
-from streaming.coordinator import BUCKETS, COORDINATOR, UNROUTABLE
+from streaming.coordinator import BUCKETS, COORDINATOR, OVERSIZE, UNROUTABLE
 from streaming.events.model import BIND_TOPIC
 from streaming.events.routing import SEPARATOR
+from streaming.updates.records import MAX_ORIGINAL_BYTES
+from streaming.worker.signature import SIGN_FIELD, SUFFIX_BYTES
 
-_ROUTES = "array<struct<parent: string, shard: int, entry: int, payload: binary>>"
+PIECE_BYTES = 65_536
+"""Size in bytes above which a payload goes to Python in pieces, each a row.
+
+An Arrow batch is bounded by a number of rows, so this bounds its bytes. It does not bound those of a key: Spark holds
+all rows of a key in a micro-batch in one buffer, of at most 2 GB.
+"""
+
+_ROUTES = "array<struct<parent: string, shard: int, entry: int, payload: binary, piece: int>>"
 _EVENTS = (
     "array<struct<parentTopic: string, liteTopic: string, lmqName: string, subscriptionSet: array<string>, "
     f"group: string, attributes: struct<`{BIND_TOPIC}`: string>, "
     "tick: bigint, alarm: bigint, wake: bigint, shard: int>>"
 )
 """Schema of the fields for the placement of all streams' entries, in an array (see `route`)."""
-_STRICT = {"allowSingleQuotes": "false"}
+_STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 _LMQ_NAME = r"(?s)^%LMQ%\$([^$]*)\$(.*)$"
 
 
 def route(records: DataFrame, settings: Settings) -> DataFrame:
-    """Return a row for each entry and each of its keys: parent, shard, and the columns of an input row."""
+    """Return a row for each entry and each of its keys: parent, shard, the columns of an input row, and piece.
+
+    The last one is 0 where the payload is whole, and numbers the pieces of a long one from 1.
+    """
     groups, subscriptions, topics, _ = settings.inputs
     topic = F.col("topic")
     stream = F.when(topic == topics, 2).when(topic == subscriptions, 1).when(topic == groups, 0).otherwise(3)
-    text = F.try_validate_utf8(F.col("value").cast("string"))
+    size = F.coalesce(F.length("value"), F.lit(0))
+    is_own = F.substring("value", -SUFFIX_BYTES, len(SIGN_FIELD)) == F.lit(SIGN_FIELD)  # or looks so: Python knows
+    too_large = (size > settings.max_value_bytes) & ~F.coalesce(is_own, F.lit(False))
+    text = F.when(~too_large, F.try_validate_utf8(F.col("value").cast("string")))
     # Each record is parsed as the first element of an array whose second element holds an unforeseeable number. A
     # record that is not exactly one JSON value breaks the array or moves that number, so it is not taken as whole.
     fence = secrets.randbits(62)
@@ -45,6 +61,8 @@ def route(records: DataFrame, settings: Settings) -> DataFrame:
         "offset",
         F.unix_millis("timestamp").alias("timestamp"),
         "value",
+        size.alias("size"),
+        too_large.alias("too_large"),
         (F.get(fenced, F.lit(1))["tick"] == fence).alias("whole"),
         F.get(fenced, F.lit(0)).alias("event"),
     )
@@ -55,7 +73,11 @@ def route(records: DataFrame, settings: Settings) -> DataFrame:
         .when(topic == groups, _group_routes(event, settings))
         .otherwise(_clock_routes(event))
     )
-    routes = F.coalesce(F.when(parsed["whole"], placed), _record_route(F.lit(COORDINATOR), F.lit(UNROUTABLE)))
+    unplaced = F.when(parsed["too_large"], _oversize_route()).otherwise(
+        _record_route(F.lit(COORDINATOR), F.lit(UNROUTABLE))
+    )
+    routes = F.coalesce(F.when(parsed["whole"], placed), unplaced)
+    routes = F.when(parsed["size"] <= PIECE_BYTES, routes).otherwise(_in_pieces(routes))
     return parsed.select("stream", "partition", "offset", "timestamp", F.inline(routes.cast(_ROUTES)))
 
 
@@ -86,7 +108,12 @@ def _subscription_routes(event: Column, settings: Settings) -> Column:
         on_shards = _shard_routes(parent, number, payload, settings)
         return F.when(no_parent, on_coordinator).otherwise(F.concat(on_coordinator, on_shards))
 
-    return F.flatten(F.transform(F.when(F.size(entries) > 0, entries).otherwise(F.array(text)), entry_routes))
+    # Of a field that stands twice in the record, Python would see only what the JVM has read. The record goes there as
+    # a whole, to be reported, and so does one that is too long.
+    fields = F.json_object_keys(text)
+    is_sound = (F.size(entries) <= settings.max_requests) & (F.size(fields) == F.size(F.array_distinct(fields)))
+    requests = F.when(F.size(entries) > 0, F.when(is_sound, entries)).otherwise(F.array(text))
+    return F.flatten(F.transform(requests, entry_routes))
 
 
 def _group_routes(event: Column, settings: Settings) -> Column:
@@ -103,7 +130,7 @@ def _clock_routes(event: Column) -> Column:
     parent = event["parentTopic"]
     all_buckets = F.transform(
         F.sequence(F.lit(0), F.lit(BUCKETS - 1)),
-        lambda bucket: _route(F.lit(COORDINATOR), bucket, F.lit(0), F.col("value")),
+        lambda bucket: _route(F.lit(COORDINATOR), bucket, (bucket > 0).cast("int"), F.col("value")),
     )
     return (
         F.when(event["tick"].isNotNull(), all_buckets)
@@ -132,12 +159,36 @@ def _record_route(parent: Column, shard: Column) -> Column:
     return F.array(_route(parent, shard, F.lit(0), F.col("value")))
 
 
+def _oversize_route() -> Column:
+    """Return the one route of a value that is too large: its size and its beginning."""
+    size = F.concat(F.length("value").cast("string"), F.lit("\n")).cast("binary")
+    payload = F.concat(size, F.substring("value", 1, MAX_ORIGINAL_BYTES - 32))
+    return F.array(_route(F.lit(COORDINATOR), F.lit(OVERSIZE), F.lit(0), payload))
+
+
+def _in_pieces(routes: Column) -> Column:
+    """Return routes whose payloads are short: several for a long one."""
+
+    def pieces_of(route: Column) -> Column:
+        last = F.floor((F.length(route["payload"]) - 1) / PIECE_BYTES)
+        return F.transform(F.sequence(F.lit(0), F.greatest(last, F.lit(0))), lambda number: piece_of(route, number))
+
+    def piece_of(route: Column, number: Column) -> Column:
+        piece = F.substring(route["payload"], number * PIECE_BYTES + 1, F.lit(PIECE_BYTES))
+        return F.struct(
+            route["parent"], route["shard"], route["entry"], piece.alias("payload"), (number + 1).alias("piece")
+        )
+
+    return F.flatten(F.transform(routes.cast(_ROUTES), pieces_of))
+
+
 def _route(parent: Column, shard: Column, entry: Column, payload: Column) -> Column:
     return F.struct(
         parent.alias("parent"),
         shard.cast("int").alias("shard"),
         entry.cast("int").alias("entry"),
         payload.alias("payload"),
+        F.lit(0).alias("piece"),
     )
 
 

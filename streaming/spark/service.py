@@ -1,20 +1,26 @@
 """The life of a running job: start, report, stop after the running micro-batch."""
 
 import logging
+import re
 import signal
 import threading
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config import Settings
-from streaming.errors import JobFailed, ReexpandError
-from streaming.local import jars
-from streaming.spark import checkpoint, group_file, job, provision, session
+from streaming.errors import JobFailed, ReexpandError, TopicReplaced
+from streaming.kafka.facts import NotedTopic
+from streaming.local import classes, jars
+from streaming.spark import checkpoint, clock_topic, group_file, job, provision, session, sinks
 from streaming.spark.clock import Clock
+from streaming.spark.lease import Lease
 from streaming.spark.report import Report
+from streaming.spark.watch import TopicWatch
 
 log = logging.getLogger("reexpand")
 
@@ -30,14 +36,24 @@ _BETWEEN_TRIGGERS = "Waiting for next trigger"
 """Status message of Spark's MicroBatchExecution between two micro-batches."""
 
 
-def run(settings: Settings) -> None:
+def run(settings: Settings, *, take_over: bool = False, accept_topics: bool = False) -> None:
     """Run the job until SIGTERM or SIGINT; a running micro-batch is finished first.
+
+    Args:
+        settings: settings of the job.
+        take_over: end another driver that works on the checkpoint.
+        accept_topics: take Kafka's topics for those of the checkpoint, although Kafka says that they are others.
 
     Raises:
         SparkUnavailable: Spark does not start.
         CheckpointMismatch: the checkpoint was made with other settings, or does not say with which.
         KafkaUnavailable: no broker answers.
+        TopicReplaced: a topic of the checkpoint was deleted, or is another one.
+        RecordsLost: inputs have lost records that the job has not read.
+        UpdatesUnknown: the updates topic holds updates of which the checkpoint does not know.
         ConfigInvalid: the file of group attributes is not valid.
+        CheckpointInUse: another driver works on the checkpoint.
+        TakenOver: another driver has taken over the checkpoint.
         NotWritten: Kafka did not take the group attributes.
         JobFailed: the query failed.
     """
@@ -45,21 +61,51 @@ def run(settings: Settings) -> None:
     group_events = group_file.read(settings.groups)
     stop = threading.Event()
     _set_on_signal(stop)
-    spark = session.build(settings, checkpoint.default_partitions(), jars.spark())
+    spark = session.build(settings, checkpoint.default_partitions(), [*jars.spark(), classes.sink()])
     _set_on_signal(stop)  # again: a new SparkContext handles SIGINT itself, and would abort the running micro-batch
     try:
-        shuffle_partitions = checkpoint.agree(spark, settings)
-        spark.conf.set("spark.sql.shuffle.partitions", shuffle_partitions)
-        provision.provide(spark, settings)
-        group_file.publish(spark, settings, group_events)
-        checkpoint.fix(spark, settings, shuffle_partitions)  # not earlier: a start that fails must not fix settings
-        query = job.start(spark, settings)
-        log.info(READY, ", ".join(settings.inputs), settings.bootstrap_servers)
-        with Clock(spark, settings, query):
-            _wait(query, stop, Report(query))
+        with Lease(spark, settings, checkpoint.identify(spark, settings)) as lease:
+            query, topics = begin(
+                spark, settings, lease, group_events, take_over=take_over, accept_topics=accept_topics
+            )
+            log.info(READY, ", ".join(settings.inputs), settings.bootstrap_servers)
+            with TopicWatch(spark, settings, topics) as watch, Clock(spark, settings, query) as clock:
+                _wait(query, stop, Beside(Report(query), lease, clock, watch))
     finally:
         spark.stop()
     log.info("stopped")
+
+
+def begin(
+    spark: SparkSession,
+    settings: Settings,
+    lease: Lease,
+    group_events: Mapping[str, bytes],
+    *,
+    take_over: bool = False,
+    accept_topics: bool = False,
+) -> tuple[StreamingQuery, dict[str, NotedTopic]]:
+    """Check the checkpoint and the Kafka topics, start the query, and return it with the topics by role.
+
+    Raises:
+        ReexpandError: as `run` says.
+    """
+    agreed = checkpoint.agree(spark, settings)
+    has_clock = provision.has_clock(spark, settings)
+    if has_clock:  # the lease is kept under the name of that topic; a living driver would change what is checked next
+        lease.acquire(take_over=take_over)
+        agreed = checkpoint.agree(spark, settings)
+    if accept_topics:
+        agreed = replace(agreed, topics={})
+    spark.conf.set("spark.sql.shuffle.partitions", agreed.shuffle_partitions)
+    topics = provision.provide(spark, settings, agreed)
+    if not has_clock:
+        lease.acquire(take_over=take_over)
+    clock_topic.prepare(spark, settings)
+    group_file.publish(spark, settings, group_events)
+    # Not earlier: a start that fails must not fix settings.
+    checkpoint.fix(spark, settings, agreed.shuffle_partitions, lease.checkpoint_id, topics)
+    return job.start(spark, settings, sinks.Fence(lease.checkpoint_id, lease.generation)), topics
 
 
 def end_after_batch(query: StreamingQuery) -> None:
@@ -83,11 +129,26 @@ def _set_on_signal(stop: threading.Event) -> None:
         signal.signal(number, lambda *_: stop.set())
 
 
-def _wait(query: StreamingQuery, stop: threading.Event, report: Report) -> None:
-    """Report on the query until it is to stop, then let it end."""
+class Beside(NamedTuple):
+    """Companions of a running query."""
+
+    report: Report
+    lease: Lease
+    clock: Clock
+    watch: TopicWatch
+
+
+def _wait(query: StreamingQuery, stop: threading.Event, beside: Beside) -> None:
+    """Report on the query, and look after what it needs, until it is to stop; then let it end."""
+    report, lease, clock, watch = beside
     try:
-        while not stop.wait(_POLL_SECONDS):
+        while not (clock.has_failed or stop.wait(_POLL_SECONDS)):
             report.write()
+            if lease.successor():
+                _silence(query)  # Spark would log each task that it cancels
+                query.stop()
+                raise lease.taken_over()
+            watch.look()
             if not query.isActive:
                 query.awaitTermination()  # raises the error that ended it
                 raise JobFailed("the query ended without being asked to")
@@ -95,8 +156,23 @@ def _wait(query: StreamingQuery, stop: threading.Event, report: Report) -> None:
         end_after_batch(query)
         query.awaitTermination()
         report.write()
+        clock.check()
+    except TopicReplaced:
+        query.stop()  # at once: what the running micro-batch reads may be of another topic
+        raise
     except StreamingQueryException as error:
-        raise JobFailed(_reason(error)) from error
+        if lease.find_successor():
+            raise lease.taken_over() from None
+        refusal = re.search(r"reexpand\.Refused: (.+)", str(error))
+        if refusal:
+            raise JobFailed(f"{refusal[1]}.") from None
+        raise watch.explain(clock.explain(_reason(error))) from error
+
+
+def _silence(query: StreamingQuery) -> None:
+    """Let Spark log nothing more."""
+    java: Any = query
+    java._jsq.sparkSession().sparkContext().setLogLevel("OFF")  # noqa: SLF001 - as below
 
 
 def _jvm() -> Any:

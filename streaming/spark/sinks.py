@@ -1,7 +1,10 @@
-"""The Kafka sink: output rows become records, written at least once.
+"""The Kafka sink: output rows become records, written exactly once or at least once.
 
-Keys and event ids make that effectively once: a repeated micro-batch writes the same records again.
+Exactly once: a sink of our own writes the records of a state partition in one transaction (see `jvm/reexpand`). At
+least once: Spark's sink writes them; a repeated micro-batch writes the same keys and event ids again.
 """
+
+from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
@@ -12,6 +15,9 @@ from streaming.events.model import Stream
 from streaming.spark import kafka_options
 from streaming.updates.tables import TABLE_END, Tables
 from streaming.worker.output import OutputKind
+
+_FENCED = "reexpand.FencedKafka"
+"""Java class of the sink that writes exactly once."""
 
 _TEXTS = ("middle", "end")
 """Tables of one text; the others have a line for each part."""
@@ -61,8 +67,21 @@ def address(expanded: DataFrame) -> DataFrame:
     )
 
 
-def start(records: DataFrame, settings: Settings) -> StreamingQuery:
-    """Start writing the records to Kafka.
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """What tells the records of this driver from those of another one.
+
+    Attributes:
+        checkpoint_id: id of the checkpoint.
+        generation: number of the driver; a later one has a larger number.
+    """
+
+    checkpoint_id: str
+    generation: int
+
+
+def start(records: DataFrame, settings: Settings, fence: Fence | None = None) -> StreamingQuery:
+    """Start writing the records to Kafka; without a fence, at least once.
 
     A producer keeps the order of its records (idempotence is Kafka's default), and one task writes all updates of a
     shard, so the updates of one client and topic stand in the order in which they happened.
@@ -70,9 +89,14 @@ def start(records: DataFrame, settings: Settings) -> StreamingQuery:
     # Tens of thousands of small records go in few large requests. A task flushes when it ends, so lingering delays
     # nothing. Compression is left to the client options: not every client library can read every codec.
     producer = {"kafka.batch.size": "262144", "kafka.linger.ms": "5"}
+    if fence is None or settings.delivery == "at-least-once":
+        sink, own = "kafka", {}
+    else:
+        sink = _FENCED
+        own = {"checkpoint": fence.checkpoint_id, "generation": str(fence.generation), "markers": settings.clock}
     return (
-        records.writeStream.format("kafka")
-        .options(**{**producer, **kafka_options.for_spark(settings)})
+        records.writeStream.format(sink)
+        .options(**{**producer, **kafka_options.for_spark(settings), **own})
         .option("checkpointLocation", f"{settings.checkpoint.rstrip('/')}/query")
         .trigger(processingTime=f"{settings.trigger_interval_ms} milliseconds")
         .queryName("reexpand")

@@ -32,7 +32,7 @@ def append(journal: Journal, state: ShardState, delta: ShardDelta) -> Journal:
 
 def replay(state: ShardState, changes: Iterable[Any]) -> None:
     """Apply the changes of a journal to an empty state, or to the state that they follow."""
-    for removed, added, groups, clients, requests, selectors, alarms, backfills, held in changes:
+    for removed, added, groups, clients, requests, selectors, alarms, backfills, held, *order in changes:
         state.replay(
             ShardDelta(
                 dict.fromkeys(removed),
@@ -47,6 +47,7 @@ def replay(state: ShardState, changes: Iterable[Any]) -> None:
                 dict(alarms),
                 {ClientKey(*key): None if fields is None else _backfill(*fields) for key, fields in backfills},
                 {ClientKey(*key): count for key, count in held},
+                *order,  # a former release wrote none
             )
         )
 
@@ -63,6 +64,7 @@ def _state_fields(state: ShardState) -> list[Any]:
             dict(state.selectors),
             dict(state.alarms),
             dict(state.backfills),
+            latest_order=state.latest_order,
         )
     )
 
@@ -82,6 +84,7 @@ def _delta_fields(delta: ShardDelta) -> list[Any]:
         list(delta.alarms.items()),
         [(key, backfill and _backfill_fields(backfill)) for key, backfill in delta.backfills.items()],
         list(delta.held.items()) if _TOPICS_PER_COUNT * len(delta.held) < changed_topics else [],
+        delta.latest_order,
     ]
 
 

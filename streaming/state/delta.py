@@ -45,6 +45,7 @@ class ShardDelta:
         backfills: changes under way; None for one that is complete.
         held: number of topics that clients may hold by all rules but their quotas, where it changed; empty where
             nobody counts. Derived, so it is written only where that is cheaper than counting again.
+        latest_order: number of the last request on the shard.
     """
 
     removed: dict[str, None] = field(default_factory=dict)
@@ -56,6 +57,7 @@ class ShardDelta:
     alarms: dict[int, bool | None] = field(default_factory=dict)
     backfills: dict[ClientKey, Backfill | None] = field(default_factory=dict)
     held: dict[ClientKey, int] = field(default_factory=dict)
+    latest_order: int = 0
 
     def __bool__(self) -> bool:
         changes = (self.removed, self.added, self.groups, self.clients, self.last_requests, self.selectors, self.alarms)

@@ -208,7 +208,7 @@ class ShardState:
         if delta.groups or delta.clients:
             self._shares.clear()
         self._held.update(delta.held)
-        self.latest_order = max(self.latest_order, _latest_order(delta))
+        self.latest_order = max(self.latest_order, delta.latest_order or _latest_order(delta)) if self else 0
         for key, before in affected.items():
             after = self.interest(key)
             if after != before:
@@ -237,9 +237,10 @@ class ShardState:
 
 
 def _latest_order(delta: ShardDelta) -> int:
+    """Return the highest number of a request in a change that a former release wrote."""
     subscriptions = list(chain.from_iterable(filter(None, delta.clients.values())))
     orders = [subscription.everything or 0 for subscription in subscriptions]
     orders += [block.order for subscription in subscriptions for block in subscription.blocks]
     for request in filter(None, delta.last_requests.values()):
         orders += [request.literal_order, request.wildcard_order]
-    return max(orders, default=0)
+    return int(max(orders, default=0))

@@ -38,13 +38,13 @@ class Folder:
 
         Each key has a folder of its own, because equal parts of two keys are removed at different times.
         """
-        files, root = _opened(self.checkpoint)
+        files, root = opened(self.checkpoint)
         return _KeyFolder(files, f"{root}/{_FOLDER}/{blake2b(parent.encode(), digest_size=8).hexdigest()}-{number}")
 
     def problem(self) -> str | None:
         """Create the folder; return the reason if it cannot be used, else None."""
         try:
-            files, root = _opened(self.checkpoint)
+            files, root = opened(self.checkpoint)
             files.create_dir(f"{root}/{_FOLDER}", recursive=True)
         except (OSError, ValueError, ArrowException) as error:
             return str(error)
@@ -52,7 +52,7 @@ class Folder:
 
 
 @lru_cache
-def _opened(checkpoint: str) -> tuple[FileSystem, str]:
+def opened(checkpoint: str) -> tuple[FileSystem, str]:
     """Return the file system of a checkpoint, and its path there."""
     url = urlparse(checkpoint)
     if url.scheme in ("", "file"):

@@ -28,11 +28,15 @@ from streaming.tuning import DEFAULT_TUNING, Tuning
 K = TypeVar("K")
 V = TypeVar("V")
 
-FORMAT = 4
+FORMAT = 5
 """Version of the format that is written."""
 
-READ_FORMATS = (3, FORMAT)
-"""Versions of the format that are read. Format 3 knows less about last requests; what lacks that is read as before."""
+READ_FORMATS = (3, 4, FORMAT)
+"""Versions of the format that are read.
+
+Formats 3 and 4 lack the number of the last request, the versions of clients, and pending ends. Format 3 knows less
+about last requests.
+"""
 
 _HEADER = b"rx" + bytes([FORMAT])
 _DIGEST_BYTES = 16
@@ -283,7 +287,7 @@ def _after_header(value: bytes) -> int:
         raise StateCorrupted(f"a state value lacks its header; {_WAY_OUT}")
     if value[2] not in READ_FORMATS:
         raise StateFormatUnknown(
-            f"a state value has format {value[2]}, this release reads {' and '.join(map(str, READ_FORMATS))}; "
+            f"a state value has format {value[2]}, this release reads {READ_FORMATS[0]} to {FORMAT}; "
             "use the one that wrote it"
         )
     return start

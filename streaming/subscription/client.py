@@ -37,13 +37,14 @@ class Block(NamedTuple):
     """Entries of a subscription that were added by the same request.
 
     Attributes:
-        order: number of the request on this shard; in an exclusive group the higher one wins.
+        order: number of the request on this shard; in an exclusive group the higher one wins. It is a whole number,
+            unless the shard learned only later that the request began a session.
         partition, position: position of the request in the subscription stream (see `Place`).
         notation: notation of the entries; always `LITE` under the literal mode.
         entries: names or patterns; only those that can touch this shard.
     """
 
-    order: int
+    order: float
     partition: int
     position: int
     notation: Notation
@@ -66,7 +67,7 @@ class Subscription(NamedTuple):
     live: bool = False
     version: int | None = None
     blocks: tuple[Block, ...] = ()
-    everything: int | None = None
+    everything: float | None = None
     everything_at: int = -1
 
     def outdates(self, version: int | None) -> bool:
@@ -97,10 +98,10 @@ class LastRequest(NamedTuple):
     position: int
     literal: int
     wildcard: int
-    literal_order: int = 0
-    wildcard_order: int = 0
+    literal_order: float = 0
+    wildcard_order: float = 0
 
-    def began(self, mode: Mode) -> tuple[int, int]:
+    def began(self, mode: Mode) -> tuple[int, float]:
         """Return position and number of the request that last began or replaced the session under this mode."""
         if mode is Mode.WILDCARD:
             return self.wildcard, self.wildcard_order
@@ -129,7 +130,7 @@ class Interest(NamedTuple):
 
     patterns: bool = False
     blocks: tuple[Block, ...] = ()
-    everything: int | None = None
+    everything: float | None = None
 
     @property
     def entries(self) -> set[tuple[Notation, str]]:

@@ -49,7 +49,7 @@ class Interests:
         self._inner_multi = inner_multi
         self._array_min_topics = array_min_topics
         self._array_build_topics = array_build_topics
-        self._tries: dict[str, PatternIndex[tuple[SubscriberKey, int]]] = {}
+        self._tries: dict[str, PatternIndex[tuple[SubscriberKey, float]]] = {}
         self._by_name: dict[str, Orders] = {}
         self._receive_all: Orders = {}
         self._interests: dict[ClientKey, Interest] = {}
@@ -137,7 +137,7 @@ class Interests:
     def orders(self, topic: str) -> Orders:
         """Return the order of the newest matching entry for each subscriber of the topic."""
         orders = dict(self._receive_all)
-        hits: list[tuple[SubscriberKey, int]] = list(self._by_name.get(topic, {}).items())
+        hits: list[tuple[SubscriberKey, float]] = list(self._by_name.get(topic, {}).items())
         for trie in self._tries.values():
             hits += trie.match(topic)
         for subscriber, order in hits:
@@ -192,7 +192,7 @@ class Interests:
             }
         return self._arrays
 
-    def _trie(self, dialect: str) -> PatternIndex[tuple[SubscriberKey, int]]:
+    def _trie(self, dialect: str) -> PatternIndex[tuple[SubscriberKey, float]]:
         trie = self._tries.get(dialect)
         if trie is None:
             trie = self._tries[dialect] = PatternIndex(dialect, allow_inner_multi=self._allows_inner_multi(dialect))
@@ -239,7 +239,7 @@ def _share_of(entry: str, notation: Notation) -> SharedSubscription | None:
 
 def _patterns_of(
     client: ClientKey, interest: Interest
-) -> Iterator[tuple[str, str, str | None, tuple[SubscriberKey, int]]]:
+) -> Iterator[tuple[str, str, str | None, tuple[SubscriberKey, float]]]:
     """Yield (dialect, pattern, policy, (subscriber, order)) for each pattern of an interest."""
     if not interest.patterns:
         return
@@ -260,7 +260,7 @@ def _part(entry: str, notation: Notation, share: SharedSubscription | None) -> s
     return f"{notation.dialect}:{notation.policy or ''}:{entry}" if notation.per_subscription else ""
 
 
-def _names_of(interest: Interest) -> Iterator[tuple[str, int]]:
+def _names_of(interest: Interest) -> Iterator[tuple[str, float]]:
     """Yield (name, order) for each name of an interest."""
     if not interest.patterns:
         yield from ((name, block.order) for block in interest.blocks for name in block.entries)

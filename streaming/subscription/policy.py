@@ -54,7 +54,7 @@ def apply_policies(
     if not policies:
         return found
     kept: Matches = {}
-    newest: dict[str, tuple[int, str]] = {}
+    newest: dict[str, tuple[float, str]] = {}
     orders: Orders | None = None
     for subscriber, patterns in found.items():
         policy = policies.get(subscriber.group)

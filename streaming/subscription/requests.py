@@ -1,10 +1,10 @@
 """Requests: the effect of one request, or of the end of a client, on its subscriptions."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
-from streaming.events.model import LITE, Action, Notation, Place, SubscriptionRequest, check_name
-from streaming.subscription.client import Block, Client, Ignored, LastRequest, Mode, Subscription
+from streaming.events.model import LITE, Action, End, Notation, Place, SubscriptionRequest, check_name
+from streaming.subscription.client import Block, Ignored, LastRequest, Mode, Subscription
 
 
 class RequestOutcome(NamedTuple):
@@ -43,7 +43,7 @@ class RequestRules(NamedTuple):
 
 
 def advance(
-    subscription: Subscription, request: SubscriptionRequest, rules: RequestRules, order: int, place: Place
+    subscription: Subscription, request: SubscriptionRequest, rules: RequestRules, order: float, place: Place
 ) -> RequestOutcome:
     """Apply one request to a client's subscription under one mode.
 
@@ -98,60 +98,37 @@ def advance(
     )
 
 
-def end(client: Client, request: SubscriptionRequest, as_of: Place, last_request: LastRequest | None) -> Client:
-    """End a client as of a place in the subscription stream; return the client with its later entries only.
+def ended(subscription: Subscription, end: End, later: Collection[SubscriptionRequest] = ()) -> Subscription | None:
+    """Return a client's subscription under one mode after the coordinator ended it; None if the end is stale.
 
-    The coordinator ends a client on every parent when it leaves, or when its lease expires. That decision arrives here
-    later, and meanwhile the client may have sent requests again:
-
-    - A session that began after `as_of`, or a COMPLETE_ADD after it, stays whole. Entries that it repeated from before
-      `as_of` become as new as that request.
-    - Otherwise entries added after `as_of` stay, and older ones go.
-    - The end of a lease (`request.expired`) has no effect on a client that has sent a request after `as_of`.
+    Args:
+        subscription: subscription so far.
+        end: the end under this mode.
+        later: the client's requests since then, which `subscription` has in it.
     """
-    same_partition = last_request is not None and last_request.partition == as_of.partition
-    asked_again = last_request is not None and same_partition and last_request.position > as_of.position
-    if asked_again and request.expired:
-        return client
-
-    def subscription_after(mode: Mode) -> Subscription:
-        subscription = client.subscription(mode)
-        began, order = (-1, 0) if last_request is None else last_request.began(mode)
-        if asked_again and began > as_of.position:
-            return _with_order_of_session(subscription, as_of, began, order)
-        if subscription.outdates(request.version) and not asked_again:
-            return subscription
-        version = subscription.version if request.version is None or asked_again else request.version
-        return Subscription(
-            subscription.live and asked_again, version, tuple(b for b in subscription.blocks if _is_later(b, as_of))
-        )
-
-    literal, wildcard = map(subscription_after, Mode)
-    return Client(literal, literal if wildcard == literal else wildcard)
+    known = end.known if later else subscription.version
+    if known is None and subscription.version not in {request.version for request in later}:
+        known = subscription.version  # from a former release, whose coordinator kept no versions
+    if end._replace(known=known).is_stale:
+        return None
+    return Subscription(version=known if end.version is None else end.version)
 
 
-def _is_later(block: Block, place: Place) -> bool:
-    return block.partition == place.partition and block.position > place.position
+def ended_by_former_release(
+    subscription: Subscription, request: SubscriptionRequest, as_of: Place, last: LastRequest | None, mode: Mode
+) -> Subscription:
+    """Return a client's subscription after an end that a former release wrote.
 
-
-def _with_order_of_session(subscription: Subscription, as_of: Place, began: int, order: int) -> Subscription:
-    """Give entries from before `as_of` the order and position of the COMPLETE_ADD at `began`, which kept them.
-
-    All these entries have one notation, because a COMPLETE_ADD replaces every other one. Without an order (0: a former
-    release wrote the state) nothing changes.
+    It does not repeat the client's later requests, so entries that were added since then stay.
     """
-    if not order:
+    asked_again = last is not None and last.partition == as_of.partition and last.position > as_of.position
+    if last is not None and asked_again and (request.expired or last.began(mode)[0] > as_of.position):
         return subscription
-    if subscription.everything is not None and subscription.everything_at <= as_of.position:
-        subscription = subscription._replace(everything=order, everything_at=began)
-    older = [block for block in subscription.blocks if not _is_later(block, as_of)]
-    if not older:
+    if not asked_again and subscription.outdates(request.version):
         return subscription
-    kept = [*older, *(block for block in subscription.blocks if block.order == order)]
-    entries = tuple(entry for block in kept for entry in block.entries)
-    renewed = Block(order, as_of.partition, began, older[0].notation, entries)
-    others = [block for block in subscription.blocks if block not in kept]
-    return subscription._replace(blocks=tuple(sorted((*others, renewed), key=lambda block: block.order)))
+    version = subscription.version if request.version is None or asked_again else request.version
+    blocks = tuple(b for b in subscription.blocks if b.partition == as_of.partition and b.position > as_of.position)
+    return Subscription(subscription.live and asked_again, version, blocks)
 
 
 def _replace_entries(held: tuple[Block, ...], new: Block) -> tuple[Block, ...]:

@@ -33,5 +33,5 @@ class SubscriberKey(NamedTuple):
 Matches = dict[SubscriberKey, list[str]]
 """Subscribers of one topic, each with its matching entries (no entry for receive-all)."""
 
-Orders = dict[SubscriberKey, int]
+Orders = dict[SubscriberKey, float]
 """Order of the newest matching entry for each subscriber of one topic."""

@@ -14,7 +14,10 @@ class Op(StrEnum):
 
 
 class Cause(StrEnum):
-    """Reason of an update: TOPIC_CREATED is the lazy path, SUBSCRIBED the eager one."""
+    """Reason of an update: TOPIC_CREATED is the lazy path, SUBSCRIBED the eager one.
+
+    REPAIRED is of corrections by `reexpand verify`, which the job itself never writes.
+    """
 
     TOPIC_CREATED = "TOPIC_CREATED"
     TOPIC_DELETED = "TOPIC_DELETED"
@@ -28,3 +31,4 @@ class Cause(StrEnum):
     RELEASED = "RELEASED"
     QUOTA_EXCEEDED = "QUOTA_EXCEEDED"
     QUOTA_FREED = "QUOTA_FREED"
+    REPAIRED = "REPAIRED"

@@ -174,8 +174,19 @@ def digest_lines(data: Iterable[bytes]) -> bytes:
     )
 
 
-def dead_letter(source: Source, reason: Reason | str, message: str, original: bytes | None) -> KafkaRecord:
-    """Return the dead letter of an entry: the reason, the source, and the bytes of the entry itself."""
+def dead_letter(
+    source: Source, reason: Reason | str, message: str, original: bytes | None, *, size: int | None = None
+) -> KafkaRecord:
+    """Return the dead letter of an entry.
+
+    Args:
+        source: its place.
+        reason: the reason.
+        message: the same in a sentence.
+        original: the bytes of the entry itself, or the first of them.
+        size: number of all of its bytes, if `original` is only a part of them.
+    """
+    size = len(original or b"") if size is None else size
     beginning = (original or b"")[:MAX_ORIGINAL_BYTES]
     try:
         text, encoding = beginning.decode(), "utf-8"
@@ -187,8 +198,8 @@ def dead_letter(source: Source, reason: Reason | str, message: str, original: by
         "source": source._asdict(),
         "original": None if original is None else text,
         "originalEncoding": encoding,
-        "originalBytes": len(original or b""),
-        "truncated": len(original or b"") > MAX_ORIGINAL_BYTES,
+        "originalBytes": size,
+        "truncated": size > len(beginning),
     }
     return KafkaRecord(orjson.dumps(source[:4]), orjson.dumps(value))
 

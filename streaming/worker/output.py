@@ -35,7 +35,7 @@ class Output:
     """Output rows and counts.
 
     Attributes:
-        size: bytes of the updates in the rows.
+        size: bytes of the updates and dead letters in the rows.
         counts: number of updates and dead letters by kind.
         ignored: number of ignored entries by reason.
     """
@@ -51,6 +51,7 @@ class Output:
         self.rows.append((kind, record.key, text(Tables.singly([b""], [record.value]))))
         if kind == OutputKind.DEAD_LETTER:
             self.counts[kind] += 1
+            self.size += len(self.rows[-1][-1])
 
     def add_updates(self, updates: Iterable[Update], writer: UpdateWriter, row_bytes: int) -> None:
         """Append rows of updates, each about `row_bytes` long.

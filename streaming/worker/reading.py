@@ -9,7 +9,7 @@ from itertools import chain
 
 import numpy as np
 
-from streaming.coordinator import COORDINATOR, bucket_of
+from streaming.coordinator import COORDINATOR, UNROUTABLE, bucket_of
 from streaming.errors import Rejected
 from streaming.events.columns import Event, SourceColumns, TopicEventColumns
 from streaming.events.model import (
@@ -26,7 +26,9 @@ from streaming.events.model import (
 )
 from streaming.events.parsing import PARSERS, parse_plain_topic_events
 from streaming.updates.model import Problem
+from streaming.worker.bounds import Bounds
 from streaming.worker.rows import STREAMS, InputRows, position
+from streaming.worker.signature import Origin, Signer, has_own_fields
 
 _PARSERS = tuple(PARSERS[stream] for stream in STREAMS)
 _GROUPS, _SUBSCRIPTIONS, _TOPICS, _CLOCK = range(4)
@@ -36,19 +38,30 @@ StreamTopics = tuple[str, str, str, str]
 
 Entry = tuple[Source, Event] | Problem
 
-_NOT_ROUTABLE = (
-    "Spark reads this JSON text differently: a field stands in it twice, it nests too deep, or it has too long a number"
-)
+_NOT_ROUTABLE = "Spark reads this JSON text differently: it nests too deep, or it has too long a number"
+
+_RESERVED = "asOf, expired, supersededBy and boundTo are fields for the job alone; leave them out"
 
 
 class KeyReader:
     """Reads the rows of one key."""
 
-    def __init__(self, parent: str, number: int, topics: StreamTopics, columnar_min_topics: float) -> None:
+    def __init__(
+        self,
+        parent: str,
+        number: int,
+        topics: StreamTopics,
+        columnar_min_topics: float,
+        *,
+        bounds: Bounds | None = None,
+        signer: Signer | None = None,
+    ) -> None:
         self._parent = parent
         self._number = number
         self._topics = topics
         self._columnar_min_topics = columnar_min_topics
+        self._bounds = bounds
+        self._signer = signer
         self._is_coordinator = parent == COORDINATOR
 
     def read(self, rows: InputRows) -> Iterator[Entry]:
@@ -71,7 +84,7 @@ class KeyReader:
         columns = (partitions, offsets, position(entries), timestamps)
         sources = SourceColumns(self._topics[_TOPICS], *(column.astype(np.int64) for column in columns))
         plain = parse_plain_topic_events(payloads.tolist(), self._parent)
-        if plain is not None:
+        if plain is not None and (self._bounds is None or self._bounds.allow(plain[0])):
             yield sources.at(0), TopicEventColumns(*plain, [NO_METADATA] * len(payloads), sources)
             return
         valid: list[tuple[Source, TopicEvent]] = []
@@ -87,23 +100,60 @@ class KeyReader:
             yield places[0], TopicEventColumns(names, created, metadata, SourceColumns.of(places))
 
     def _one_by_one(self, rows: InputRows) -> Iterator[Entry]:
+        """Yield the events of rows."""
+        first, behind = rows.streams.searchsorted((_SUBSCRIPTIONS, _TOPICS)).tolist()
+        yield from self._in_order(rows.take(slice(first)))
+        yield from sorted(self._in_order(rows.take(slice(first, behind))), key=_turn)
+        yield from self._in_order(rows.take(slice(behind, None)))
+
+    def _in_order(self, rows: InputRows) -> Iterator[Entry]:
         for stream, partition, offset, entry, timestamp, payload in rows.by_row():
             source = Source(self._topics[stream], partition, offset, position(entry), timestamp)
             try:
-                event = _PARSERS[stream](payload)
+                event = self._checked(stream, payload, source)
             except Rejected as rejected:
-                if self._is_coordinator or stream in (_TOPICS, _CLOCK):
+                if self._reports_invalid(stream, entry):
                     yield Problem(source, Reason(rejected.reason), str(rejected))
+                continue
+            if event is None:
                 continue
             if self._is_routed_here(event, entry):
                 yield source, event
             elif self._reports_misrouted(stream, entry):
                 yield Problem(source, Reason.NOT_ROUTABLE, _NOT_ROUTABLE)
 
+    def _checked(self, stream: int, payload: bytes | None, source: Source) -> SingleEvent | None:
+        """Return the event in a payload; None if another job wrote it to itself.
+
+        Raises:
+            Rejected: the payload is not valid.
+        """
+        if self._number == UNROUTABLE and self._is_coordinator and stream == _SUBSCRIPTIONS and self._bounds:
+            reason = self._bounds.explain_set(payload)
+            if reason is not None:
+                raise reason
+        event = _PARSERS[stream](payload)
+        if self._signer is not None and has_own_fields(event):
+            origin = self._signer.origin(payload, source)
+            if origin is Origin.UNSIGNED:
+                raise Rejected(Reason.RESERVED_FIELD, _RESERVED)
+            return event if origin is Origin.OWN else None
+        if self._bounds is not None:
+            self._bounds.check(event, source.timestamp)
+        return event
+
+    def _reports_invalid(self, stream: int, entry: int) -> bool:
+        """Tell whether this key, of those that see an invalid entry, reports it."""
+        if stream == _CLOCK:
+            return not entry % 2
+        return self._is_coordinator or stream == _TOPICS
+
     def _reports_misrouted(self, stream: int, entry: int) -> bool:
         """Tell whether this key, of those that see an entry, reports it as not routable."""
         if stream == _GROUPS:
             return self._is_coordinator
+        if self._number == UNROUTABLE:
+            return True
         if stream == _SUBSCRIPTIONS:  # the first shard reports, where there is one
             return bool(entry % 2) if self._is_coordinator else self._number == 0
         return True
@@ -116,8 +166,22 @@ class KeyReader:
             if isinstance(event, SubscriptionRequest | GroupEvent):
                 return event.parent == self._parent
             return isinstance(event, Wake) and (event.parent, event.shard) == (self._parent, self._number)
-        if isinstance(event, GroupEvent):
-            return self._number == bucket_of(event.group)
-        if isinstance(event, SubscriptionRequest):
-            return self._number == bucket_of(event.group) and (event.parent == COORDINATOR) == bool(entry % 2)
-        return isinstance(event, Tick) or (isinstance(event, Alarm) and self._number == bucket_of(event.parent))
+        if isinstance(event, Tick):
+            return self._number != UNROUTABLE
+        if isinstance(event, SubscriptionRequest) and (event.parent == COORDINATOR) != bool(entry % 2):
+            return False
+        return not isinstance(event, Wake) and self._number == bucket_of(
+            event.parent if isinstance(event, Alarm) else event.group
+        )
+
+
+def _turn(entry: Entry) -> tuple[int, int, bool]:
+    """Return what orders the requests of a micro-batch.
+
+    An end that the coordinator wrote comes right behind the last request of which it knew, which is nearly always of an
+    earlier micro-batch: the requests between that one and the record come after it.
+    """
+    source, event = entry[:2]
+    through = event.through if isinstance(event, SubscriptionRequest) else None
+    place = source.place if through is None else through
+    return place.partition, place.position, through is not None

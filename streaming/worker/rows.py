@@ -1,5 +1,6 @@
 """Input rows of one key, by column, as Spark hands them over."""
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -20,7 +21,8 @@ class InputRow(NamedTuple):
 
     Attributes:
         stream: its number in `STREAMS`.
-        entry: twice its position in the record; one more if no shard sees it, because it names no parent.
+        entry: twice its position in the record; one more if no shard sees it, because it names no parent. Of a tick,
+            which many keys see: 0 for the one that reports it if it is not valid, 1 for the others.
         timestamp: of the record, in milliseconds since the epoch.
     """
 
@@ -66,6 +68,22 @@ class InputRows(NamedTuple):
     def by_row(self) -> "Iterator[tuple[int, int, int, int, int, bytes | None]]":
         """Yield the rows, with the fields of `InputRow`; to name the fields takes 0.4 us a row."""
         return zip(*(column.tolist() for column in self), strict=True)
+
+
+def joined(rows: InputRows, pieces: Ints) -> InputRows:
+    """Return rows with their payloads whole, in the order in which they are read.
+
+    Args:
+        rows: in any order; a long payload is spread over several of them.
+        pieces: number of the piece in each row, from 1; 0 for a payload that is whole.
+    """
+    order = np.lexsort((pieces, rows.entries, rows.offsets, rows.partitions, rows.streams))
+    rows, pieces = rows.take(order), pieces[order]
+    starts = np.flatnonzero(pieces <= 1)
+    payloads = np.empty(len(starts), np.object_)
+    for number, (start, end) in enumerate(itertools.pairwise((*starts.tolist(), len(pieces)))):
+        payloads[number] = rows.payloads[start] if end == start + 1 else b"".join(rows.payloads[start:end])
+    return rows.take(starts)._replace(payloads=payloads)
 
 
 def position(entry: Number) -> Number:

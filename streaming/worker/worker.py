@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from streaming import coordinator, state
-from streaming.coordinator import COORDINATOR, CoordinatorState
+from streaming.coordinator import COORDINATOR, OVERSIZE, CoordinatorState
 from streaming.events.columns import Event
-from streaming.events.model import Source, Stream
+from streaming.events.model import Reason, Source, Stream
 from streaming.events.routing import Routing
 from streaming.expansion import Updates, expand
 from streaming.state import Shard, ShardState
@@ -19,11 +19,13 @@ from streaming.storage.journal import Archive, Journal
 from streaming.subscription.client import Ignored
 from streaming.tuning import DEFAULT_TUNING, Tuning
 from streaming.updates.model import Problem
-from streaming.updates.records import UpdateWriter, dead_letter
+from streaming.updates.records import KafkaRecord, UpdateWriter, dead_letter
+from streaming.worker.bounds import Bounds
 from streaming.worker.cache import StateCache
 from streaming.worker.output import Output, OutputKind
 from streaming.worker.reading import Entry, KeyReader, StreamTopics
 from streaming.worker.rows import InputRows, position
+from streaming.worker.signature import Signer
 
 
 class Archives(Protocol):
@@ -43,6 +45,8 @@ class WorkerConfig:
         inner_multi: `**` may stand inside a pattern.
         client_timeout_ms: time without a request after which a client is ended; 0 for never.
         archives: places of the parts of states; None keeps each state in its value as a whole.
+        bounds: bounds of what records may say; None for none.
+        signer: signer of the records that the job writes to its own inputs; None takes everybody's for the job's own.
     """
 
     topics: StreamTopics
@@ -50,6 +54,8 @@ class WorkerConfig:
     inner_multi: bool = False
     client_timeout_ms: int = 0
     archives: Archives | None = None
+    bounds: Bounds | None = None
+    signer: Signer | None = None
 
 
 class _Result(NamedTuple):
@@ -89,7 +95,18 @@ class Worker:
         """
         output = Output()
         ordered = rows.ordered()
-        reader = KeyReader(parent, number, self.config.topics, self.tuning.columnar_min_topics)
+        if (parent, number) == (COORDINATOR, OVERSIZE):
+            yield from self._report_oversize(ordered, output)
+            return data
+        config, tuning = self.config, self.tuning
+        reader = KeyReader(
+            parent,
+            number,
+            config.topics,
+            tuning.columnar_min_topics,
+            bounds=config.bounds,
+            signer=config.signer,
+        )
         rejected: list[Problem] = []
         events = _without_problems(reader.read(ordered), rejected)
         archive = None if self.config.archives is None else self.config.archives.of(parent, number)
@@ -98,7 +115,7 @@ class Worker:
             result = self._coordinate(number, events, journal, output)
         else:
             result = yield from self._expand(parent, number, events, journal, output)
-        self._add_dead_letters((*rejected, *result.problems), ordered, output)
+        yield from self._add_dead_letters((*rejected, *result.problems), ordered, output)
         output.ignored = result.ignored
         yield output
         return data if result.journal is journal else result.journal.stored
@@ -153,17 +170,22 @@ class Worker:
         """Apply events to a bucket of the coordinator."""
         key = (COORDINATOR, number)
         former = self.coordinators.take(key, journal, CoordinatorState)
-        outcome = coordinator.follow(former, events, self.config.client_timeout_ms)
-        for stream, record in outcome.records:
-            output.add(OutputKind.INPUT + stream, record)
+        outcome = coordinator.follow(former, events, self.config.client_timeout_ms, inner_multi=self.config.inner_multi)
+        signer = self.config.signer
+        for stream, (name, value) in outcome.records:
+            if signer is not None and value is not None and stream is not Stream.CLOCK:
+                value = signer.sign(value)  # noqa: PLW2901 - the same record, signed
+            output.add(OutputKind.INPUT + stream, KafkaRecord(name, value))
         if outcome.changed:
             former.apply(outcome.delta)
             journal = coordinator.append(journal, former, outcome.delta)
         self.coordinators.put(key, journal, former)
         return _Result(journal, outcome.problems, outcome.ignored)
 
-    def _add_dead_letters(self, problems: Iterable[Problem], rows: InputRows, output: Output) -> None:
-        """Add a dead letter for each problem, with the original entry."""
+    def _add_dead_letters(
+        self, problems: Iterable[Problem], rows: InputRows, output: Output
+    ) -> Generator[Output, None, None]:
+        """Add a dead letter for each problem, with the original entry; yield full pieces of output."""
         originals: dict[tuple[str, int, int, int], bytes | None] = {}
         for source, reason, message in problems:
             if not originals:
@@ -172,6 +194,21 @@ class Worker:
                     for stream, partition, offset, entry, _, payload in rows.by_row()
                 }
             output.add(OutputKind.DEAD_LETTER, dead_letter(source, reason, message, originals[source[:4]]))
+            if output.size >= self.tuning.piece_bytes:
+                yield output.drain()
+
+    def _report_oversize(self, rows: InputRows, output: Output) -> Generator[Output, None, None]:
+        """Add a dead letter for each value that was too large to be read."""
+        limit = 0 if self.config.bounds is None else self.config.bounds.value_bytes
+        for stream, partition, offset, _, timestamp, payload in rows.by_row():
+            size, _, beginning = (payload or b"").partition(b"\n")
+            source = Source(self.config.topics[stream], partition, offset, 0, timestamp)
+            message = f"the value has {int(size):,} bytes; at most {limit:,} are allowed (max_value_bytes)"
+            letter = dead_letter(source, Reason.VALUE_TOO_LARGE, message, beginning, size=int(size))
+            output.add(OutputKind.DEAD_LETTER, letter)
+            if output.size >= self.tuning.piece_bytes:
+                yield output.drain()
+        yield output
 
 
 def _without_problems(entries: Iterable[Entry], problems: list[Problem]) -> Iterator[tuple[Source, Event]]:

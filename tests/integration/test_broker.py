@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -12,15 +13,19 @@ from typing import TYPE_CHECKING
 
 import kafka
 import pytest
+from click.testing import CliRunner, Result
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from streaming.cli import main
 from streaming.errors import BrokerFailed, FolderInUse, TopicsUnusable
-from streaming.kafka.topics import TopicSpec, create_topics
+from streaming.kafka.specs import INPUT
+from streaming.kafka.topics import TopicSpec, configurations, configure, create_topics
 from streaming.local import node
 from streaming.local.broker import Broker
 from streaming.local.node import HOST
 from tests.support.processes import alive, eventually
+from tests.support.running_job import PRODUCERS_TIME, TOPIC_SETTINGS, Streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,9 +121,49 @@ def test_a_topic_that_forgets_is_refused(broker: SharedBroker, topic: str, polic
     """An existing updates topic whose records disappear with age is named, with the way to mend it."""
     create_topics(broker.bootstrap_servers, [TopicSpec(topic, config={"cleanup.policy": policy})])
     with pytest.raises(
-        TopicsUnusable, match=f"'{topic}' exists with cleanup.policy={policy}, but needs compact.*--alter"
+        TopicsUnusable, match=f"'{topic}' exists with cleanup.policy={policy}, but needs compact.*reexpand topics --fix"
     ):
         create_topics(broker.bootstrap_servers, [TopicSpec(topic, config={"cleanup.policy": "compact"})])
+
+
+def test_unsuitable_topics_are_shown_and_mended_on_request(broker: SharedBroker, tmp_path: Path) -> None:
+    """What a producer that writes to a topic makes of it, and more; other options stay as they are."""
+    streams = Streams(broker.bootstrap_servers, tmp_path)
+    settings = streams.settings
+    unsuitable = {"retention.ms": "1000000", "message.timestamp.type": "CreateTime", "segment.ms": "5000000"}
+    create_topics(
+        broker.bootstrap_servers,
+        [
+            TopicSpec(settings.topic_events, 1, unsuitable),
+            TopicSpec(settings.clock, 1, {"cleanup.policy": "compact,delete", "retention.bytes": "5"}),
+            TopicSpec(settings.updates, 1, {"cleanup.policy": "delete"}),
+        ],
+    )
+
+    def topics(*options: str) -> Result:
+        names = {f"REEXPAND_{role.upper()}": getattr(settings, role) for role in TOPIC_SETTINGS}
+        command = ["topics", "--bootstrap-servers", broker.bootstrap_servers, *options]
+        return CliRunner(env=names).invoke(main, command)
+
+    refused = topics()
+    assert refused.exit_code == 1
+    assert "reexpand topics --fix" in refused.output
+    shown = topics("--fix")
+    assert shown.exit_code == 0, shown.output
+    assert f"{settings.topic_events}: exists\n  retention.ms: 1000000, now -1\n" in shown.output
+    found = configurations(broker.bootstrap_servers, [settings.topic_events, settings.clock, settings.updates])
+    for topic in (settings.topic_events, settings.clock):
+        assert {option: found[topic][option] for option in INPUT} == INPUT
+    assert found[settings.topic_events]["segment.ms"] == "5000000"
+    assert found[settings.updates]["cleanup.policy"] == "compact"
+    assert {name: topic["flaws"] for name, topic in json.loads(topics("--json").output).items()} == {
+        getattr(settings, role): [] for role in TOPIC_SETTINGS
+    }
+    configure(broker.bootstrap_servers, {settings.group_events: PRODUCERS_TIME})
+    again = topics()
+    assert again.exit_code == 0, again.output
+    assert "message.timestamp.type=CreateTime instead of LogAppendTime: leases" in again.output
+    assert again.output.count("--fix") == 1
 
 
 def test_a_topic_name_that_kafka_refuses_is_reported(broker: SharedBroker) -> None:

@@ -126,13 +126,13 @@ def test_the_dispatcher_delivers_to_whom_the_job_says(streams: Streams, tmp_path
         feed.send(Stream.TOPICS, {"event": "CREATED", "parentTopic": parent, "liteTopic": topic}, parent)
     feed.flush()
     by_hand = Updates(streams.bootstrap_servers, name=streams.settings.updates)
-    for member, part in [
-        *(("m1", "share:s"), ("m2", "share:s")),
-        *(("m3", "wamp:prefix:asia"), ("m3", "wamp:exact:asia__created")),
-    ]:
-        by_hand.write(add("asia__created", client=member, group="devices", parent=parent, part=part))
 
     with running(streams, tmp_path / "job.log"), by_hand.client() as client:
+        for member, part in [
+            *(("m1", "share:s"), ("m2", "share:s")),
+            *(("m3", "wamp:prefix:asia"), ("m3", "wamp:exact:asia__created")),
+        ]:
+            by_hand.write(add("asia__created", client=member, group="devices", parent=parent, part=part))
         assert eventually(lambda: len(client.relation) == 10, SETTLE_SECONDS)
         assert client.topics(parent, "billing", "b2") == {"eu__created", "us__created"}
         with dispatching.running() as process:

@@ -72,7 +72,8 @@ def test_a_poison_record_becomes_one_dead_letter_and_harms_nothing_else(streams:
     feed.send(Stream.GROUPS, {"group": "wild", "attributes": {BIND_TOPIC: "p", WILDCARD: "true"}}, "wild")
     feed.send(Stream.SUBSCRIPTIONS, request(group="wild", clientId="w", liteTopicSet=["good__*", "bad*"]), "wild")
     for number, (stream, value, _) in enumerate(POISON):
-        feed.send(stream, value, "k")
+        if stream is not Stream.CLOCK:
+            feed.send(stream, value, "k")
         feed.send(Stream.TOPICS, created(f"good__{number}"), "p")
     mixed = {
         "subscriptionSet": [request(clientId=""), request(clientId="ok", liteTopicSet=["good__0"]), request(group=3)]
@@ -84,6 +85,10 @@ def test_a_poison_record_becomes_one_dead_letter_and_harms_nothing_else(streams:
     reasons = Counter(reason for _, _, reason in POISON)
     reasons.update([Reason.INVALID_PATTERN, Reason.BLANK_NAME, Reason.WRONG_TYPE])
     with running(streams, tmp_path / "job.log") as job:
+        for stream, value, _ in POISON:
+            if stream is Stream.CLOCK:  # a new job does not read what the clock said before
+                feed.send(stream, value, "k")
+        feed.flush()
         eventually(
             lambda: streams.relation() == wanted and len(streams.dead_letters()) >= sum(reasons.values()),
             SETTLE_SECONDS,

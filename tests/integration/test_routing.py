@@ -1,5 +1,6 @@
 """What the JVM makes of records: the same rows as the simulator's, and one reporter for each bad entry."""
 
+import itertools
 import json
 import sys
 from collections import Counter, defaultdict
@@ -8,6 +9,7 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
+import numpy as np
 import orjson
 import pytest
 from pyspark import SparkContext
@@ -16,23 +18,25 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
 from streaming import coordinator
 from streaming.config import Settings, load
-from streaming.events.model import BIND_TOPIC, WILDCARD, Reason, Stream
+from streaming.events.model import BIND_TOPIC, MAX_AHEAD_MS, WILDCARD, Reason, Source, Stream
 from streaming.events.routing import Routing
 from streaming.local.java import environment, find_java
 from streaming.spark import counts, session, sinks
-from streaming.spark.expand import OUTPUT_SCHEMA
-from streaming.spark.route import route
+from streaming.spark.expand import OUTPUT_SCHEMA, bounds_of
+from streaming.spark.route import PIECE_BYTES, route
 from streaming.updates.model import Op
-from streaming.updates.records import UpdateWriter
+from streaming.updates.records import MAX_ORIGINAL_BYTES, UpdateWriter
 from streaming.updates.tables import Tables, text
 from streaming.worker import WorkerConfig
 from streaming.worker.output import OutputKind
-from streaming.worker.rows import STREAMS, InputRow
+from streaming.worker.placing import placed
+from streaming.worker.rows import STREAMS, InputRow, InputRows, joined
+from streaming.worker.signature import Signer
 from tests.support.builders import request_value as request
 from tests.support.histories import history
-from tests.support.poison import POISON
+from tests.support.poison import HUGE, POISON
 from tests.support.sharded import PARTITION_OF_SHARD
-from tests.support.simulator import NUMBER, Record, routes
+from tests.support.simulator import NUMBER, Record
 from tests.support.states import work
 from tests.support.update_columns import AWKWARD, columns_of, written
 
@@ -45,6 +49,10 @@ ROUTINGS = [
     Routing({"p": 5, "q": 2, "other": 7}, 2),
 ]
 ROUTING_IDS = [f"{len(routing.shards)} sharded, depth {routing.depth}" for routing in ROUTINGS]
+SIGNER = Signer(b"secret")
+DEEP = b"[" * 1_005 + b"]" * 1_005
+"""JSON that nests too deep for the JVM's parser, and not for Python's."""
+LIMIT: int = Settings.model_fields["max_value_bytes"].default
 AWKWARD_TOPICS = [
     "a", "a__b", "a___b", "a____b", "a_____b", "__a", "___a", "____", "__", "_", "a_", "a__", "a__b__c", "a__b__",
     "é__ü", "😀", "😀__😀__x", "a\u0000b", "a\nb__c", "\r\n__x", 'a"b', "a\\b__c", "$", "a$b", ".*__x", "x" * 3_000,
@@ -99,12 +107,20 @@ def frame(spark: SparkSession, records: Iterable[Record]) -> DataFrame:
 
 def rows_by_key(spark: SparkSession, records: Iterable[Record], routing: Routing) -> dict[Key, list[InputRow]]:
     """What the job's Python function gets."""
-    found: dict[Key, list[InputRow]] = defaultdict(list)
+    found: dict[Key, list[tuple[InputRow, int]]] = defaultdict(list)
     for each in route(frame(spark, records), settings_of(routing)).collect():
         payload = None if each.payload is None else bytes(each.payload)
+        assert len(payload or b"") <= PIECE_BYTES
         row = InputRow(each.stream, each.partition, each.offset, each.entry, each.timestamp, payload)
-        found[each.parent, each.shard].append(row)
-    return found
+        found[each.parent, each.shard].append((row, each.piece))
+    return {key: whole_rows(rows) for key, rows in found.items()}
+
+
+def whole_rows(rows: list[tuple[InputRow, int]]) -> list[InputRow]:
+    """Rows of one key, none of them a piece; they come in any order."""
+    Random(len(rows)).shuffle(rows)
+    whole = joined(InputRows.of(row for row, _ in rows), np.array([piece for _, piece in rows]))
+    return list(itertools.starmap(InputRow, whole.by_row()))
 
 
 def by_jvm(spark: SparkSession, records: Iterable[Record], routing: Routing) -> Counter[Placed]:
@@ -119,7 +135,7 @@ def by_simulator(records: Iterable[Record], routing: Routing) -> Counter[Placed]
     return Counter(
         (NUMBER[record.stream], record.partition, record.offset, parent, shard, entry, readable(payload))
         for record in records
-        for parent, shard, entry, payload in routes(record, routing)
+        for parent, shard, entry, payload in placed(record.stream, record.value, routing)
     )
 
 
@@ -280,7 +296,56 @@ FURTHER_POISON: list[tuple[Stream, Any, Reason]] = [
     (Stream.SUBSCRIPTIONS, request(topic=5), Reason.WRONG_TYPE),
     (Stream.SUBSCRIPTIONS, request(topic=" "), Reason.BLANK_NAME),
     (Stream.SUBSCRIPTIONS, {"subscriptionSet": [request(version=2**63)]}, Reason.OUT_OF_RANGE),
-    (Stream.SUBSCRIPTIONS, b'{"topic":"q",' + json.dumps(request()).encode()[1:], Reason.NOT_ROUTABLE),
+    (Stream.SUBSCRIPTIONS, b'{"topic":"q",' + json.dumps(request()).encode()[1:], Reason.DUPLICATE_FIELD),
+    (Stream.SUBSCRIPTIONS, json.dumps(request()).encode()[:-1] + b',"topic":"q"}', Reason.DUPLICATE_FIELD),
+    (Stream.SUBSCRIPTIONS, json.dumps(request()).encode()[:-1] + b',"group":"h"}', Reason.DUPLICATE_FIELD),
+    (Stream.SUBSCRIPTIONS, json.dumps(request()).encode()[:-1] + b',"gro\\u0075p":"h"}', Reason.DUPLICATE_FIELD),
+    (
+        Stream.SUBSCRIPTIONS,
+        json.dumps({"subscriptionSet": [request()]}).encode()[:-2] + b',{"topic":"p","topic":"p","group":"g"}]}',
+        Reason.DUPLICATE_FIELD,
+    ),
+    (
+        Stream.SUBSCRIPTIONS,
+        b'{"subscriptionSet":[],' + json.dumps({"subscriptionSet": [request()]}).encode()[1:],
+        Reason.DUPLICATE_FIELD,
+    ),
+    (
+        Stream.SUBSCRIPTIONS,
+        json.dumps({"subscriptionSet": [request()]}).encode()[:-1] + b',"subscriptionSet":[]}',
+        Reason.DUPLICATE_FIELD,
+    ),
+    (Stream.TOPICS, b'{"event":"CREATED","parentTopic":"p","liteTopic":"t","liteTopic":"u"}', Reason.DUPLICATE_FIELD),
+    (Stream.TOPICS, b'{"event":"CREATED","parentTopic":"q","parentTopic":"p","liteTopic":"t"}', Reason.DUPLICATE_FIELD),
+    (Stream.TOPICS, b'{"event":"CREATED","parentTopic":"p","liteTopic":"t","x":{"y":1,"y":1}}', Reason.DUPLICATE_FIELD),
+    (Stream.GROUPS, b'{"group":"h","group":"g","attributes":{"lite.bind.topic":"p"}}', Reason.DUPLICATE_FIELD),
+    (
+        Stream.GROUPS,
+        b'{"group":"g","attributes":{"lite.bind.topic":"q","lite.bind.topic":"p"}}',
+        Reason.DUPLICATE_FIELD,
+    ),
+    (Stream.CLOCK, b'{"tick":1,"tick":1}', Reason.DUPLICATE_FIELD),
+    (Stream.CLOCK, b'{"alarm":1,"parentTopic":"p","shard":0,"shard":0}', Reason.DUPLICATE_FIELD),
+    (Stream.SUBSCRIPTIONS, json.dumps(request()).encode()[:-1] + b',"x":' + DEEP + b"}", Reason.NOT_ROUTABLE),
+    *((stream, b'{"x":"' + b"y" * LIMIT + b'"}', Reason.VALUE_TOO_LARGE) for stream in Stream),
+    (Stream.TOPICS, b"\xff" * (LIMIT + 1), Reason.VALUE_TOO_LARGE),
+    (Stream.TOPICS, b"x" * LIMIT, Reason.NOT_JSON),
+    (Stream.SUBSCRIPTIONS, b"x" * LIMIT + SIGNER.sign(b"{}"), Reason.NOT_JSON),
+    (Stream.SUBSCRIPTIONS, {"subscriptionSet": [request()] * 1_025}, Reason.OUT_OF_RANGE),
+    (Stream.SUBSCRIPTIONS, request(liteTopicSet=[str(number) for number in range(20_001)]), Reason.OUT_OF_RANGE),
+    (Stream.SUBSCRIPTIONS, request(liteTopicSet=["a", HUGE]), Reason.NAME_TOO_LONG),
+    (Stream.SUBSCRIPTIONS, request(asOf=[0, 0, 0]), Reason.RESERVED_FIELD),
+    (Stream.SUBSCRIPTIONS, {"subscriptionSet": [request(expired=True)]}, Reason.RESERVED_FIELD),
+    (Stream.GROUPS, {"group": "g", "attributes": {}, "parentTopic": "p", "boundTo": "q"}, Reason.RESERVED_FIELD),
+    (Stream.CLOCK, b'{"tick":5,"x":NaN}', Reason.NOT_JSON),
+    (Stream.CLOCK, b'{"tick":5,"x":-Infinity}', Reason.NOT_JSON),
+    (Stream.CLOCK, b'{"tick":5,"x":"\\ud800"}', Reason.NOT_JSON),
+    (Stream.CLOCK, {"tick": TIMESTAMP_MS + MAX_AHEAD_MS + 1}, Reason.AHEAD_OF_TIME),
+    (
+        Stream.CLOCK,
+        {"wake": TIMESTAMP_MS + MAX_AHEAD_MS + 1, "parentTopic": "p", "shard": 0},
+        Reason.AHEAD_OF_TIME,
+    ),
     (Stream.GROUPS, b'{"group":"g","attributes":{"lite.bind.topic":"p"},"x":"\\ud800"}', Reason.NOT_JSON),
     (Stream.GROUPS, b'{"group":"g","attributes":{"lite.bind.topic":"p"}} {}', Reason.NOT_JSON),
     (Stream.GROUPS, {"group": 5, "attributes": {BIND_TOPIC: "p"}}, Reason.WRONG_TYPE),
@@ -300,6 +365,30 @@ def test_exactly_one_key_reports_a_bad_entry(spark: SparkSession, routing: Routi
     records = numbered([(Stream.GROUPS, wild), *((stream, value) for stream, value, _ in table)])
     letters = dead_letters(spark, records, routing)
     assert letters == {offset: [reason] for offset, (_, _, reason) in enumerate(table, 1)}
+
+
+def test_what_is_long_comes_whole(spark: SparkSession) -> None:
+    """In pieces that Python joins: single requests and those of a set, on all of their keys, to the byte."""
+    single = json.dumps(request(x="é" * 100_000)).encode()
+    entries = [request(clientId=f"c{number}", x="ab" * (PIECE_BYTES // 2 + number)) for number in range(-30, 3, 3)]
+    records = numbered([(Stream.SUBSCRIPTIONS, single), (Stream.SUBSCRIPTIONS, {"subscriptionSet": entries})])
+    found = rows_by_key(spark, records, Routing({"p": 2}))
+    assert len(found) == 3
+    for rows in found.values():
+        (row,) = [row for row in rows if row.offset == 0]
+        assert row.payload == single
+        assert [json.loads(row.payload or b"") for row in rows if row.offset == 1] == entries
+
+
+def test_the_dead_letter_of_what_is_too_large_has_its_size_and_its_beginning(spark: SparkSession) -> None:
+    value = b'{"x":"' + b"y" * LIMIT
+    ((_, _, letter),) = worked(spark, [Record(Stream.GROUPS, value, 2, 7)], Routing())
+    found = json.loads(letter)
+    assert (found["originalBytes"], found["truncated"]) == (len(value), True)
+    assert 60_000 < len(found["original"]) < MAX_ORIGINAL_BYTES
+    assert value.startswith(found["original"].encode())
+    assert found["source"] == Source(settings_of(Routing()).group_events, 2, 7, 0, TIMESTAMP_MS)._asdict()
+    assert found["message"] == f"the value has {len(value):,} bytes; at most {LIMIT:,} are allowed (max_value_bytes)"
 
 
 def test_any_pieces_of_json_are_reported_once(spark: SparkSession) -> None:
@@ -388,10 +477,11 @@ def test_shards_are_placed_where_the_test_of_the_cluster_says(spark: SparkSessio
 
 def worked(spark: SparkSession, records: Iterable[Record], routing: Routing) -> list[tuple[str, bytes, bytes]]:
     """The output rows of all keys: kind, key, value."""
-    settings = WorkerConfig(settings_of(routing).inputs, routing)
+    chosen = settings_of(routing)
+    settings = WorkerConfig(chosen.inputs, routing, bounds=bounds_of(chosen), signer=SIGNER)
     found: list[tuple[str, bytes, bytes]] = []
     for (parent, shard), rows in rows_by_key(spark, records, routing).items():
-        assert parent or shard < coordinator.BUCKETS
+        assert parent or coordinator.OVERSIZE <= shard < coordinator.BUCKETS
         _, output = work(parent, shard, rows, None, settings)
         found += [
             (kind, key or b"", value or b"")

@@ -10,6 +10,7 @@ from streaming.events.model import (
     QUOTA,
     WILDCARD,
     Action,
+    End,
     GroupEvent,
     Notation,
     Place,
@@ -135,6 +136,18 @@ def ended(
     """What a home writes to end a client that asked last, or was told to leave, at that offset."""
     request_ = leave(client=client, version=version)
     return request_._replace(as_of=Place(partition, offset, 1_000 + offset, entry), expired=expired)
+
+
+def told(
+    offset: int, *later: tuple[int, SubscriptionRequest], client: str = "c", version: int | None = None
+) -> SubscriptionRequest:
+    """What a home writes to end a client at that offset, with what the client asked for since, by offset."""
+    place = Place(0, offset, 1_000 + offset)
+    since = tuple((Place(0, at, 1_000 + at), request_) for at, request_ in later)
+    ends = {mode: End(place, version) for mode in ("literal", "wildcard")}
+    return leave(client=client, version=version)._replace(
+        as_of=place, ends=ends, later=since, through=since[-1][0] if since else place
+    )
 
 
 def wake(time: int) -> Wake:

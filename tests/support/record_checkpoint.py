@@ -17,7 +17,7 @@ from streaming.events.model import Stream
 from streaming.local.broker import Broker
 from tests.support.processes import eventually
 from tests.support.recorded_job import save
-from tests.support.running_job import REEXPAND, SETTLE_SECONDS, Streams, running
+from tests.support.running_job import PRODUCERS_TIME, REEXPAND, SETTLE_SECONDS, Streams, running
 from tests.support.scene import Scene
 
 START = 1_760_000_000_000
@@ -195,7 +195,8 @@ def main() -> None:
     folder = given.folder.absolute()
     # Python workers import from the folder in which the job was started: here lies another release than theirs.
     with tempfile.TemporaryDirectory() as place, chdir(place), Broker(Path(place) / "kafka") as broker:
-        streams = Streams(broker.bootstrap_servers, Path(place) / "checkpoint", "recorded").create(partitions=1)
+        streams = Streams(broker.bootstrap_servers, Path(place) / "checkpoint", "recorded")
+        streams.create(partitions=1, config=PRODUCERS_TIME)
         _record(streams, Path(place) / "job.log", given.command)
         save(streams, folder, SETTINGS)
 

@@ -20,11 +20,11 @@ from streaming.events.model import Stream
 from streaming.events.routing import Routing
 from streaming.kafka.specs import specs
 from streaming.kafka.topics import TopicSpec, create_topics
-from tests.support.running_job import TOPIC_SETTINGS, Streams
+from tests.support.running_job import PRODUCERS_TIME, TOPIC_SETTINGS, Streams
 from tests.support.simulator import Record
 
-_ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1)}
-"""Lets a broker accept recorded timestamps although its own clock may be behind them."""
+_ANY_TIME = {**PRODUCERS_TIME, "message.timestamp.after.max.ms": str(2**63 - 1)}
+"""Lets a broker take over recorded timestamps although its own clock may be behind them."""
 
 _FOR_TEXT = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "lp": 0, "pb": 0}]
 """Compression that expects no alignment to four bytes: a third smaller than the default."""

@@ -6,9 +6,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 from uuid import uuid4
@@ -31,6 +32,9 @@ POLL_SECONDS = 0.2
 TOPIC_SETTINGS = ("group_events", "subscription_events", "topic_events", "clock", "updates", "dead_letters")
 """Settings that name the six Kafka topics."""
 
+PRODUCERS_TIME = {"message.timestamp.type": "CreateTime"}
+"""Configuration of topics that keep the timestamps of their producers."""
+
 REEXPAND = str(Path(sys.executable).with_name("reexpand"))
 """Command of the release under test."""
 
@@ -43,7 +47,7 @@ class Streams:
     checkpoint: Path
     prefix: str = field(default_factory=lambda: uuid4().hex[:8])
 
-    @property
+    @cached_property
     def settings(self) -> Settings:
         """The job's settings for these topics."""
         return load(
@@ -59,9 +63,10 @@ class Streams:
             }
         )
 
-    def create(self, partitions: int = 3) -> Self:
-        """Creates the topics."""
-        create_topics(self.bootstrap_servers, specs(self.settings, partitions))
+    def create(self, partitions: int = 3, config: Mapping[str, str] | None = None) -> Self:
+        """Creates the topics; `config` wins over the usual configuration of each of them."""
+        wanted = [replace(spec, config={**spec.config, **(config or {})}) for spec in specs(self.settings, partitions)]
+        create_topics(self.bootstrap_servers, wanted)
         return self
 
     def name(self, stream: Stream) -> str:
@@ -79,8 +84,10 @@ class Streams:
         return Feed(self)
 
     def read(self, topic: str) -> list[Message]:
-        """All records of a topic that are there now, in order within each partition."""
-        consumer = Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": uuid4().hex})
+        """All committed records of a topic that are there now, in order within each partition."""
+        consumer = Consumer(
+            {"bootstrap.servers": self.bootstrap_servers, "group.id": uuid4().hex, "enable.partition.eof": True}
+        )
         try:
             partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
             ends = {}
@@ -90,14 +97,16 @@ class Streams:
                     ends[number] = high
             consumer.assign([TopicPartition(topic, number, 0) for number in ends])
             found: list[Message] = []
-            positions = dict.fromkeys(ends, 0)
-            while any(positions[number] < end for number, end in ends.items()):
+            while ends:
                 message = consumer.poll(10)
                 assert message is not None, f"{topic} ends before its end"
-                error = message.error()
-                assert error is None or error.code() == KafkaError._PARTITION_EOF, error
-                positions[message.partition() or 0] = (message.offset() or 0) + 1
-                found.append(message)
+                error, number, offset = message.error(), message.partition() or 0, message.offset() or 0
+                if error is None:
+                    found.append(message)
+                else:  # the last offset may hold the marker of a transaction, which is no message
+                    assert error.code() == KafkaError._PARTITION_EOF, error
+                if number in ends and offset + 1 >= ends[number]:
+                    del ends[number]
             return found
         finally:
             consumer.close()
@@ -116,9 +125,15 @@ class Streams:
             for partition, end in self.ends(topic).items()
         )
 
-    def ends(self, topic: str) -> dict[int, int]:
-        """Offset after the last record, by partition."""
-        consumer = Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": uuid4().hex})
+    def ends(self, topic: str, *, committed: bool = True) -> dict[int, int]:
+        """Offset after the last record, by partition; of committed ones only, or of all."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap_servers,
+                "group.id": uuid4().hex,
+                "isolation.level": "read_committed" if committed else "read_uncommitted",
+            }
+        )
         try:
             numbers = consumer.list_topics(topic, timeout=10).topics[topic].partitions
             return {
@@ -145,6 +160,11 @@ class Streams:
         """All dead letters."""
         return [json.loads(message.value() or b"") for message in self.read(self.settings.dead_letters)]
 
+    def repeated(self) -> int:
+        """How many updates were written more than once."""
+        ids = [update["eventId"] for update in self.updates()]
+        return len(ids) - len(set(ids))
+
     def assert_repeated_updates_are_equal(self) -> None:
         """Check that updates with one `eventId` are one update, written again."""
         by_id: dict[str, set[str]] = {}
@@ -155,8 +175,8 @@ class Streams:
 
 def assert_equal_relations(found: set[Effective], wanted: set[Effective]) -> None:
     """Check both directions, each on its own: a failure shows only the rows that differ."""
-    assert found - wanted == set(), "surplus"
-    assert wanted - found == set(), "missing"
+    assert found - wanted == set(), f"surplus: {sorted(found - wanted)[:9]}"
+    assert wanted - found == set(), f"missing: {sorted(wanted - found)[:9]}"
 
 
 def key_of(record: Record) -> str:
@@ -180,7 +200,11 @@ class Feed:
     def send(self, stream: Stream, value: bytes | dict[str, Any] | None, key: str = "", *, timestamp: int = 0) -> None:
         """Write a record, with the time of now unless another one is given; `flush` makes sure of it."""
         data = json.dumps(value).encode() if isinstance(value, dict) else value
-        self._producer.produce(self._streams.name(stream), key=key, value=data, timestamp=timestamp)
+        try:
+            self._producer.produce(self._streams.name(stream), key=key, value=data, timestamp=timestamp)
+        except BufferError:  # faster than the broker takes it
+            self.flush()
+            self._producer.produce(self._streams.name(stream), key=key, value=data, timestamp=timestamp)
         self._producer.poll(0)
 
     def send_slowly(self, records: Iterable[Record]) -> None:
@@ -228,6 +252,27 @@ class Job:
         """Ends it as a crash would."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(30)
+
+    def pause(self) -> None:
+        """Stops driver and JVM in their tracks, as a machine does that hangs."""
+        os.killpg(self.process.pid, signal.SIGSTOP)
+
+    def resume_spark(self) -> None:
+        """Lets Spark's JVM of a paused job go on alone."""
+        found = subprocess.run(["pgrep", "-P", str(self.process.pid), "java"], capture_output=True, check=True)
+        os.kill(int(found.stdout), signal.SIGCONT)
+
+    def resume(self) -> None:
+        """Lets a paused job go on."""
+        os.killpg(self.process.pid, signal.SIGCONT)
+
+    def is_within_a_batch(self) -> bool:
+        """Whether the offsets of a micro-batch are logged that is not committed."""
+        logged, committed = (
+            max((int(file.name) for file in (self._commits.parent / log).glob("[0-9]*")), default=-1)
+            for log in ("offsets", "commits")
+        )
+        return logged > committed
 
     def forget_last_commit(self) -> None:
         """Makes a killed job's last micro-batch one that was written but not committed: it will be repeated."""

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from streaming import coordinator
-from streaming.events.model import BIND_TOPIC, Stream
+from streaming.events.model import Stream
 from streaming.events.routing import Routing
 from streaming.oracle import Effective
 from streaming.worker import Worker, WorkerConfig
 from streaming.worker.output import OutputKind
+from streaming.worker.placing import placed
 from streaming.worker.rows import STREAMS, InputRow
 from tests.support.states import TOMBSTONE, Memory, Written, work
 
@@ -28,82 +28,6 @@ class Record:
     partition: int = 0
     offset: int = 0
     timestamp: int = 0
-
-
-Routed = tuple[str, int, int, bytes | None]
-
-
-def routes(record: Record, routing: Routing) -> list[Routed]:
-    """What `streaming.spark.route.route` computes in the JVM: (parent, shard, entry, payload)."""
-    try:
-        value = json.loads(record.value or b"")
-    except ValueError:
-        value = None
-    found = _ROUTES[record.stream](value, record.value, routing) if isinstance(value, dict) else []
-    return found or [(coordinator.COORDINATOR, coordinator.UNROUTABLE, 0, record.value)]
-
-
-def _topic_routes(value: dict[str, Any], payload: bytes | None, routing: Routing) -> list[Routed]:
-    parent, topic = value.get("parentTopic"), value.get("liteTopic")
-    if value.get("lmqName"):
-        _, _, rest = str(value["lmqName"]).partition("$")
-        lmq_parent, _, lmq_topic = rest.partition("$")
-        parent, topic = parent or lmq_parent, topic or lmq_topic
-    return [(parent, routing.shard_of(parent, topic or ""), 0, payload)] if isinstance(parent, str) else []
-
-
-def _subscription_routes(value: dict[str, Any], payload: bytes | None, routing: Routing) -> list[Routed]:
-    entries = value.get("subscriptionSet")
-    if not isinstance(entries, list) or not entries:
-        return _request_routes(value, 0, payload, routing)
-    return [
-        routed
-        for position, entry in enumerate(entries)
-        for routed in _request_routes(entry, position, json.dumps(entry).encode(), routing)
-    ]
-
-
-def _group_routes(value: dict[str, Any], payload: bytes | None, routing: Routing) -> list[Routed]:
-    attributes, group = value.get("attributes"), value.get("group")
-    bound = (attributes or {}).get(BIND_TOPIC) if isinstance(attributes, dict) else None
-    parent = bound or (value.get("parentTopic") if isinstance(attributes, dict) else None)
-    bucket = coordinator.bucket_of(group) if isinstance(group, str) else coordinator.UNROUTABLE
-    found: list[Routed] = [(coordinator.COORDINATOR, bucket, 0, payload)]
-    if isinstance(parent, str) and parent:
-        found += [(parent, shard, 0, payload) for shard in range(routing.shard_count(parent))]
-    return found
-
-
-def _clock_routes(value: dict[str, Any], payload: bytes | None, _: Routing) -> list[Routed]:
-    parent, shard = value.get("parentTopic"), value.get("shard")
-    if isinstance(value.get("tick"), int):
-        return [(coordinator.COORDINATOR, bucket, 0, payload) for bucket in range(coordinator.BUCKETS)]
-    if not isinstance(parent, str):
-        return []
-    if isinstance(value.get("alarm"), int):
-        return [(coordinator.COORDINATOR, coordinator.bucket_of(parent), 0, payload)]
-    return [(parent, shard, 0, payload)] if isinstance(value.get("wake"), int) and isinstance(shard, int) else []
-
-
-_ROUTES = {
-    Stream.TOPICS: _topic_routes,
-    Stream.SUBSCRIPTIONS: _subscription_routes,
-    Stream.GROUPS: _group_routes,
-    Stream.CLOCK: _clock_routes,
-}
-
-
-def _request_routes(entry: Any, position: int, payload: bytes | None, routing: Routing) -> list[Routed]:
-    fields = entry if isinstance(entry, dict) else {}
-    parent, group = fields.get("topic"), fields.get("group")
-    bucket = coordinator.bucket_of(group) if isinstance(group, str) else coordinator.UNROUTABLE
-    if not isinstance(parent, str) or not parent.strip():
-        return [(coordinator.COORDINATOR, bucket, 2 * position + 1, payload)]
-    shards = range(routing.shard_count(parent))
-    return [
-        (coordinator.COORDINATOR, bucket, 2 * position, payload),
-        *((parent, shard, 2 * position, payload) for shard in shards),
-    ]
 
 
 def element(update: dict[str, Any]) -> Effective:
@@ -177,10 +101,14 @@ class Simulation:
             count += 1
         return count
 
+    def run_once(self, records: Iterable[Record]) -> None:
+        """One micro-batch; what the job wrote to itself is kept in `echoes` and `slices`."""
+        self._run_batch(list(records), crash=False)
+
     def _run_batch(self, records: Sequence[Record], *, crash: bool) -> None:
         rows: dict[tuple[str, int], list[InputRow]] = defaultdict(list)
         for record in records:
-            for parent, shard, entry, payload in routes(record, self.routing):
+            for parent, shard, entry, payload in placed(record.stream, record.value, self.routing):
                 row = InputRow(NUMBER[record.stream], record.partition, record.offset, entry, record.timestamp, payload)
                 rows[parent, shard].append(row)
         config = self.worker or self.config

@@ -21,8 +21,8 @@ FLOORS = [
     {"coordinator", "expansion"},
     {"worker"},
     {"oracle", "client", "local"},
-    {"spark", "adapters", "examples"},
-    {"advise", "demo"},
+    {"spark", "adapters", "examples", "dlq"},
+    {"advise", "demo", "verify"},
     {"cli"},
 ]
 """Rooms from the ground up: a file imports only from its own room, and from rooms of lower floors."""

@@ -221,7 +221,7 @@ class Driver:
         self._producer.produce(topic, json.dumps(value), key)
 
     def _ends(self) -> list[int]:
-        """How many updates each partition has; with transactions, their markers as well, which are few."""
+        """How many committed updates each partition has; with transactions, their markers as well, which are few."""
         return [self._consumer.get_watermark_offsets(partition, 10)[1] for partition in self._partitions]
 
     def skip(self) -> None:

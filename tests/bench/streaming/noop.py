@@ -109,7 +109,7 @@ def main() -> None:
     os.environ.update(environment(find_java()))
     settings = load({})
     spark = session.build(settings, checkpoint.default_partitions(), jars.spark())
-    shuffle_partitions = checkpoint.agree(spark, settings)
+    shuffle_partitions = checkpoint.agree(spark, settings).shuffle_partitions
     spark.conf.set("spark.sql.shuffle.partitions", shuffle_partitions)
     routed = route(job.read(spark, settings), settings)
     if "two-stages" in sys.argv:
@@ -128,7 +128,7 @@ def main() -> None:
         GroupStateTimeout.NoTimeout,
     )
     counted = counts.observe(counted)
-    checkpoint.fix(spark, settings, shuffle_partitions)
+    checkpoint.fix(spark, settings, shuffle_partitions, checkpoint.identify(spark, settings), {})
     query = sinks.start(counted if way is echo else sinks.address(counted), settings)
     sys.stderr.write("ready: reading\n")
     while not stop.wait(0.2) and query.isActive:

@@ -1,6 +1,8 @@
 """Random histories leave the oracle's relation, however they are interleaved, cut into batches, sharded or repeated."""
 
+import json
 import os
+from collections.abc import Mapping
 from math import inf
 from random import Random
 from typing import Any
@@ -9,12 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streaming.events.model import Stream
+from streaming.events.parsing import parse_subscription
 from streaming.events.routing import Routing
 from streaming.oracle import Oracle
+from streaming.oracle.sets import Entry
 from streaming.tuning import Tuning
+from streaming.updates.model import Cause
 from streaming.worker import Worker
-from tests.support.histories import CLIENT_TIMEOUT_MS, PROFILES, batches, feed, history
-from tests.support.simulator import Simulation, element
+from tests.support.histories import PROFILES, batches, entries_of, feed, history, lease_of
+from tests.support.simulator import Record, Simulation, element
 
 EXAMPLES = int(os.environ.get("REEXPAND_EXAMPLES", "60"))
 """Histories of each profile; `make test-histories` tries many more."""
@@ -40,8 +46,8 @@ def test_any_split_and_any_shard_count_leave_the_oracles_relation(
     """
     random = Random(seed)
     records = history(random, length, PROFILES[profile])
-    job = Simulation(routing, client_timeout_ms=CLIENT_TIMEOUT_MS)
-    oracle = Oracle(routing, client_timeout_ms=CLIENT_TIMEOUT_MS)
+    job = Simulation(routing, client_timeout_ms=lease_of(records))
+    oracle = Oracle(routing, client_timeout_ms=lease_of(records))
     workers = [Worker(job.config), Worker(job.config)]
     for batch in batches(random, records):
         if random.random() < 0.2:
@@ -72,6 +78,10 @@ def test_any_split_and_any_shard_count_leave_the_oracles_relation(
         if rounds == 1:  # else what an update says may be out of date when all is said
             for update in job.updates[before:]:
                 says_what_holds(update, oracle)
+            if all(record.stream is not Stream.GROUPS for record in batch):
+                sources = {record.offset: record for record in batch if record.stream is Stream.SUBSCRIPTIONS}
+                for update in job.updates[before:]:
+                    says_who_asked(update, sources)
     job.run([])
     assert job.relation == oracle.relation()
 
@@ -82,10 +92,11 @@ def test_any_split_and_any_shard_count_leave_the_oracles_relation(
 def test_columns_say_what_topics_one_by_one_say(profile: str, seed: int, length: int, routing: Routing) -> None:
     """The same updates, dead letters and counts after each micro-batch, to the byte."""
     random = Random(seed)
-    jobs = [Simulation(routing, client_timeout_ms=CLIENT_TIMEOUT_MS) for _ in range(2)]
+    records = history(random, length, PROFILES[profile])
+    jobs = [Simulation(routing, client_timeout_ms=lease_of(records)) for _ in range(2)]
     for job, minimum in zip(jobs, (1, inf), strict=True):
         job.worker = Worker(job.config, Tuning(columnar_min_topics=minimum))
-    for batch in batches(random, history(random, length, PROFILES[profile])):
+    for batch in batches(random, records):
         for job in jobs:
             job.run(batch)
         by_column, one_by_one = jobs
@@ -109,3 +120,16 @@ def says_what_holds(update: dict[str, Any], oracle: Oracle) -> None:
         assert tuple(update["patterns"]) == oracle.patterns(row)
         bitmap = oracle.bitmap(row.parent, row.lite_topic)
         assert update.get("bitmap") == (bitmap and bitmap.hex())
+
+
+def says_who_asked(update: dict[str, Any], records: Mapping[int, Record]) -> None:
+    """An ADD of a subscription names a request that asks for the topic, with its offset option."""
+    source = update["source"]
+    if (update["op"], update["cause"]) != ("ADD", Cause.SUBSCRIBED) or source["offset"] not in records:
+        return  # or a change that goes on from an earlier micro-batch
+    value = entries_of(records[source["offset"]].value)[source["entry"]]
+    request = parse_subscription(value)
+    assert (request.client_id, request.group) == (update["clientId"], update["group"])
+    assert json.loads(value).get("offsetOption") == update.get("offsetOption")
+    entries = [Entry(text, notation) for text in request.entries for notation in (request.notation, None)]
+    assert not entries or any(entry.matches(update["liteTopic"], inner_multi=False) for entry in entries)

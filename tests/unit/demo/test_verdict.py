@@ -88,7 +88,7 @@ def test_percentiles(latencies: list[int], percent: int, expected: int | None) -
 def test_what_waited_for_the_first_micro_batch_is_not_measured() -> None:
     """An update is cold when its event was sent before the job's first output."""
     seen = record(LETTER)
-    seen.updates.append(replace(UPDATE, sent_ms=2_500, written_ms=2_800))
+    seen.updates.append(replace(UPDATE, sent_ms=2_500, seen_ms=2_800))
     result = judge(seen, RIGHT, RIGHT)
     assert (result.cold, list(result.latencies_ms)) == (1, [300])
 

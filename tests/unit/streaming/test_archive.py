@@ -105,7 +105,7 @@ class Checkpoint:
 
     def on(self, disk: Disk) -> Archive:
         """Return the archive of one key on a disk."""
-        self._monkeypatch.setattr(archive, "_opened", lambda checkpoint: (disk, checkpoint))
+        self._monkeypatch.setattr(archive, "opened", lambda checkpoint: (disk, checkpoint))
         return Folder(str(self.path)).of("p", 0)
 
 

@@ -9,10 +9,12 @@ import pytest
 
 from streaming.config import Settings, load
 from streaming.errors import CheckpointMismatch
+from streaming.kafka.facts import START_ANEW, NotedTopic
 from streaming.spark import checkpoint
 from streaming.storage import journal
 
 SPARK: Any = None
+TOPICS = {"updates": NotedTopic("lite-subscription-updates", "id-1"), "clock": NotedTopic("lite-clock", "id-2")}
 
 
 class LocalFiles:
@@ -28,6 +30,10 @@ class LocalFiles:
     def read(self, name: str) -> bytes:
         """As Spark's."""
         return (self._root / name).read_bytes()
+
+    def numbers(self, name: str) -> list[int]:
+        """As Spark's."""
+        return sorted(int(file.name) for file in (self._root / name).glob("[0-9]*"))
 
     def write(self, name: str, content: bytes) -> None:
         """As Spark's."""
@@ -49,9 +55,17 @@ def settings(folder: Path, **given: Any) -> Settings:
 def begin(folder: Path, **given: Any) -> Settings:
     """The settings of a checkpoint whose query has begun."""
     made = settings(folder, **given)
-    checkpoint.fix(SPARK, made, checkpoint.agree(SPARK, made))
+    partitions = checkpoint.agree(SPARK, made).shuffle_partitions
+    checkpoint.fix(SPARK, made, partitions, checkpoint.identify(SPARK, made), TOPICS)
     (folder / "query").mkdir()
     return made
+
+
+def log(folder: Path, name: str, **offsets: dict[int, int]) -> None:
+    """Write a file of the query's, whose last line is offsets."""
+    file = folder / "query" / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(b'\0v1\n{"batchWatermarkMs":0}\n' + orjson.dumps(offsets, option=orjson.OPT_NON_STR_KEYS))
 
 
 def refusal(folder: Path, **given: Any) -> str:
@@ -62,11 +76,11 @@ def refusal(folder: Path, **given: Any) -> str:
 
 def test_a_new_checkpoint_takes_any_settings_until_the_query_begins(folder: Path) -> None:
     """A start that fails before has fixed nothing."""
-    assert checkpoint.agree(SPARK, settings(folder, shuffle_partitions=3)) == 3
+    assert checkpoint.agree(SPARK, settings(folder, shuffle_partitions=3)).shuffle_partitions == 3
     assert not folder.exists()
-    assert checkpoint.agree(SPARK, settings(folder)) == checkpoint.default_partitions()
+    assert checkpoint.agree(SPARK, settings(folder)).shuffle_partitions == checkpoint.default_partitions()
     begin(folder, shuffle_partitions=5)
-    assert checkpoint.agree(SPARK, settings(folder)) == 5
+    assert checkpoint.agree(SPARK, settings(folder)).shuffle_partitions == 5
 
 
 def test_each_setting_that_differs_is_named(folder: Path) -> None:
@@ -85,7 +99,7 @@ def test_an_identity_that_cannot_be_read_is_named_with_the_way_out(folder: Path,
     (folder / "reexpand.json").write_bytes(content)
     said = refusal(folder)
     assert said.startswith(f"{folder}/reexpand.json cannot be read: ")
-    assert "Restore the file from a copy of the checkpoint, or start with an empty checkpoint directory" in said
+    assert f"Restore the file from a copy of the checkpoint, or {START_ANEW}" in said
 
 
 def test_a_query_without_an_identity_is_not_taken_for_a_new_checkpoint(folder: Path) -> None:
@@ -104,12 +118,50 @@ def test_a_former_format_becomes_this_one_when_the_query_begins(folder: Path) ->
     values = orjson.loads(file.read_bytes())
     former = {**values, "format": journal.READ_FORMATS[0]}
     file.write_bytes(orjson.dumps(former))
-    partitions = checkpoint.agree(SPARK, made)
+    partitions = checkpoint.agree(SPARK, made).shuffle_partitions
     assert orjson.loads(file.read_bytes()) == former
-    checkpoint.fix(SPARK, made, partitions)
+    checkpoint.fix(SPARK, made, partitions, checkpoint.identify(SPARK, made), TOPICS)
     assert orjson.loads(file.read_bytes()) == values
     file.write_bytes(orjson.dumps({**values, "format": journal.FORMAT + 1}))
     assert "format" in refusal(folder)
+
+
+def test_the_topics_of_a_checkpoint_are_no_settings(folder: Path) -> None:
+    """A checkpoint of an older release has none, and gets them at its next start."""
+    made = begin(folder)
+    assert checkpoint.agree(SPARK, made).topics == TOPICS
+    checkpoint_id = checkpoint.identify(SPARK, made)
+    checkpoint.fix(SPARK, made, 1, checkpoint_id, {})
+    assert checkpoint.agree(SPARK, made).topics == {}
+    checkpoint.fix(SPARK, made, 1, checkpoint_id, TOPICS)
+    assert checkpoint.agree(SPARK, made).topics == TOPICS
+
+
+def test_progress_is_what_the_query_has_read_and_planned(folder: Path) -> None:
+    """Numbers of micro-batches are ordered as numbers."""
+    made = begin(folder)
+    assert checkpoint.agree(SPARK, made).progress == checkpoint.QueryProgress()
+    log(folder, "sources/0/0", t={0: 2})
+    log(folder, "offsets/9", t={0: 5})
+    assert checkpoint.agree(SPARK, made).progress == checkpoint.QueryProgress(
+        begun=True, read={"t": {0: 2}}, planned={"t": {0: 5}}
+    )
+    log(folder, "offsets/10", t={0: 7}, u={3: 1})
+    log(folder, "commits/8")
+    log(folder, "commits/9")
+    wanted = checkpoint.QueryProgress(begun=True, read={"t": {0: 5}}, planned={"t": {0: 7}, "u": {3: 1}})
+    assert checkpoint.agree(SPARK, made).progress == wanted
+    log(folder, "commits/10")
+    assert checkpoint.agree(SPARK, made).progress.read == wanted.planned
+
+
+@pytest.mark.parametrize("content", [b"", b"v1\n{}\n[]", b"v1\n{}\n{"])
+def test_an_offset_log_that_cannot_be_read_is_named(folder: Path, content: bytes) -> None:
+    begin(folder)
+    log(folder, "sources/0/0")
+    log(folder, "offsets/0")
+    (folder / "query/offsets/0").write_bytes(content)
+    assert refusal(folder).startswith(f"{folder}/query/offsets/0 cannot be read: ")
 
 
 @pytest.mark.parametrize(

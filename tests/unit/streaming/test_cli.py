@@ -86,7 +86,7 @@ def test_the_version_is_that_of_the_package() -> None:
     ("arguments", "interrupted"),
     [
         (["run", "--bootstrap-servers", "b:1", "--checkpoint", "/c"], "streaming.spark.service.run"),
-        (["topics", "--bootstrap-servers", "b:1"], "streaming.kafka.topics.create_topics"),
+        (["topics", "--bootstrap-servers", "b:1"], "streaming.kafka.topics.configurations"),
         (["jars"], "streaming.local.jars.fetch"),
         (["local"], "streaming.kafka.topics.create_topics"),
         (["watch-kafka", "--bootstrap-servers", "b:1"], "streaming.adapters.watch_kafka.run"),

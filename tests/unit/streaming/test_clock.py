@@ -1,4 +1,4 @@
-"""When a tick is written, and when it is left out."""
+"""When a tick is written, which time it tells, and when it is left out."""
 
 from __future__ import annotations
 
@@ -6,51 +6,49 @@ import json
 import logging
 import threading
 import time
-from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
 from streaming.config import Settings, load
-from streaming.errors import NotWritten
-from streaming.spark import clock
-from streaming.spark.clock import Clock
+from streaming.errors import JobFailed, KafkaUnavailable, NotWritten
+from streaming.spark import clock, clock_topic, positions
+from streaming.spark.clock import MARGIN_MS, BrokerTime, Clock
 from tests.support.processes import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streaming.spark.positions import Positions
 
 INTERVAL_MS = 5
 LONG_SECONDS = 20 * INTERVAL_MS / 1_000
 """In which many ticks would be written."""
 
-
-@dataclass
-class Source:
-    """How far a source of the query is behind."""
-
-    metrics: dict[str, str]
-
-
-@dataclass
-class Progress:
-    """What a query says of its last micro-batch."""
-
-    sources: list[Source]
-
-
-@dataclass
-class Query:
-    """A query that has read everything."""
-
-    status: dict[str, Any] = field(default_factory=lambda: {"isDataAvailable": False})
-    lastProgress: Progress | None = None  # noqa: N815 - Spark's name
+HOUR_MS = 3_600_000
+REQUESTS = "lite-subscription-events"
 
 
 class Kafka:
-    """What takes the ticks, or fails to."""
+    """What takes the ticks, or fails to; its clock is an hour behind that of this machine."""
 
     def __init__(self) -> None:
         self.opened = self.closed = self.tried = 0
         self.away = False
-        self.ticks: list[tuple[str, str, str]] = []
+        self.ends_fail: Exception | None = None
+        self.written: list[tuple[str, str, int]] = []
+        self.ends: dict[str, dict[int, int]] = {"time": {0: 0}}
+        self.read: Positions = {}
+
+    @property
+    def ticks(self) -> list[int]:
+        """The times of all ticks that tell one."""
+        return [tick for _, _, tick in self.written if tick]
+
+    @property
+    def now_ms(self) -> int:
+        """The broker's time."""
+        return int(time.time() * 1_000) - HOUR_MS
 
     def __enter__(self) -> Self:
         self.opened += 1
@@ -59,18 +57,32 @@ class Kafka:
     def __exit__(self, *_: object) -> None:
         self.closed += 1
 
-    def send(self, topic: str, key: str, value: str) -> None:
+    def send(self, topic: str, key: str, value: str) -> int:
         """Takes a record."""
         self.tried += 1
         if self.away:
             raise NotWritten(f"{topic}: no broker")
-        self.ticks.append((topic, key, value))
+        self.written.append((topic, key, json.loads(value)["tick"]))
+        return self.now_ms
+
+    def remind(self, *_: object) -> None:
+        """Nothing was lost."""
+
+    def of(self, topics: Sequence[str]) -> Positions:
+        """Where the inputs end."""
+        if self.ends_fail is not None:
+            raise self.ends_fail
+        return {topic: dict(offsets) for topic, offsets in self.ends.items() if topic in topics}
 
 
 @pytest.fixture
 def kafka(monkeypatch: pytest.MonkeyPatch) -> Kafka:
     made = Kafka()
     monkeypatch.setattr(clock, "Producer", lambda *_: made)
+    monkeypatch.setattr(clock, "InputEnds", lambda *_: made)
+    monkeypatch.setattr(clock_topic, "remind", made.remind)
+    monkeypatch.setattr(positions, "committed", lambda _: made.read)
+    monkeypatch.setattr(clock, "_POLL_SECONDS", 0.001)
     return made
 
 
@@ -78,34 +90,51 @@ def settings(interval_ms: int = INTERVAL_MS) -> Settings:
     return load({"bootstrap_servers": "b:1", "checkpoint": "/c", "clock": "time", "tick_interval_ms": interval_ms})
 
 
-def ticking(query: Query, interval_ms: int = INTERVAL_MS) -> Clock:
-    spark: Any = None
-    running: Any = query
-    return Clock(spark, settings(interval_ms), running)
+def ticking(interval_ms: int = INTERVAL_MS) -> Clock:
+    nothing: Any = None
+    return Clock(nothing, settings(interval_ms), nothing)
 
 
-def test_ticks_say_how_late_it_is(kafka: Kafka) -> None:
-    before = int(time.time() * 1_000)
-    with ticking(Query()):
+def test_ticks_tell_the_time_of_the_broker(kafka: Kafka) -> None:
+    """Whatever the clock of this machine says, and never more than that."""
+    with ticking():
         assert eventually(lambda: len(kafka.ticks) >= 3)
-    times = [json.loads(value)["tick"] for _, _, value in kafka.ticks]
-    assert before <= times[0] <= times[-1] <= time.time() * 1_000
-    assert times == sorted(times)
-    assert {(topic, key) for topic, key, _ in kafka.ticks} == {("time", "tick")}
+    assert kafka.now_ms - 60_000 < kafka.ticks[0] <= kafka.ticks[-1] <= kafka.now_ms - MARGIN_MS
+    assert kafka.ticks == sorted(kafka.ticks)
+    assert {(topic, key) for topic, key, _ in kafka.written} == {("time", "tick")}
+
+
+def test_the_first_record_tells_no_time(kafka: Kafka) -> None:
+    """It asks the broker for its own."""
+    with ticking(60_000):
+        assert eventually(lambda: bool(kafka.written))
+    assert kafka.written == [("time", "tick", 0)]
+
+
+def test_the_estimate_counts_on_from_the_last_record() -> None:
+    passed = [5.0]
+    estimate = BrokerTime(lambda: passed[0])
+    assert estimate.now_ms() is None
+    estimate.learn(1_000_000)
+    assert estimate.now_ms() == 1_000_000
+    passed[0] += 2.5
+    assert estimate.now_ms() == 1_002_500
+    estimate.learn(900_000)  # the broker's clock was set back
+    assert estimate.now_ms() == 900_000
 
 
 def test_a_closed_clock_ticks_no_more(kafka: Kafka) -> None:
-    with ticking(Query()):
+    with ticking():
         assert eventually(lambda: bool(kafka.ticks))
-    assert kafka.opened == kafka.closed == 1
-    count = len(kafka.ticks)
+    assert kafka.opened == kafka.closed == 2
+    count = len(kafka.written)
     time.sleep(LONG_SECONDS)
-    assert len(kafka.ticks) == count
+    assert len(kafka.written) == count
 
 
 def test_a_clock_that_is_closed_does_not_wait_for_its_next_tick(kafka: Kafka) -> None:
     began = time.monotonic()
-    with ticking(Query(), 60_000):
+    with ticking(60_000):
         pass
     assert time.monotonic() - began < 10
     assert kafka.ticks == []
@@ -113,31 +142,80 @@ def test_a_clock_that_is_closed_does_not_wait_for_its_next_tick(kafka: Kafka) ->
 
 def test_without_an_interval_there_is_no_clock(kafka: Kafka) -> None:
     """No thread, no producer, no tick."""
-    with ticking(Query(), 0):
+    with ticking(0):
         assert "clock" not in {thread.name for thread in threading.enumerate()}
         time.sleep(LONG_SECONDS)
-    assert (kafka.opened, kafka.ticks) == (0, [])
+    assert (kafka.opened, kafka.written) == (0, [])
 
 
-def test_a_job_that_is_behind_gets_no_tick(kafka: Kafka) -> None:
-    """It would overtake the requests of clients that have asked in time; later there are ticks again."""
-    query = Query({"isDataAvailable": True}, Progress([Source({}), Source({"maxOffsetsBehindLatest": "7"})]))
-    with ticking(query):
+def test_no_time_passes_before_all_is_read_that_was_there(kafka: Kafka) -> None:
+    """Not even if the last micro-batch has read most of it; the time is that at which it was there."""
+    kafka.ends = {"time": {0: 4}, REQUESTS: {0: 7, 1: 3}}
+    kafka.read = {"time": {0: 4}, REQUESTS: {0: 7, 1: 2}}
+    with ticking():
+        assert eventually(lambda: bool(kafka.written))
         time.sleep(LONG_SECONDS)
         assert kafka.ticks == []
-        query.lastProgress = None  # its first micro-batch runs
-        time.sleep(LONG_SECONDS)
-        assert kafka.ticks == []
-        query.lastProgress = Progress([Source({}), Source({"maxOffsetsBehindLatest": "0"})])
+        kafka.ends = {"time": {0: 5}, REQUESTS: {0: 8, 1: 3}}  # what came meanwhile is for the next tick
+        late = kafka.now_ms
+        kafka.read = {"time": {0: 4}, REQUESTS: {0: 7, 1: 3}}
         assert eventually(lambda: bool(kafka.ticks))
+        time.sleep(LONG_SECONDS)
+        assert len(kafka.ticks) == 1
+        assert kafka.ticks[0] <= late - MARGIN_MS
+        kafka.read = kafka.ends
+        assert eventually(lambda: len(kafka.ticks) > 1)
+
+
+def test_a_new_partition_is_waited_for_when_it_holds_records(kafka: Kafka) -> None:
+    kafka.ends = {"time": {0: 0}, REQUESTS: {0: 0, 1: 1}}
+    kafka.read = {"time": {0: 0}, REQUESTS: {0: 0}}
+    with ticking():
+        time.sleep(LONG_SECONDS)
+        assert kafka.ticks == []
+        kafka.ends = {"time": {0: 0}, REQUESTS: {0: 0, 1: 0}}
+        kafka.read = {"time": {0: 0}, REQUESTS: {0: 0, 1: 1}}
+        assert eventually(lambda: bool(kafka.ticks))
+
+
+def test_a_clock_that_waits_for_long_says_for_what(
+    kafka: Kafka, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once."""
+    monkeypatch.setattr(clock, "_COMPLAINT_SECONDS", 0)
+    kafka.ends = {REQUESTS: {3: 7}}
+    with caplog.at_level(logging.INFO, "reexpand"), ticking():
+        time.sleep(LONG_SECONDS)
+    assert caplog.messages == [
+        "no time passes until the inputs are read: lite-subscription-events[3] is read up to 0 of 7"
+    ]
 
 
 def test_a_tick_that_cannot_be_written_is_left_out(kafka: Kafka, caplog: pytest.LogCaptureFixture) -> None:
     """A warning says so, and the next one says as much."""
     kafka.away = True
-    with caplog.at_level(logging.WARNING, "reexpand"), ticking(Query()):
+    with caplog.at_level(logging.WARNING, "reexpand"), ticking():
         assert eventually(lambda: kafka.tried >= 2)
-        assert kafka.ticks == []
+        assert kafka.written == []
         kafka.away = False
         assert eventually(lambda: bool(kafka.ticks))
     assert "a tick cannot be written: time: no broker" in caplog.messages
+
+
+def test_a_broker_that_does_not_answer_is_asked_again(kafka: Kafka, caplog: pytest.LogCaptureFixture) -> None:
+    kafka.ends_fail = KafkaUnavailable("no broker")
+    with caplog.at_level(logging.WARNING, "reexpand"), ticking() as running:
+        assert eventually(lambda: "no time passes: no broker" in caplog.messages)
+        assert kafka.ticks == []
+        kafka.ends_fail = None
+        assert eventually(lambda: bool(kafka.ticks))
+        assert not running.has_failed
+
+
+def test_a_clock_never_ends_silently(kafka: Kafka) -> None:
+    """Whatever ends it is told to the job, which then ends."""
+    kafka.ends_fail = ZeroDivisionError("a defect\nwith details")
+    with ticking() as running:
+        assert eventually(lambda: running.has_failed)
+    with pytest.raises(JobFailed, match=r"the clock of the job has stopped, .*: ZeroDivisionError: a defect\. Start"):
+        running.check()

@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from streaming.cli import main
 from streaming.config import Settings, load
 from streaming.errors import CheckpointMismatch, ConfigInvalid, ReexpandError
+from streaming.events.model import MAX_NAME_BYTES
 from streaming.spark import service
 from tests.support.environment import forget_settings
 
@@ -34,7 +35,7 @@ def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
 def started(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     """The settings with which jobs were started."""
     jobs: list[Settings] = []
-    monkeypatch.setattr(service, "run", jobs.append)
+    monkeypatch.setattr(service, "run", lambda settings, **_: jobs.append(settings))
     return jobs
 
 
@@ -49,6 +50,12 @@ def run(started: list[Settings]) -> Run:
         return result
 
     return invoke
+
+
+def test_the_largest_name_is_the_one_that_an_update_has_room_for() -> None:
+    assert load({"bootstrap_servers": "b:1", "checkpoint": "/c"}).max_name_bytes == MAX_NAME_BYTES
+    with pytest.raises(ConfigInvalid, match=r"max_name_bytes must be at most 16384, not '16385'"):
+        load({"bootstrap_servers": "b:1", "checkpoint": "/c", "max_name_bytes": "16385"})
 
 
 def assert_refused(result: Result, *said: str) -> None:
@@ -78,6 +85,12 @@ def test_the_defaults(run: Run, started: list[Settings]) -> None:
         "trigger_interval_ms": 0,
         "tick_interval_ms": 10_000,
         "client_timeout_ms": 0,
+        "delivery": "exactly-once",
+        "max_value_bytes": 1_000_000,
+        "max_requests": 1_024,
+        "max_entries": 20_000,
+        "max_name_bytes": 16_384,
+        "accept_loss": False,
         "master": None,
         "groups": None,
         "kafka_options": None,
@@ -334,7 +347,7 @@ def test_shards_are_pairs(pairs: list[str], shards: dict[str, int], run: Run, st
 def test_an_error_of_the_job_is_a_sentence_and_an_exit_code(
     error: ReexpandError, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_: Settings) -> None:
+    def fail(_: Settings, **__: Any) -> None:
         raise error
 
     monkeypatch.setattr(service, "run", fail)

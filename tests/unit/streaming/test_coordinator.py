@@ -12,10 +12,13 @@ from streaming.coordinator import (
     CoordinatorOutcome,
     CoordinatorState,
     GroupBinding,
+    PendingEnd,
+    Versions,
     alarm,
     append,
     bucket_of,
     follow,
+    records,
 )
 from streaming.errors import StateCorrupted
 from streaming.events.columns import Event
@@ -23,9 +26,11 @@ from streaming.events.model import (
     BIND_TOPIC,
     Action,
     Alarm,
+    End,
     GroupEvent,
     Place,
     Reason,
+    SelectorSpec,
     Source,
     Stream,
     SubscriptionRequest,
@@ -34,7 +39,7 @@ from streaming.events.model import (
 )
 from streaming.events.parsing import parse_clock, parse_group_event, parse_subscription
 from streaming.storage.journal import Journal
-from streaming.subscription.client import Ignored
+from streaming.subscription.client import Ignored, Mode
 from streaming.subscription.subscribers import ClientKey
 from tests.support.states import decode_home, encode_home
 
@@ -80,10 +85,25 @@ def group_end(parent: str, offset: int, bound_to: str | None = None, group: str 
     return event if bound_to is None else {**event, "boundTo": bound_to}
 
 
-def client_end(parent: str, offset: int, **others: Any) -> dict[str, Any]:
-    """The value of a record that ends a client on a parent."""
-    entry = {"action": "COMPLETE_REMOVE", "clientId": "c", "group": "g", "topic": parent}
-    return {**entry, "asOf": [3, offset, 1_000 + offset, 0], **others}
+def client_end(
+    parent: str, offset: int, *, later: list[int] | None = None, version: int | None = None, **others: Any
+) -> dict[str, Any]:
+    """The value of a record that ends a client on a parent, and repeats the COMPLETE_ADDs at some offsets."""
+    at = [3, offset, 1_000 + offset, 0]
+    end: dict[str, Any] = {"place": at} if version is None else {"place": at, "version": version}
+    entry: dict[str, Any] = {"action": "COMPLETE_REMOVE", "clientId": "c", "group": "g", "topic": parent}
+    entry |= {"asOf": at, "through": at, "ends": {"literal": end, "wildcard": end}}
+    if later:
+        asked = {"action": "COMPLETE_ADD", "liteTopicSet": ["t"], "dialect": "lite", "delivery": "per-client"}
+        entry["later"] = [{**asked, "place": [3, each, 1_000 + each, 0]} for each in later]
+        entry["through"] = [3, later[-1], 1_000 + later[-1], 0]
+    return {**entry, **others}
+
+
+def read_back(parent: str, offset: int, through: int | None = None) -> SubscriptionRequest:
+    """The record that ends a client on a parent, as the coordinator reads it."""
+    through = offset if through is None else through
+    return leaves(parent, as_of=place(offset))._replace(through=place(through))
 
 
 class Bucket:
@@ -220,13 +240,21 @@ def test_what_is_written_of_a_client_is_a_valid_request() -> None:
     bucket.then(leaves(""))
     ((_, record),) = bucket.outcome.records
     assert parse_subscription(record.value) == SubscriptionRequest(
-        "p", "g", "c", Action.COMPLETE_REMOVE, (), as_of=Place(3, 1, 1_001)
+        "p",
+        "g",
+        "c",
+        Action.COMPLETE_REMOVE,
+        (),
+        as_of=place(1),
+        ends={"literal": End(place(1)), "wildcard": End(place(1))},
+        through=place(1),
     )
 
 
 def test_only_what_it_asked_for_before_is_ended() -> None:
     bucket = Bucket(request("p"))
     assert bucket.then(leaves(""), request("q")) == [client_end("p", 1)]
+    assert bucket.state.leases == {KEY: ClientLease(("q",), place(2))}
 
 
 def test_a_client_that_is_not_known_cannot_leave() -> None:
@@ -242,27 +270,61 @@ def test_a_parent_that_was_left_is_not_ended_again() -> None:
     assert bucket.then(leaves("")) == [client_end("q", 3)]
     bucket = Bucket(request("p"), request("q"))
     bucket.then(leaves("p", version=1))
-    assert bucket.then(leaves("")) == [client_end("p", 3), client_end("q", 3)]
+    known = {"place": [3, 3, 1_003, 0], "known": 1}
+    of_p = {**client_end("p", 3), "ends": {"literal": known, "wildcard": known}}
+    assert bucket.then(leaves("")) == [of_p, client_end("q", 3)]
 
 
-def test_a_client_that_leaves_everywhere_is_forgotten_at_once() -> None:
-    """Later requests stay when the records of the end are read, by the parents and by the coordinator."""
+def test_a_client_that_leaves_everywhere_is_forgotten_when_its_ends_are_read_back() -> None:
     bucket = Bucket(request("p"), request("q"))
     bucket.then(leaves(""))
+    assert bucket.state.leases == {}
+    assert set(bucket.state.pending) == {(KEY, "p"), (KEY, "q")}
+    assert bucket.then(read_back("p", 2), read_back("q", 2)) == []
     assert not bucket.state
-    bucket = Bucket(request("p"), request("q"))
-    bucket.then(leaves(""), request("p"))
-    assert bucket.then(leaves("p", as_of=place(2)), leaves("q", as_of=place(2))) == []
-    assert not bucket.outcome.changed
-    assert bucket.then(leaves("")) == [client_end("p", 6)]
     assert bucket.then(leaves("")) == []
     assert bucket.outcome.ignored == {Ignored.NO_SUBSCRIPTION: 1}
+
+
+def test_what_it_asks_for_since_is_repeated_with_its_end() -> None:
+    """In one record where it comes in the same micro-batch, else in one that replaces the former one."""
+    bucket = Bucket(request("p"), request("q"))
+    assert bucket.then(leaves(""), request("p")) == [client_end("p", 2, later=[3]), client_end("q", 2)]
+    assert bucket.then(request("p"), request("r")) == [client_end("p", 2, later=[3, 4])]
+    assert bucket.then(read_back("p", 2, 3), read_back("q", 2)) == []
+    assert set(bucket.state.pending) == {(KEY, "p")}, "the longer record is under way"
+    assert bucket.then(read_back("p", 2, 4), request("p")) == [], "the shard has read it as well"
+    assert bucket.state.pending == {}
+
+
+def test_a_second_end_replaces_the_first() -> None:
+    bucket = Bucket(request("p"))
+    bucket.then(leaves(""), request("p"))
+    assert bucket.then(leaves("")) == [client_end("p", 3)]
+
+
+def test_a_stale_end_leaves_the_pending_one_in_force() -> None:
+    """The versions of then are told, since the shard may have read newer ones."""
+    bucket = Bucket(request("p", version=5))
+    (first,) = bucket.then(leaves("", version=6))
+    assert first["ends"]["literal"] == {"place": [3, 1, 1_001, 0], "version": 6, "known": 5}
+    (second,) = bucket.then(leaves("", version=4))
+    assert second == first
+
+
+def test_requests_too_long_for_one_record_are_spread_over_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "MAX_LATER_BYTES", 150)
+    bucket = Bucket(request("p"))
+    first, second = bucket.then(leaves(""), request("p"), request("p"))
+    assert {first["through"][1], second["through"][1]} == {3}
+    assert [[each["place"][1] for each in part["later"]] for part in (first, second)] == [[2], [3]]
+    assert ("continues" in first, second["continues"]) == (False, True)
 
 
 def test_a_client_whose_end_has_a_version_is_remembered() -> None:
     """A parent may find the end stale; a later end must reach it."""
     bucket = Bucket(request("p"))
-    assert [record["version"] for record in bucket.then(leaves("", version=4))] == [4]
+    assert bucket.then(leaves("", version=4)) == [client_end("p", 1, version=4)]
     assert [record["topic"] for record in bucket.then(leaves(""))] == ["p"]
 
 
@@ -304,6 +366,7 @@ def test_a_client_is_ended_once() -> None:
     bucket = Bucket(request("p"), timeout=HOUR)
     assert bucket.then(Tick(2_000 + HOUR), Tick(2_001 + HOUR)) == [client_end("p", 0, expired=True)]
     assert bucket.then(Tick(3_000 + HOUR)) == []
+    assert bucket.then(read_back("p", 0)) == []
     assert bucket.state == CoordinatorState(clock=3_000 + HOUR)
 
 
@@ -311,8 +374,20 @@ def test_a_client_that_asked_again_is_not_forgotten_when_its_end_arrives() -> No
     bucket = Bucket(request("p"), request("q"), timeout=HOUR)
     bucket.then(Tick(2_000 + HOUR))
     bucket.then(request("p"))
-    bucket.then(leaves("p", as_of=place(1)), leaves("q", as_of=place(1)))
+    bucket.then(read_back("p", 1, 3), read_back("q", 1))
     assert bucket.state.leases == {KEY: ClientLease(("p",), place(3))}
+    assert bucket.state.pending == {}
+
+
+def test_a_client_that_asks_too_late_has_ended_before() -> None:
+    """Whether a tick has told of it or not."""
+    bucket = Bucket(request("p"), request("q"), timeout=5)
+    bucket.offset = 6
+    assert bucket.then(request("p")) == [
+        client_end("p", 1, later=[7], expired=True),
+        client_end("q", 1, expired=True),
+    ]
+    assert bucket.state.leases == {KEY: ClientLease(("p",), place(7))}
 
 
 def test_without_a_timeout_nobody_is_ended() -> None:
@@ -387,34 +462,45 @@ def test_a_state_is_what_was_encoded() -> None:
         decode_home(data[:-1])
 
 
-def test_the_bytes_of_a_journal_stay_readable() -> None:
-    """The whole state and a change to it are written with the same bytes as in existing checkpoints."""
+def test_the_bytes_of_a_former_release_are_readable() -> None:
+    """The whole state and a change to it, with the bytes of format 4."""
     state = CoordinatorState(
-        {"g": GroupBinding("p", place(1), frozenset({"q", "é"})), "h": GroupBinding("p", place(2))},
-        {KEY: ClientLease(("p", "q"), place(3))},
-        {5_000: frozenset({("p", 0), ("q", 1)})},
-        4_000,
+        {"k": GroupBinding("z", place(9)), "h": GroupBinding("p", place(2))},
+        {ClientKey("g", "d"): ClientLease(("r",), place(8))},
+        {7_000: frozenset({("b", 1), ("a", 2)})},
+        6_000,
     )
-    journal = append(Journal(), state, CoordinatorDelta(4_000))
     whole = (
         "727804000000000000004894cd0fa09292a16793a170940301cd03e90092a171a2c3a992a16893a170940302cd03ea0090"
         "919292a167a1639292a170a171940303cd03eb009192cd13889292a1700092a1710185768ab0cc3e81a800f5842bf1cc1dd5"
     )
-    assert (journal.stored or b"").hex() == whole
-    delta = CoordinatorDelta(
-        6_000,
-        {"g": None, "k": GroupBinding("z", place(9))},
-        {KEY: None, ClientKey("g", "d"): ClientLease(("r",), place(8))},
-        {5_000: None, 7_000: frozenset({("b", 1), ("a", 2)})},
-    )
-    state.apply(delta)
-    journal = append(journal, state, delta)
     change = (
         "0000004394cd17709292a167c092a16b93a17a940309cd03f10090929292a167a163c09292a167a1649291a172940308"
         "cd03f0009292cd1388c092cd1b589292a1610292a162015ce06187519db1cc661ca9dffaee0d03"
     )
-    assert (journal.stored or b"").hex() == whole + change
     assert decode_home(bytes.fromhex(whole + change)) == state
+
+
+def test_the_bytes_of_a_journal_stay_readable() -> None:
+    """The whole state is written with the same bytes as in existing checkpoints."""
+    ends = {mode: End(place(5), 7, 6) for mode in Mode}
+    later = request("p")._replace(selector=SelectorSpec("TAG", "x"), offset_option={"type": "TAIL_N", "value": 3})
+    state = CoordinatorState(
+        {"g": GroupBinding("p", place(1), frozenset({"q", "é"}))},
+        {KEY: ClientLease(("p", "q"), place(3), {"p": Versions(1, None)})},
+        {5_000: frozenset({("p", 0), ("q", 1)})},
+        4_000,
+        {(KEY, "p"): PendingEnd(place(5), True, ends, ((place(6), later),))},
+    )
+    journal = append(Journal(), state, CoordinatorDelta(4_000))
+    assert (journal.stored or b"").hex() == (
+        "72780500000000000000c595cd0fa09192a16793a170940301cd03e90092a171a2c3a9919292a167a1639392a170a1719403"
+        "03cd03eb0081a1709201c09192cd13889292a1700092a1710191929292a167a163a17094940305cd03ed00c39292a76c6974"
+        "6572616c93940305cd03ed00070692a877696c646361726493940305cd03ed0007069192940306cd03ee009fa170a167a163"
+        "ac434f4d504c4554455f41444491a174c082a474797065a65441494c5f4ea576616c75650393a46c697465c0c292a3544147"
+        "a178c0c2c090c0c26ecb9a7ba262f5fa154677a83731969c"
+    )
+    assert decode_home(journal.stored) == state
 
 
 def test_a_journal_that_has_outgrown_its_beginning_is_written_anew() -> None:

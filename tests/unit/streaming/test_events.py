@@ -70,18 +70,25 @@ VALID_TOPICS: list[tuple[bytes, TopicEvent]] = [
     (topic_json(lmqName="%LMQ%$p$a$b", parentTopic=..., liteTopic=...), created("a$b")),
     (topic_json(lmqName="%LMQ%$p$t"), created("t")),
     (b"\n " + topic_json() + b"\t", created("t")),
-    (TWICE, created("last")),
     (SURROGATE_PAIR, created("😀")),
 ]
 
 
 @pytest.mark.parametrize(("payload", "event"), VALID_TOPICS)
 def test_a_valid_topic_event(payload: bytes, event: TopicEvent) -> None:
-    """The last of two fields with the same name counts; unknown fields are ignored."""
+    """Unknown fields are ignored."""
     assert parse_topic_event(payload) == event
 
 
 INVALID_TOPICS: list[tuple[bytes, Reason, list[str]]] = [
+    (TWICE, Reason.DUPLICATE_FIELD, ['the field "liteTopic" stands twice']),
+    (topic_json(liteTopic="a:b")[:-1] + b',"x":1,"x":1}', Reason.DUPLICATE_FIELD, ['"x" stands twice']),
+    (topic_json()[:-1] + b',"x":[{"y":1},{"y":[],"\\u0079":{}}]}', Reason.DUPLICATE_FIELD, ['"y" stands twice']),
+    (
+        b'{"event":"CREATED","parentTopic":"p","parentTopic":"p","liteTopic":"\\u003a"}',
+        Reason.DUPLICATE_FIELD,
+        ['"parentTopic" stands twice'],
+    ),
     (topic_json(event=...), Reason.MISSING_FIELD, ["event is missing"]),
     (topic_json(event=None), Reason.MISSING_FIELD, ["event is missing"]),
     (topic_json(event="created"), Reason.UNKNOWN_EVENT, ['"created"', "CREATED or DELETED"]),
@@ -125,14 +132,15 @@ PLAIN_TOPICS = [
     topic_json(liteTopic="t1", event="DELETED", timestamp=-INT64),
     topic_json(liteTopic=" é\n", timestamp=None),
     b" " + topic_json(liteTopic="x" * (MAX_NAME_BYTES // 6)) + b"\n",
-    TWICE,
 ]
-READ_PLAIN = (["t1", "t2", "t1", " é\n", "x" * (MAX_NAME_BYTES // 6), "last"], [True, True, False, True, True, True])
+READ_PLAIN = (["t1", "t2", "t1", " é\n", "x" * (MAX_NAME_BYTES // 6)], [True, True, False, True, True])
 
 
 def test_plain_topic_events_are_read_together() -> None:
     assert parse_plain_topic_events(PLAIN_TOPICS, "p") == READ_PLAIN
     assert parse_plain_topic_events(PLAIN_TOPICS[:1], "p") == (["t1"], [True])
+    with_colons = [topic_json(liteTopic=name, parentTopic="p:q") for name in ("t1", "a:b::")]
+    assert parse_plain_topic_events(with_colons, "p:q") == (["t1", "a:b::"], [True, True])
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from tests.support.builders import (
     ended,
     leave,
     replace,
+    told,
 )
 from tests.support.states import decode, encode
 from tests.support.story import Story, added, removed
@@ -343,9 +344,22 @@ def test_who_repeats_a_set_after_its_end_wins_it_back_when_the_end_arrives(entri
     story = Story(EXCLUSIVE, replace(*entries), replace(*entries, client="d"), created("t"))
     assert story.held(client="d") == ["t"]
     story.offset = 10
-    assert story.then(replace(*entries)) == set()
-    assert story.then(ended(9)) == {
+    again = replace(*entries)
+    assert story.then(again) == set()
+    assert story.then(told(9, (11, again))) == {
         evicted("t", *entries, client="d"),
         added("t", *entries, cause=Cause.SUBSCRIBED),
     }
     assert story.ignored == {Ignored.ASKED_AGAIN: 1}
+
+
+@pytest.mark.parametrize("entries", [("*",), ()])
+def test_the_first_repetition_after_the_end_counts_not_the_last(entries: tuple[str, ...]) -> None:
+    """Who asked between the two is newer."""
+    story = Story(EXCLUSIVE, replace(*entries), created("t"))
+    story.offset = 10
+    again = replace(*entries)
+    story.then(again, replace(*entries, client="d"), again)
+    assert story.held(client="d") == ["t"]
+    assert story.then(told(9, (11, again), (13, again))) == set()
+    assert story.held(client="d") == ["t"]

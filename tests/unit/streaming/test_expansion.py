@@ -168,7 +168,7 @@ def test_a_resync_of_the_same_set_emits_nothing_and_is_counted() -> None:
     assert story.then(replace("*", "a")) == set()
     assert story.ignored == {Ignored.UNCHANGED: 1}
     at = Place(0, 4, 0).position
-    assert story.expansion.delta == ShardDelta(last_requests={KEY: LastRequest(0, at, at, at, 2, 2)})
+    assert story.expansion.delta == ShardDelta(last_requests={KEY: LastRequest(0, at, at, at, 2, 2)}, latest_order=2)
 
 
 def test_there_and_back_in_one_batch_emits_nothing() -> None:
@@ -378,11 +378,32 @@ def test_a_change_of_reading_comes_from_the_group_event() -> None:
     assert story.only_update.version == 7
 
 
-def test_of_several_requests_the_last_that_changed_something_is_the_source() -> None:
+def test_of_several_requests_the_last_that_made_a_difference_to_the_topic_is_the_source() -> None:
+    """Each ADD has the offset option of that request, whatever others follow."""
+    options = [{"type": "TAIL_N", "value": number} for number in range(4)]
+    story = Story(WILD, created("t"), created("u"))
+    story.then(
+        add("t", version=1)._replace(offset_option=options[0]),
+        add("u", "t", version=2)._replace(offset_option=options[1]),
+        drop("v", version=2)._replace(offset_option=options[2]),
+        add("x", version=3),
+    )
+    found = {update.lite_topic: (update.source.offset, update.offset_option) for update in story.expansion.updates}
+    assert found == {"t": (4, options[0]), "u": (5, options[1])}
+    assert {update.version for update in story.expansion.updates} == {3}
+
+
+def test_who_drops_and_asks_again_gets_it_by_the_second_request() -> None:
     story = Story(WILD, created("t"))
-    story.then(add("t", version=1), add("u", version=2), drop("v", version=2))
-    assert story.only_update.source.offset == 4
-    assert story.only_update.version == 2
+    first, second = ({"type": "TAIL_N", "value": number} for number in (1, 2))
+    story.then(add("t")._replace(offset_option=first), drop("t"), add("t")._replace(offset_option=second))
+    assert (story.only_update.source.offset, story.only_update.offset_option) == (5, second)
+
+
+def test_of_several_requests_the_last_that_took_the_topic_is_the_source_of_its_loss() -> None:
+    story = Story(WILD, created("t"), created("u"), replace("t", "u"))
+    story.then(drop("t"), drop("u"), add("x"))
+    assert {update.lite_topic: update.source.offset for update in story.expansion.updates} == {"t": 5, "u": 6}
 
 
 def test_the_version_is_the_one_of_the_reading_in_force() -> None:

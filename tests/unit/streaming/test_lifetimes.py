@@ -86,6 +86,23 @@ def test_a_topic_created_anew_has_a_time_of_its_own(again: TopicEvent, left: lis
     assert story.then(wake(7 * STEP)) == {expired("t", "*") for _ in left}
 
 
+def test_a_topic_created_after_its_end_lives_anew() -> None:
+    """No tick has told of the end yet, and a tick that tells of it does not end the new topic."""
+    story = Story(WILD, replace("*"), created("t", ttl_ms=1), created("u"))
+    story.offset = STEP
+    assert story.then(created("t", ttl_ms=STEP)) == set()
+    assert story.held() == ["u", "t"]
+    assert story.then(wake(STEP)) == set()
+    assert story.then(wake(9 * STEP)) == {expired("t", "*")}
+
+
+def test_a_topic_deleted_after_its_end_has_expired() -> None:
+    story = Story(WILD, replace("*"), created("t", ttl_ms=1))
+    story.offset = STEP
+    assert story.then(deleted("t")) == {expired("t", "*")}
+    assert story.ignored == {Ignored.TOPIC_UNKNOWN: 1}
+
+
 def test_a_topic_whose_time_is_over_when_it_comes_never_was() -> None:
     """In a batch that says how late it is; else it ends with the answer to its alarm."""
     story = Story(WILD, replace("*"))

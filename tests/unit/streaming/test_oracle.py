@@ -16,7 +16,7 @@ from streaming.events.model import BIND_TOPIC, DEADLINE_STEP_MS, MODEL, QUOTA, W
 from streaming.events.parsing import parse_clock, parse_group_event, parse_subscription, parse_topic_event
 from streaming.events.routing import Routing
 from streaming.oracle import Effective, Oracle
-from tests.support.histories import CLIENT_TIMEOUT_MS, PROFILES, Profile, batches, expected, feed, history
+from tests.support.histories import PROFILES, Profile, batches, expected, feed, history, lease_of
 
 Event = dict[str, Any]
 
@@ -601,8 +601,23 @@ def test_a_silent_client_ends_on_every_parent() -> None:
     world = World(created("a"), created("a", parent="q"), client_timeout_ms=100)
     world.batch(replace("a"), at=1_000).batch(replace("a", parent="q"), replace("a", client="d"), at=1_050)
     assert len(world.batch(tick(1_150)).oracle.relation()) == 3, "as old as the timeout is not older"
-    assert world.batch(add("z", client="d"), tick(1_151), at=1_151).rows == {"d a"}
+    assert world.batch(add("z", client="d"), tick(1_151), at=1_150).rows == {"d a"}
     assert world.batch(add("z"), at=1_200).rows == {"d a"}, "its former set is gone"
+
+
+def test_a_client_that_asks_too_late_begins_anew() -> None:
+    """Whether a tick has told of it or not."""
+    world = World(created("a"), created("b"), client_timeout_ms=100).batch(replace("a"), at=1_000)
+    assert world.batch(add("b"), at=1_100).rows == {"c a", "c b"}
+    assert world.batch(add("b"), at=1_201).rows == {"c b"}
+
+
+def test_a_topic_created_after_its_end_lives_anew() -> None:
+    world = World(created("a", ttlMs=1)).batch(replace("a"), at=DEADLINE_STEP_MS - 99)
+    world.batch(created("a"), at=DEADLINE_STEP_MS - 99)
+    assert world.batch(tick(DEADLINE_STEP_MS)).rows == set(), "it was there still"
+    world = World(created("a", ttlMs=1)).batch(replace("a"), at=1).batch(created("a"), at=DEADLINE_STEP_MS)
+    assert world.batch(tick(DEADLINE_STEP_MS)).rows == {"c a"}
 
 
 def test_any_request_is_a_sign_of_life_and_none_ends_without_a_timeout() -> None:
@@ -690,7 +705,7 @@ REACHED = {
     "exclusive": {"evicted": 50},
     "quota": {"capped": 40, "refused by quota": 40},
     "bound": {"bound elsewhere": 90, "rows": 90},
-    "life": {"ended everywhere": 70, "lease ended": 60, "topic expired": 60},
+    "life": {"ended everywhere": 70, "lease ended": 60, "topic expired": 60, "time was over": 20},
     "all": {
         "share": 10,
         "subscription": 25,
@@ -711,9 +726,11 @@ def test_random_histories_reach_the_rules(name: str) -> None:
     found: Counter[str] = Counter()
     for seed in range(100):
         random = Random(seed)
-        told = Oracle(Routing({"p": random.choice([1, 1, 2, 3])}), client_timeout_ms=CLIENT_TIMEOUT_MS)
+        routing = Routing({"p": random.choice([1, 1, 2, 3])})
+        records = history(random, 80, PROFILES[name])
+        told = Oracle(routing, client_timeout_ms=lease_of(records))
         parts = set()
-        for batch in batches(random, history(random, 80, PROFILES[name])):
+        for batch in batches(random, records):
             feed(told, batch)
             parts |= {row.part.partition(":")[0] for row in told.relation()}
         reached = {rule for rule, times in told.decided.items() if times}

@@ -3,14 +3,15 @@
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import pytest
 
 from streaming.config import Settings, load
-from streaming.errors import KafkaUnavailable
-from streaming.local import jars
-from streaming.spark import checkpoint, group_file, job, provision, service, session
+from streaming.errors import JobFailed, KafkaUnavailable
+from streaming.local import classes, jars
+from streaming.spark import checkpoint, clock_topic, group_file, job, provision, service, session
+from streaming.spark.checkpoint import Agreement
 
 WAITING = "Waiting for next trigger"
 
@@ -53,19 +54,42 @@ class Package:
 
 
 class Idle:
-    """Stands for the clock and the report."""
+    """Stands for the clock, the watch and the report."""
+
+    has_failed = False
 
     def __init__(self, *_: object) -> None:
         pass
 
-    def __enter__(self) -> None:
-        pass
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(self, *_: object) -> None:
         pass
 
     def write(self) -> None:
         """Nothing."""
+
+    def check(self) -> None:
+        """Nothing."""
+
+    def look(self) -> None:
+        """Nothing."""
+
+
+class Held(Idle):
+    """Stands for the lease of the checkpoint, which nobody else wants."""
+
+    generation = 1
+    checkpoint_id = "id"
+
+    def acquire(self, **_: object) -> None:
+        """Become the holder."""
+
+    def successor(self) -> None:
+        """Nobody."""
+
+    find_successor = successor
 
 
 class Spark:
@@ -106,27 +130,34 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         signal.signal(signal.SIGINT, aborted)
         return Spark()
 
-    def start(_: object, settings: Settings) -> Query:
+    def start(_: object, settings: Settings, __: object) -> Query:
         done.append(f"start {settings.checkpoint}")
         signal.raise_signal(signal.SIGINT)
         return Query()
 
     def step(name: str, result: object = None) -> Any:
-        def take(*_: object) -> object:
+        def take(*_: object, **__: object) -> object:
             done.append(name)
             return result
 
         return take
 
     monkeypatch.setattr(jars, "spark", list)
+    monkeypatch.setattr(classes, "sink", Path)
     monkeypatch.setattr(session, "build", build)
-    monkeypatch.setattr(checkpoint, "agree", step("agree", 3))
+    monkeypatch.setattr(checkpoint, "agree", step("agree", Agreement(3)))
+    monkeypatch.setattr(checkpoint, "identify", step("identify", "id"))
     monkeypatch.setattr(checkpoint, "fix", step("fix"))
-    monkeypatch.setattr(provision, "provide", step("provide"))
+    monkeypatch.setattr(Held, "acquire", step("acquire"))
+    monkeypatch.setattr(provision, "has_clock", lambda *_: True)
+    monkeypatch.setattr(provision, "provide", step("provide", {}))
+    monkeypatch.setattr(clock_topic, "prepare", step("prepare"))
     monkeypatch.setattr(group_file, "publish", step("publish"))
     monkeypatch.setattr(job, "start", start)
     monkeypatch.setattr(service, "end_after_batch", step("end"))
+    monkeypatch.setattr(service, "Lease", Held)
     monkeypatch.setattr(service, "Clock", Idle)
+    monkeypatch.setattr(service, "TopicWatch", Idle)
     monkeypatch.setattr(service, "Report", Idle)
     return done
 
@@ -143,7 +174,24 @@ def test_ctrl_c_lets_the_running_micro_batch_finish(steps: list[str]) -> None:
 
 def test_settings_are_fixed_right_before_the_query_begins(steps: list[str]) -> None:
     service.run(settings())
-    assert steps[:-1] == ["agree", "provide", "publish", "fix", "start /c"]
+    assert steps[:-1] == [
+        "identify", "agree", "acquire", "agree", "provide", "prepare", "publish", "fix", "start /c",
+    ]  # fmt: skip
+
+
+def test_a_job_whose_clock_has_failed_ends(steps: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the running micro-batch, and it says why."""
+
+    class Broken(Idle):
+        has_failed = True
+
+        def check(self) -> None:
+            raise JobFailed("the clock of the job has stopped")
+
+    monkeypatch.setattr(service, "Clock", Broken)
+    with pytest.raises(JobFailed, match="the clock of the job has stopped"):
+        service.run(settings())
+    assert steps[-1] == "end"
 
 
 def test_a_start_without_kafka_fixes_no_settings(steps: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,7 +201,7 @@ def test_a_start_without_kafka_fixes_no_settings(steps: list[str], monkeypatch: 
     monkeypatch.setattr(provision, "provide", fail)
     with pytest.raises(KafkaUnavailable):
         service.run(settings())
-    assert steps == ["agree"]
+    assert steps == ["identify", "agree", "acquire", "agree"]
 
 
 def test_executors_get_the_path_of_a_relative_checkpoint(

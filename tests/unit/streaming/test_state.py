@@ -1,5 +1,6 @@
 """What a shard remembers, as bytes."""
 
+from dataclasses import replace
 from hashlib import blake2b
 
 import msgpack
@@ -80,6 +81,7 @@ def states(draw: st.DrawFn) -> ShardState:
     )
     made.selectors = draw(st.dictionaries(names, st.builds(GroupSelectors, selections, selections), max_size=2))
     made.alarms = draw(st.dictionaries(st.integers(0, INT64 - 1), st.just(True), max_size=2))
+    made.latest_order = draw(st.integers(1, INT64 - 1)) if made else 0
     return made
 
 
@@ -108,6 +110,7 @@ def filled() -> ShardState:
             asked, "a__b", "😀", source, Cause.SUBSCRIBED, Cause.UNSUBSCRIBED, {"type": "TAIL_N", "value": 3}
         )
     }
+    made.latest_order = 9
     return made
 
 
@@ -117,7 +120,7 @@ def whole(made: ShardState) -> ShardDelta:
         {}, made.topics, {**made.groups}, {**made.clients}, {**made.last_requests}, {**made.selectors}, {**made.alarms}
     )
     delta.backfills.update(made.backfills)
-    return delta
+    return replace(delta, latest_order=made.latest_order)
 
 
 @given(made=states())
@@ -363,7 +366,7 @@ def test_the_former_format_is_read() -> None:
 
 def test_the_format_is_known() -> None:
     """A change of what is stored needs a new number, and with it this test and a way to read the former one."""
-    assert journal.FORMAT == 4
+    assert journal.FORMAT == 5
     made = filled()
     subscription = (
         True,
@@ -373,7 +376,7 @@ def test_the_format_is_known() -> None:
         40,
     )
     data = encode(made) or b""
-    assert data[:7] == b"rx\x04" + bytes(4)
+    assert data[:7] == b"rx\x05" + bytes(4)
     assert list(Journal.open(data).changes()) == [
         (
             (),
@@ -401,5 +404,6 @@ def test_the_format_is_known() -> None:
                 ),
             ),
             (),
+            9,
         )
     ]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from streaming.events.model import LITE, MAX_NAME_BYTES, Notation, Place, SubscriptionRequest
+from streaming.events.model import LITE, MAX_NAME_BYTES, End, Notation, Place, SubscriptionRequest
 from streaming.subscription.client import (
     ABSENT,
     NOTHING,
@@ -16,8 +16,9 @@ from streaming.subscription.client import (
     interest,
 )
 from streaming.subscription.requests import RequestOutcome as Outcome
-from streaming.subscription.requests import RequestRules, advance, end, literal_problem
-from tests.support.builders import MQTT, NATS, WAMP, add, drop, ended, leave, replace
+from streaming.subscription.requests import RequestRules, advance, ended, ended_by_former_release, literal_problem
+from tests.support.builders import MQTT, NATS, WAMP, add, drop, leave, replace
+from tests.support.builders import ended as leaves
 
 LITERAL, WILDCARD = Mode.LITERAL, Mode.WILDCARD
 BOTH = (LITERAL, WILDCARD)
@@ -212,59 +213,69 @@ def test_the_entries_of_an_interest_have_their_notation_but_no_order() -> None:
 # The end of a client on all of its parents, and that of one that did not ask, arrive later than they were decided.
 
 HELD = live("a", old("b", order=5), version=7)
-ENDS: list[tuple[str, Subscription, SubscriptionRequest, LastRequest | None, Subscription]] = [
-    ("all is over", HELD, ended(60), seen(50, 30), Subscription(version=7)),
-    ("also what the very request put there that it answers", HELD, ended(50), seen(50, 30), Subscription(version=7)),
-    ("also by a lease", HELD, ended(50, expired=True), seen(50, 30), Subscription(version=7)),
-    ("also everything", live(everything=OLD), ended(60), seen(30, 30), ABSENT),
-    ("also of a client of which nobody knows when it asked", HELD, ended(60), None, Subscription(version=7)),
-    ("its version counts", HELD, ended(60, version=9), seen(50, 30), Subscription(version=9)),
-    ("one that is stale does nothing", HELD, ended(60, version=6), seen(50, 30), HELD),
-    ("one that was not when it was said is not when it arrives", HELD, ended(40, version=6), seen(50, 30),
-        live(old("b", order=5), version=7)),
-    ("an equal one is not stale", HELD, ended(60, version=7), seen(50, 30), Subscription(version=7)),
-    ("what was added since stays", HELD, ended(40), seen(50, 30), live(old("b", order=5), version=7)),
-    ("a client that only asked since is still in session", live("a"), ended(40), seen(50, 30), live()),
-    ("what replaced all since stays whole, what it kept included", HELD, ended(40), seen(60, 50), HELD),
-    ("what it kept was asked for anew", HELD, ended(40), seen(60, 55, order=8), live(
-        old("b", order=5), Block(8, 0, at(55), LITE, ("a",)), version=7)),
-    ("with what it brought", live("a", "b", old("c", order=8)), ended(40), seen(90, 80, order=8),
-        live(old("a", "b", "c", order=8))),
-    ("and before what was added since", live("a", old("c", order=8)), ended(40), seen(80, 60, order=6),
-        live(old("a", order=6), old("c", order=8))),
-    ("also everything that it repeated", live(everything=OLD), ended(40), seen(60, 60, order=6), live(everything=6)),
-    ("but not what was asked for between", live(everything=5), ended(40), seen(60, 60, order=6), live(everything=5)),
-    ("everything from before is over although the client added since", live("a", everything=OLD), ended(40),
-        seen(50, 30), live()),
-    ("a version of then does not count for what came since", HELD, ended(40, version=9), seen(50, 30),
-        live(old("b", order=5), version=7)),
-    ("a client that asked since its lease ended keeps all", HELD, ended(40, expired=True), seen(50, 30), HELD),
-    ("offsets of another partition say nothing, so all is over", HELD, ended(40, partition=1), seen(50, 50),
-        Subscription(version=7)),
-    ("nor does what was put there from another partition stay",
-        Subscription(True, None, (old("a"), Block(5, 1, at(50), LITE, ("b",)))), ended(40), seen(60), live()),
-    ("entries of the same record stand before or after",
-        live(Block(5, 0, at(40, 1), LITE, ("a",)), Block(6, 0, at(40, 3), LITE, ("b",))),
-        ended(40, entry=2), LastRequest(0, at(40, 3), -1, -1), live(Block(6, 0, at(40, 3), LITE, ("b",)))),
-    ("a client that is gone stays gone", Subscription(version=7), ended(40), seen(30), Subscription(version=7)),
-    ("also one that left since", Subscription(version=7), ended(40), seen(60), Subscription(version=7)),
-]  # fmt: skip
+LEAVES = Place(0, 60, 77)
 
 
 @pytest.mark.parametrize(
-    ("subscription", "request_", "asked", "after"), [pytest.param(*row[1:], id=row[0]) for row in ENDS]
+    ("end", "asked_again", "version"),
+    [
+        pytest.param(End(LEAVES), False, 7, id="the version of the client stays"),
+        pytest.param(End(LEAVES, 9), False, 9, id="or becomes that of the end"),
+        pytest.param(End(LEAVES, 7), False, 7, id="an equal one is not stale"),
+        pytest.param(End(LEAVES, 6), False, None, id="a lower one is"),
+        pytest.param(End(LEAVES, 6, 8), False, None, id="whatever the coordinator takes for known"),
+        pytest.param(End(LEAVES, 9, 10), False, 9, id="which the shard may have refused"),
+        pytest.param(End(LEAVES, 6), True, 6, id="what came since does not make it stale"),
+        pytest.param(End(LEAVES, 6, 6), True, 6, id="an equal one of then does not either"),
+        pytest.param(End(LEAVES, 6, 7), True, None, id="only a higher one of then"),
+        pytest.param(End(LEAVES, None, 3), True, 3, id="the version of then comes back"),
+    ],
 )
-def test_end(
-    subscription: Subscription, request_: SubscriptionRequest, asked: LastRequest | None, after: Subscription
+def test_an_ended_client_keeps_a_version_only(
+    end: End,
+    asked_again: bool,  # noqa: FBT001
+    version: int | None,
 ) -> None:
-    """Under both modes, whose subscriptions may differ; one object where they do not."""
+    found = ended(HELD, end, [add("b", version=7)] if asked_again else ())
+    assert found == (None if version is None else Subscription(version=version))
+
+
+FORMER: list[tuple[str, Subscription, SubscriptionRequest, LastRequest | None, Subscription]] = [
+    ("all is over", HELD, leaves(60), seen(50, 30), Subscription(version=7)),
+    ("also what the very request put there that it answers", HELD, leaves(50), seen(50, 30), Subscription(version=7)),
+    ("also by a lease", HELD, leaves(50, expired=True), seen(50, 30), Subscription(version=7)),
+    ("also everything", live(everything=OLD), leaves(60), seen(30, 30), ABSENT),
+    ("also of a client of which nobody knows when it asked", HELD, leaves(60), None, Subscription(version=7)),
+    ("its version counts", HELD, leaves(60, version=9), seen(50, 30), Subscription(version=9)),
+    ("one that is stale does nothing", HELD, leaves(60, version=6), seen(50, 30), HELD),
+    ("what was added since stays", HELD, leaves(40), seen(50, 30), live(old("b", order=5), version=7)),
+    ("what replaced all since stays whole, what it kept included", HELD, leaves(40), seen(60, 50), HELD),
+    ("a client that asked since its lease ended keeps all", HELD, leaves(40, expired=True), seen(50, 30), HELD),
+    ("offsets of another partition say nothing, so all is over", HELD, leaves(40, partition=1), seen(50, 50),
+        Subscription(version=7)),
+    ("a client that is gone stays gone", Subscription(version=7), leaves(40), seen(30), Subscription(version=7)),
+]  # fmt: skip
+
+
+def test_a_version_of_which_only_the_shard_knows_stays() -> None:
+    """The coordinator of a former release kept none."""
+    assert ended(HELD, End(LEAVES), [add("b", version=6)]) == Subscription(version=7)
+
+
+@pytest.mark.parametrize(
+    ("subscription", "request_", "asked", "after"), [pytest.param(*row[1:], id=row[0]) for row in FORMER]
+)
+@pytest.mark.parametrize("mode", Mode)
+def test_an_end_that_a_former_release_wrote(
+    mode: Mode,
+    subscription: Subscription,
+    request_: SubscriptionRequest,
+    asked: LastRequest | None,
+    after: Subscription,
+) -> None:
     as_of = request_.as_of
     assert as_of is not None
-    both = end(Client(subscription, subscription), request_, as_of, asked)
-    assert both == Client(after, after)
-    assert both.literal is both.wildcard
-    assert end(Client(subscription, ABSENT), request_, as_of, asked).literal == after
-    assert end(Client(ABSENT, subscription), request_, as_of, asked).wildcard == after
+    assert ended_by_former_release(subscription, request_, as_of, asked, mode) == after
 
 
 @pytest.mark.parametrize(

@@ -290,20 +290,30 @@ def test_a_blank_pattern_is_a_dead_letter(entries: list[str]) -> None:
     ],
 )
 def test_a_text_that_names_two_parents_is_a_dead_letter(stream: int, payload: bytes) -> None:
-    """Spark may read the first where Python reads the last."""
+    """Spark may read the first where Python would read the last."""
     data, output = work("p", 0, [row(stream, payload)], None, SETTINGS)
     assert data is None
-    (letter,) = letters(output)
-    assert letter["reason"] == Reason.NOT_ROUTABLE
-    assert "stands in it twice" in letter["message"]
+    # The coordinator, which sees each request, speaks of those.
+    _, home = work(COORDINATOR, BUCKET, [row(stream, payload)], None, SETTINGS)
+    (letter,) = letters(home if stream == SUBSCRIPTIONS else output)
+    assert letter["reason"] == Reason.DUPLICATE_FIELD
+    assert letters(output) == ([] if stream == SUBSCRIPTIONS else [letter])
 
 
-def test_of_the_shards_one_reports_a_request_that_names_two_parents() -> None:
+def test_of_the_shards_one_reports_a_request_of_another_parent() -> None:
     """Home sees it as well, but as one of the other parent, which is as good there."""
-    rows = [row(SUBSCRIPTIONS, b'{"topic":"big",' + request_json(topic="q")[1:])]
+    rows = [row(SUBSCRIPTIONS, request_json(topic="q"))]
     reported = [len(letters(work("big", number, rows, None, SETTINGS)[1])) for number in range(3)]
     assert reported == [1, 0, 0]
     assert letters(work(COORDINATOR, BUCKET, rows, None, SETTINGS)[1]) == []
+
+
+def test_what_is_placed_nowhere_is_reported_although_it_is_valid() -> None:
+    """The JVM may refuse a text that Python reads."""
+    for stream, payload in ((SUBSCRIPTIONS, request_json()), (CLOCK, tick_json()), (TOPICS, topic_json())):
+        data, output = work(COORDINATOR, UNROUTABLE, [row(stream, payload)], None, SETTINGS)
+        assert data is None
+        assert [letter["reason"] for letter in letters(output)] == [Reason.NOT_ROUTABLE]
 
 
 def test_a_wake_for_another_shard_is_a_dead_letter() -> None:
@@ -566,7 +576,7 @@ def test_what_has_no_place_is_a_dead_letter(stream: int, payload: bytes | None, 
 
 def test_a_request_that_names_no_parent_for_spark_only_is_the_homes() -> None:
     """The shards do not see it, so home speaks of it although it is one of a parent."""
-    named = row(SUBSCRIPTIONS, b'{"topic":"",' + request_json()[1:], entry=1)
+    named = row(SUBSCRIPTIONS, request_json(), entry=1)
     assert [letter["reason"] for letter in letters(work(COORDINATOR, BUCKET, [named], None, SETTINGS)[1])] == [
         Reason.NOT_ROUTABLE
     ]
@@ -599,7 +609,7 @@ def test_output_comes_in_pieces(quota: int) -> None:
     outputs, stored = pieces_of(worker.work("p", 0, InputRows.of(rows), data))
     pieces = [written(output) for output in outputs]
     assert stored == whole[0]
-    assert [piece.kinds.count(OutputKind.ADD) for piece in pieces] == [10, 10, 5, 0]
+    assert [piece.kinds.count(OutputKind.ADD) for piece in pieces] == [10, 10, 5, 0, 0]
     assert sorted(key or b"" for piece in pieces for key in piece.keys) == sorted(key or b"" for key in whole[1].keys)
     assert sum(len(letters(piece)) for piece in pieces) == 1
 

@@ -1,0 +1,231 @@
+"""`reexpand dlq`: dead letters, and their way back."""
+# ruff: noqa: PLC0415 - a verb imports its own needs
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import click
+
+from streaming.cli.root import bootstrap_servers_option, client_options_option, verbose_option
+from streaming.errors import LetterUnknown
+
+if TYPE_CHECKING:
+    from streaming.config import Settings
+    from streaming.dlq.letters import Letter
+    from streaming.kafka.reader import TopicReader
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_REASON_HELP = "Only dead letters of this reason; repeatable."
+_TOPIC_HELP = "Only dead letters of entries from this Kafka topic; repeatable."
+_MESSAGE_CHARACTERS = 100
+"""Number of characters of a message in a list."""
+
+
+class _Dlq(NamedTuple):
+    """Dead letters of one job, open for reading."""
+
+    settings: "Settings"
+    options: dict[str, str]
+    reader: "TopicReader"
+
+    def letters(
+        self, ids: tuple[str, ...] = (), reasons: tuple[str, ...] = (), topics: tuple[str, ...] = ()
+    ) -> list["Letter"]:
+        from streaming.dlq import letters
+
+        wanted = [letters.LetterId.of(text) for text in ids]
+        chosen = letters.LetterFilter(wanted, reasons, topics)
+        found = letters.read(self.reader, self.settings.dead_letters, chosen)
+        missing = set(wanted) - {letter.id for letter in found}
+        if missing:
+            raise LetterUnknown(
+                f"the topic {self.settings.dead_letters} has no dead letter {', '.join(sorted(map(str, missing)))}, "
+                "or its entry was written back already; `reexpand dlq list` shows all"
+            )
+        return found
+
+
+def _kafka_options(command: F) -> F:
+    for option in (
+        click.option(
+            "--dead-letters", default=None, help="Kafka topic of the dead letters. [default: lite-dead-letters]"
+        ),
+        client_options_option,
+        bootstrap_servers_option,
+        verbose_option,
+    ):
+        command = option(command)
+    return command
+
+
+def _filter_options(command: F) -> F:
+    command = click.option("--topic", "topics", multiple=True, metavar="NAME", help=_TOPIC_HELP)(command)
+    return click.option("--reason", "reasons", multiple=True, metavar="REASON", help=_REASON_HELP)(command)
+
+
+@contextmanager
+def _open(bootstrap_servers: str | None, client_options: Path | None, dead_letters: str | None) -> Iterator[_Dlq]:
+    from streaming import config
+    from streaming.kafka.reader import TopicReader
+
+    settings = config.load(
+        {
+            "bootstrap_servers": bootstrap_servers,
+            "dead_letters": dead_letters,
+            "checkpoint": "unused",
+            "kafka_options": client_options,
+        }
+    )
+    options = settings.client_options() if client_options else {}  # those of the environment are for Java's client
+    with TopicReader(settings.bootstrap_servers, options) as reader:
+        yield _Dlq(settings, options, reader)
+
+
+@click.group()
+def dlq() -> None:
+    """Look at dead letters, and write their entries back.
+
+    A dead letter is an entry that could not be applied. Its id is the place of the entry in Kafka, as
+    lite-topic-events[0]@12; ...@12#3 is the fourth request of a record.
+
+    Exit code 0, 1 when Kafka cannot be read or written or a dead letter does not exist, 2 when an option is wrong.
+
+    \b
+    Example:
+      reexpand dlq list --bootstrap-servers broker:9092 --reason quota-exceeded
+      reexpand dlq show --bootstrap-servers broker:9092 'lite-topic-events[0]@12'
+      reexpand dlq replay --bootstrap-servers broker:9092 --reason quota-exceeded --dry-run
+    """
+
+
+@dlq.command("list")
+@_filter_options
+@click.option("--json", "as_json", is_flag=True, help="Print each dead letter as JSON, one a line.")
+@_kafka_options
+def list_letters(
+    *,
+    bootstrap_servers: str | None,
+    client_options: Path | None,
+    dead_letters: str | None,
+    reasons: tuple[str, ...],
+    topics: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """List dead letters in the order in which they were written, and count them by reason.
+
+    Those whose entries were written back are left out.
+
+    \b
+    Example:
+      reexpand dlq list --bootstrap-servers broker:9092 --topic lite-group-events
+    """
+    from streaming.dlq import letters
+
+    with _open(bootstrap_servers, client_options, dead_letters) as opened:
+        found = opened.letters(reasons=reasons, topics=topics)
+    for letter in found:
+        if as_json:
+            click.echo(_as_json(letter))
+        else:
+            message = str(letter.value.get("message"))
+            shown = message if len(message) <= _MESSAGE_CHARACTERS else f"{message[:_MESSAGE_CHARACTERS]}..."
+            click.echo(f"{letter.id}  {letter.reason}  {shown}")
+    if not as_json:
+        total = ", ".join(f"{count:,} {reason}" for reason, count in letters.counts(found).items())
+        click.echo(f"{len(found):,} dead letters{': ' if total else ''}{total}", err=True)
+
+
+@dlq.command()
+@click.argument("letter_id", metavar="ID")
+@click.option("--json", "as_json", is_flag=True, help="Print the dead letter as JSON.")
+@_kafka_options
+def show(
+    *,
+    letter_id: str,
+    bootstrap_servers: str | None,
+    client_options: Path | None,
+    dead_letters: str | None,
+    as_json: bool,
+) -> None:
+    """Show one dead letter with its entry.
+
+    \b
+    Example:
+      reexpand dlq show --bootstrap-servers broker:9092 'lite-subscription-events[2]@7#1'
+    """
+    with _open(bootstrap_servers, client_options, dead_letters) as opened:
+        (letter,) = opened.letters((letter_id,))
+    if as_json:
+        click.echo(_as_json(letter))
+        return
+    value = letter.value
+    cut = f", of which the beginning is shown ({value['originalEncoding']})" if value.get("truncated") else ""
+    click.echo(f"id       {letter.id}")
+    click.echo(f"reason   {letter.reason}")
+    click.echo(f"message  {value.get('message')}")
+    click.echo(f"entry    {value.get('originalBytes'):,} bytes{cut}")
+    click.echo(value.get("original") or "")
+
+
+@dlq.command()
+@click.argument("ids", metavar="[ID]...", nargs=-1)
+@_filter_options
+@click.option("--all", "everything", is_flag=True, help="Write back the entries of all dead letters.")
+@click.option("--dry-run", is_flag=True, help="Write nothing; only print what would be written.")
+@click.option("--json", "as_json", is_flag=True, help="Print what becomes of each dead letter as JSON, one a line.")
+@_kafka_options
+@click.pass_context
+def replay(
+    ctx: click.Context,
+    *,
+    ids: tuple[str, ...],
+    bootstrap_servers: str | None,
+    client_options: Path | None,
+    dead_letters: str | None,
+    reasons: tuple[str, ...],
+    topics: tuple[str, ...],
+    everything: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Write the entries of dead letters to their input topics once more.
+
+    Do so when the cause is mended: a group bound to its parent, a quota or a bound raised, a selector's kind installed.
+    What is wrong in the entry itself is rejected again. A written entry is a new record, with the time of now: it comes
+    behind everything that was sent meanwhile.
+
+    A dead letter counts as done from then on, and is not listed or written again.
+
+    \b
+    Example:
+      reexpand dlq replay --bootstrap-servers broker:9092 --reason group-bound-elsewhere
+    """
+    from streaming.dlq import replay as way_back
+
+    if not (ids or reasons or topics or everything):
+        raise click.UsageError("say which: ids, --reason, --topic, or --all")
+    with _open(bootstrap_servers, client_options, dead_letters) as opened:
+        entries = list(way_back.originals(opened.reader, opened.letters(ids, reasons, topics)))
+        ready = [entry for entry in entries if isinstance(entry, way_back.Original)]
+        lost = [entry for entry in entries if isinstance(entry, way_back.Lost)]
+        if ready and not dry_run:
+            settings = opened.settings
+            way_back.write(settings.bootstrap_servers, opened.options, settings.dead_letters, ready)
+    done = "would be written" if dry_run else "written"
+    for letter, problem in [*((entry.letter, None) for entry in ready), *lost]:
+        if as_json:
+            click.echo(json.dumps({"id": str(letter.id), "written": not (dry_run or problem), "problem": problem}))
+        else:
+            click.echo(f"{letter.id}  {letter.reason}  {problem or done}")
+    if not as_json:
+        click.echo(f"{len(ready):,} entries {done}, {len(lost):,} cannot be", err=True)
+    if lost:
+        ctx.exit(1)
+
+
+def _as_json(letter: "Letter") -> str:
+    return json.dumps({"id": str(letter.id), **letter.value}, ensure_ascii=False)

@@ -1,0 +1,122 @@
+"""Dead letters of a job, read from their topic."""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, Self
+
+import orjson
+
+from streaming.errors import ConfigInvalid
+from streaming.kafka.reader import TopicReader
+
+_ID = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})\[(?P<partition>\d+)\]@(?P<offset>\d+)(?:#(?P<entry>\d+))?")
+
+
+class LetterId(NamedTuple):
+    """Place of a rejected entry, by which its dead letter is known."""
+
+    topic: str
+    partition: int
+    offset: int
+    entry: int = 0
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """Read an id as `str` writes it.
+
+        Raises:
+            ConfigInvalid: the text is none.
+        """
+        found = _ID.fullmatch(text)
+        if found is None:
+            raise ConfigInvalid(
+                f"{text!r} is not the id of a dead letter; it looks as lite-topic-events[0]@12 or ...@12#3"
+            )
+        topic, *numbers = found.groups("0")
+        return cls(topic, *map(int, numbers))
+
+    def __str__(self) -> str:
+        return f"{self.topic}[{self.partition}]@{self.offset}" + (f"#{self.entry}" if self.entry else "")
+
+
+class Letter(NamedTuple):
+    """A dead letter.
+
+    Attributes:
+        id: place of the rejected entry.
+        value: the dead letter as it stands in Kafka.
+        partition: number of the partition in which it stands.
+    """
+
+    id: LetterId
+    value: Mapping[str, Any]
+    partition: int
+
+    @property
+    def reason(self) -> str:
+        """Reason, one of `streaming.events.model.Reason`."""
+        return str(self.value.get("reason"))
+
+
+class LetterFilter(NamedTuple):
+    """Choice of dead letters; an empty one chooses all.
+
+    Attributes:
+        ids: places of rejected entries.
+        reasons: reasons.
+        topics: Kafka topics of the rejected entries.
+    """
+
+    ids: Collection[LetterId] = ()
+    reasons: Collection[str] = ()
+    topics: Collection[str] = ()
+
+    def admits(self, letter: Letter) -> bool:
+        """Tell whether a dead letter is chosen."""
+        return (
+            (not self.ids or letter.id in self.ids)
+            and (not self.reasons or letter.reason in self.reasons)
+            and (not self.topics or letter.id.topic in self.topics)
+        )
+
+
+def read(reader: TopicReader, topic: str, chosen: LetterFilter) -> list[Letter]:
+    """Return the dead letters that a filter admits, in the order in which their entries were rejected.
+
+    A dead letter that was written again counts once, and one whose entry was written back does not count any more.
+
+    Raises:
+        TopicUnreadable: Kafka does not answer, or has no such topic.
+    """
+    found: dict[LetterId, Letter] = {}
+    for letter_id, value, partition in _records(reader, topic):
+        found.pop(letter_id, None)
+        if value is not None:
+            letter = Letter(letter_id, value, partition)
+            if chosen.admits(letter):
+                found[letter_id] = letter
+    return list(found.values())
+
+
+def _records(reader: TopicReader, topic: str) -> Iterator[tuple[LetterId, Mapping[str, Any] | None, int]]:
+    for block in reader.read(reader.spans([topic])):
+        for message in block:
+            key, value = _json(message.key()), _json(message.value())
+            if isinstance(key, list) and len(key) == len(LetterId._fields) and isinstance(value, dict | None):
+                yield LetterId(*key), value, message.partition() or 0
+
+
+def _json(data: Any) -> Any:
+    """Return what JSON says; None for nothing, and for what is no JSON, which the job did not write."""
+    try:
+        return None if data is None else orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return None
+
+
+def counts(letters: Iterable[Letter]) -> dict[str, int]:
+    """Return the number of dead letters by reason, the most frequent first."""
+    found: dict[str, int] = {}
+    for letter in letters:
+        found[letter.reason] = found.get(letter.reason, 0) + 1
+    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))

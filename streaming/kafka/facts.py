@@ -1,0 +1,206 @@
+"""Comparison of what Kafka has with what a checkpoint knows; pure rules, whichever client has asked.
+
+A checkpoint belongs to six topics of one Kafka: it knows how far it has read the inputs, and what the updates topic
+holds. A topic of the same name is not the same topic: Kafka gives each one an id when it is created.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from streaming.config import Settings
+from streaming.errors import RecordsLost, TopicReplaced, UpdatesUnknown
+
+Offsets = Mapping[str, Mapping[int, int]]
+"""Offsets by topic and partition."""
+
+START_ANEW: Final = (
+    "start anew, with --checkpoint for a new folder and --updates for a new topic: "
+    "the job then reads its inputs from the beginning and writes the whole relation"
+)
+"""Way out where checkpoint and topics do not fit: the one that always ends in the relation of the inputs."""
+
+_IF_RESTORED: Final = (
+    "If topics were restored, with the same records at the same offsets, start once with --accept-topics"
+)
+"""Way out that only the operator can judge: Kafka cannot tell a restored topic from another one."""
+
+_SOURCE: Final = re.compile(r'"source":\{"topic":"([\w.-]+)","partition":(\d+),"offset":(\d+),')
+"""Source in the JSON of an update; quotes within JSON strings are escaped, so nothing else looks like it."""
+
+
+class NotedTopic(NamedTuple):
+    """A Kafka topic as a checkpoint knows it."""
+
+    name: str
+    id: str
+
+
+class RecordPlace(NamedTuple):
+    """The place of a record."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}[{self.partition}]@{self.offset}"
+
+
+ROLES: Final = ("group_events", "subscription_events", "topic_events", "clock", "updates", "dead_letters")
+"""Settings that name the six topics."""
+
+DISPENSABLE: Final = frozenset({"clock", "dead_letters"})
+"""Roles of the topics whose loss does no harm to the relation: the job writes them itself, and needs no old record."""
+
+
+def names(settings: Settings) -> dict[str, str]:
+    """Return the names of the six topics by role."""
+    return {role: getattr(settings, role) for role in ROLES}
+
+
+def events(settings: Settings) -> list[str]:
+    """Return the names of the inputs of which the relation is made: all but the clock, which the job writes itself."""
+    return [name for name in settings.inputs if name != settings.clock]
+
+
+def check_identity(
+    settings: Settings, noted: Mapping[str, NotedTopic], found: Mapping[str, str], absent: Collection[str] = ()
+) -> None:
+    """Compare the topics of a checkpoint whose query has begun with those of Kafka.
+
+    Args:
+        settings: settings of the job.
+        noted: topics of the checkpoint by role; none where it is of an older release, or any topics are accepted.
+        found: ids of the topics that exist, by name.
+        absent: names of the topics that do not exist.
+
+    Raises:
+        TopicReplaced: a topic is missing or another one; the message names it.
+    """
+    wanted = {role: name for role, name in names(settings).items() if role not in DISPENSABLE}
+    former = noted.get("updates")
+    if former is not None and former.name != settings.updates:
+        raise TopicReplaced(
+            f"the checkpoint {settings.checkpoint} belongs to the updates topic {former.name}, not to "
+            f"{settings.updates}: to another topic the job would write only what changes. "
+            f"Set updates back to {former.name}, or {START_ANEW}."
+        )
+    missing = [name for name in wanted.values() if name in absent]
+    replaced = [
+        name for role, name in wanted.items() if role in noted and name in found and found[name] != noted[role].id
+    ]
+    if not missing and not replaced:
+        return
+    if len(missing) + len(replaced) == len(wanted):
+        raise TopicReplaced(
+            f"Kafka at {settings.bootstrap_servers} has none of the topics of the checkpoint {settings.checkpoint}"
+            f"{'; topics of the same names are others' if replaced else ''}: it is another Kafka, or all topics were "
+            f"deleted. Set bootstrap_servers back, or {START_ANEW}. {_IF_RESTORED}."
+        )
+    restored = f" {_IF_RESTORED}." if replaced else ""
+    problems = [
+        *(f"the topic {name} does not exist" for name in missing),
+        *(f"the topic {name} was deleted and created anew" for name in replaced),
+    ]
+    raise TopicReplaced(
+        f"{'; '.join(problems)}: the checkpoint {settings.checkpoint} does not fit it any more. "
+        f"{_after_loss(settings, [*missing, *replaced])}.{restored}"
+    )
+
+
+def _after_loss(settings: Settings, topics: Collection[str]) -> str:
+    way_out = START_ANEW[0].upper() + START_ANEW[1:]
+    if not set(topics).isdisjoint(events(settings)):
+        return f"{way_out}. Events of which only the former topic knew must be sent again"
+    return way_out
+
+
+def check_unread(settings: Settings, positions: Offsets, beginnings: Offsets, ends: Offsets) -> None:
+    """Compare the offsets from which a checkpoint goes on with those that its inputs have; the clock is left out.
+
+    Raises:
+        TopicReplaced: an input ends before what was read of it.
+        RecordsLost: records are gone that were not read.
+    """
+    positions = {topic: offsets for topic, offsets in positions.items() if topic in events(settings)}
+    for topic, offsets in positions.items():
+        for partition, position in offsets.items():
+            end = ends.get(topic, {}).get(partition)
+            if end is None or end < position:
+                raise TopicReplaced(
+                    f"the topic {topic}, partition {partition}, "
+                    f"{'does not exist' if end is None else f'ends at offset {end}'}, and the checkpoint "
+                    f"{settings.checkpoint} has read it up to offset {position}: the topic was created anew, has lost "
+                    f"records, or belongs to another Kafka. Set bootstrap_servers back, or {START_ANEW}."
+                )
+    lost = list(_removed(positions, beginnings))
+    if lost:
+        raise RecordsLost(
+            f"records were removed from Kafka before the job has read them: {'; '.join(lost)}. The relation cannot "
+            f"be right without them. To go on with what is left, {START_ANEW}; add --accept-loss. "
+            "`reexpand topics --fix` keeps further records for ever."
+        )
+
+
+def check_complete(settings: Settings, beginnings: Offsets, compacted: Collection[str]) -> None:
+    """Check that the inputs have all of their records, before a new checkpoint reads them; the clock is left out.
+
+    Raises:
+        RecordsLost: the beginning of an input is gone, or its records were compacted.
+    """
+    starts = {topic: dict.fromkeys(beginnings.get(topic, {}), 0) for topic in events(settings)}
+    lost = [*_removed(starts, beginnings), *(f"{topic} is compacted" for topic in starts if topic in compacted)]
+    if lost:
+        raise RecordsLost(
+            f"the checkpoint {settings.checkpoint} is new, and the inputs are not complete: {'; '.join(lost)}. "
+            "What they said would be missing in the relation. Send all events again, to new topics, or start with "
+            "--accept-loss to go on without them. `reexpand topics --fix` keeps further records for ever."
+        )
+
+
+def _removed(positions: Offsets, beginnings: Offsets) -> Iterator[str]:
+    for topic, offsets in positions.items():
+        for partition, position in offsets.items():
+            beginning = beginnings.get(topic, {}).get(partition, 0)
+            if beginning > position:
+                yield f"{topic}, partition {partition}, offsets {position} to {beginning - 1}"
+
+
+def check_empty(settings: Settings, records: int) -> None:
+    """Check that the updates topic is empty, before a new checkpoint writes to it.
+
+    Raises:
+        UpdatesUnknown: it is not.
+    """
+    if records:
+        raise UpdatesUnknown(
+            f"the checkpoint {settings.checkpoint} is new, but the updates topic {settings.updates} holds updates of "
+            "another one: rows that hold no longer would stay in it. Start with the former checkpoint, or with "
+            f"--updates for a new topic, or delete the topic {settings.updates} while its consumers are stopped."
+        )
+
+
+def check_ahead(settings: Settings, written: Collection[RecordPlace], planned: Offsets) -> None:
+    """Check that the updates topic holds nothing that the checkpoint does not know of.
+
+    Each update names the record that caused it. No micro-batch of the checkpoint was planned to read a record beyond
+    `planned`, so an update because of one was written by another checkpoint, or by this one after it was copied.
+
+    Raises:
+        UpdatesUnknown: it holds such an update.
+    """
+    for place in written:
+        position = planned.get(place.topic, {}).get(place.partition, 0)
+        if place.topic in events(settings) and place.offset >= position:
+            raise UpdatesUnknown(
+                f"the updates topic {settings.updates} holds an update because of {place}, and the checkpoint "
+                f"{settings.checkpoint} has read that topic only up to offset {position}: the checkpoint is an older "
+                "copy, or another job has written to the topic. Start with the latest checkpoint, or "
+                f"{START_ANEW}."
+            )
+
+
+def sources(text: str) -> set[RecordPlace]:
+    """Return the sources of all updates in a text."""
+    return {RecordPlace(topic, int(partition), int(offset)) for topic, partition, offset in _SOURCE.findall(text)}

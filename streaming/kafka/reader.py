@@ -1,0 +1,144 @@
+"""Reader of parts of Kafka topics, from offset to offset; it commits nothing, so nobody notices it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from streaming.errors import TopicUnreadable
+from streaming.kafka.clients import create, reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+_RECORDS_AT_ONCE: Final = 10_000
+_ANSWER_SECONDS: Final = 30.0
+_SILENCE_SECONDS: Final = 60.0
+"""Longest pause while a topic is read, in seconds."""
+
+_END: Final = KafkaError._PARTITION_EOF  # noqa: SLF001 - its only name
+
+
+class Partition(NamedTuple):
+    """A partition of a Kafka topic."""
+
+    topic: str
+    number: int
+
+
+class Span(NamedTuple):
+    """Offsets of a partition, from the first one to the one behind the last."""
+
+    start: int
+    end: int
+
+
+class TopicReader:
+    """Reader of committed records, as a context manager.
+
+    Args:
+        bootstrap_servers: addresses of brokers.
+        options: further client options, in the names of librdkafka.
+    """
+
+    def __init__(self, bootstrap_servers: str, options: Mapping[str, str]) -> None:
+        self._servers = bootstrap_servers
+        self._trouble = ""
+        given: dict[str, Any] = {
+            "log_level": 0,
+            **options,
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "reexpand-verify",  # required, but unused: partitions are assigned by hand
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "error",
+            "error_cb": self._remember,
+        }
+        self._consumer = create(Consumer, given)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+    def spans(self, topics: Iterable[str]) -> dict[Partition, Span]:
+        """Return the present offsets of all partitions of some topics.
+
+        Raises:
+            TopicUnreadable: a topic does not exist, or no broker answers.
+        """
+        found = {}
+        for topic in topics:
+            try:
+                described = self._consumer.list_topics(topic, timeout=_ANSWER_SECONDS).topics[topic]
+                if described.error is not None:
+                    raise self._unreadable(topic, described.error.str())
+                for number in described.partitions:
+                    where = TopicPartition(topic, number)
+                    found[Partition(topic, number)] = Span(
+                        *self._consumer.get_watermark_offsets(where, timeout=_ANSWER_SECONDS)
+                    )
+            except KafkaException as error:
+                raise self._failed(topic, error) from None
+        return found
+
+    def offsets_at(self, milliseconds: int, partitions: Iterable[Partition]) -> dict[Partition, int | None]:
+        """Return the first offset of each partition at or after a time; None where nothing follows it."""
+        wanted = [TopicPartition(*partition, milliseconds) for partition in partitions]
+        if not wanted:
+            return {}
+        try:
+            found = self._consumer.offsets_for_times(wanted, timeout=_ANSWER_SECONDS)
+        except KafkaException as error:
+            raise self._failed(wanted[0].topic, error) from None
+        return {Partition(each.topic, each.partition): each.offset if each.offset >= 0 else None for each in found}
+
+    def read(self, spans: Mapping[Partition, Span]) -> Iterator[list[Message]]:
+        """Yield the records of some spans in blocks, in order within each partition.
+
+        Raises:
+            TopicUnreadable: a partition cannot be read to the end of its span.
+        """
+        open_spans = {partition: span for partition, span in spans.items() if span.start < span.end}
+        assigned = [TopicPartition(*partition, span.start) for partition, span in open_spans.items()]
+        self._consumer.assign(assigned)
+        deadline = time.monotonic() + _SILENCE_SECONDS
+        while open_spans:
+            block = []
+            for message in self._consumer.consume(_RECORDS_AT_ONCE, timeout=0.2):
+                deadline = time.monotonic() + _SILENCE_SECONDS
+                where = Partition(message.topic() or "", message.partition() or 0)
+                span, offset = open_spans.get(where), message.offset() or 0
+                error = message.error()
+                if span is None:
+                    continue
+                if error is not None and error.code() != _END:
+                    raise self._unreadable(where.topic, error.str())
+                if error is None and offset < span.end:
+                    block.append(message)
+                # Behind the last record may stand the mark of a transaction, which is no record.
+                if error is not None or offset + 1 >= span.end:
+                    del open_spans[where]
+                    self._consumer.incremental_unassign([TopicPartition(*where)])
+            if block:
+                yield block
+            if time.monotonic() > deadline:
+                topic = next(iter(open_spans)).topic
+                raise self._unreadable(topic, self._trouble or f"no record arrives within {_SILENCE_SECONDS:g} s")
+
+    def _remember(self, error: KafkaError) -> None:
+        self._trouble = error.str()
+
+    def _failed(self, topic: str, error: KafkaException) -> TopicUnreadable:
+        self._consumer.poll(0)  # fetches an error with more detail than "timed out"
+        return self._unreadable(topic, self._trouble or reason(error))
+
+    def _unreadable(self, topic: str, why: str) -> TopicUnreadable:
+        return TopicUnreadable(
+            f"the topic {topic} at {self._servers} cannot be read: {why.rstrip('.')}. "
+            "Check the address, the name and the client options, and that the broker runs."
+        )

@@ -1,0 +1,133 @@
+package reexpand;
+
+import java.time.Duration;
+import java.util.Collections;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.kafka.clients.admin.AdminClient;
+import org.apache.kafka.clients.admin.ListConsumerGroupOffsetsOptions;
+import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.producer.Callback;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
+
+/**
+ * A transactional producer of a state partition, and the marker of what it has written.
+ *
+ * The marker is the committed offset of a consumer group of the partition's own: its offset is the number of micro-batches
+ * that are written, and its metadata is the generation of the driver that wrote the last one. A transaction carries it,
+ * so the records and the marker appear together or not at all.
+ *
+ * A producer serves one task at a time, and waits in between for the next micro-batch: a new one costs more than most
+ * micro-batches.
+ */
+final class FencedProducer implements Callback {
+
+    private static final ConcurrentHashMap WAITING = new ConcurrentHashMap();
+
+    private final Fence fence;
+    private final KafkaProducer producer;
+    private volatile Exception failure;
+
+    /** Number of the last micro-batch written, -1 for none. */
+    long written = -1;
+    /** Generation of the driver that wrote it. */
+    long generation = -1;
+
+    private FencedProducer(Fence fence) {
+        this.fence = fence;
+        this.producer = new KafkaProducer(fence.producerOptions());
+    }
+
+    /** Returns the producer that waits for this partition's next task; null if there is none. */
+    static FencedProducer take(Fence fence) {
+        return (FencedProducer) WAITING.remove(key(fence));
+    }
+
+    /** Returns a new producer. From now on the broker refuses all earlier ones of the same partition. */
+    static FencedProducer create(Fence fence) throws Exception {
+        FencedProducer created = new FencedProducer(fence);
+        try {
+            created.producer.initTransactions();
+            created.readMarker();
+        } catch (Exception error) {
+            created.close();
+            throw error;
+        }
+        return created;
+    }
+
+    /**
+     * Begins the transaction of a micro-batch with its first record, if it has any, and its marker.
+     *
+     * A producer that was fenced learns it here. The record goes first, since the broker takes it while it notes the marker.
+     */
+    void begin(long microBatch, ProducerRecord first) {
+        failure = null;
+        producer.beginTransaction();
+        if (first != null) {
+            send(first);
+        }
+        OffsetAndMetadata marker = new OffsetAndMetadata(microBatch + 1, Long.toString(fence.generation));
+        producer.sendOffsetsToTransaction(
+            Collections.singletonMap(fence.markers, marker), new ConsumerGroupMetadata(fence.name));
+    }
+
+    void send(ProducerRecord record) {
+        producer.send(record, this);
+    }
+
+    void commit(long microBatch) throws Exception {
+        try {
+            producer.commitTransaction();
+        } catch (Exception error) {
+            throw failure == null ? error : failure; // the cause, where a record was refused
+        }
+        written = microBatch;
+        generation = fence.generation;
+    }
+
+    void abort() {
+        producer.abortTransaction();
+    }
+
+    /** Keeps the producer for the next task. */
+    void release() {
+        FencedProducer other = (FencedProducer) WAITING.put(key(fence), this);
+        if (other != null) { // of an earlier attempt of the same task, whose transactions the broker refuses by now
+            other.close();
+        }
+    }
+
+    void close() {
+        producer.close(Duration.ZERO);
+    }
+
+    public void onCompletion(RecordMetadata metadata, Exception error) {
+        if (error != null && failure == null) {
+            failure = error;
+        }
+    }
+
+    private void readMarker() throws Exception {
+        AdminClient admin = AdminClient.create(fence.clientOptions());
+        try {
+            // Stable: a commit that is decided but not yet visible is waited for.
+            ListConsumerGroupOffsetsOptions stable = new ListConsumerGroupOffsetsOptions().requireStable(true);
+            Map offsets = (Map) admin.listConsumerGroupOffsets(fence.name, stable).partitionsToOffsetAndMetadata().get();
+            OffsetAndMetadata marker = (OffsetAndMetadata) offsets.get(fence.markers);
+            if (marker != null) {
+                written = marker.offset() - 1;
+                generation = Long.parseLong(marker.metadata());
+            }
+        } finally {
+            admin.close(Duration.ZERO);
+        }
+    }
+
+    private static String key(Fence fence) {
+        return fence.name + "@" + fence.generation;
+    }
+}

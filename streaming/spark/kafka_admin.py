@@ -1,0 +1,184 @@
+"""What the driver asks Kafka, through the client in Spark's JVM, with all of the job's client options."""
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Self, TypeVar
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from streaming.config import Settings
+from streaming.errors import KafkaUnavailable
+from streaming.kafka.facts import Offsets, RecordPlace, sources
+from streaming.kafka.topics import TopicSpec
+from streaming.spark import kafka_options
+
+T = TypeVar("T")
+
+BROKER_TIMEOUT_MS = 60_000
+"""Longest wait for an answer, in milliseconds."""
+
+_TAIL_RECORDS = 1_000
+"""Number of records at the end of each partition of the updates topic that a start looks at."""
+
+_TAIL_SECONDS = 20
+"""Longest time that a start reads them."""
+
+
+class KafkaAdmin:
+    """Kafka's administration client, as a context manager.
+
+    All methods raise `KafkaUnavailable` where Kafka does not answer, or refuses a request.
+    """
+
+    def __init__(self, spark: SparkSession, settings: Settings) -> None:
+        jvm: Any = spark._jvm  # noqa: SLF001 - the one way to the Kafka client that Spark uses
+        self._jvm = jvm
+        self._settings = settings
+        self._clients = self._jvm.org.apache.kafka.clients
+        properties = kafka_options.for_client(self._jvm, settings, {"default.api.timeout.ms": BROKER_TIMEOUT_MS})
+        self._admin = self._call(lambda: self._clients.admin.Admin.create(properties))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._admin.close(self._jvm.java.time.Duration.ZERO)  # an answer that is still to come is not waited for
+
+    def names(self) -> set[str]:
+        """Return the names of all topics that the job may see."""
+        return set(self._call(lambda: self._admin.listTopics().names().get()))
+
+    def create(self, spec: TopicSpec) -> bool:
+        """Create a topic with the broker's default number of partitions; return False if it exists."""
+        default = self._jvm.java.util.Optional.empty()
+        topic = self._clients.admin.NewTopic(spec.name, default, default).configs(dict(spec.config))
+        try:
+            self._admin.createTopics([topic]).all().get()
+        except Py4JJavaError as error:
+            if "TopicExistsException" not in root_cause(error):  # else someone has created it in the meantime
+                raise self._unavailable(error) from None
+            return False
+        return True
+
+    def ids(self, names: Collection[str]) -> dict[str, str]:
+        """Return the ids of topics that exist."""
+        return self.asked(names).ids()
+
+    def asked(self, names: Collection[str]) -> "TopicIds":
+        """Ask for the ids of topics, and do not wait for the answer."""
+        futures = self._call(lambda: self._admin.describeTopics(list(names)).topicNameValues())
+        return TopicIds({name: futures[name] for name in names}, self._unavailable)
+
+    def configurations(self, names: Iterable[str], options: Iterable[str]) -> dict[str, dict[str, str]]:
+        """Return the values of some options of topics."""
+        config = self._jvm.org.apache.kafka.common.config.ConfigResource
+        resources = {name: config(config.Type.TOPIC, name) for name in names}
+        found = self._call(lambda: self._admin.describeConfigs(list(resources.values())).all().get())
+        return {
+            name: {option: str(found[resource].get(option).value()) for option in options}
+            for name, resource in resources.items()
+        }
+
+    def ends(self, names: Collection[str]) -> tuple[Offsets, Offsets]:
+        """Return the offsets of the first record and behind the last one, of each partition of topics."""
+        partitions = self._partitions(names)
+        spec = self._clients.admin.OffsetSpec
+        return self._offsets(partitions, spec.earliest()), self._offsets(partitions, spec.latest())
+
+    def last_sources(self, updates: str) -> set[RecordPlace]:
+        """Return the sources of the latest updates, at the end of each partition of the updates topic."""
+        partitions = self._partitions([updates])
+        spec = self._clients.admin.OffsetSpec
+        beginnings = self._offsets(partitions, spec.earliest())[updates]
+        ends = self._offsets(partitions, spec.latest(), "READ_COMMITTED")[updates]
+        positions = {
+            number: max(beginnings[number], end - _TAIL_RECORDS)
+            for number, end in ends.items()
+            if end > beginnings[number]
+        }
+        return self._call(lambda: self._read(updates, positions, ends)) if positions else set()
+
+    def _read(self, topic: str, positions: Mapping[int, int], ends: Mapping[int, int]) -> set[RecordPlace]:
+        partition = self._jvm.org.apache.kafka.common.TopicPartition
+        deserializer = self._jvm.org.apache.kafka.common.serialization.StringDeserializer
+        defaults = {"isolation.level": "read_committed", "enable.auto.commit": "false"}
+        properties = kafka_options.for_client(self._jvm, self._settings, defaults)
+        consumer = self._clients.consumer.KafkaConsumer(properties, deserializer(), deserializer())
+        try:
+            assigned = {number: partition(topic, number) for number in positions}
+            consumer.assign(list(assigned.values()))
+            for number, offset in positions.items():
+                consumer.seek(assigned[number], offset)
+            found: set[RecordPlace] = set()
+            wait = self._jvm.java.time.Duration.ofMillis(500)
+            deadline = time.monotonic() + _TAIL_SECONDS
+            while time.monotonic() < deadline and any(
+                consumer.position(assigned[number]) < ends[number] for number in assigned
+            ):
+                records = consumer.poll(wait)
+                for each in records.partitions():
+                    # The text of all records at once: asking for them one by one takes a millisecond each.
+                    found |= sources(records.records(each).toString())
+            return found
+        finally:
+            consumer.close()
+
+    def _partitions(self, names: Collection[str]) -> dict[str, Any]:
+        futures = self._call(lambda: self._admin.describeTopics(list(names)).allTopicNames().get())
+        partition = self._jvm.org.apache.kafka.common.TopicPartition
+        return {name: [partition(name, each.partition()) for each in futures[name].partitions()] for name in names}
+
+    def _offsets(self, partitions: Mapping[str, Any], spec: Any, isolation: str = "READ_UNCOMMITTED") -> Offsets:
+        request = {each: spec for parts in partitions.values() for each in parts}
+        level = getattr(self._jvm.org.apache.kafka.common.IsolationLevel, isolation)
+        options = self._clients.admin.ListOffsetsOptions(level)
+        found = self._call(lambda: self._admin.listOffsets(request, options).all().get())
+        return {name: {each.partition(): found[each].offset() for each in parts} for name, parts in partitions.items()}
+
+    def _call(self, request: Callable[[], T]) -> T:
+        try:
+            return request()
+        except Py4JJavaError as error:
+            raise self._unavailable(error) from None
+
+    def _unavailable(self, error: Py4JJavaError) -> KafkaUnavailable:
+        return KafkaUnavailable(
+            f"Kafka at {self._settings.bootstrap_servers} does not serve the job: {root_cause(error).rstrip('.')}. "
+            "Check the address and the client options, and that the broker runs."
+        )
+
+
+class TopicIds:
+    """Answer of Kafka to the question for the ids of topics."""
+
+    def __init__(self, futures: Mapping[str, Any], unavailable: Callable[[Py4JJavaError], KafkaUnavailable]) -> None:
+        self._futures = futures
+        self._unavailable = unavailable
+
+    def arrived(self) -> bool:
+        """Tell whether `ids` answers without waiting."""
+        return all(future.isDone() for future in self._futures.values())
+
+    def ids(self) -> dict[str, str]:
+        """Return the ids of the topics that exist, by name.
+
+        Raises:
+            KafkaUnavailable: Kafka did not answer.
+        """
+        found = {}
+        for name, future in self._futures.items():
+            try:
+                found[name] = str(future.get().topicId().toString())
+            except Py4JJavaError as error:
+                if "UnknownTopicOrPartitionException" not in root_cause(error):
+                    raise self._unavailable(error) from None
+        return found
+
+
+def root_cause(error: Py4JJavaError) -> str:
+    """Return the text of the innermost exception of the JVM."""
+    java = error.java_exception
+    while java.getCause() is not None:
+        java = java.getCause()
+    return str(java.toString())

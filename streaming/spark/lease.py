@@ -1,0 +1,223 @@
+"""The lease of a checkpoint: one driver at a time.
+
+The broker keeps it as the committed offset of a consumer group of the checkpoint's own. The offset counts the beats of
+the driver, the metadata describe it. A driver that starts is refused as long as the beats go on: no clocks are
+compared, and no files are locked. Beats are written by a transactional producer. The broker refuses those of a driver
+that was replaced, which then finds its successor named there, and ends.
+"""
+
+import logging
+import threading
+import time
+from contextlib import suppress
+from typing import Any, Final, Self
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.sql import SparkSession
+
+from streaming.config import Settings
+from streaming.errors import CheckpointInUse, KafkaUnavailable, TakenOver
+from streaming.spark import kafka_options
+from streaming.spark.holder import Holder
+
+log = logging.getLogger("reexpand")
+
+BEAT_SECONDS: Final = 2.0
+LEASE_SECONDS: Final = 10.0
+"""Seconds without a beat after which a driver counts as gone."""
+
+_LOOK_SECONDS = 0.25
+_CLOSE_MS = 2_000
+_TIMEOUTS = {
+    "request.timeout.ms": 5_000,
+    "default.api.timeout.ms": 10_000,
+    "max.block.ms": 10_000,
+    "delivery.timeout.ms": 10_000,
+    "transaction.timeout.ms": 10_000,
+}
+"""Longest waits for a broker, and longest time of a beat, in milliseconds."""
+
+_Look = tuple[int, Holder] | None
+"""Number of beats and holder of the lease; None if nobody has ever had it."""
+
+
+class Lease:
+    """The right to write for a checkpoint, as a context manager that releases it.
+
+    Args:
+        spark: session in whose JVM the Kafka clients run.
+        settings: settings of the job; the broker keeps the lease under the name of the clock's topic.
+        checkpoint_id: id of the checkpoint.
+    """
+
+    def __init__(self, spark: SparkSession, settings: Settings, checkpoint_id: str) -> None:
+        jvm: Any = spark._jvm  # noqa: SLF001 - the one way to the Kafka client that Spark uses
+        self._jvm: Any = jvm
+        self._settings = settings
+        self._kafka = jvm.org.apache.kafka.clients
+        self.checkpoint_id = checkpoint_id
+        self._group = f"reexpand-{checkpoint_id}"
+        self._admin = self._call(lambda: self._kafka.admin.Admin.create(self._options()))
+        self._partition = jvm.org.apache.kafka.common.TopicPartition(settings.clock, 0)
+        self._producer: Any = None
+        self._beats = 0
+        self._mine: Holder | None = None
+        self._successor: Holder | None = None
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        try:
+            if self._mine is not None and self._successor is None:
+                self._beat(self._mine.as_released())
+        except Py4JError:  # the next driver waits for LEASE_SECONDS
+            log.debug("the lease could not be released")
+        for client in (self._producer, self._admin):
+            self._close(client)
+
+    @property
+    def generation(self) -> int:
+        """Number of this driver, larger than that of each former one."""
+        if self._mine is None:
+            raise CheckpointInUse("the lease of the checkpoint is not acquired")
+        return self._mine.generation
+
+    def acquire(self, *, take_over: bool) -> None:
+        """Become the holder, and stay it until the end of the context.
+
+        Args:
+            take_over: replace the holder, whether it lives or not.
+
+        Raises:
+            CheckpointInUse: another driver lives; the message names it.
+            KafkaUnavailable: no broker answers, or it refuses.
+        """
+        self._call(lambda: self._acquire(take_over=take_over))
+        self._thread.start()
+
+    def successor(self) -> Holder | None:
+        """Return the driver that has taken the lease over; None as long as it is this one's."""
+        return self._successor
+
+    def find_successor(self) -> Holder | None:
+        """Look at the broker, and return the driver that has taken the lease over."""
+        try:
+            self._check(self._look())
+        except Py4JError:
+            log.debug("the lease could not be looked at")
+        return self._successor
+
+    def taken_over(self) -> TakenOver:
+        """Return the error of a driver that was replaced."""
+        return TakenOver(
+            f"another driver has taken over the checkpoint {self._settings.checkpoint}: {self._successor}. "
+            "This one has ended."
+        )
+
+    def _options(self, **more: str) -> Any:
+        options = kafka_options.for_client(self._jvm, self._settings, _TIMEOUTS)
+        for key, value in more.items():
+            options.put(key.replace("_", "."), value)
+        return options
+
+    def _call(self, action: Any) -> Any:
+        try:
+            return action()
+        except Py4JJavaError as error:
+            raise KafkaUnavailable(
+                f"Kafka at {self._settings.bootstrap_servers} does not keep the lease of the checkpoint: "
+                f"{_root_cause(error)}. The job must be allowed to use the group and the transactional ids that begin "
+                f"with {self._group}."
+            ) from None
+
+    def _acquire(self, *, take_over: bool) -> None:
+        if not take_over:
+            self._wait_for_end_of_holder()
+        self._begin()
+        former = self._look(stable=True)
+        self._beats = former[0] if former else 0
+        # By the clock, because the broker forgets the former number when no driver has run for a week.
+        generation = max(int(time.time() * 1_000), former[1].generation + 1 if former else 0)
+        self._mine = Holder.of_this_process(generation)
+        self._beat(self._mine)
+        if former and not former[1].has_ended():
+            log.warning("took over the checkpoint from %s", former[1])
+
+    def _wait_for_end_of_holder(self) -> None:
+        first = self._look()
+        if first is None or first[1].has_ended():
+            return
+        log.info("the checkpoint was in use by %s: watching for %g s whether it lives", first[1], LEASE_SECONDS)
+        deadline = time.monotonic() + LEASE_SECONDS
+        while time.monotonic() < deadline:
+            time.sleep(_LOOK_SECONDS)
+            now = self._look()
+            if now is None or now[1].has_ended():
+                return
+            if now != first:
+                raise CheckpointInUse(
+                    f"the checkpoint {self._settings.checkpoint} is in use by {now[1]}. "
+                    "Stop that driver, or start this one with --take-over, which ends it."
+                )
+
+    def _begin(self) -> None:
+        """Replace the producer; from now on the broker refuses the beats of all others."""
+        self._close(self._producer)
+        serializer = self._jvm.org.apache.kafka.common.serialization.StringSerializer
+        options = self._options(transactional_id=self._group)
+        self._producer = self._kafka.producer.KafkaProducer(options, serializer(), serializer())
+        self._producer.initTransactions()
+
+    def _close(self, client: Any) -> None:
+        if client is not None:
+            with suppress(Py4JError):  # the JVM may have ended
+                client.close(self._jvm.java.time.Duration.ofMillis(_CLOSE_MS))
+
+    def _beat(self, holder: Holder) -> None:
+        self._beats += 1
+        offset = self._kafka.consumer.OffsetAndMetadata(self._beats, holder.text())
+        self._producer.beginTransaction()
+        self._producer.sendOffsetsToTransaction(
+            self._jvm.java.util.Collections.singletonMap(self._partition, offset),
+            self._kafka.consumer.ConsumerGroupMetadata(self._group),
+        )
+        self._producer.commitTransaction()
+
+    def _look(self, *, stable: bool = False) -> _Look:
+        options = self._kafka.admin.ListConsumerGroupOffsetsOptions().requireStable(stable)
+        found = self._admin.listConsumerGroupOffsets(self._group, options).partitionsToOffsetAndMetadata().get()
+        offset = found.get(self._partition)
+        return None if offset is None else (offset.offset(), Holder.parse(offset.metadata()))
+
+    def _check(self, look: _Look) -> None:
+        if look is not None and look[1].generation > self.generation:
+            self._successor = look[1]
+
+    def _keep(self) -> None:
+        """Beat until the end of the context or of the lease; what fails is tried again."""
+        well = True
+        while not self.successor() and not self._stop.wait(BEAT_SECONDS):
+            try:
+                if not well:
+                    self._begin()
+                    # A producer that was replaced, and one whose broker was away, fail alike: the generation tells.
+                    self._check(self._look(stable=True))
+                if self._mine is not None and not self.successor():
+                    self._beat(self._mine)
+                well = True
+            except Py4JError as error:
+                log.debug("a beat of the lease failed: %s", error)
+                well = False
+
+
+def _root_cause(error: Py4JJavaError) -> str:
+    java = error.java_exception
+    while java.getCause() is not None:
+        java = java.getCause()
+    return str(java.toString())

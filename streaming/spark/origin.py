@@ -1,0 +1,48 @@
+"""The secret by which a job knows its own records, in the checkpoint."""
+
+import secrets
+
+from pyspark.sql import SparkSession
+
+from streaming.config import Settings
+from streaming.errors import CheckpointMismatch
+from streaming.spark import positions
+from streaming.spark.checkpoint import QUERY, CheckpointFiles
+from streaming.spark.positions import InputEnds
+from streaming.worker.signature import SIGNATURE, Signer
+
+_SECRET_BYTES = 32
+
+
+def signer(spark: SparkSession, settings: Settings) -> Signer:
+    """Return the signer of a checkpoint; a checkpoint without one gets one.
+
+    If it has begun, a release without signatures worked on it. What stands in the inputs at this moment then counts
+    without a signature.
+
+    Raises:
+        CheckpointMismatch: the file of the signer cannot be read.
+        KafkaUnavailable: no broker answers.
+    """
+    files = CheckpointFiles(spark, settings.checkpoint)
+    if files.exists(SIGNATURE):
+        return _read(files, settings)
+    unsigned: positions.Positions = {}
+    if files.numbers(f"{QUERY}/offsets"):
+        with InputEnds(spark, settings) as ends:
+            unsigned = ends.of([settings.group_events, settings.subscription_events])
+    made = Signer(secrets.token_bytes(_SECRET_BYTES), unsigned)
+    files.write(
+        SIGNATURE, b'{"secret":"%b","unsigned":%b}' % (made.secret.hex().encode(), positions.dump(unsigned).encode())
+    )
+    return made
+
+
+def _read(files: CheckpointFiles, settings: Settings) -> Signer:
+    try:
+        return Signer.parse(files.read(SIGNATURE))
+    except (OSError, ValueError) as error:
+        raise CheckpointMismatch(
+            f"{settings.checkpoint.rstrip('/')}/{SIGNATURE} cannot be read: {error}. Restore the file from a copy of "
+            "the checkpoint, or delete it while the job is stopped: the job then makes a new one."
+        ) from None

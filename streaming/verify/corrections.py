@@ -1,0 +1,80 @@
+"""Corrections of rows as records of the updates topic, in the form of all other updates."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from streaming.events.model import Source
+from streaming.expansion.announce import Announcer
+from streaming.expansion.micro_batch import apply_events
+from streaming.state import ShardState
+from streaming.subscription.subscribers import SubscriberKey
+from streaming.tuning import DEFAULT_TUNING
+from streaming.updates.model import Cause, Op
+from streaming.updates.records import UpdateWriter, update_key
+from streaming.verify.findings import Difference
+from streaming.verify.holding import holdings
+from streaming.verify.replay import Key, Rules
+from streaming.verify.witnesses import ShardPair
+
+_NONE: Final = -1
+"""Partition and offset of a record that does not exist."""
+
+
+class Correction(NamedTuple):
+    """Records that correct a row: an ADD, or a REMOVE and its tombstone.
+
+    Attributes:
+        partition: of the row's former records; None where none is known.
+    """
+
+    key: bytes
+    values: tuple[bytes | None, ...]
+    partition: int | None
+
+
+def corrections(rules: Rules, updates: str, pair: ShardPair, differences: Iterable[Difference]) -> Iterator[Correction]:
+    """Yield the corrections of differences of one shard that its state still asks for.
+
+    Args:
+        rules: settings of the job.
+        updates: name of the updates topic.
+        pair: state of the shard.
+        differences: of its rows.
+    """
+    wanted = {difference.key: difference for difference in differences}
+    topics = {difference.row.lite_topic for difference in wanted.values()}
+    held = dict(_held(pair.key, pair.state, rules, topics))
+    coming = held if pair.after is pair.state else dict(_held(pair.key, pair.after, rules, topics))
+    announcer = Announcer(apply_events(pair.state, (), rules.shard(*pair.key), DEFAULT_TUNING))
+    writer = UpdateWriter(pair.key[0])
+    for key, difference in wanted.items():
+        holds = key in held
+        if holds == difference.updates or holds != (key in coming):  # mended, or about to change
+            continue
+        row, record = difference.row, difference.record
+        source = Source(updates, _NONE, _NONE, 0, 0)
+        patterns = held.get(key, [])
+        if record is not None:
+            source = Source(updates, record.partition, record.offset, 0, record.timestamp)
+            if not holds and record.update is not None:
+                patterns = [str(each) for each in record.update.get("patterns", ())]
+        update = announcer.update(
+            Op.ADD if holds else Op.REMOVE,
+            SubscriberKey(row.group, row.client_id, row.part),
+            row.lite_topic,
+            patterns,
+            cause=Cause.REPAIRED,
+            source=source,
+        )
+        if announcer.needs_bitmaps:
+            update = announcer.with_bitmap(update)
+        value = writer.record(update).value
+        yield Correction(key, (value,) if holds else (value, None), record.partition if record is not None else None)
+
+
+def _held(key: Key, state: ShardState, rules: Rules, topics: set[str]) -> Iterator[tuple[bytes, list[str]]]:
+    """Yield the rows of a shard about some topics, each with the entries that match."""
+    for topic, found in holdings(state, rules.shard(*key)):
+        if topic in topics:
+            for (group, client_id, part), texts in found.items():
+                yield update_key(key[0], group, client_id, topic, part), texts

@@ -1,0 +1,155 @@
+"""Table of all rows of the relation, by who says that they hold; on disk, so that memory stays small."""
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from enum import IntFlag
+from pathlib import Path
+from typing import NamedTuple, Self
+
+
+class Says(IntFlag):
+    """Who says that a row holds.
+
+    Attributes:
+        INPUTS: the inputs, worked off anew.
+        STATE: the state after the last committed micro-batch.
+        NEXT: the state after the micro-batch that has begun since, if one has.
+        UPDATES: the updates topic.
+        LATE: not a witness: the last record of the row is younger than that micro-batch.
+    """
+
+    INPUTS = 1
+    STATE = 2
+    NEXT = 4
+    UPDATES = 8
+    LATE = 16
+
+
+BOTH_STATES = Says.STATE | Says.NEXT
+
+
+class LastRecord(NamedTuple):
+    """Place of the last record of a row in the updates topic."""
+
+    partition: int
+    offset: int
+
+
+class LedgerRow(NamedTuple):
+    """A row of the table.
+
+    Attributes:
+        key: of its updates.
+        says: who says that it holds.
+        last: last record; None where the updates topic has none.
+    """
+
+    key: bytes
+    says: Says
+    last: LastRecord | None
+
+
+class UpdateMark(NamedTuple):
+    """What a record of the updates topic says about a row.
+
+    Attributes:
+        says: `UPDATES` for an ADD, `LATE` for a record behind those of the micro-batch.
+        is_tombstone: the record has no value.
+    """
+
+    key: bytes
+    says: int
+    partition: int
+    offset: int
+    is_tombstone: bool
+
+
+_MARK = "INSERT INTO rows (key, says) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET says = says | excluded.says"
+
+# The REMOVE before a tombstone is worth more than its place.
+_FOLD = f"""
+INSERT INTO rows (key, says, part, place) VALUES (?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET
+    says = says & {~(Says.UPDATES | Says.LATE)} | excluded.says,
+    part = CASE WHEN ? AND part IS NOT NULL THEN part ELSE excluded.part END,
+    place = CASE WHEN ? AND part IS NOT NULL THEN place ELSE excluded.place END
+"""  # noqa: S608 - the numbers stand above
+
+_CACHE_KB = 65_536
+"""Memory for the table, in KiB; the rest of it is on disk."""
+
+
+class Ledger:
+    """The table, as a context manager; its file is for one run only.
+
+    Some 150 bytes of disk a row.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._table = sqlite3.connect(file, isolation_level=None)
+        for line in (
+            "journal_mode = OFF",
+            "synchronous = OFF",
+            f"cache_size = -{_CACHE_KB}",
+            "locking_mode = EXCLUSIVE",
+        ):
+            self._table.execute(f"PRAGMA {line}")
+        self.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._table.close()
+
+    def clear(self) -> None:
+        """Empty the table."""
+        self._table.execute("DROP TABLE IF EXISTS rows")
+        self._table.execute(
+            "CREATE TABLE rows (key BLOB PRIMARY KEY, says INTEGER NOT NULL, part INTEGER, place INTEGER) WITHOUT ROWID"
+        )
+
+    def mark(self, keys: Iterable[bytes], says: Says) -> None:
+        """Note that a witness says that these rows hold."""
+        self._write(_MARK, ((key, int(says)) for key in keys))
+
+    def fold(self, marks: Iterable[UpdateMark]) -> None:
+        """Note what records of the updates topic say; the last one of a row counts."""
+        self._write(_FOLD, ((*mark, mark.is_tombstone) for mark in marks))
+
+    def _write(self, statement: str, rows: Iterable[tuple[object, ...]]) -> None:
+        self._table.execute("BEGIN")
+        self._table.executemany(statement, rows)
+        self._table.execute("COMMIT")
+
+    def counts(self) -> dict[Says, int]:
+        """Return the number of rows by who says so."""
+        found = dict.fromkeys(Says, 0)
+        for says, count in self._table.execute("SELECT says, count(*) FROM rows GROUP BY says"):
+            for witness in Says:
+                found[witness] += count if says & witness else 0
+        return found
+
+    def count_in_flight(self) -> int:
+        """Return the number of rows that are about to change, or changed while they were read."""
+        found = self._table.execute(
+            f"SELECT count(*) FROM rows WHERE says & {Says.LATE} OR says & {BOTH_STATES} NOT IN (0, {BOTH_STATES})"  # noqa: S608
+        )
+        return int(found.fetchone()[0])
+
+    def disagreements(self, *, inputs: bool) -> Iterator[LedgerRow]:
+        """Yield the rows about which the witnesses disagree, in order of their keys.
+
+        Rows in flight are left out.
+
+        Args:
+            inputs: the inputs were read.
+        """
+        witnesses = BOTH_STATES | Says.UPDATES | (Says.INPUTS if inputs else 0)
+        statement = f"""
+            SELECT key, says, part, place FROM rows
+            WHERE NOT says & {Says.LATE} AND says & {BOTH_STATES} IN (0, {BOTH_STATES})
+            AND says & {witnesses} NOT IN (0, {witnesses})
+            ORDER BY key
+        """  # noqa: S608 - the numbers stand above
+        for key, says, part, place in self._table.execute(statement):
+            yield LedgerRow(key, Says(says), None if part is None else LastRecord(part, place))

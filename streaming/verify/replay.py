@@ -1,0 +1,223 @@
+"""The inputs worked off anew, by the rules of the job, in this process."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from streaming import coordinator, state
+from streaming.errors import Rejected, StateError
+from streaming.events.model import Reason, Stream
+from streaming.events.routing import Routing
+from streaming.state import Shard, ShardState
+from streaming.storage.archive import Folder
+from streaming.storage.journal import Archive, Journal
+from streaming.tuning import DEFAULT_TUNING
+from streaming.updates.tables import TABLE_END, Tables
+from streaming.verify.windows import StoredInput
+from streaming.worker import InputRow, InputRows, Worker, WorkerConfig
+from streaming.worker.bounds import Bounds
+from streaming.worker.output import OutputKind
+from streaming.worker.placing import placed
+from streaming.worker.reading import StreamTopics
+from streaming.worker.rows import STREAMS
+from streaming.worker.signature import Signer
+
+CACHE_BYTES: Final = 32 * 1024 * 1024
+"""Journal bytes of the states that are kept decoded."""
+
+_NUMBERS = {stream: number for number, stream in enumerate(STREAMS)}
+
+# Nothing is announced, so a wide request need not be carried out in steps.
+_TUNING = replace(DEFAULT_TUNING, backfill_topics=1 << 62, retained_micro_batches=0, cache_bytes=CACHE_BYTES)
+
+Key = tuple[str, int]
+"""A parent and the number of one of its shards."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Borrowed:
+    """Archive that reads the parts of a job, and keeps new ones in a folder of its own."""
+
+    job: Archive
+    own: Archive
+
+    def write(self, name: str, data: bytes) -> None:
+        self.own.write(name, data)
+
+    def read(self, name: str) -> bytes:
+        try:
+            return self.own.read(name)
+        except StateError:
+            return self.job.read(name)
+
+    def remove(self, name: str) -> None:
+        """Keep the part: it is the job's."""
+
+
+@dataclass(frozen=True, slots=True)
+class _BorrowedArchives:
+    """Archives of all keys, of which those of the job are only read."""
+
+    job: Folder
+    own: Folder
+
+    def of(self, parent: str, number: int) -> Archive:
+        return _Borrowed(self.job.of(parent, number), self.own.of(parent, number))
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Settings of a job that decide how its inputs are applied.
+
+    Attributes:
+        topics: Kafka topics of the input streams.
+        routing: distribution of topics over shards.
+        inner_multi: `**` may stand inside a pattern.
+        parents: parents to look at; empty for all.
+        bounds: bounds of what records may say; None for none.
+        signer: signer of the job's records to itself; None takes everybody's for the job's own.
+    """
+
+    topics: StreamTopics
+    routing: Routing
+    inner_multi: bool
+    parents: frozenset[str] = frozenset()
+    bounds: Bounds | None = None
+    signer: Signer | None = None
+
+    def concern(self, parent: str) -> bool:
+        """Tell whether a parent is looked at."""
+        return parent != coordinator.COORDINATOR and (not self.parents or parent in self.parents)
+
+    def shard(self, parent: str, number: int) -> Shard:
+        """Return a shard."""
+        return Shard(parent, number, self.routing, self.inner_multi)
+
+    def rows(self, records: Iterable[StoredInput]) -> dict[Key, list[InputRow]]:
+        """Return the input rows of each shard."""
+        found: dict[Key, list[InputRow]] = defaultdict(list)
+        for stream, partition, offset, timestamp, value in records:
+            if self._is_beyond_bounds(stream, value):
+                continue
+            for parent, number, entry, payload in placed(stream, value, self.routing):
+                if self.concern(parent):
+                    row = InputRow(_NUMBERS[stream], partition, offset, entry, timestamp, payload)
+                    found[parent, number].append(row)
+        return found
+
+    def _is_beyond_bounds(self, stream: Stream, value: bytes | None) -> bool:
+        """Tell whether a record is a dead letter as a whole."""
+        if self.bounds is None or value is None:
+            return False
+        if len(value) > self.bounds.value_bytes:
+            return True
+        try:
+            return stream is Stream.SUBSCRIPTIONS and self.bounds.explain_set(value) is not None
+        except Rejected:  # it is no JSON object, and a dead letter as well
+            return False
+
+    def worker(self, folder: Path, job: str | None = None) -> Worker:
+        """Return a worker with these settings.
+
+        Args:
+            folder: folder for the larger part of its states.
+            job: checkpoint whose states it goes on from.
+        """
+        own = Folder(str(folder))
+        archives = own if job is None else _BorrowedArchives(Folder(job), own)
+        config = WorkerConfig(
+            self.topics, self.routing, self.inner_multi, archives=archives, bounds=self.bounds, signer=self.signer
+        )
+        return Worker(config, _TUNING)
+
+
+class Replay:
+    """States of all shards, made of the inputs.
+
+    The job's own records among the inputs are applied as they stand, so the coordinator has no part in it.
+
+    Args:
+        rules: settings of the job.
+        folder: folder for the larger part of the states.
+
+    Attributes:
+        refused: parent and group of each request that a quota refused.
+    """
+
+    def __init__(self, rules: Rules, folder: Path) -> None:
+        self._rules = rules
+        self._worker = rules.worker(folder)
+        self._states: dict[Key, bytes] = {}
+        self._batch = 0
+        self.refused: set[tuple[str, str]] = set()
+
+    def feed(self, records: Iterable[StoredInput]) -> None:
+        """Apply a micro-batch."""
+        self._batch += 1
+        for key, rows in self._rules.rows(records).items():
+            letters: list[bytes] = []
+            renewed = work_off(self._worker, key, rows, self._states.pop(key, None), batch=self._batch, letters=letters)
+            self.refused.update(refused_requests(letters))
+            if renewed is not None:
+                self._states[key] = renewed
+
+    def states(self) -> Iterator[tuple[Key, ShardState]]:
+        """Yield the state of each shard, one at a time."""
+        for key, data in self._states.items():
+            yield key, read_state(self._worker, key, data)
+
+
+def work_off(
+    worker: Worker,
+    key: Key,
+    rows: Iterable[InputRow],
+    data: bytes | None,
+    *,
+    batch: int = 0,
+    letters: list[bytes] | None = None,
+) -> bytes | None:
+    """Return the state of a key after a micro-batch; of what the job would write only the dead letters are kept."""
+    steps = worker.work(*key, InputRows.of(rows), data, batch=batch)
+    while True:
+        try:
+            output = next(steps)
+        except StopIteration as end:
+            renewed: bytes | None = end.value
+            return renewed
+        if letters is not None:
+            letters += [_value(tables) for kind, _, tables in output.rows if kind == OutputKind.DEAD_LETTER]
+
+
+def _value(tables: bytes) -> bytes:
+    """Return the value of an output row that is one record."""
+    return tables.split(TABLE_END.encode())[Tables._fields.index("starts")]
+
+
+def refused_requests(letters: Iterable[bytes | None]) -> Iterator[tuple[str, str]]:
+    """Yield parent and group of each request that a quota refused, of dead letters."""
+    for letter in letters:
+        if letter is None or Reason.QUOTA_EXCEEDED.encode() not in letter:
+            continue
+        try:
+            fields = orjson.loads(letter)
+            request = orjson.loads(fields["original"])
+            if fields["reason"] == Reason.QUOTA_EXCEEDED:
+                yield request["topic"], request["group"]
+        except (orjson.JSONDecodeError, KeyError, TypeError):  # it is about a topic, or cut
+            continue
+
+
+def read_state(worker: Worker, key: Key, data: bytes | None) -> ShardState:
+    """Return the decoded state of a shard, which nobody else uses.
+
+    Raises:
+        StateError: the state is damaged.
+    """
+    archive = None if worker.config.archives is None else worker.config.archives.of(*key)
+    decoded = ShardState(inner_multi=worker.config.inner_multi)
+    state.replay(decoded, Journal.open(data, archive).changes())
+    return decoded

@@ -1,0 +1,103 @@
+"""`reexpand verify`: looks at a job until it is sure, and repairs its updates on request."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from streaming.config import Settings
+from streaming.kafka.reader import TopicReader
+from streaming.spark import states
+from streaming.spark.expand import bounds_of
+from streaming.verify.findings import Findings
+from streaming.verify.progress import JobCheckpoint
+from streaming.verify.repair import Corrector, merged
+from streaming.verify.replay import Rules
+from streaming.verify.verifier import Look, look
+from streaming.verify.witnesses import JobView, Progress
+
+_ROUNDS: Final = 5
+"""Attempts at a repair: a job that goes on may change the rows in between."""
+
+log = logging.getLogger("reexpand")
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """Choices of a verification.
+
+    Attributes:
+        parents: parents to look at; empty for all.
+        inputs: work off the inputs as well.
+        repair: write corrections to the updates topic.
+        client: Kafka client options, in the names of librdkafka.
+    """
+
+    parents: frozenset[str] = frozenset()
+    inputs: bool = True
+    repair: bool = False
+    client: Mapping[str, str] = field(default_factory=dict)
+
+
+def verify(settings: Settings, options: Choices, progress: Progress) -> Findings:
+    """Compare inputs, state and updates of a job, which may run meanwhile.
+
+    Args:
+        settings: address of Kafka, checkpoint, names of the output topics, and bounds of input records; the rest is the
+            checkpoint's.
+        options: choices.
+        progress: called now and then.
+
+    Raises:
+        NotVerified: the checkpoint cannot be read, or Kafka does not take a correction.
+        TopicUnreadable: Kafka does not answer, or lacks a topic.
+        SparkUnavailable: Spark, which reads the state, does not start.
+    """
+    checkpoint = JobCheckpoint(settings.checkpoint)
+    rules = Rules(
+        checkpoint.topics,
+        checkpoint.routing,
+        checkpoint.inner_multi,
+        options.parents,
+        bounds_of(settings),
+        checkpoint.signer,
+    )
+    checkpoint.micro_batches()  # says at once where there is nothing to verify
+    with (
+        TopicReader(settings.bootstrap_servers, options.client) as reader,
+        TemporaryDirectory(prefix="reexpand-verify-") as temporary,
+    ):
+        reader.spans([*rules.topics, settings.updates])  # says at once what Kafka lacks
+        progress("the state: Spark starts", 0, None)
+        with states.reading(settings) as stored:
+            job = JobView(checkpoint, stored, reader, settings.updates, settings.dead_letters, rules)
+            folder = Path(temporary)
+            found = _confirmed(job, look(job, folder, progress, inputs=options.inputs), folder, progress)
+            if options.repair and found.findings.repairable:
+                with Corrector(job, settings.bootstrap_servers, options.client, folder) as corrector:
+                    found = _repaired(job, found, corrector, folder, progress)
+            return found.findings
+
+
+def _confirmed(job: JobView, first: Look, folder: Path, progress: Progress) -> Look:
+    """Look again where the job has gone on: what it mends meanwhile is no difference."""
+    went_on = job.checkpoint.micro_batches() != first.moment.batches
+    if not (first.findings.repairable and went_on):
+        return first
+    return merged(first, look(job, folder, progress, inputs=False), set())
+
+
+def _repaired(job: JobView, found: Look, corrector: Corrector, folder: Path, progress: Progress) -> Look:
+    """Write corrections and look again, until nothing is left to correct."""
+    written: set[bytes] = set()
+    first, latest = found, found
+    for attempt in range(_ROUNDS):
+        corrected = corrector.correct(latest)
+        written |= corrected
+        log.info("round %d: %d rows corrected in %s", attempt + 1, len(corrected), job.updates)
+        latest = merged(first, look(job, folder, progress, inputs=False), written)
+        if not latest.findings.repairable:
+            break
+    return latest

@@ -1,0 +1,177 @@
+"""One verification: the witnesses are heard, and what they disagree about is named."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import orjson
+
+from streaming.errors import StateCorrupted
+from streaming.kafka.reader import Partition, Span
+from streaming.tuning import DEFAULT_TUNING
+from streaming.verify.findings import DamagedState, Difference, Fault, Findings, RowName, UpdateRecord
+from streaming.verify.ledger import LastRecord, Ledger, LedgerRow, Says
+from streaming.verify.witnesses import (
+    InputsHeard,
+    JobView,
+    Moment,
+    Progress,
+    UpdatesHeard,
+    hear_inputs,
+    hear_state,
+    hear_updates,
+)
+
+_ATTEMPTS: Final = 3
+"""Attempts to read a state before Spark deletes it."""
+
+_KEPT_MICRO_BATCHES: Final = DEFAULT_TUNING.retained_micro_batches // 2
+"""Micro-batches of the job within which a state that was read is surely as it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Result of one look at a job.
+
+    Attributes:
+        moment: the moment of which all differences are.
+        heard: where the reading of the updates ended.
+    """
+
+    moment: Moment
+    heard: UpdatesHeard
+    findings: Findings
+
+
+def look(job: JobView, folder: Path, progress: Progress, *, inputs: bool) -> Look:
+    """Hear the witnesses, and return what they disagree about.
+
+    Args:
+        job: the job.
+        folder: folder for temporary files.
+        progress: called now and then.
+        inputs: read the inputs as well.
+
+    Raises:
+        NotVerified: the job has not committed anything yet, or its checkpoint cannot be read.
+        TopicUnreadable: Kafka does not answer, or lacks a topic.
+    """
+    with TemporaryDirectory(dir=folder) as temporary, Ledger(Path(temporary) / "rows.sqlite") as ledger:
+        moment, damaged = _state(job, ledger, Path(temporary), progress)
+        heard = hear_updates(job, moment, ledger, progress)
+        told = InputsHeard()
+        findings = Findings(moment.batches.committed, damaged=damaged)
+        if inputs:
+            told = hear_inputs(job, moment, ledger, Path(temporary) / "replay", progress)
+        has_inputs = inputs and told.missing is None
+        findings.notes = list(_notes(heard, told))
+        counts = ledger.counts()
+        findings.rows = {
+            "inputs": counts[Says.INPUTS] if has_inputs else None,
+            "state": counts[Says.STATE],
+            "updates": counts[Says.UPDATES],
+        }
+        findings.in_flight = ledger.count_in_flight()
+        found = list(_Judge(job, damaged, told, inputs=has_inputs).differences(ledger))
+    findings.differences = _with_records(job, found)
+    return Look(moment, heard, findings)
+
+
+def _state(job: JobView, ledger: Ledger, folder: Path, progress: Progress) -> tuple[Moment, list[DamagedState]]:
+    """Hear the state, again where the job went on so far that Spark deleted what was to be read."""
+    attempt = 0
+    while True:
+        attempt += 1
+        moment = job.moment()
+        ledger.clear()
+        try:
+            damaged = hear_state(job, moment, ledger, folder / f"state-{attempt}", progress)
+        except StateCorrupted as error:
+            damaged = [DamagedState("", -1, str(error))]
+        went_on = job.checkpoint.micro_batches().committed - moment.batches.committed
+        if not damaged or went_on < _KEPT_MICRO_BATCHES or attempt == _ATTEMPTS:
+            return moment, damaged
+
+
+def _notes(heard: UpdatesHeard, told: InputsHeard) -> Iterator[str]:
+    if told.missing is not None:
+        yield (
+            f"the beginning of {told.missing} is gone, so the inputs cannot be worked off anew: "
+            "only state and updates are compared"
+        )
+    if heard.foreign:
+        yield f"{heard.foreign:,} records of the updates topic are no updates and are left out"
+
+
+class _Judge:
+    """Names the reason of each difference."""
+
+    def __init__(self, job: JobView, damaged: Iterable[DamagedState], told: InputsHeard, *, inputs: bool) -> None:
+        self._routing = job.rules.routing
+        self._damaged = {(each.parent, each.shard) for each in damaged}
+        self._is_lost = ("", -1) in self._damaged
+        self._refused = told.refused
+        self._inputs = inputs
+
+    def differences(self, ledger: Ledger) -> Iterator[Difference]:
+        """Yield the differences, without their records."""
+        for entry in ledger.disagreements(inputs=self._inputs):
+            difference = self._difference(entry)
+            if difference is not None:
+                yield difference
+
+    def _difference(self, entry: LedgerRow) -> Difference | None:
+        row = RowName(*orjson.loads(entry.key))
+        inputs = bool(entry.says & Says.INPUTS) if self._inputs else None
+        state: bool | None = bool(entry.says & Says.STATE)
+        updates = bool(entry.says & Says.UPDATES)
+        if self._is_lost or self._is_damaged(row):
+            state = None
+        fault = self._fault(row, inputs=inputs, state=state, updates=updates)
+        place = None if entry.last is None else UpdateRecord(*entry.last, 0, None)
+        return None if fault is None else Difference(entry.key, row, fault, inputs, state, updates, place)
+
+    def _is_damaged(self, row: RowName) -> bool:
+        return (row.parent, self._routing.shard_of(row.parent, row.lite_topic)) in self._damaged
+
+    def _fault(self, row: RowName, *, inputs: bool | None, state: bool | None, updates: bool) -> Fault | None:
+        if state is None:
+            return None if inputs in (None, updates) else Fault.STATE_DAMAGED
+        if inputs in (None, state):
+            return Fault.SURPLUS_UPDATE if updates else Fault.MISSING_UPDATE
+        if (row.parent, row.group) in self._refused:
+            return Fault.QUOTA_ORDER
+        return Fault.STATE_DIFFERS
+
+
+def _with_records(job: JobView, differences: list[Difference]) -> list[Difference]:
+    """Return the differences with the last record of each row in the updates topic."""
+    places = {LastRecord(each.record.partition, each.record.offset) for each in differences if each.record is not None}
+    records = records_at(job, places)
+    return [
+        each
+        if each.record is None
+        else replace(each, record=records.get(LastRecord(each.record.partition, each.record.offset)))
+        for each in differences
+    ]
+
+
+def records_at(job: JobView, places: Iterable[LastRecord]) -> Mapping[LastRecord, UpdateRecord]:
+    """Return the records of the updates topic at some places; those that compaction has removed are left out."""
+    wanted = set(places)
+    spans: dict[Partition, Span] = {}
+    for number, offset in wanted:
+        where = Partition(job.updates, number)
+        start, end = spans.get(where, Span(offset, offset + 1))
+        spans[where] = Span(min(start, offset), max(end, offset + 1))
+    found = {}
+    for block in job.reader.read(spans):
+        for message in block:
+            place = LastRecord(message.partition() or 0, message.offset() or 0)
+            if place in wanted:
+                value = message.value()
+                update = None if value is None else orjson.loads(value)
+                found[place] = UpdateRecord(*place, message.timestamp()[1], update)
+    return found

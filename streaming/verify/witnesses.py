@@ -1,0 +1,274 @@
+"""The three witnesses of a relation, each of which fills the ledger: state, updates, inputs."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+import orjson
+from confluent_kafka import Message
+
+from streaming.errors import NotVerified, StateError, TopicUnreadable
+from streaming.events.model import Stream
+from streaming.kafka.reader import Partition, Span, TopicReader
+from streaming.state import ShardState
+from streaming.updates.op import Op
+from streaming.updates.records import update_key
+from streaming.verify.findings import DamagedState
+from streaming.verify.holding import complete, holdings
+from streaming.verify.ledger import BOTH_STATES, Ledger, Says, UpdateMark
+from streaming.verify.progress import JobCheckpoint, MicroBatches
+from streaming.verify.replay import Key, Replay, Rules, read_state, refused_requests, work_off
+from streaming.verify.windows import StoredInput, in_order, windows
+from streaming.worker import Worker
+from streaming.worker.rows import STREAMS, InputRow
+
+Progress = Callable[[str, int, int | None], None]
+"""Callback with what is read, the number of records or rows so far, and their total (None: not known)."""
+
+_ATTEMPTS: Final = 200
+"""Looks at a job that goes from micro-batch to micro-batch faster than Kafka tells the ends of its topics."""
+
+_ADD: Final = b'{"op":"ADD",'
+_REMOVE: Final = b'{"op":"REMOVE",'
+
+
+class States(Protocol):
+    """Reader of the states of a job."""
+
+    def values(self, micro_batch: int) -> Iterator[tuple[str, int, bytes]]:
+        """Yield parent, number and state bytes of each key after a committed micro-batch."""
+
+
+class Moment(NamedTuple):
+    """A moment in the life of a job at which its state and its updates belong together.
+
+    Attributes:
+        batches: the last micro-batches.
+        updates: offsets of the updates topic: all records of committed micro-batches are in there, and no record of
+            a micro-batch behind the one that has begun.
+    """
+
+    batches: MicroBatches
+    updates: dict[Partition, Span]
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """A job to be verified, and how to reach it.
+
+    Attributes:
+        updates: name of the updates topic.
+        dead_letters: name of the topic of dead letters.
+    """
+
+    checkpoint: JobCheckpoint
+    states: States
+    reader: TopicReader
+    updates: str
+    dead_letters: str
+    rules: Rules
+
+    def moment(self) -> Moment:
+        """Return the present moment."""
+        for _ in range(_ATTEMPTS):
+            committed = self.checkpoint.micro_batches().committed
+            spans = self.reader.spans([self.updates])
+            now = self.checkpoint.micro_batches()
+            begun = now.committed if now.begun is None else now.begun
+            if begun <= committed + 1:  # so no later micro-batch had begun when the ends were read
+                return Moment(MicroBatches(committed, begun if begun > committed else None), spans)
+        raise NotVerified("the job commits micro-batches faster than Kafka answers; verify it in a quieter hour")
+
+    def begun(self, batches: MicroBatches) -> dict[Key, list[InputRow]]:
+        """Return the input rows of the micro-batch that has begun, by shard."""
+        if batches.begun is None:
+            return {}
+        start, end = self.checkpoint.offsets(batches.committed), self.checkpoint.offsets(batches.begun)
+        spans = {partition: Span(start.get(partition, 0), offset) for partition, offset in end.items()}
+        return self.rules.rows(record for block in self.reader.read(spans) for record in map(self.stored, block))
+
+    def stored(self, message: Message) -> StoredInput:
+        """Return a record of an input stream."""
+        stream = STREAMS[self.rules.topics.index(message.topic() or "")]
+        return StoredInput(
+            stream, message.partition() or 0, message.offset() or 0, message.timestamp()[1], message.value()
+        )
+
+    def shards(self, moment: Moment, folder: Path) -> Iterator["ShardPair | DamagedState"]:
+        """Yield the state of each shard, one at a time.
+
+        Args:
+            moment: the present one, or one that is so young that Spark still keeps its state.
+            folder: an empty folder.
+        """
+        begun = self.begun(moment.batches)
+        worker = self.rules.worker(folder, self.checkpoint.location)
+        for parent, number, value in self.states.values(moment.batches.committed):
+            if not self.rules.concern(parent):
+                continue
+            key, rows = (parent, number), begun.pop((parent, number), None)
+            try:
+                yield ShardPair(key, *self._pair(worker, key, value, rows))
+            except StateError as error:
+                yield DamagedState(parent, number, str(error))
+        for key, rows in begun.items():
+            yield ShardPair(key, *self._pair(worker, key, None, rows))
+
+    def _pair(
+        self, worker: Worker, key: Key, value: bytes | None, rows: list[InputRow] | None
+    ) -> tuple[ShardState, ShardState]:
+        state = read_state(worker, key, value)
+        if rows is None and not state.backfills:
+            return state, state
+        after = read_state(worker, key, work_off(worker, key, rows, value) if rows else value)
+        complete(after)
+        return state, after
+
+
+class ShardPair(NamedTuple):
+    """State of a shard after the last committed micro-batch, and with all that is under way; mostly one object."""
+
+    key: Key
+    state: ShardState
+    after: ShardState
+
+
+def row_keys(rules: Rules, key: Key, state: ShardState) -> Iterator[bytes]:
+    """Yield the update key of each row of a shard."""
+    parent = key[0]
+    for topic, found in holdings(state, rules.shard(*key)):
+        for group, client_id, part in found:
+            yield update_key(parent, group, client_id, topic, part)
+
+
+def hear_state(job: JobView, moment: Moment, ledger: Ledger, folder: Path, progress: Progress) -> list[DamagedState]:
+    """Fill the ledger with what the state says; return the shards that are damaged."""
+    damaged = []
+    for number, pair in enumerate(job.shards(moment, folder), 1):
+        if isinstance(pair, DamagedState):
+            damaged.append(pair)
+        elif pair.after is pair.state:
+            ledger.mark(row_keys(job.rules, pair.key, pair.state), BOTH_STATES)
+        else:
+            ledger.mark(row_keys(job.rules, pair.key, pair.state), Says.STATE)
+            ledger.mark(row_keys(job.rules, pair.key, pair.after), Says.NEXT)
+        progress("shards of the state", number, None)
+    return damaged
+
+
+@dataclass(slots=True)
+class UpdatesHeard:
+    """What was read of the updates topic.
+
+    Attributes:
+        ends: offsets behind the last records that were read.
+        foreign: number of records that are no updates.
+    """
+
+    ends: dict[Partition, int] = field(default_factory=dict)
+    foreign: int = 0
+
+
+def hear_updates(job: JobView, moment: Moment, ledger: Ledger, progress: Progress) -> UpdatesHeard:
+    """Fill the ledger with what the updates topic says now."""
+    spans = job.reader.spans([job.updates])
+    heard = UpdatesHeard({partition: span.end for partition, span in spans.items()})
+    total, done = sum(span.end - span.start for span in spans.values()), 0
+    for block in job.reader.read(spans):
+        marks = []
+        for message in block:
+            parent = _parent_of(message.key())
+            op, where = operation(message.value()), Partition(job.updates, message.partition() or 0)
+            if parent is None or (op is None and message.value() is not None):
+                heard.foreign += 1
+                continue
+            if not job.rules.concern(parent):
+                continue
+            offset, known = message.offset() or 0, moment.updates.get(where)
+            is_late = known is None or offset >= known.end
+            says = (Says.UPDATES if op is Op.ADD else 0) | (Says.LATE if is_late else 0)
+            marks.append(UpdateMark(message.key() or b"", int(says), where.number, offset, message.value() is None))
+        ledger.fold(marks)
+        done += len(block)
+        progress("updates", done, total)
+    return heard
+
+
+def operation(value: bytes | None) -> Op | None:
+    """Return what a record of the updates topic does; None for a tombstone, and for what is no update."""
+    if value is None:
+        return None
+    if value.startswith(_ADD):
+        return Op.ADD
+    if value.startswith(_REMOVE):
+        return Op.REMOVE
+    try:
+        return Op(orjson.loads(value)["op"])
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+        return None
+
+
+def _parent_of(key: bytes | None) -> str | None:
+    """Return the parent of an update's row; None where the key is none of an update."""
+    try:
+        names = orjson.loads(key or b"")
+    except orjson.JSONDecodeError:
+        return None
+    if type(names) is not list or len(names) not in (4, 5) or set(map(type, names)) != {str}:
+        return None
+    return str(names[0])
+
+
+@dataclass(slots=True)
+class InputsHeard:
+    """What was read of the inputs.
+
+    Attributes:
+        refused: groups with a request that a quota refused, each with its parent.
+        missing: input topic whose beginning is gone; the inputs say nothing then.
+    """
+
+    refused: set[tuple[str, str]] = field(default_factory=set)
+    missing: str | None = None
+
+
+def hear_inputs(job: JobView, moment: Moment, ledger: Ledger, folder: Path, progress: Progress) -> InputsHeard:
+    """Fill the ledger with what the inputs say, up to where the last committed micro-batch has read them."""
+    heard = InputsHeard()
+    ends = job.checkpoint.offsets(moment.batches.committed)
+    spans = job.reader.spans(job.rules.topics)
+    clock = job.rules.topics[STREAMS.index(Stream.CLOCK)]
+    for partition, span in spans.items():
+        if span.start > 0 and partition.topic != clock:
+            heard.missing = partition.topic
+            return heard
+    wanted = {partition: Span(span.start, ends.get(partition, 0)) for partition, span in spans.items()}
+    replay = Replay(job.rules, folder)
+    total, done = sum(max(0, span.end - span.start) for span in wanted.values()), 0
+    for window in windows(job.reader, wanted):
+        partitions: dict[Partition, list[StoredInput]] = {partition: [] for partition in window}
+        for block in job.reader.read(window):
+            for message in block:
+                where = Partition(message.topic() or "", message.partition() or 0)
+                partitions[where].append(job.stored(message))
+        for batch in in_order(partitions.values()):
+            replay.feed(batch)
+            done += len(batch)
+            progress("inputs", done, total)
+    for key, state in replay.states():
+        ledger.mark(row_keys(job.rules, key, state), Says.INPUTS)
+    heard.refused = replay.refused | _refused_by_job(job)
+    return heard
+
+
+def _refused_by_job(job: JobView) -> set[tuple[str, str]]:
+    """Return the groups with a request that the job refused, each with its parent, as far as its dead letters tell."""
+    found: set[tuple[str, str]] = set()
+    try:
+        spans = job.reader.spans([job.dead_letters])
+    except TopicUnreadable:
+        return found
+    for block in job.reader.read(spans):
+        found.update(refused_requests(message.value() for message in block))
+    return found

@@ -1,0 +1,102 @@
+"""Bounds of what an input record may say: what is beyond them becomes dead letters."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import orjson
+
+from streaming.errors import Rejected
+from streaming.events.json_fields import json_object
+from streaming.events.model import GroupEvent, Reason, SingleEvent, SubscriptionRequest, Tick, TopicEvent, Wake
+
+_JSON_BYTES = 6
+"""Most bytes that a character takes in JSON."""
+
+
+class Bounds(NamedTuple):
+    """Bounds of one job.
+
+    Attributes:
+        value_bytes: of the value of a record.
+        requests: of one record of the subscription events.
+        entries: of one request: names and patterns.
+        name_bytes: of a name or pattern, in bytes of JSON.
+        ahead_ms: time in milliseconds by which a tick or wake may be ahead of its record's timestamp.
+    """
+
+    value_bytes: int
+    requests: int
+    entries: int
+    name_bytes: int
+    ahead_ms: int
+
+    def check(self, event: SingleEvent, timestamp: int) -> None:
+        """Check an event.
+
+        Args:
+            event: the event.
+            timestamp: of its record, in milliseconds since the epoch.
+
+        Raises:
+            Rejected: the event is beyond a bound.
+        """
+        if isinstance(event, Tick | Wake):
+            self._check_time(event.time - timestamp)
+        elif isinstance(event, TopicEvent):
+            self._check_names(parentTopic=event.parent, liteTopic=event.lite_topic)
+        elif isinstance(event, GroupEvent):
+            self._check_names(group=event.group, parent=event.parent or "")
+        elif isinstance(event, SubscriptionRequest):
+            self._check_names(clientId=event.client_id, group=event.group, topic=event.parent)
+            if len(event.entries) > self.entries:
+                raise Rejected(
+                    Reason.OUT_OF_RANGE,
+                    f"liteTopicSet has {len(event.entries):,} entries; at most {self.entries:,} are allowed "
+                    "(max_entries). Send them in several requests, with PARTIAL_ADD",
+                )
+            if event.entries and not self.allow(event.entries):
+                raise Rejected(
+                    Reason.NAME_TOO_LONG,
+                    f"an entry of liteTopicSet is longer than {self.name_bytes:,} bytes (max_name_bytes)",
+                )
+
+    def allow(self, names: Sequence[str]) -> bool:
+        """Tell whether all of some names or patterns, at least one, are short enough."""
+        return len(max(names, key=len)) * _JSON_BYTES <= self.name_bytes or not any(map(self._is_too_long, names))
+
+    def explain_set(self, payload: bytes | None) -> Rejected | None:
+        """Return the reason why a record with a set of requests is not taken apart; None if its set is none of that.
+
+        Raises:
+            Rejected: the payload is no JSON object.
+        """
+        requests = json_object(payload).get("subscriptionSet")
+        if not (isinstance(requests, list) and len(requests) > self.requests):
+            return None
+        return Rejected(
+            Reason.OUT_OF_RANGE,
+            f"subscriptionSet has {len(requests):,} requests; at most {self.requests:,} are allowed (max_requests). "
+            "Send them in several records",
+        )
+
+    def _check_time(self, ahead_ms: int) -> None:
+        """Reject a time that its own record had not reached: with it, all that lives until then would end.
+
+        An alarm is for later by its nature, and ends nothing.
+        """
+        if ahead_ms > self.ahead_ms:
+            raise Rejected(
+                Reason.AHEAD_OF_TIME,
+                f"the time is {ahead_ms:,} ms later than that of its record; at most {self.ahead_ms:,} ms are "
+                "accepted. Set the clocks of brokers and driver, and let nobody else write to this topic",
+            )
+
+    def _check_names(self, **names: str) -> None:
+        for field, name in names.items():
+            if self._is_too_long(name):
+                raise Rejected(
+                    Reason.NAME_TOO_LONG, f"{field} is longer than {self.name_bytes:,} bytes (max_name_bytes)"
+                )
+
+    def _is_too_long(self, name: str) -> bool:
+        return len(name) * _JSON_BYTES > self.name_bytes and len(orjson.dumps(name)) - 2 > self.name_bytes

@@ -1,0 +1,97 @@
+"""Placement of a record's entries on keys, in plain Python, as `streaming.spark.route` places them in the JVM."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import orjson
+
+from streaming import coordinator
+from streaming.events.model import BIND_TOPIC, Stream
+from streaming.events.routing import Routing
+
+
+class Placed(NamedTuple):
+    """An entry of a record on one of its keys.
+
+    Attributes:
+        entry: see `InputRow`.
+    """
+
+    parent: str
+    shard: int
+    entry: int
+    payload: bytes | None
+
+
+def placed(stream: Stream, value: bytes | None, routing: Routing) -> list[Placed]:
+    """Return the entries of a record, once for each key that must see them."""
+    try:
+        record = orjson.loads(value or b"")
+    except orjson.JSONDecodeError:
+        record = None
+    found = _PLACEMENTS[stream](record, value, routing) if isinstance(record, dict) else []
+    return found or [Placed(coordinator.COORDINATOR, coordinator.UNROUTABLE, 0, value)]
+
+
+def _place_topic(record: dict[str, Any], payload: bytes | None, routing: Routing) -> list[Placed]:
+    parent, topic = record.get("parentTopic"), record.get("liteTopic")
+    if record.get("lmqName"):
+        _, _, rest = str(record["lmqName"]).partition("$")
+        lmq_parent, _, lmq_topic = rest.partition("$")
+        parent, topic = parent or lmq_parent, topic or lmq_topic
+    return [Placed(parent, routing.shard_of(parent, topic or ""), 0, payload)] if isinstance(parent, str) else []
+
+
+def _place_subscription(record: dict[str, Any], payload: bytes | None, routing: Routing) -> list[Placed]:
+    entries = record.get("subscriptionSet")
+    if not isinstance(entries, list) or not entries:
+        return _place_request(record, 0, payload, routing)
+    return [
+        each
+        for position, entry in enumerate(entries)
+        for each in _place_request(entry, position, orjson.dumps(entry), routing)
+    ]
+
+
+def _place_request(entry: Any, position: int, payload: bytes | None, routing: Routing) -> list[Placed]:
+    fields = entry if isinstance(entry, dict) else {}
+    parent, group = fields.get("topic"), fields.get("group")
+    bucket = coordinator.bucket_of(group) if isinstance(group, str) else coordinator.UNROUTABLE
+    if not isinstance(parent, str) or not parent.strip():
+        return [Placed(coordinator.COORDINATOR, bucket, 2 * position + 1, payload)]
+    return [
+        Placed(coordinator.COORDINATOR, bucket, 2 * position, payload),
+        *(Placed(parent, shard, 2 * position, payload) for shard in range(routing.shard_count(parent))),
+    ]
+
+
+def _place_group(record: dict[str, Any], payload: bytes | None, routing: Routing) -> list[Placed]:
+    attributes, group = record.get("attributes"), record.get("group")
+    bound = attributes.get(BIND_TOPIC) if isinstance(attributes, dict) else None
+    parent = bound or (record.get("parentTopic") if isinstance(attributes, dict) else None)
+    bucket = coordinator.bucket_of(group) if isinstance(group, str) else coordinator.UNROUTABLE
+    found = [Placed(coordinator.COORDINATOR, bucket, 0, payload)]
+    if isinstance(parent, str) and parent:
+        found += [Placed(parent, shard, 0, payload) for shard in range(routing.shard_count(parent))]
+    return found
+
+
+def _place_clock(record: dict[str, Any], payload: bytes | None, _: Routing) -> list[Placed]:
+    parent, shard = record.get("parentTopic"), record.get("shard")
+    if isinstance(record.get("tick"), int):
+        return [
+            Placed(coordinator.COORDINATOR, bucket, int(bucket > 0), payload) for bucket in range(coordinator.BUCKETS)
+        ]
+    if not isinstance(parent, str):
+        return []
+    if isinstance(record.get("alarm"), int):
+        return [Placed(coordinator.COORDINATOR, coordinator.bucket_of(parent), 0, payload)]
+    return [Placed(parent, shard, 0, payload)] if isinstance(record.get("wake"), int) and isinstance(shard, int) else []
+
+
+_PLACEMENTS: Mapping[Stream, Callable[[dict[str, Any], bytes | None, Routing], list[Placed]]] = {
+    Stream.TOPICS: _place_topic,
+    Stream.SUBSCRIPTIONS: _place_subscription,
+    Stream.GROUPS: _place_group,
+    Stream.CLOCK: _place_clock,
+}

@@ -1,0 +1,97 @@
+"""Signatures, by which a job knows the records that it wrote to its own inputs.
+
+Requests and group events have fields for the job alone. A record of the job carries them together with a signature: a
+keyed hash of its bytes, by a secret that lies in the checkpoint. So nobody else can set these fields, whoever may
+write to the inputs, and jobs that share inputs do not carry out what another one has written to itself.
+"""
+
+import hmac
+from collections.abc import Mapping
+from enum import Enum, auto
+from hashlib import blake2b
+from typing import NamedTuple, Self
+
+import orjson
+
+from streaming.events.model import Action, GroupEvent, SingleEvent, Source, SubscriptionRequest
+
+SIGNATURE = "signature.json"
+"""File of a checkpoint with the secret; whoever may read it can write records as the job does."""
+
+SIGN_FIELD = b',"sign":"'
+"""Beginning of the end of a signed value."""
+
+_END = b'"}'
+_DIGEST_BYTES = 16
+SUFFIX_BYTES = len(SIGN_FIELD) + 2 * _DIGEST_BYTES + len(_END)
+"""Length in bytes of the end of a signed value."""
+
+_REQUEST_FIELDS = SubscriptionRequest._fields.index("as_of")
+_GROUP_FIELDS = GroupEvent._fields.index("superseded_by")
+"""Number of the first field for the job alone, and of all behind it."""
+
+_UNSET_REQUEST = SubscriptionRequest("", "", "", Action.COMPLETE_REMOVE, ())[_REQUEST_FIELDS:]
+_UNSET_GROUP = GroupEvent("", {}, None)[_GROUP_FIELDS:]
+
+
+class Origin(Enum):
+    """Origin of a record with fields for the job alone."""
+
+    OWN = auto()
+    OTHER_JOB = auto()
+    UNSIGNED = auto()
+
+
+class Signer(NamedTuple):
+    """Signer of the records of one checkpoint.
+
+    Attributes:
+        secret: key of the hash.
+        unsigned: offsets by Kafka topic and partition; before them, records count without a signature: a release that
+            signed nothing wrote there.
+    """
+
+    secret: bytes
+    unsigned: Mapping[str, Mapping[int, int]] = {}
+
+    @classmethod
+    def parse(cls, content: bytes) -> Self:
+        """Return the signer in a file of a checkpoint.
+
+        Raises:
+            ValueError: the content is not valid.
+        """
+        try:
+            found = orjson.loads(content)
+            unsigned = {
+                topic: {int(number): int(offset) for number, offset in offsets.items()}
+                for topic, offsets in found["unsigned"].items()
+            }
+            return cls(bytes.fromhex(found["secret"]), unsigned)
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ValueError(f"it lacks a field, or a field has another type ({error})") from None
+
+    def sign(self, value: bytes) -> bytes:
+        """Return a JSON object with one more field, the signature."""
+        return b"".join((value[:-1], SIGN_FIELD, self._digest(value), _END))
+
+    def origin(self, payload: bytes | None, source: Source) -> Origin:
+        """Return who wrote a record, given its value and its place."""
+        value = payload or b""
+        if source.offset < self.unsigned.get(source.topic, {}).get(source.partition, 0):
+            return Origin.OWN
+        if value[-SUFFIX_BYTES : len(SIGN_FIELD) - SUFFIX_BYTES] != SIGN_FIELD or not value.endswith(_END):
+            return Origin.UNSIGNED
+        signature = value[len(SIGN_FIELD) - SUFFIX_BYTES : -len(_END)]
+        is_own = hmac.compare_digest(self._digest(value[:-SUFFIX_BYTES] + b"}"), signature)
+        return Origin.OWN if is_own else Origin.OTHER_JOB
+
+    def _digest(self, value: bytes) -> bytes:
+        return blake2b(value, digest_size=_DIGEST_BYTES, key=self.secret).hexdigest().encode()
+
+
+def has_own_fields(event: SingleEvent) -> bool:
+    """Tell whether an event has fields for the job alone."""
+    if type(event) is SubscriptionRequest:
+        return event[_REQUEST_FIELDS:] != _UNSET_REQUEST
+    return type(event) is GroupEvent and event[_GROUP_FIELDS:] != _UNSET_GROUP

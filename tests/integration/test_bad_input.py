@@ -1,0 +1,132 @@
+"""Bad input in large amounts: the job goes on, reports each record once, and the relation of all others is right.
+
+`make test-bad-input` runs it with 100,000 damaged records, and with more bytes than an Arrow batch may have.
+"""
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import orjson
+import pytest
+from confluent_kafka import Producer
+
+from streaming.events.model import Reason, Stream
+from streaming.oracle import Effective
+from tests.support.builders import request_value
+from tests.support.mutations import mutated
+from tests.support.processes import eventually
+from tests.support.running_job import POLL_SECONDS, Streams, assert_equal_relations, running
+from tests.support.scene import Scene
+
+COUNT = int(os.environ.get("REEXPAND_BAD_RECORDS", "3000"))
+LONG_SECONDS = 900
+ONE_IN = 50
+
+
+def test_damaged_records_harm_nothing_else(streams: Streams, tmp_path: Path) -> None:
+    """Good ones stand among them, on all partitions."""
+    scene, random = Scene(streams), Random(31)
+    scene.group("sound", "whole", quota="-1")
+    scene.asks("first", "sound", "whole", "good__*")
+    wanted = set()
+    sent: Counter[Stream] = Counter()
+    options = ("--tick-interval-ms", "3600000", "--shards", "whole=2")
+    with running(streams, tmp_path / "job.log", *options) as job:
+        for number, (stream, value) in enumerate(mutated(random, COUNT)):
+            scene.send(stream, value, str(random.randrange(9)))
+            sent[stream] += 1
+            if not number % ONE_IN:
+                scene.born("whole", f"good__{number}")
+                wanted.add(Effective("whole", "sound", "first", f"good__{number}"))
+            if not number % (ONE_IN * 20):
+                scene.asks(f"c{number}", "sound", "whole", f"good__{number}")
+                wanted.add(Effective("whole", "sound", f"c{number}", f"good__{number}"))
+        scene.sent()
+        eventually(
+            lambda: {row for row in streams.relation() if row.parent == "whole"} == wanted, LONG_SECONDS, POLL_SECONDS
+        )
+        scene.born("whole", "good__last")
+        wanted |= {Effective("whole", "sound", "first", "good__last")}
+        eventually(
+            lambda: {row for row in streams.relation() if row.parent == "whole"} == wanted, LONG_SECONDS, POLL_SECONDS
+        )
+        scene.settles(job)
+        assert job.stop() == 0
+    assert_equal_relations({row for row in streams.relation() if row.parent == "whole"}, wanted)
+    letters = streams.dead_letters()
+    places = {tuple(letter["source"].values())[:3] for letter in letters}  # of a set, the bad request is reported
+    said = Counter((letter["reason"], *letter["source"].values()) for letter in letters)
+    assert [place for place, count in said.items() if count > 1] == []
+    broken = {
+        (message.topic(), message.partition(), message.offset()): message.value()
+        for topic in streams.settings.inputs
+        for message in streams.read(topic)
+        if not is_json(message.value() or b"")
+    }
+    assert len(broken) > COUNT / 3
+    assert {place: value for place, value in broken.items() if place not in places} == {}
+    assert min(sent.values()) > COUNT / 20
+
+
+def is_json(value: bytes) -> bool:
+    """Whether it is one JSON value, as the job reads it."""
+    try:
+        orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return False
+    return True
+
+
+TOO_MUCH = pytest.param(
+    2_700, 900_000,
+    marks=pytest.mark.xfail(strict=True, reason="Spark holds the rows of one key in a buffer of at most 2 GB"),
+)  # fmt: skip
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("count", "size"), [(300, 900_000), *([TOO_MUCH] if COUNT >= 100_000 else [])], ids=lambda value: f"{value:,}"
+)
+def test_large_records_are_worked_off(streams: Streams, tmp_path: Path, count: int, size: int) -> None:
+    """Those within the bound are applied, all in one micro-batch; those above it are dead letters."""
+    scene = Scene(streams)
+    scene.born("p", "t")
+    producer = Producer({"bootstrap.servers": streams.bootstrap_servers, "message.max.bytes": 1_048_000})
+    for number in range(count):
+        for name, length in ((f"c{number}", size), *([(f"large{number}", 1_010_000)] if not number % 100 else [])):
+            value = request_value(clientId=name, filler="x" * (length - 200))
+            producer.produce(streams.settings.subscription_events, json.dumps(value), "g")
+        producer.flush(60)
+    wanted = {Effective("p", "g", f"c{number}", "t") for number in range(count)}
+    with running(streams, tmp_path / "job.log") as job:
+        eventually(lambda: streams.relation() == wanted or job.process.poll() is not None, LONG_SECONDS, 2)
+        assert job.process.poll() is None, job.said()
+        assert job.stop() == 0
+    assert_equal_relations(streams.relation(), wanted)
+    letters = streams.dead_letters()
+    assert {letter["reason"] for letter in letters} == {Reason.VALUE_TOO_LARGE}
+    assert len(letters) == -(-count // 100)
+    assert all(letter["truncated"] and letter["originalBytes"] > 1_000_000 for letter in letters)
+
+
+@pytest.mark.long
+def test_one_huge_request_holds_nobody_up(streams: Streams, tmp_path: Path) -> None:
+    """The largest one within the bounds, of another parent, and one beyond them."""
+    scene = Scene(streams)
+    scene.group("wide", "huge")
+    scene.born("huge", *(f"a__{number}__z" for number in range(5_000)))
+    scene.asks("quick", "g", "p", "first", "second")
+    scene.born("p", "first")
+    with running(streams, tmp_path / "job.log", "--shards", "huge=2") as job:
+        scene.leads_to({Effective("p", "g", "quick", "first")}, {"p"})
+        scene.asks("tenant", "wide", "huge", *(f"a__{number}__*" for number in range(20_000)))
+        scene.asks("greedy", "wide", "huge", *(f"a__{number}__*" for number in range(20_001)))
+        scene.born("p", "second")
+        scene.leads_to({Effective("p", "g", "quick", name) for name in ("first", "second")}, {"p"})
+        assert eventually(lambda: bool(streams.dead_letters()), LONG_SECONDS, POLL_SECONDS)
+        assert job.stop() == 0
+    (letter,) = [each for each in streams.dead_letters() if each["reason"] == Reason.OUT_OF_RANGE]
+    assert letter["message"].startswith("liteTopicSet has 20,001 entries; at most 20,000 are allowed (max_entries)")

@@ -1,0 +1,463 @@
+"""A checkpoint whose Kafka topics are not those that it knows: refused, and the way out leads to the relation."""
+
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from pyspark import SparkContext
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from streaming.config import Settings
+from streaming.errors import RecordsLost, ReexpandError, TopicReplaced, UpdatesUnknown
+from streaming.kafka import facts
+from streaming.kafka.topics import configure
+from streaming.local import classes, jars
+from streaming.local.java import environment, find_java
+from streaming.spark import checkpoint, service, session, watch
+from streaming.spark.lease import Lease
+from streaming.spark.watch import TopicWatch
+from tests.support.brokers import StartBroker
+from tests.support.processes import eventually
+from tests.support.running_job import POLL_SECONDS, PRODUCERS_TIME, Job, Streams, running
+from tests.support.scene import Scene
+
+REFUSED = 2
+"""Exit code of a job that would make the relation wrong."""
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A local Spark as the job has it."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment(find_java()).items():
+            patch.setenv(name, value)
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setitem(session._LOCAL, "spark.master", "local[2]")
+        patch.setitem(session._LOCAL, "spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        built = session.build(Streams("b:1", Path("/c")).settings, 2, [*jars.spark(), classes.sink()])
+        try:
+            yield built
+        finally:
+            gateway: Any = SparkContext._gateway
+            built.stop()
+            gateway.shutdown()
+            gateway.proc.stdin.close()  # which the JVM takes as its end
+            gateway.proc.wait(30)
+            SparkContext._gateway = SparkContext._jvm = None
+
+
+@dataclass
+class Jobs:
+    """Jobs on the topics of a test, all in one Spark.
+
+    Attributes:
+        changed: settings that differ from those of the streams.
+    """
+
+    spark: SparkSession
+    streams: Streams
+    changed: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def settings(self) -> Settings:
+        """Settings of the job."""
+        return self.streams.settings.model_copy(update={"shuffle_partitions": 1, **self.changed})
+
+    def works(self, *, accept_topics: bool = False) -> None:
+        """Reads all that is there."""
+        with self.begun(accept_topics=accept_topics) as query:
+            query.processAllAvailable()
+
+    @contextmanager
+    def begun(self, *, accept_topics: bool = False) -> Iterator[StreamingQuery]:
+        """Runs the query, as the holder of the checkpoint."""
+        with Lease(self.spark, self.settings, checkpoint.identify(self.spark, self.settings)) as lease:
+            query, _ = service.begin(self.spark, self.settings, lease, {}, accept_topics=accept_topics)
+            try:
+                yield query
+            finally:
+                query.stop()
+
+    def refuses(self, kind: type[ReexpandError], *words: str) -> str:
+        """Does not start; what it says."""
+        before = topics(self.streams)
+        with pytest.raises(kind) as caught, self.begun():
+            pytest.fail("it has started")
+        said = str(caught.value)
+        for word in words:
+            assert word in said
+        assert topics(self.streams) == before
+        return said
+
+    def anew(self, **changed: Any) -> "Jobs":
+        """The way out that the texts name: another checkpoint and another updates topic."""
+        checkpoint_2 = f"{self.streams.checkpoint}-2"
+        changed = {"checkpoint": checkpoint_2, "updates": f"{self.streams.prefix}-updates-2", **changed}
+        return Jobs(self.spark, self.streams, {**self.changed, **changed})
+
+    def relation(self) -> set[str]:
+        """The topics that the client receives."""
+        last = {message.key(): message.value() for message in self.streams.read(self.settings.updates)}
+        updates = [orjson.loads(value) for value in last.values() if value]
+        return {update["liteTopic"] for update in updates if update["op"] == "ADD"}
+
+
+@pytest.fixture
+def jobs(spark: SparkSession, streams: Streams) -> Iterator[Jobs]:
+    """A job that has told a client of two topics, t1 and t2."""
+    scene = Scene(streams)
+    scene.group("g", "p")
+    scene.asks("c", "g", "p", "*")
+    scene.born("p", "t1", "t2")
+    scene.sent()
+    jobs = Jobs(spark, streams)
+    jobs.works()
+    assert jobs.relation() == {"t1", "t2"}
+    yield jobs
+    for query in spark.streams.active:  # one that should not have started
+        query.stop()
+
+
+def admin(streams: Streams) -> AdminClient:
+    return AdminClient({"bootstrap.servers": streams.bootstrap_servers, "log_level": 0})
+
+
+def topics(streams: Streams) -> set[str]:
+    """The topics but those of Kafka itself."""
+    return {name for name in admin(streams).list_topics(timeout=10).topics if not name.startswith("__")}
+
+
+def delete(streams: Streams, *names: str) -> None:
+    """Deletes topics, and waits until they are gone."""
+    client = admin(streams)
+    for future in client.delete_topics(list(names)).values():
+        future.result(30)
+    assert eventually(lambda: topics(streams).isdisjoint(names), 30, POLL_SECONDS)
+
+
+def recreate(streams: Streams, *names: str) -> None:
+    """Deletes topics, and creates others of the same names."""
+    delete(streams, *names)
+    streams.create()
+
+
+def remove_records(streams: Streams, topic: str, before: int) -> None:
+    """Removes the first records of each partition that has as many, as retention does."""
+    offsets = [TopicPartition(topic, number, min(end, before)) for number, end in streams.ends(topic).items() if end]
+    client = admin(streams)
+    for future in client.delete_records(offsets).values():
+        future.result(30)
+
+
+def born(streams: Streams, *names: str) -> None:
+    """Creates lite topics, by a producer that knows nothing of former topics."""
+    scene = Scene(streams)
+    scene.born("p", *names)
+    scene.sent()
+
+
+@pytest.mark.long
+def test_the_identity_names_all_topics(jobs: Jobs) -> None:
+    """Those of an older release do not: they learn the topics at their next start."""
+    file = jobs.streams.checkpoint / "reexpand.json"
+    identity = orjson.loads(file.read_bytes())
+    assert {role: topic["name"] for role, topic in identity["topics"].items()} == {
+        role: getattr(jobs.settings, role) for role in facts.ROLES
+    }
+    assert len({topic["id"] for topic in identity["topics"].values()}) == len(identity["topics"])
+    file.write_bytes(orjson.dumps({name: value for name, value in identity.items() if name != "topics"}))
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+    born(jobs.streams, "t3")
+    jobs.works()
+    assert orjson.loads(file.read_bytes()) == identity
+    assert jobs.relation() == {"t1", "t2", "t3"}
+
+
+def test_an_identity_that_cannot_be_written_stays_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    """An empty file would be refused by each further start."""
+    files = checkpoint.CheckpointFiles(spark, str(tmp_path / "checkpoint"))
+    files.write("reexpand.json", b"former")
+    no_bytes: Any = object()
+    with pytest.raises(Exception, match="object"):
+        files.write("reexpand.json", no_bytes)
+    assert files.read("reexpand.json") == b"former"
+    files.write("reexpand.json", b"new")
+    assert files.read("reexpand.json") == b"new"
+    assert {file.name for file in (tmp_path / "checkpoint").iterdir()} <= {"reexpand.json", ".reexpand.json.crc"}
+
+
+def test_an_input_that_was_created_anew(jobs: Jobs) -> None:
+    """It has grown past the offset that was read: Spark would read on in the middle."""
+    topic = jobs.settings.topic_events
+    recreate(jobs.streams, topic)
+    names = {f"n{number}" for number in range(20)}
+    born(jobs.streams, *names)
+    said = jobs.refuses(TopicReplaced, f"the topic {topic} was deleted and created anew")
+    assert "--checkpoint for a new folder and --updates for a new topic" in said
+    other = jobs.anew()
+    other.works()
+    assert other.relation() == names
+
+
+def test_a_topic_that_was_deleted(jobs: Jobs) -> None:
+    """It is not created for a checkpoint that has read or written it, except for dead letters."""
+    settings = jobs.settings
+    delete(jobs.streams, settings.updates, settings.dead_letters)
+    jobs.refuses(TopicReplaced, f"the topic {settings.updates} does not exist", "Start anew")
+    jobs.streams.create()
+    other = jobs.anew(updates=settings.updates)  # an empty topic is as good as a new one
+    other.works()
+    assert other.relation() == {"t1", "t2"}
+
+
+@pytest.mark.long
+def test_dead_letters_may_be_deleted(jobs: Jobs) -> None:
+    delete(jobs.streams, jobs.settings.dead_letters)
+    born(jobs.streams, "t3")
+    jobs.works()
+    assert jobs.relation() == {"t1", "t2", "t3"}
+
+
+@pytest.mark.long
+def test_topics_that_were_restored(jobs: Jobs) -> None:
+    """Kafka gives them other ids; that they hold what the former ones held is known to the operator alone."""
+    names = [jobs.settings.topic_events, jobs.settings.updates]
+    records = [message for name in names for message in jobs.streams.read(name)]
+    recreate(jobs.streams, *names)
+    jobs.refuses(TopicReplaced, *(f"the topic {name} was deleted and created anew" for name in names))
+    jobs.refuses(TopicReplaced, "start once with --accept-topics")
+    with pytest.raises(TopicReplaced, match="ends at offset 0"):  # not yet restored
+        jobs.works(accept_topics=True)
+    producer = Producer({"bootstrap.servers": jobs.streams.bootstrap_servers})
+    for each in records:
+        producer.produce(each.topic() or "", each.value(), each.key(), each.partition() or 0)
+    assert producer.flush(30) == 0
+    jobs.works(accept_topics=True)
+    born(jobs.streams, "t3")
+    jobs.works()
+    assert jobs.relation() == {"t1", "t2", "t3"}
+
+
+def test_another_updates_topic(jobs: Jobs) -> None:
+    """Only what changes would be written to it."""
+    wanted = f"belongs to the updates topic {jobs.settings.updates}, not to other-updates"
+    Jobs(jobs.spark, jobs.streams, {"updates": "other-updates"}).refuses(TopicReplaced, wanted, "Set updates back to")
+    born(jobs.streams, "t3")
+    jobs.works()
+    assert jobs.relation() == {"t1", "t2", "t3"}
+
+
+@pytest.mark.long
+def test_another_kafka(jobs: Jobs, own_broker: StartBroker) -> None:
+    """Nothing is created there; back on its own Kafka the checkpoint goes on."""
+    address = own_broker().bootstrap_servers
+    other = Jobs(jobs.spark, Streams(address, jobs.streams.checkpoint, jobs.streams.prefix))
+    said = f"Kafka at {address} has none of the topics of the checkpoint {jobs.settings.checkpoint}"
+    other.refuses(TopicReplaced, said, "Set bootstrap_servers back")
+    other.streams.create()
+    other.refuses(TopicReplaced, said, "Set bootstrap_servers back")
+    born(jobs.streams, "t3")
+    jobs.works()
+    assert jobs.relation() == {"t1", "t2", "t3"}
+
+
+def test_a_new_checkpoint_for_updates_of_a_former_one(jobs: Jobs) -> None:
+    """A row that the former one removed later would stay."""
+    shutil.rmtree(jobs.streams.checkpoint)
+    jobs.refuses(UpdatesUnknown, f"the updates topic {jobs.settings.updates} holds updates of another one")
+    other = Jobs(jobs.spark, jobs.streams, {"updates": f"{jobs.streams.prefix}-updates-2"})
+    other.works()
+    assert other.relation() == {"t1", "t2"}
+
+
+def test_an_older_copy_of_the_checkpoint(jobs: Jobs) -> None:
+    """What came and went since would be nothing to it, and its ADDs would stay."""
+    folder = jobs.streams.checkpoint
+    copy = shutil.copytree(folder, folder.with_name("copy"))
+    jobs.works()  # a copy of a job that has had nothing to do since is not older
+    born(jobs.streams, "t3")
+    jobs.works()
+    latest = folder.rename(folder.with_name("latest"))
+    copy.rename(folder)
+    jobs.refuses(UpdatesUnknown, f"because of {jobs.settings.topic_events}[", "older copy", "the latest checkpoint")
+    shutil.rmtree(folder)
+    latest.rename(folder)
+    scene = Scene(jobs.streams)
+    scene.gone("p", "t3")
+    scene.sent()
+    jobs.works()
+    assert jobs.relation() == {"t1", "t2"}
+
+
+@pytest.mark.long
+def test_a_micro_batch_that_was_not_committed_is_repeated(jobs: Jobs) -> None:
+    """Its updates are written, and the checkpoint knows of them."""
+    born(jobs.streams, "t3")
+    jobs.works()
+    last = max((jobs.streams.checkpoint / "query/commits").glob("[0-9]*"), key=lambda file: int(file.name))
+    last.unlink()
+    jobs.works()
+    assert jobs.relation() == {"t1", "t2", "t3"}
+
+
+def test_records_that_were_removed_unread(jobs: Jobs) -> None:
+    """Neither the checkpoint nor a new one goes on without a word; with --accept-loss a new one does."""
+    topic = jobs.settings.topic_events
+    born(jobs.streams, "t3")
+    remove_records(jobs.streams, topic, 3)
+    born(jobs.streams, "t4")
+    jobs.refuses(RecordsLost, f"{topic}, partition ", "offsets 2 to 2", "add --accept-loss")
+    jobs.anew().refuses(
+        RecordsLost, "is new, and the inputs are not complete", f"{topic}, partition ", "offsets 0 to 2"
+    )
+    other = jobs.anew(accept_loss=True)
+    other.works()
+    assert other.relation() == {"t4"}
+    born(jobs.streams, "t5")
+    other.anew(accept_loss=False).works()
+    assert other.relation() == {"t4", "t5"}
+
+
+@pytest.mark.long
+def test_a_clock_without_its_beginning_is_complete(jobs: Jobs) -> None:
+    """Old ticks are of no use to a new checkpoint."""
+    scene = Scene(jobs.streams)
+    scene.tick(1)
+    scene.sent()
+    remove_records(jobs.streams, jobs.settings.clock, 1)
+    other = jobs.anew()
+    other.works()
+    assert other.relation() == {"t1", "t2"}
+
+
+@pytest.mark.long
+def test_a_new_checkpoint_on_compacted_inputs(jobs: Jobs) -> None:
+    """Events share their keys, so that compaction removes what still counts. A running job is only warned."""
+    topic = jobs.settings.group_events
+    configure(jobs.streams.bootstrap_servers, {topic: {"cleanup.policy": "compact"}})
+    jobs.works()
+    jobs.anew().refuses(RecordsLost, f"{topic} is compacted", "--accept-loss")
+    other = jobs.anew(accept_loss=True)
+    other.works()
+    assert other.relation() == {"t1", "t2"}
+
+
+@pytest.mark.long
+def test_each_unsuitable_setting_of_a_topic_is_a_warning(jobs: Jobs, caplog: pytest.LogCaptureFixture) -> None:
+    settings = jobs.settings
+    changes = {settings.clock: {"retention.ms": "1000000000"}, settings.group_events: PRODUCERS_TIME}
+    configure(jobs.streams.bootstrap_servers, {**changes, settings.updates: {"cleanup.policy": "compact,delete"}})
+    jobs.works()
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert [warning.partition(": ")[0] for warning in warnings] == [
+        f"the topic {settings.group_events} has message.timestamp.type=CreateTime instead of LogAppendTime",
+        f"the topic {settings.clock} has retention.ms=1000000000 instead of -1",
+        f"the topic {settings.updates} has cleanup.policy=compact,delete instead of compact",
+    ]
+    assert all("; `reexpand topics --fix` mends it" in warning for warning in warnings)
+
+
+@pytest.fixture
+def topic_watch(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> Iterator[TopicWatch]:
+    """A watch on the topics of a job, which looks at once."""
+    monkeypatch.setattr(watch, "LOOK_SECONDS", 0.2)
+    topics = checkpoint.agree(jobs.spark, jobs.settings).topics
+    with TopicWatch(jobs.spark, jobs.settings, topics) as topic_watch:
+        yield topic_watch
+
+
+def sees(topic_watch: TopicWatch, seconds: float) -> str | None:
+    """Returns what a watch says within some seconds."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            topic_watch.look()
+        except TopicReplaced as error:
+            return str(error)
+        time.sleep(0.05)
+    return None
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("role", ["group_events", "updates"])
+def test_a_topic_that_is_created_anew_while_the_job_runs(jobs: Jobs, topic_watch: TopicWatch, role: str) -> None:
+    topic = facts.names(jobs.settings)[role]
+    assert sees(topic_watch, 2) is None
+    recreate(jobs.streams, topic)
+    assert f"the topic {topic} was deleted and created anew" in (sees(topic_watch, 10) or "")
+
+
+@pytest.mark.long
+def test_a_topic_that_is_deleted_while_the_job_runs(jobs: Jobs, topic_watch: TopicWatch) -> None:
+    delete(jobs.streams, jobs.settings.dead_letters)
+    assert sees(topic_watch, 2) is None
+    delete(jobs.streams, jobs.settings.topic_events)
+    assert f"the topic {jobs.settings.topic_events} does not exist" in (sees(topic_watch, 10) or "")
+
+
+def failure(jobs: Jobs, happens: Callable[[], None]) -> str:
+    """Runs a query while something happens; returns Spark's text of its end."""
+    with jobs.begun() as query:
+        happens()
+        with pytest.raises(StreamingQueryException) as caught:
+            query.awaitTermination(90)
+        return service._reason(caught.value)
+
+
+@pytest.mark.long
+def test_spark_fails_because_of_a_topic(jobs: Jobs, topic_watch: TopicWatch) -> None:
+    """Our sentence is shown, without advice about options that the job does not have."""
+    topic = jobs.settings.topic_events
+    born(jobs.streams, "t3")
+    text = failure(jobs, lambda: recreate(jobs.streams, topic))
+    said = str(topic_watch.explain(text))
+    assert f"the topic {topic} was deleted and created anew" in said
+    assert "failOnDataLoss" not in said
+
+
+@pytest.mark.long
+def test_spark_fails_because_of_records_removed_unread(jobs: Jobs, topic_watch: TopicWatch) -> None:
+    slow = Jobs(jobs.spark, jobs.streams, {"trigger_interval_ms": 10_000})
+
+    def happens() -> None:
+        time.sleep(2)  # the first micro-batch finds nothing
+        born(jobs.streams, "t3", "t4")
+        remove_records(jobs.streams, jobs.settings.topic_events, 3)
+
+    text = failure(slow, happens)
+    said = str(topic_watch.explain(text))
+    assert "records were removed from Kafka before the job has read them" in said
+    assert "failOnDataLoss" not in said
+
+
+def test_the_job_ends_with_a_sentence(streams: Streams, tmp_path: Path) -> None:
+    """While it runs, and at the next start; nothing else is said."""
+    Scene(streams).born("p", "t1")
+    topic = streams.settings.updates
+    log = tmp_path / "job.log"
+    with running(streams, log) as job:
+        assert eventually(streams.are_read, 120, POLL_SECONDS)
+        recreate(streams, topic)
+        assert job.process.wait(60) == REFUSED
+        said = job.said()
+    again = Job(streams, log)
+    try:
+        assert again.process.wait(120) == REFUSED
+        for text in (said, again.said()):
+            assert f"Error: the topic {topic} was deleted and created anew" in text
+            assert "Traceback" not in text
+            assert "\tat " not in text
+    finally:
+        again.close()

@@ -1,0 +1,237 @@
+"""One checkpoint, one driver: who was replaced writes nothing any more, and nothing is written twice.
+
+`make test-fence` repeats the pauses, longer, and also pauses a worker of a cluster.
+"""
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from streaming.events.model import BIND_TOPIC, QUOTA, WILDCARD, Stream
+from streaming.local.cluster import SparkCluster
+from streaming.oracle import Effective
+from tests.support.poison import created, request
+from tests.support.processes import eventually
+from tests.support.running_job import (
+    POLL_SECONDS,
+    SETTLE_SECONDS,
+    START_SECONDS,
+    Feed,
+    Job,
+    Streams,
+    assert_equal_relations,
+    running,
+)
+
+PARENTS = 4
+BURST = 6_000
+ROUNDS = int(os.environ.get("REEXPAND_FENCE_ROUNDS", "0"))
+"""Repetitions of the long tests; 0 leaves them out."""
+PAUSE_SECONDS = 70
+REFUSED = "reexpand.Refused"
+FENCED = "ProducerFencedException"
+MANY_PARTITIONS = ("--shuffle-partitions", "4")
+
+
+def subscribe(feed: Feed) -> None:
+    """A client that receives every topic of each parent."""
+    for number in range(PARENTS):
+        attributes = {BIND_TOPIC: f"p{number}", WILDCARD: "true", QUOTA: "100000"}
+        feed.send(Stream.GROUPS, {"group": f"g{number}", "attributes": attributes}, f"g{number}")
+        feed.send(
+            Stream.SUBSCRIPTIONS, request(topic=f"p{number}", group=f"g{number}", liteTopicSet=["**"]), f"g{number}"
+        )
+    feed.flush()
+
+
+def create(feed: Feed, names: range) -> set[Effective]:
+    """New topics of all parents; returns the rows that they are to become."""
+    for number in names:
+        parent = f"p{number % PARENTS}"
+        feed.send(Stream.TOPICS, {**created(f"t{number}"), "parentTopic": parent}, parent)
+    feed.flush()
+    return {Effective(f"p{number % PARENTS}", f"g{number % PARENTS}", "c", f"t{number}") for number in names}
+
+
+def delete(feed: Feed, names: range) -> None:
+    """Topics that go again."""
+    for number in names:
+        parent = f"p{number % PARENTS}"
+        feed.send(Stream.TOPICS, {"event": "DELETED", "parentTopic": parent, "liteTopic": f"t{number}"}, parent)
+    feed.flush()
+
+
+def settle(streams: Streams, wanted: set[Effective]) -> None:
+    eventually(lambda: streams.relation() == wanted, SETTLE_SECONDS, POLL_SECONDS)
+    assert_equal_relations(streams.relation(), wanted)
+
+
+def pause_while_it_writes(streams: Streams, job: Job, before: int) -> None:
+    """Stops a job that has begun to write what a micro-batch brings, and has not committed it."""
+    updates = streams.settings.updates
+    assert eventually(lambda: sum(streams.ends(updates, committed=False).values()) > before, SETTLE_SECONDS, 0.02)
+    job.pause()
+    assert job.is_within_a_batch(), "the micro-batch was over too soon for this test"
+
+
+@pytest.mark.parametrize("seconds", [0, *[PAUSE_SECONDS] * ROUNDS])
+def test_a_driver_that_wakes_up_after_it_was_replaced_writes_nothing(
+    streams: Streams, tmp_path: Path, seconds: float
+) -> None:
+    """It stops within a micro-batch, a second one goes on and takes back what the first was about to say.
+
+    Its JVM wakes up first, alone, so that the broker has to refuse what it writes: its driver cannot end it.
+    """
+    feed = streams.producer()
+    subscribe(feed)
+    with running(streams, tmp_path / "first.log", *MANY_PARTITIONS) as first:
+        kept = create(feed, range(100))
+        settle(streams, kept)
+        before = sum(streams.ends(streams.settings.updates).values())
+        create(feed, range(100, BURST))
+        pause_while_it_writes(streams, first, before)
+        time.sleep(seconds)
+        with running(streams, tmp_path / "second.log") as second:
+            delete(feed, range(100, BURST))
+            settle(streams, kept)
+            written = len(streams.updates())
+            first.resume_spark()
+            assert eventually(lambda: REFUSED in first.said() or FENCED in first.said(), SETTLE_SECONDS, POLL_SECONDS)
+            assert len(streams.updates()) == written
+            first.resume()
+            assert first.process.wait(60) == 1
+            kept |= create(feed, range(BURST, BURST + 100))
+            settle(streams, kept)
+            assert len(streams.updates()) == written + 100
+            assert second.stop() == 0
+    assert streams.repeated() == 0
+    said = first.said()
+    assert f"another driver has taken over the checkpoint {streams.checkpoint}: process {second.process.pid} on" in said
+    assert "\n" not in said.rpartition("Error: ")[2].rstrip("\n"), "the last thing it says is one sentence"
+
+
+def test_a_micro_batch_that_was_written_and_not_committed_is_not_written_again(
+    streams: Streams, tmp_path: Path
+) -> None:
+    feed = streams.producer()
+    log = tmp_path / "job.log"
+    subscribe(feed)
+    with running(streams, log) as job:
+        rows = create(feed, range(200))
+        settle(streams, rows)
+        assert eventually(lambda: streams.are_read() and not job.is_within_a_batch(), SETTLE_SECONDS, POLL_SECONDS)
+        job.kill()
+    ends = streams.ends(streams.settings.updates)
+    job.forget_last_commit()
+    with running(streams, log) as job:
+        rows |= create(feed, range(200, 201))
+        settle(streams, rows)
+        assert job.stop() == 0
+    assert streams.repeated() == 0
+    assert sum(streams.ends(streams.settings.updates).values()) == sum(ends.values()) + 2, "a record and its marker"
+
+
+def test_a_second_driver_is_refused_until_it_is_to_take_over(streams: Streams, tmp_path: Path) -> None:
+    """It names the first one, which goes on undisturbed; with `--take-over` the first one ends."""
+    feed = streams.producer()
+    subscribe(feed)
+    with running(streams, tmp_path / "first.log") as first:
+        refused = Job(streams, tmp_path / "refused.log")
+        try:
+            assert refused.process.wait(START_SECONDS) == 1
+            said = refused.said()
+        finally:
+            refused.close()
+        assert (
+            f"the checkpoint {streams.checkpoint} is in use by process {first.process.pid} on {os.uname().nodename}"
+            in said
+        )
+        assert "--take-over" in said
+        assert "Traceback" not in said
+        rows = create(feed, range(10))
+        settle(streams, rows)
+        with running(streams, tmp_path / "second.log", "--take-over") as second:
+            assert first.process.wait(60) == 1
+            assert (
+                f"another driver has taken over the checkpoint {streams.checkpoint}: process {second.process.pid}"
+                in first.said()
+            )
+            rows |= create(feed, range(10, 20))
+            settle(streams, rows)
+            assert second.stop() == 0
+    assert streams.repeated() == 0
+    begun = time.monotonic()
+    with running(streams, tmp_path / "third.log") as third:
+        assert "was in use" not in third.said(), (
+            f"it waited for a driver that has ended, {time.monotonic() - begun:.0f} s"
+        )
+        assert third.stop() == 0
+
+
+@pytest.mark.long
+def test_an_older_copy_of_a_checkpoint_is_refused_before_it_writes(streams: Streams, tmp_path: Path) -> None:
+    """Its state does not know what the updates say by now."""
+    feed = streams.producer()
+    subscribe(feed)
+    with running(streams, tmp_path / "job.log") as job:
+        settle(streams, create(feed, range(10)))
+        assert job.stop() == 0
+    shutil.copytree(streams.checkpoint, tmp_path / "copy")
+    with running(streams, tmp_path / "job.log") as job:
+        create(feed, range(10, 20))
+        delete(feed, range(5))
+        assert eventually(lambda: len(streams.relation()) == 15, SETTLE_SECONDS, POLL_SECONDS)
+        assert job.stop() == 0
+    shutil.rmtree(streams.checkpoint)
+    shutil.copytree(tmp_path / "copy", streams.checkpoint)
+    written = len(streams.updates())
+    job = Job(streams, tmp_path / "older.log")
+    try:
+        create(feed, range(20, 21))
+        assert job.process.wait(SETTLE_SECONDS) == 2
+        assert "the checkpoint is an older copy" in job.said()
+    finally:
+        job.close()
+    assert len(streams.updates()) == written
+
+
+@pytest.mark.skipif(not ROUNDS, reason="takes minutes: make test-fence")
+@pytest.mark.parametrize("number", range(ROUNDS))
+def test_a_worker_of_a_cluster_that_wakes_up_after_it_was_given_up_writes_nothing(
+    streams: Streams, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """It stops within a micro-batch; the other worker does its tasks, and takes back what they said."""
+    configuration = tmp_path / "conf"
+    configuration.mkdir()
+    lines = "spark.network.timeout 20s\nspark.executor.heartbeatInterval 2s\n"
+    (configuration / "spark-defaults.conf").write_text(lines)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(configuration))
+    paused = 1 + number % 2
+    feed = streams.producer()
+    subscribe(feed)
+    log = tmp_path / "job.log"
+    with (
+        SparkCluster(tmp_path / "cluster") as cluster,
+        running(streams, log, "--master", cluster.url, *MANY_PARTITIONS) as job,
+    ):
+        kept = create(feed, range(100))
+        settle(streams, kept)
+        updates = streams.settings.updates
+        before = sum(streams.ends(updates).values())
+        create(feed, range(100, BURST))
+        assert eventually(lambda: sum(streams.ends(updates, committed=False).values()) > before, SETTLE_SECONDS, 0.02)
+        cluster.pause_worker(paused)
+        assert job.is_within_a_batch(), "the micro-batch was over too soon for this test"
+        delete(feed, range(100, BURST))
+        settle(streams, kept)
+        assert "heartbeat" in job.said(), "the worker was not given up"
+        cluster.resume_worker(paused)
+        time.sleep(20)
+        assert_equal_relations(streams.relation(), kept)
+        kept |= create(feed, range(BURST, BURST + 100))
+        settle(streams, kept)
+        assert job.stop() == 0
+    assert streams.repeated() == 0

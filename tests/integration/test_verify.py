@@ -1,0 +1,291 @@
+"""`reexpand verify` beside a real job: nothing is found on a right relation, and every fault by its name."""
+
+import json
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from confluent_kafka import Producer
+
+from streaming.oracle import Effective
+from streaming.updates.model import Cause
+from streaming.updates.records import update_key
+from tests.support.brokers import StartBroker
+from tests.support.processes import eventually
+from tests.support.recorded_job import RecordedJob
+from tests.support.running_job import POLL_SECONDS, REEXPAND, SETTLE_SECONDS, Streams, running
+from tests.support.scene import Scene
+
+RECORDED = sorted((Path(__file__).parents[1] / "fixtures").glob("checkpoint-format-*"))
+LEASE_MS = 1_800_000
+OPTIONS = ("--shards", "p=3", "--tick-interval-ms", "1000", "--client-timeout-ms", str(LEASE_MS))
+
+
+class Verdict(NamedTuple):
+    """What `reexpand verify --json` says."""
+
+    exit_code: int
+    differences: list[dict[str, Any]]
+    summary: dict[str, Any]
+
+    @property
+    def faults(self) -> dict[Effective, str]:
+        """The differing rows, each with its fault."""
+        return {
+            Effective(
+                each["parentTopic"], each["group"], each["clientId"], each["liteTopic"], each.get("part", "")
+            ): each["fault"]
+            for each in self.differences
+            if "liteTopic" in each
+        }  # fmt: skip
+
+
+def verify(streams: Streams, *options: str) -> Verdict:
+    settings = streams.settings
+    words = [REEXPAND, "verify", "--json", "--bootstrap-servers", settings.bootstrap_servers]
+    words += ["--checkpoint", settings.checkpoint, "--updates", settings.updates]
+    words += ["--dead-letters", settings.dead_letters, *options]
+    done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=400)
+    assert done.returncode in (0, 1), done.stderr
+    assert done.stdout, done.stderr
+    *differences, summary = map(json.loads, done.stdout.splitlines())
+    return Verdict(done.returncode, differences, summary)
+
+
+class Forger:
+    """Writes to the updates topic as a woken, stale driver does."""
+
+    def __init__(self, streams: Streams) -> None:
+        self._topic = streams.settings.updates
+        self._producer = Producer(
+            {"bootstrap.servers": streams.bootstrap_servers, "partitioner": "murmur2_random", "log_level": 0}
+        )
+
+    def add(self, row: Effective) -> None:
+        """Write an ADD."""
+        self._write(row, "ADD")
+
+    def remove(self, row: Effective) -> None:
+        """Write a REMOVE and its tombstone."""
+        self._write(row, "REMOVE")
+        self._producer.produce(self._topic, None, update_key(*row))
+
+    def _write(self, row: Effective, op: str) -> None:
+        value = {
+            "op": op, "parentTopic": row.parent, "group": row.group, "clientId": row.client_id,
+            "liteTopic": row.lite_topic, "patterns": ["x"], "cause": "SUBSCRIBED", "version": None, "eventId": "stale",
+            "source": {"topic": "t", "partition": 0, "offset": 1, "entry": 0, "timestamp": 1},
+        }  # fmt: skip
+        self._producer.produce(self._topic, json.dumps(value, separators=(",", ":")).encode(), update_key(*row))
+
+    def flush(self) -> None:
+        """Wait until Kafka has all of it."""
+        assert self._producer.flush(30) == 0
+
+
+def all_features(scene: Scene) -> None:
+    """Dialects, selectors, an exclusive group, quotas, times, and clients that leave."""
+    scene.group("g", "p")
+    scene.born("p", "orders__1__created", "sensors/a/temp", "fleet.eu.1", "com.app.x", "com.app2", "orders__2__created")
+    scene.asks("lite", "g", "p", "orders__*__created")
+    scene.asks("mqtt", "g", "p", "sensors/+/temp", "$share/workers/sensors/#", dialect="mqtt")
+    scene.asks("nats", "g", "p", "fleet.>", dialect="nats")
+    scene.asks("wamp", "g", "p", "com.app", dialect="wamp", policy="prefix")
+    scene.asks("wamp", "g", "p", "com..x", dialect="wamp", policy="wildcard", action="PARTIAL_ADD")
+    scene.group("tagged", "s")
+    scene.group("priced", "s")
+    scene.born("s", "red__1", tags="red", properties={"price": "5"})
+    scene.born("s", "blue__1", tags="blue", properties={"price": "50"})
+    scene.asks("c", "tagged", "s", "*__*", selector={"type": "TAG", "expression": "red || green"})
+    scene.asks("c", "priced", "s", "**", selector={"type": "SQL92", "expression": "price > 10"})
+    scene.group("only", "x", model="Exclusive", reset="true")
+    scene.group("few", "q", quota="2")
+    scene.born("x", "a__1", "b__1")
+    scene.born("q", "1", "2", "3")
+    scene.asks("old", "only", "x", "**")
+    scene.asks("new", "only", "x", "a__*")
+    scene.asks("some", "few", "q", "1", "2", "9")
+    scene.born("q", "9")
+    scene.gone("q", "1")
+    scene.group("timed", "t")
+    scene.born("t", "stays")
+    scene.born("t", "passes", ttlMs=1_000)
+    scene.asks("keeps", "timed", "t", "**")
+    scene.asks("leaves", "both", "x", "b__1")
+    scene.asks("leaves", "both", "q", "2")
+    scene.timestamp = int(time.time() * 1_000) - 2 * LEASE_MS
+    scene.asks("silent", "timed", "t", "**")
+    scene.timestamp = 0
+    scene.sent()
+
+
+@contextmanager
+def coming_and_going(scene: Scene) -> Iterator[None]:
+    """Topics that come and go all the time, in a thread."""
+    stop = threading.Event()
+
+    def run() -> None:
+        number = 0
+        while not stop.wait(0.05):
+            number += 1
+            scene.born("busy", f"t__{number}")
+            scene.gone("busy", f"t__{number - 5}")
+            scene.asks(f"c{number % 7}", "hurried", "busy", *(["t__*"] if number % 2 else ["nothing"]))
+
+    thread = threading.Thread(target=run)
+    scene.group("hurried", "busy")
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        scene.sent()
+
+
+@pytest.mark.timeout(1_200)  # four starts of Spark beside that of the job
+def test_a_live_job_is_verified_and_its_updates_are_repaired(streams: Streams, tmp_path: Path) -> None:
+    """A right relation has no difference; stale records are named, all of them and nothing else, and taken back."""
+    scene, forger = Scene(streams), Forger(streams)
+    all_features(scene)
+    with running(streams, tmp_path / "job.log", *OPTIONS) as job:
+        causes = {Cause.TOPIC_EXPIRED, Cause.LEASE_EXPIRED}
+        eventually(lambda: causes <= {update["cause"] for update in streams.updates()}, SETTLE_SECONDS, POLL_SECONDS)
+        scene.asks("leaves", "both", "", action="COMPLETE_REMOVE")
+        with coming_and_going(scene):
+            time.sleep(2)
+            right = verify(streams)
+            assert right.differences == []
+            assert right.exit_code == 0
+            assert right.summary["rows"]["inputs"] >= 12
+            settled = {row for row in streams.relation() if row.parent != "busy"}
+
+            surplus = {
+                Effective("p", "g", "lite", "orders__3__created"),
+                Effective("x", "only", "old", "a__1"),
+                Effective("t", "timed", "keeps", "passes"),
+                Effective("gone", "gone", "gone", "gone"),
+                Effective("p", "g", "wamp", "com.app.y", "wamp:prefix:com.app"),
+            }
+            missing = {
+                Effective("p", "g", "mqtt", "sensors/a/temp", "share:workers"),
+                Effective("s", "priced", "c", "blue__1"),
+                Effective("q", "few", "some", "9"),
+            }
+            assert missing <= settled
+            assert not surplus & settled
+            for row in surplus:
+                forger.add(row)
+            for row in missing:
+                forger.remove(row)
+            forger.flush()
+            wrong = verify(streams)
+            assert wrong.exit_code == 1
+            assert wrong.faults == {
+                **dict.fromkeys(surplus, "surplus-update"), **dict.fromkeys(missing, "missing-update")
+            }  # fmt: skip
+            last = {each["liteTopic"]: each["lastRecord"]["update"]["op"] for each in wrong.differences}
+            assert (last["a__1"], last["blue__1"]) == ("ADD", "REMOVE")
+
+            limited = verify(streams, "--parent", "x", "--no-inputs")
+            assert limited.faults == {row: "surplus-update" for row in surplus if row.parent == "x"}
+            assert limited.summary["rows"]["inputs"] is None
+
+            mended = verify(streams, "--repair")
+            assert mended.differences == []
+            assert mended.summary["repaired"] == len(surplus | missing)
+            assert mended.exit_code == 0
+        assert {row for row in streams.relation() if row.parent != "busy"} == settled
+        repaired = [update for update in streams.updates() if update["cause"] == Cause.REPAIRED]
+        assert Counter(update["op"] for update in repaired) == {"ADD": len(missing), "REMOVE": len(surplus)}
+        (added,) = (update for update in repaired if update["liteTopic"] == "blue__1")
+        about = [update for update in streams.updates() if update["liteTopic"] == "blue__1"]
+        (first,) = (update for update in about if update["op"] == "ADD" and update["cause"] != Cause.REPAIRED)
+        assert added["patterns"] == first["patterns"] == ["**"]
+        assert added["bitmap"] == first["bitmap"]
+        assert job.stop() == 0
+
+
+@pytest.mark.long
+def test_a_killed_job_is_verified_and_its_state_as_well(streams: Streams, tmp_path: Path) -> None:
+    """Updates of a micro-batch that was not committed are no fault; what the state lacks, and its damage, are."""
+    scene = Scene(streams)
+    scene.group("g", "p")
+    scene.asks("c", "g", "p", "a__**")
+    scene.born("p", *(f"a__{number:05}__{'x' * 20}" for number in range(1_500)))
+    with running(streams, tmp_path / "job.log", "--tick-interval-ms", "0") as job:
+        scene.settles(job)
+        scene.born("p", "a__later")
+        scene.settles(job)
+        job.kill()
+        job.forget_last_commit()
+    right = verify(streams)
+    assert right.differences == []
+    assert right.exit_code == 0
+    assert right.summary["inFlight"] == 1
+
+    # The state is made to lack an event: the checkpoint says that it was read.
+    scene.born("p", "a__skipped")
+    scene.gone("p", f"a__00000__{'x' * 20}")
+    scene.sent()
+    batch = right.summary["microBatch"]
+    (streams.checkpoint / "query" / "offsets" / str(batch + 1)).unlink()
+    read = streams.checkpoint / "query" / "offsets" / str(batch)
+    *head, offsets = read.read_text().splitlines()
+    positions = json.loads(offsets)
+    positions[streams.settings.topic_events] = {
+        str(number): end for number, end in streams.ends(streams.settings.topic_events).items()
+    }
+    read.write_text("\n".join([*head, json.dumps(positions)]))
+    read.with_name(f".{batch}.crc").unlink(missing_ok=True)
+    wrong = verify(streams, "--repair")
+    assert wrong.exit_code == 1
+    assert {row.lite_topic: fault for row, fault in wrong.faults.items()} == {
+        "a__skipped": "state-differs", f"a__00000__{'x' * 20}": "state-differs", "a__later": "state-differs"
+    }  # fmt: skip
+    assert wrong.summary["repaired"] == 0
+
+    (part, *_) = (path for path in (streams.checkpoint / "parts").rglob("*") if path.is_file())
+    content = bytearray(part.read_bytes())
+    content[len(content) // 2] ^= 1
+    part.write_bytes(bytes(content))
+    damaged = verify(streams)
+    assert damaged.exit_code == 1
+    assert damaged.summary["damagedShards"] == 1
+    assert "checksum" in damaged.differences[0]["problem"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("folder", RECORDED, ids=lambda folder: folder.name)
+def test_a_recorded_job_is_right(folder: Path, own_broker: StartBroker, tmp_path: Path) -> None:
+    """It was stopped while it told a client of 20,500 topics: what it has not told yet is in flight."""
+    recorded = RecordedJob(folder)
+    streams = recorded.streams(own_broker().bootstrap_servers, tmp_path / "checkpoint")
+    recorded.restore(streams)
+    verdict = verify(streams)
+    assert verdict.differences == []
+    assert verdict.exit_code == 0
+    told = sum(row.parent == "many" and row.client_id == "wide" for row in streams.relation())
+    assert verdict.summary["inFlight"] == 20_500 - told > 0
+
+
+@pytest.mark.parametrize("options", [["--checkpoint", "nowhere"], []], ids=["no checkpoint", "no broker"])
+def test_what_cannot_be_verified_ends_with_exit_code_2(options: list[str], streams: Streams, tmp_path: Path) -> None:
+    (tmp_path / "checkpoint" / "query" / "commits").mkdir(parents=True)
+    (tmp_path / "checkpoint" / "query" / "commits" / "0").touch()
+    names = ("group_events", "subscription_events", "topic_events", "clock")
+    identity = {name: getattr(streams.settings, name) for name in names}
+    identity |= {"shards": {}, "route_depth": 1, "allow_inner_multi": False}
+    (tmp_path / "checkpoint" / "reexpand.json").write_text(json.dumps(identity))
+    given = options or ["--checkpoint", str(tmp_path / "checkpoint")]
+    words = [REEXPAND, "verify", "--bootstrap-servers", "127.0.0.1:1", *given]
+    done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=200, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("Error: ")
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,48 @@
+"""A history leaves one relation, however it is cut, and however late the job reads its own records."""
+
+import os
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streaming.events.routing import Routing
+from streaming.oracle import Oracle
+from tests.property.streaming.test_histories import routings
+from tests.support.histories import PROFILES, batches, feed, history, lease_of
+from tests.support.simulator import Record, Simulation
+
+EXAMPLES = int(os.environ.get("REEXPAND_EXAMPLES", "60"))
+
+CUTTABLE = [name for name in PROFILES if name not in ("quota", "all")]
+"""Whether a request passes a quota depends on the topics of then, which come on another stream."""
+
+
+@pytest.mark.parametrize("profile", CUTTABLE)
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(seed=st.integers(0, 2**32), length=st.integers(1, 120), routing=routings, largest=st.integers(1, 60))
+def test_any_cut_leaves_the_relation_of_single_records(
+    profile: str, seed: int, length: int, routing: Routing, largest: int
+) -> None:
+    """The oracle reads record by record; the job reads many at once, and its own records at any time later."""
+    random = Random(seed)
+    records = history(random, length, PROFILES[profile])
+    oracle = Oracle(routing, client_timeout_ms=lease_of(records))
+    for record in records:
+        feed(oracle, [record])
+    job = Simulation(routing, client_timeout_ms=lease_of(records))
+    for batch in batches(random, records, largest, punctual=True):
+        job.run_once([*taken(random, job.echoes), *taken(random, job.slices), *batch])
+    while job.echoes or job.slices:
+        job.run_once([*taken(random, job.echoes), *taken(random, job.slices)])
+    assert job.relation - oracle.relation() == set(), "surplus"
+    assert oracle.relation() - job.relation == set(), "missing"
+
+
+def taken(random: Random, waiting: list[Record]) -> list[Record]:
+    """Take some of the records that the job wrote to itself, the oldest first."""
+    count = random.choice([0, 1, len(waiting), len(waiting)])
+    found = waiting[:count]
+    del waiting[:count]
+    return found

@@ -1,0 +1,97 @@
+"""The relation that states amount to is the one that the updates of a job leave."""
+
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streaming.coordinator import COORDINATOR
+from streaming.events.routing import Routing
+from streaming.oracle import Effective
+from streaming.tuning import Tuning
+from streaming.updates.records import update_key
+from streaming.verify.holding import complete
+from streaming.verify.replay import Replay, Rules, read_state
+from streaming.verify.windows import StoredInput, in_order
+from streaming.verify.witnesses import row_keys
+from streaming.worker import Worker
+from tests.support.histories import CLIENT_TIMEOUT_MS, PROFILES, batches, history
+from tests.support.simulator import TOPICS, Record, Simulation
+
+EXAMPLES = 25
+
+
+def rules(routing: Routing) -> Rules:
+    return Rules(TOPICS, routing, inner_multi=False)
+
+
+def by_state(job: Simulation, *, completed: bool = False) -> set[bytes]:
+    """The keys of the rows that the states of a job amount to."""
+    found = set()
+    worker = Worker(job.config)
+    for key, data in job.states.items():
+        if key[0] != COORDINATOR:
+            state = read_state(worker, key, data)
+            if completed:
+                complete(state)
+            found |= set(row_keys(rules(job.routing), key, state))
+    return found
+
+
+def keys(relation: set[Effective]) -> set[bytes]:
+    return {update_key(*row) for row in relation}
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(seed=st.integers(0, 2**32), length=st.integers(1, 80), shards=st.integers(1, 4))
+def test_a_state_amounts_to_what_was_announced(profile: str, seed: int, length: int, shards: int) -> None:
+    """After each micro-batch, also while a wide request is carried out in steps."""
+    random = Random(seed)
+    routing = Routing({"p": shards})
+    job = Simulation(routing, client_timeout_ms=CLIENT_TIMEOUT_MS)
+    for batch in batches(random, history(random, length, PROFILES[profile])):
+        job.worker = Worker(job.config, Tuning(backfill_topics=random.choice([1, 3, 20_000])))
+        job.run(batch, settle=random.random() < 0.6)
+        assert by_state(job) == keys(job.relation)
+    after = by_state(job, completed=True)
+    job.run([])
+    assert after == keys(job.relation)
+
+
+@pytest.mark.parametrize("profile", [name for name in PROFILES if name not in ("quota", "life", "all")])
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(seed=st.integers(0, 2**32), length=st.integers(1, 80), shards=st.integers(1, 4))
+def test_inputs_that_are_worked_off_anew_leave_the_same_relation(
+    profile: str, seed: int, length: int, shards: int, tmp_path_factory: Any
+) -> None:
+    """With the records that the job wrote to itself, as they stand among the inputs."""
+    random = Random(seed)
+    routing = Routing({"p": shards})
+    job = Recorder(routing, client_timeout_ms=CLIENT_TIMEOUT_MS)
+    for batch in batches(random, history(random, length, PROFILES[profile])):
+        job.run(batch)
+    replay = Replay(rules(routing), tmp_path_factory.mktemp("replay"))
+    for records in in_order(job.partitions()):
+        replay.feed(records)
+    found = {row for key, state in replay.states() for row in row_keys(rules(routing), key, state)}
+    assert found == keys(job.relation)
+
+
+class Recorder(Simulation):
+    """A job that keeps what it read, with the time at which it did."""
+
+    def _run_batch(self, records: Any, *, crash: bool) -> None:
+        self.now += 1
+        self.read: list[tuple[int, Record]] = [*getattr(self, "read", []), *((self.now, each) for each in records)]
+        super()._run_batch(records, crash=crash)
+
+    def partitions(self) -> list[list[StoredInput]]:
+        """The records by partition, with the time at which they were read as their own."""
+        found: dict[tuple[Any, int], list[StoredInput]] = {}
+        for time, record in getattr(self, "read", []):
+            stored = StoredInput(record.stream, record.partition, record.offset, time, record.value)
+            found.setdefault((record.stream, record.partition), []).append(stored)
+        return list(found.values())

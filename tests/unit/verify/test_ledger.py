@@ -1,0 +1,82 @@
+"""The table of rows by who says that they hold."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from streaming.verify.ledger import BOTH_STATES, LastRecord, Ledger, Says, UpdateMark
+
+ALL = Says.INPUTS | BOTH_STATES | Says.UPDATES
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    with Ledger(tmp_path / "rows.sqlite") as made:
+        yield made
+
+
+def add(key: bytes, offset: int = 0, *, late: bool = False) -> UpdateMark:
+    return UpdateMark(key, int(Says.UPDATES | (Says.LATE if late else Says(0))), 0, offset, is_tombstone=False)
+
+
+def remove(key: bytes, offset: int = 0) -> UpdateMark:
+    return UpdateMark(key, 0, 0, offset, is_tombstone=False)
+
+
+def tombstone(key: bytes, offset: int = 0) -> UpdateMark:
+    return UpdateMark(key, 0, 0, offset, is_tombstone=True)
+
+
+def found(ledger: Ledger, *, inputs: bool = True) -> dict[bytes, Says]:
+    return {row.key: row.says for row in ledger.disagreements(inputs=inputs)}
+
+
+def test_rows_of_which_all_say_the_same_are_no_disagreement(ledger: Ledger) -> None:
+    ledger.mark([b"held"], BOTH_STATES)
+    ledger.mark([b"held"], Says.INPUTS)
+    ledger.fold([add(b"held"), add(b"gone"), remove(b"gone"), tombstone(b"gone")])
+    assert found(ledger) == {}
+
+
+@pytest.mark.parametrize("says", [Says.INPUTS, BOTH_STATES, Says.UPDATES, ALL & ~Says.INPUTS, ALL & ~BOTH_STATES])
+def test_each_witness_alone_is_a_disagreement(ledger: Ledger, says: Says) -> None:
+    ledger.mark([b"row"], says)
+    assert found(ledger) == {b"row": says}
+
+
+def test_inputs_that_were_not_read_do_not_count(ledger: Ledger) -> None:
+    ledger.mark([b"row"], BOTH_STATES | Says.UPDATES)
+    assert found(ledger, inputs=False) == {}
+    assert found(ledger) == {b"row": BOTH_STATES | Says.UPDATES}
+
+
+def test_the_last_record_of_a_row_counts(ledger: Ledger) -> None:
+    ledger.fold([add(b"row", 1), remove(b"row", 2), add(b"row", 5)])
+    ledger.fold([add(b"other", 3), remove(b"other", 4)])
+    assert found(ledger) == {b"row": Says.UPDATES}
+    assert [row.last for row in ledger.disagreements(inputs=True)] == [LastRecord(0, 5)]
+
+
+def test_a_tombstone_leaves_the_place_of_its_removal(ledger: Ledger) -> None:
+    ledger.mark([b"row", b"compacted"], BOTH_STATES)
+    ledger.fold([add(b"row", 1), remove(b"row", 2), tombstone(b"row", 3), tombstone(b"compacted", 9)])
+    places = {row.key: row.last for row in ledger.disagreements(inputs=False)}
+    assert places == {b"row": LastRecord(0, 2), b"compacted": LastRecord(0, 9)}
+
+
+def test_rows_in_flight_are_not_judged(ledger: Ledger) -> None:
+    """Those that the micro-batch under way changes, and those with a record since."""
+    ledger.mark([b"comes"], Says.NEXT)
+    ledger.mark([b"goes"], Says.STATE)
+    ledger.fold([add(b"late", late=True)])
+    assert found(ledger, inputs=False) == {}
+    assert ledger.count_in_flight() == 3
+
+
+def test_rows_are_counted_by_witness(ledger: Ledger) -> None:
+    ledger.mark([b"a", b"b"], BOTH_STATES)
+    ledger.fold([add(b"a"), add(b"c"), add(b"d")])
+    assert (ledger.counts()[Says.STATE], ledger.counts()[Says.UPDATES], ledger.counts()[Says.INPUTS]) == (2, 3, 0)
+    ledger.clear()
+    assert sum(ledger.counts().values()) == 0

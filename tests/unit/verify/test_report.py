@@ -1,0 +1,73 @@
+"""Findings in words and as JSON."""
+
+import io
+import json
+
+from rich.console import Console
+
+from streaming.verify import report
+from streaming.verify.findings import DamagedState, Difference, Fault, Findings, RowName, UpdateRecord
+from tests.support.builders import request_value
+
+ROW = RowName("orders", "billing", "c1", "eu__1")
+RECORD = UpdateRecord(0, 7, 1_000, {**request_value(), "op": "ADD", "cause": "SUBSCRIBED"})
+SURPLUS = Difference(b"key", ROW, Fault.SURPLUS_UPDATE, inputs=False, state=False, updates=True, record=RECORD)
+QUOTA = Difference(b"key", ROW, Fault.QUOTA_ORDER, inputs=True, state=False, updates=False)
+
+
+def shown(findings: Findings) -> str:
+    console = Console(file=io.StringIO(), highlight=False)
+    report.show(findings, console)
+    written = console.file
+    assert isinstance(written, io.StringIO)
+    return written.getvalue()
+
+
+def findings(*differences: Difference, **fields: object) -> Findings:
+    rows: dict[str, int | None] = {"inputs": None, "state": 2, "updates": 3}
+    made = Findings(7, rows, differences=list(differences))
+    for name, value in fields.items():
+        setattr(made, name, value)
+    return made
+
+
+def test_a_right_relation_is_said_in_two_lines() -> None:
+    assert shown(findings()) == (
+        "rows after micro-batch 7: not read by inputs, 2 by state, 3 by updates\nthe relation is right\n"
+    )
+
+
+def test_a_difference_is_told_with_its_witnesses_and_its_last_record() -> None:
+    text = shown(findings(SURPLUS))
+    assert "surplus-update  orders  c1 (billing)    eu__1  no      no     yes      ADD SUBSCRIBED [0]@7" in text
+    assert "1 surplus-update: the updates topic holds an ADD of a row that does not hold" in text
+    assert text.endswith("the relation is wrong: 1 difference\n")
+
+
+def test_many_differences_are_cut_in_the_text_only() -> None:
+    many = findings(*[SURPLUS] * 25)
+    assert "and 5 more (--json has all)" in shown(many)
+    assert len(list(report.as_json(many))) == 26
+
+
+def test_what_only_the_order_of_a_quota_explains_is_no_fault() -> None:
+    assert findings(QUOTA).is_right
+    assert not findings(QUOTA, SURPLUS).is_right
+    assert shown(findings(QUOTA)).endswith("the relation is right\n")
+
+
+def test_damage_is_a_fault_of_its_own() -> None:
+    damaged = findings(damaged=[DamagedState("orders", 3, "a state value fails its checksum")])
+    assert not damaged.is_right
+    assert "damaged: shard 3 of orders: a state value fails its checksum" in shown(damaged)
+
+
+def test_a_repair_is_said() -> None:
+    assert shown(findings(repaired=1)).endswith("1 row was repaired; the relation is right\n")
+
+
+def test_json_has_the_record_and_a_summary_as_its_last_line() -> None:
+    difference, summary = map(json.loads, map(json.dumps, report.as_json(findings(SURPLUS))))
+    assert difference["lastRecord"]["update"]["cause"] == "SUBSCRIBED"
+    assert (difference["inputs"], difference["state"], difference["updates"]) == (False, False, True)
+    assert (summary["right"], summary["differences"]) == (False, {"surplus-update": 1})
