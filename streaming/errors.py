@@ -22,7 +22,6 @@ what happened, where, and what to do about it.
     │   └── JobFailed               the query ended by itself
     ├── DemoFailed                  the job of the demo ended by itself, or did not come up
     ├── LetterUnknown               there is no such dead letter
-    ├── InputsUnreadable            the inputs of `reexpand advise` cannot be read
     ├── TopicUnreadable             a part of a Kafka topic cannot be read
     ├── NotVerified                 `reexpand verify` cannot compare inputs, state and updates (exit code 2)
     ├── WatchFailed                 Kafka cannot be watched, or does not take the topic events
@@ -140,10 +139,6 @@ class DemoFailed(ReexpandError):
 
 class LetterUnknown(ReexpandError):
     """There is no such dead letter."""
-
-
-class InputsUnreadable(ReexpandError):
-    """The inputs of `reexpand advise` cannot be read; the message quotes Kafka."""
 
 
 class TopicUnreadable(ReexpandError):

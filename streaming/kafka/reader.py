@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 _RECORDS_AT_ONCE: Final = 10_000
-_ANSWER_SECONDS: Final = 30.0
+_ANSWER_SECONDS: Final = 10.0
 _SILENCE_SECONDS: Final = 60.0
 """Longest pause while a topic is read, in seconds."""
 
@@ -50,7 +50,7 @@ class TopicReader:
             "log_level": 0,
             **options,
             "bootstrap.servers": bootstrap_servers,
-            "group.id": "reexpand-verify",  # required, but unused: partitions are assigned by hand
+            "group.id": "reexpand-reader",  # required, but unused: partitions are assigned by hand
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "isolation.level": "read_committed",
@@ -75,6 +75,10 @@ class TopicReader:
         for topic in topics:
             try:
                 described = self._consumer.list_topics(topic, timeout=_ANSWER_SECONDS).topics[topic]
+                if described.error is not None and described.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise TopicUnreadable(
+                        f"{self._servers} has no topic {topic}; `reexpand topics` creates what is missing"
+                    )
                 if described.error is not None:
                     raise self._unreadable(topic, described.error.str())
                 for number in described.partitions:

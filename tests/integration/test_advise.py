@@ -80,7 +80,7 @@ def test_the_advice_is_of_what_the_inputs_amount_to(streams: Streams) -> None:
 def test_what_is_wrong_with_kafka_is_a_sentence(tmp_path: Path) -> None:
     away = advise("127.0.0.1:1", {})
     assert (away.returncode, away.stdout) == (1, "")
-    assert away.stderr.startswith("Error: the topic lite-group-events of 127.0.0.1:1 cannot be read: ")
+    assert away.stderr.startswith("Error: the topic lite-group-events at 127.0.0.1:1 cannot be read: ")
     assert "Connection refused" in away.stderr
     options = tmp_path / "client.properties"
     options.write_text("no.such.option=1\n")
