@@ -79,8 +79,7 @@ def end_steps(view: ShardView, key: ClientKey, request: SubscriptionRequest, as_
 
 
 def _client(subscriptions: dict[Mode, Subscription]) -> Client:
-    literal, wildcard = subscriptions[Mode.LITERAL], subscriptions[Mode.WILDCARD]
-    return Client(literal, literal if wildcard == literal else wildcard)
+    return Client.of(subscriptions[Mode.LITERAL], subscriptions[Mode.WILDCARD])
 
 
 def _is_after(later: Place, place: Place) -> bool:

@@ -85,7 +85,7 @@ class RequestReader:
         self._remember(key, request.action, source.place, outcomes)
         self._select(source, request, outcomes)
         literal, wildcard = outcomes[Mode.LITERAL].subscription, outcomes[Mode.WILDCARD].subscription
-        self._store(key, source, request, Client(literal, literal if wildcard == literal else wildcard))
+        self._store(key, source, request, Client.of(literal, wildcard))
 
     def _end(self, key: ClientKey, source: Source, request: SubscriptionRequest, as_of: Place) -> None:
         """Apply the end that the coordinator decided: of the client's requests up to a place."""

@@ -56,7 +56,7 @@ class BulkChange(NamedTuple):
 
     def outliving(self, now: int) -> "BulkChange":
         """Return the topics whose deadline is after `now`."""
-        rows = [row for row, each in enumerate(self.metadata) if each.deadline is None or each.deadline > now]
+        rows = [row for row, each in enumerate(self.metadata) if not _is_over(each, now)]
         return self if len(rows) == len(self.names) else self.take(rows)
 
 
@@ -130,7 +130,7 @@ class TopicChanges:
         else:
             self.single.update((name, SingleChange(False, source, removal=expiry)) for name in due)
         for name, topic in list(self.single.items()):
-            if topic.exists and topic.metadata.deadline is not None and topic.metadata.deadline <= now:
+            if topic.exists and _is_over(topic.metadata, now):
                 self.single[name] = SingleChange(False, source, removal=topic.removal or expiry)
         self.bulks = [bulk.outliving(now) if bulk.exists else bulk for bulk in self.bulks]
 

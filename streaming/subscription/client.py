@@ -7,7 +7,7 @@ client has one subscription under each mode; `Client` shares one object where th
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from streaming.events.model import Notation
 
@@ -113,6 +113,11 @@ class Client(NamedTuple):
 
     literal: Subscription = ABSENT
     wildcard: Subscription = ABSENT
+
+    @classmethod
+    def of(cls, literal: Subscription, wildcard: Subscription) -> Self:
+        """Return a client that keeps equal subscriptions once."""
+        return cls(literal, literal if wildcard == literal else wildcard)
 
     def subscription(self, mode: Mode) -> Subscription:
         """Return the subscription under this mode."""
