@@ -6,6 +6,7 @@
 import os
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from tests.support.running_job import (
     START_SECONDS,
     Feed,
     Job,
+    OpenTransactions,
     Streams,
     assert_equal_relations,
     running,
@@ -28,11 +30,14 @@ from tests.support.running_job import (
 
 PARENTS = 4
 BURST = 6_000
+ATTEMPTS = 5
 ROUNDS = int(os.environ.get("REEXPAND_FENCE_ROUNDS", "0"))
 """Repetitions of the long tests; 0 leaves them out."""
 PAUSE_SECONDS = 70
 REFUSED = "reexpand.Refused"
 FENCED = "ProducerFencedException"
+LOOK_SECONDS = 0.005
+"""Between two looks at transactions, which last less than a second."""
 MANY_PARTITIONS = ("--shuffle-partitions", "4")
 
 
@@ -69,12 +74,25 @@ def settle(streams: Streams, wanted: set[Effective]) -> None:
     assert_equal_relations(streams.relation(), wanted)
 
 
-def pause_while_it_writes(streams: Streams, job: Job, before: int) -> None:
-    """Stops a job that has begun to write what a micro-batch brings, and has not committed it."""
-    updates = streams.settings.updates
-    assert eventually(lambda: sum(streams.ends(updates, committed=False).values()) > before, SETTLE_SECONDS, 0.02)
-    job.pause()
-    assert job.is_within_a_batch(), "the micro-batch was over too soon for this test"
+def pause_while_it_writes(
+    streams: Streams, feed: Feed, job: Job, pause: Callable[[], None], go_on: Callable[[], None]
+) -> range:
+    """Stop what writes within a transaction of a job, and return the topics that were created for it.
+
+    A transaction may end between the look at it and the pause. Then the job goes on, and gets further topics.
+    """
+    numbers = range(BURST, BURST)
+    with OpenTransactions(streams) as transactions:
+        for _ in range(ATTEMPTS):
+            create(feed, range(numbers.stop, numbers.stop + BURST))
+            numbers = range(BURST, numbers.stop + BURST)
+            assert eventually(transactions.exist, SETTLE_SECONDS, LOOK_SECONDS)
+            pause()
+            if transactions.exist() and job.is_within_a_batch():
+                return numbers
+            go_on()
+            eventually(lambda: streams.are_read() and not job.is_within_a_batch(), SETTLE_SECONDS, POLL_SECONDS)
+    pytest.fail("no pause struck a transaction")
 
 
 @pytest.mark.parametrize("seconds", [0, *[PAUSE_SECONDS] * ROUNDS])
@@ -90,12 +108,10 @@ def test_a_driver_that_wakes_up_after_it_was_replaced_writes_nothing(
     with running(streams, tmp_path / "first.log", *MANY_PARTITIONS) as first:
         kept = create(feed, range(100))
         settle(streams, kept)
-        before = sum(streams.ends(streams.settings.updates).values())
-        create(feed, range(100, BURST))
-        pause_while_it_writes(streams, first, before)
+        passing = pause_while_it_writes(streams, feed, first, first.pause, first.resume)
         time.sleep(seconds)
         with running(streams, tmp_path / "second.log") as second:
-            delete(feed, range(100, BURST))
+            delete(feed, passing)
             settle(streams, kept)
             written = len(streams.updates())
             first.resume_spark()
@@ -103,7 +119,7 @@ def test_a_driver_that_wakes_up_after_it_was_replaced_writes_nothing(
             assert len(streams.updates()) == written
             first.resume()
             assert first.process.wait(60) == 1
-            kept |= create(feed, range(BURST, BURST + 100))
+            kept |= create(feed, range(100, 200))
             settle(streams, kept)
             assert len(streams.updates()) == written + 100
             assert second.stop() == 0
@@ -219,19 +235,16 @@ def test_a_worker_of_a_cluster_that_wakes_up_after_it_was_given_up_writes_nothin
     ):
         kept = create(feed, range(100))
         settle(streams, kept)
-        updates = streams.settings.updates
-        before = sum(streams.ends(updates).values())
-        create(feed, range(100, BURST))
-        assert eventually(lambda: sum(streams.ends(updates, committed=False).values()) > before, SETTLE_SECONDS, 0.02)
-        cluster.pause_worker(paused)
-        assert job.is_within_a_batch(), "the micro-batch was over too soon for this test"
-        delete(feed, range(100, BURST))
+        passing = pause_while_it_writes(
+            streams, feed, job, lambda: cluster.pause_worker(paused), lambda: cluster.resume_worker(paused)
+        )
+        delete(feed, passing)
         settle(streams, kept)
         assert "heartbeat" in job.said(), "the worker was not given up"
         cluster.resume_worker(paused)
         time.sleep(20)
         assert_equal_relations(streams.relation(), kept)
-        kept |= create(feed, range(BURST, BURST + 100))
+        kept |= create(feed, range(100, 200))
         settle(streams, kept)
         assert job.stop() == 0
     assert streams.repeated() == 0

@@ -173,6 +173,31 @@ class Streams:
         assert all(len(versions) == 1 for versions in by_id.values()), "a repeated update differs from the first"
 
 
+class OpenTransactions:
+    """Looks for transactions of the updates topic that have not ended, as a context manager."""
+
+    def __init__(self, streams: Streams) -> None:
+        topic = streams.settings.updates
+        levels = ("read_committed", "read_uncommitted")
+        options = {"bootstrap.servers": streams.bootstrap_servers, "group.id": uuid4().hex}
+        self._consumers = [Consumer({**options, "isolation.level": level}) for level in levels]
+        self._partitions = [TopicPartition(topic, number) for number in streams.ends(topic)]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for consumer in self._consumers:
+            consumer.close()
+
+    def exist(self) -> bool:
+        """Return True if there are any."""
+        return any(self._end(0, each) < self._end(1, each) for each in self._partitions)
+
+    def _end(self, level: int, partition: TopicPartition) -> int:
+        return int(self._consumers[level].get_watermark_offsets(partition, timeout=10)[1])
+
+
 def assert_equal_relations(found: set[Effective], wanted: set[Effective]) -> None:
     """Check both directions, each on its own: a failure shows only the rows that differ."""
     assert found - wanted == set(), f"surplus: {sorted(found - wanted)[:9]}"
