@@ -64,14 +64,14 @@ class Agreement:
     """What a checkpoint and the settings agree on.
 
     Attributes:
+        checkpoint_id: name by which Kafka knows the checkpoint; a new one if it has none.
         shuffle_partitions: number of state partitions.
         topics: Kafka topics of the checkpoint, by role; none if it is new or of an older release.
-        progress: how far its query has come.
     """
 
+    checkpoint_id: str
     shuffle_partitions: int
     topics: Mapping[str, NotedTopic] = field(default_factory=dict)
-    progress: QueryProgress = QueryProgress()
 
 
 class CheckpointFiles:
@@ -170,13 +170,14 @@ def agree(spark: SparkSession, settings: Settings) -> Agreement:
     files = CheckpointFiles(spark, settings.checkpoint)
     fixed = _read(files, settings.checkpoint)
     if fixed is None:
-        return Agreement(settings.shuffle_partitions or default_partitions())
+        return Agreement(str(uuid4()), settings.shuffle_partitions or default_partitions())
     topics = _topics(fixed.pop(_TOPICS, None) or {})
+    checkpoint_id = str(fixed.pop(_ID, None) or uuid4())
     partitions: int = settings.shuffle_partitions or fixed.get("shuffle_partitions") or default_partitions()
     wanted = identity(settings, partitions)
     different = [
         f"{name} is {wanted.get(name)!r}, the checkpoint has {fixed.get(name)!r}"
-        for name in sorted((wanted.keys() | fixed.keys()) - {_ID})
+        for name in sorted(wanted.keys() | fixed.keys())
         if wanted.get(name) != fixed.get(name)
         and not (name == "format" and fixed.get("format") in journal.READ_FORMATS)
     ]
@@ -185,13 +186,7 @@ def agree(spark: SparkSession, settings: Settings) -> Agreement:
             f"the checkpoint {settings.checkpoint} was made with other settings: {'; '.join(different)}. "
             f"Set them back, or {START_ANEW}."
         )
-    return Agreement(partitions, topics, progress(spark, settings))
-
-
-def identify(spark: SparkSession, settings: Settings) -> str:
-    """Return the id of a checkpoint, after `agree`: a new one if it has none."""
-    fixed = _read(CheckpointFiles(spark, settings.checkpoint), settings.checkpoint) or {}
-    return str(fixed.get(_ID) or uuid4())
+    return Agreement(checkpoint_id, partitions, topics)
 
 
 def progress(spark: SparkSession, settings: Settings) -> QueryProgress:
@@ -201,25 +196,27 @@ def progress(spark: SparkSession, settings: Settings) -> QueryProgress:
         CheckpointMismatch: a file of the query cannot be read.
     """
     files = CheckpointFiles(spark, settings.checkpoint)
-    planned = files.numbers(_OFFSETS)
-    if not planned:
+    logged = _logged(files)
+    if not logged:
         return QueryProgress()
-    committed = [number for number in files.numbers(_COMMITS) if number in planned]
-    begin = f"{_OFFSETS}/{committed[-1]}" if committed else _INITIAL
-    return QueryProgress(
-        begun=True,
-        read=_offsets(files, settings, begin),
-        planned=_offsets(files, settings, f"{_OFFSETS}/{planned[-1]}"),
-    )
+    offsets = [_offsets(files, settings, name) for name in logged]
+    return QueryProgress(begun=True, read=offsets[0], planned=offsets[-1])
 
 
-def fix(
-    spark: SparkSession,
-    settings: Settings,
-    shuffle_partitions: int,
-    checkpoint_id: str,
-    topics: Mapping[str, NotedTopic],
-) -> None:
+def move(spark: SparkSession, settings: Settings, topic: str, ends: Mapping[int, int]) -> None:
+    """Let the next micro-batch of a query that has begun start at the ends of a topic, whatever was read of it.
+
+    Raises:
+        CheckpointMismatch: a file of the query cannot be read.
+    """
+    files = CheckpointFiles(spark, settings.checkpoint)
+    for name in _logged(files):
+        head, separator, _ = files.read(name).rstrip().rpartition(b"\n")
+        moved = {**_offsets(files, settings, name), topic: ends}
+        files.write(name, head + separator + orjson.dumps(moved, option=orjson.OPT_NON_STR_KEYS))
+
+
+def fix(spark: SparkSession, settings: Settings, agreed: Agreement, topics: Mapping[str, NotedTopic]) -> None:
     """Write the identity of a checkpoint, after `agree`, if it is new, of a former format, or lacks a topic or an id.
 
     Former releases cannot read the checkpoint from then on.
@@ -229,12 +226,25 @@ def fix(
     """
     files = CheckpointFiles(spark, settings.checkpoint)
     noted = {role: topic._asdict() for role, topic in sorted(topics.items())}
-    wanted = {**identity(settings, shuffle_partitions), _ID: checkpoint_id, _TOPICS: noted}
+    wanted = {**identity(settings, agreed.shuffle_partitions), _ID: agreed.checkpoint_id, _TOPICS: noted}
     former = _read(files, settings.checkpoint)
-    if former is not None and former.get(_ID, checkpoint_id) != checkpoint_id:
+    if former is not None and former.get(_ID, agreed.checkpoint_id) != agreed.checkpoint_id:
         raise CheckpointInUse(f"another driver has just started on the new checkpoint {settings.checkpoint}.")
     if former != wanted:
         files.write(IDENTITY, orjson.dumps(wanted, option=orjson.OPT_INDENT_2))
+
+
+def _logged(files: CheckpointFiles) -> list[str]:
+    """Return the files from which the next micro-batch takes its offsets: where it begins, and where it was to end.
+
+    Both are the same file if all planned micro-batches are committed; there is none if none was planned.
+    """
+    planned = files.numbers(_OFFSETS)
+    if not planned:
+        return []
+    committed = [number for number in files.numbers(_COMMITS) if number in planned]
+    begin = f"{_OFFSETS}/{committed[-1]}" if committed else _INITIAL
+    return list(dict.fromkeys((begin, f"{_OFFSETS}/{planned[-1]}")))
 
 
 def _offsets(files: CheckpointFiles, settings: Settings, name: str) -> Offsets:

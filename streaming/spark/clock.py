@@ -12,8 +12,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config import Settings
 from streaming.errors import JobFailed, KafkaUnavailable, NotWritten
+from streaming.kafka.facts import Offsets
 from streaming.spark import clock_topic, positions
-from streaming.spark.positions import InputEnds
+from streaming.spark.kafka_admin import SHORT_TIMEOUT_MS, KafkaAdmin
 from streaming.spark.producer import Producer
 
 log = logging.getLogger("reexpand")
@@ -96,52 +97,46 @@ class Clock:
                 f"{type(self._failure).__name__}: {reason}. Start the job again; report the error if it comes back."
             ) from self._failure
 
-    def explain(self, failure: str) -> str:
-        """Return the reason why the query has failed, given Spark's text."""
-        if not clock_topic.is_lost(self._spark, self._settings):
-            return failure
-        return (
-            f"the topic {self._settings.clock} was deleted, or created anew, while the job ran. Start the job again: "
-            "it makes the topic anew, and nothing is lost."
-        )
-
     def _run(self) -> None:
         try:
-            with Producer(self._spark, self._settings) as producer, InputEnds(self._spark, self._settings) as ends:
+            with (
+                Producer(self._spark, self._settings) as producer,
+                KafkaAdmin(self._spark, self._settings, SHORT_TIMEOUT_MS) as admin,
+            ):
                 self._write(producer, 0)  # which says nothing, but asks the broker for its time
-                self._remind(ends)
+                self._remind(admin)
                 while not self._stop.wait(self._settings.tick_interval_ms / 1_000):
-                    self._tick(producer, ends)
+                    self._tick(producer, admin)
         except Exception as error:  # noqa: BLE001 - whatever it is, the job must not go on without a clock
             self._failure = error
 
-    def _remind(self, ends: InputEnds) -> None:
+    def _remind(self, admin: KafkaAdmin) -> None:
         """Write alarms once more, if the clock topic was lost; a micro-batch has to be committed before."""
         reminded = False
         while not (reminded or self._stop.is_set()):
             try:
-                if self._wait_until_read(ends.of([self._settings.clock])):
+                if self._wait_until_read(admin.ends([self._settings.clock])):
                     clock_topic.remind(self._spark, self._settings)
                 reminded = True
             except (KafkaUnavailable, NotWritten) as error:
                 log.warning("no time passes: %s", error)
                 self._stop.wait(self._settings.tick_interval_ms / 1_000)
 
-    def _tick(self, producer: Producer, ends: InputEnds) -> None:
+    def _tick(self, producer: Producer, admin: KafkaAdmin) -> None:
         """Write the present time when all that is in Kafka now has been read."""
         now = self._time.now_ms()
         if now is None:
             self._write(producer, 0)
             return
         try:
-            present = ends.of(self._settings.inputs)
+            present = admin.ends(self._settings.inputs)
         except KafkaUnavailable as error:
             log.warning("no time passes: %s", error)
             return
         if self._wait_until_read(present):
             self._write(producer, max(0, now - MARGIN_MS))
 
-    def _wait_until_read(self, present: positions.Positions) -> bool:
+    def _wait_until_read(self, present: Offsets) -> bool:
         """Return True when the query has read the inputs up to these positions, False if the clock is to stop."""
         complaint = time.monotonic() + _COMPLAINT_SECONDS
         while unread := positions.unread(present, positions.committed(self._query)):

@@ -6,25 +6,32 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming.config import Settings
 from streaming.spark import counts, kafka_options, origin, positions, sinks
 from streaming.spark.expand import expand
+from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.route import route
 
 
-def start(spark: SparkSession, settings: Settings, fence: sinks.Fence) -> StreamingQuery:
+def start(spark: SparkSession, settings: Settings, admin: KafkaAdmin, fence: sinks.Fence) -> StreamingQuery:
     """Start the query on a session from `streaming.spark.session.build`."""
-    records = read(spark, settings)  # Kafka records of all input streams
+    records = read(spark, settings, positions.beginning(admin, settings))  # Kafka records of all input streams
     routed = route(records, settings)  # an input row for each entry and each of its keys (parent, shard)
-    signer = origin.signer(spark, settings)  # which knows the records that the job writes to its own inputs
+    signer = origin.signer(spark, settings, admin)  # which knows the records that the job writes to its own inputs
     expanded = expand(routed, settings, signer)  # output rows of each key, made from its input rows and its state
     counted = counts.observe(expanded)  # the same rows; Spark's progress gets the counts among them
     addressed = sinks.address(counted)  # the Kafka records that output rows hold
     return sinks.start(addressed, settings, fence)
 
 
-def read(spark: SparkSession, settings: Settings) -> DataFrame:
-    """Read all input streams through one Kafka source, so that one micro-batch has a consistent cut of them."""
+def read(spark: SparkSession, settings: Settings, beginning: str) -> DataFrame:
+    """Read all input streams through one Kafka source, so that one micro-batch has a consistent cut of them.
+
+    Args:
+        spark: session of the job.
+        settings: settings of the job.
+        beginning: where a new checkpoint begins to read, as `positions.beginning` returns it.
+    """
     options = {
         "subscribe": ",".join(settings.inputs),
-        "startingOffsets": positions.beginning(spark, settings),
+        "startingOffsets": beginning,
         "maxOffsetsPerTrigger": str(settings.max_offsets_per_trigger),
         # The broker would hold a fetch for 500 ms when there is nothing to read: the largest part of the latency.
         "kafka.fetch.max.wait.ms": "10",

@@ -16,7 +16,10 @@ from streaming.spark import kafka_options
 T = TypeVar("T")
 
 BROKER_TIMEOUT_MS = 60_000
-"""Longest wait for an answer, in milliseconds."""
+"""Longest wait for an answer at the start of the job, in milliseconds."""
+
+SHORT_TIMEOUT_MS = 10_000
+"""Longest wait beside a running query, in milliseconds; a stopping job would wait for it."""
 
 _TAIL_RECORDS = 1_000
 """Number of records at the end of each partition of the updates topic that a start looks at."""
@@ -29,14 +32,20 @@ class KafkaAdmin:
     """Kafka's administration client, as a context manager.
 
     All methods raise `KafkaUnavailable` where Kafka does not answer, or refuses a request.
+
+    Args:
+        spark: session in whose JVM the client runs.
+        settings: settings of the job.
+        timeout_ms: longest wait for an answer, in milliseconds.
     """
 
-    def __init__(self, spark: SparkSession, settings: Settings) -> None:
+    def __init__(self, spark: SparkSession, settings: Settings, timeout_ms: int = BROKER_TIMEOUT_MS) -> None:
         jvm: Any = spark._jvm  # noqa: SLF001 - the one way to the Kafka client that Spark uses
         self._jvm = jvm
         self._settings = settings
         self._clients = self._jvm.org.apache.kafka.clients
-        properties = kafka_options.for_client(self._jvm, settings, {"default.api.timeout.ms": BROKER_TIMEOUT_MS})
+        timeouts = {"default.api.timeout.ms": timeout_ms, "request.timeout.ms": timeout_ms // 2}
+        properties = kafka_options.for_client(self._jvm, settings, timeouts)
         self._admin = self._call(lambda: self._clients.admin.Admin.create(properties))
 
     def __enter__(self) -> Self:
@@ -70,6 +79,14 @@ class KafkaAdmin:
         futures = self._call(lambda: self._admin.describeTopics(list(names)).topicNameValues())
         return TopicIds({name: futures[name] for name in names}, self._unavailable)
 
+    def configure(self, name: str, option: str, value: str) -> None:
+        """Set an option of a topic."""
+        config = self._jvm.org.apache.kafka.common.config.ConfigResource
+        admin = self._clients.admin
+        change = admin.AlterConfigOp(admin.ConfigEntry(option, value), admin.AlterConfigOp.OpType.SET)
+        changes = {config(config.Type.TOPIC, name): [change]}
+        self._call(lambda: self._admin.incrementalAlterConfigs(changes).all().get())
+
     def configurations(self, names: Iterable[str], options: Iterable[str]) -> dict[str, dict[str, str]]:
         """Return the values of some options of topics."""
         config = self._jvm.org.apache.kafka.common.config.ConfigResource
@@ -80,7 +97,11 @@ class KafkaAdmin:
             for name, resource in resources.items()
         }
 
-    def ends(self, names: Collection[str]) -> tuple[Offsets, Offsets]:
+    def ends(self, names: Collection[str]) -> Offsets:
+        """Return the offsets behind the last records of topics, those of open transactions included."""
+        return self._offsets(self._partitions(names), self._clients.admin.OffsetSpec.latest())
+
+    def spans(self, names: Collection[str]) -> tuple[Offsets, Offsets]:
         """Return the offsets of the first record and behind the last one, of each partition of topics."""
         partitions = self._partitions(names)
         spec = self._clients.admin.OffsetSpec

@@ -19,6 +19,7 @@ from streaming.config import Settings
 from streaming.errors import CheckpointInUse, KafkaUnavailable, TakenOver
 from streaming.spark import kafka_options
 from streaming.spark.holder import Holder
+from streaming.spark.kafka_admin import root_cause
 
 log = logging.getLogger("reexpand")
 
@@ -132,7 +133,7 @@ class Lease:
         except Py4JJavaError as error:
             raise KafkaUnavailable(
                 f"Kafka at {self._settings.bootstrap_servers} does not keep the lease of the checkpoint: "
-                f"{_root_cause(error)}. The job must be allowed to use the group and the transactional ids that begin "
+                f"{root_cause(error)}. The job must be allowed to use the group and the transactional ids that begin "
                 f"with {self._group}."
             ) from None
 
@@ -214,10 +215,3 @@ class Lease:
             except Py4JError as error:
                 log.debug("a beat of the lease failed: %s", error)
                 well = False
-
-
-def _root_cause(error: Py4JJavaError) -> str:
-    java = error.java_exception
-    while java.getCause() is not None:
-        java = java.getCause()
-    return str(java.toString())

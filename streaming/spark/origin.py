@@ -8,13 +8,13 @@ from streaming.config import Settings
 from streaming.errors import CheckpointMismatch
 from streaming.spark import positions
 from streaming.spark.checkpoint import QUERY, CheckpointFiles
-from streaming.spark.positions import InputEnds
+from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.worker.signature import SIGNATURE, Signer
 
 _SECRET_BYTES = 32
 
 
-def signer(spark: SparkSession, settings: Settings) -> Signer:
+def signer(spark: SparkSession, settings: Settings, admin: KafkaAdmin) -> Signer:
     """Return the signer of a checkpoint; a checkpoint without one gets one.
 
     If it has begun, a release without signatures worked on it. What stands in the inputs at this moment then counts
@@ -27,10 +27,8 @@ def signer(spark: SparkSession, settings: Settings) -> Signer:
     files = CheckpointFiles(spark, settings.checkpoint)
     if files.exists(SIGNATURE):
         return _read(files, settings)
-    unsigned: positions.Positions = {}
-    if files.numbers(f"{QUERY}/offsets"):
-        with InputEnds(spark, settings) as ends:
-            unsigned = ends.of([settings.group_events, settings.subscription_events])
+    has_begun = bool(files.numbers(f"{QUERY}/offsets"))
+    unsigned = admin.ends([settings.group_events, settings.subscription_events]) if has_begun else {}
     made = Signer(secrets.token_bytes(_SECRET_BYTES), unsigned)
     files.write(
         SIGNATURE, b'{"secret":"%b","unsigned":%b}' % (made.secret.hex().encode(), positions.dump(unsigned).encode())

@@ -1,6 +1,7 @@
 """The Kafka topics of the job at its start: checks those that exist, creates the missing ones."""
 
 import logging
+from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
@@ -9,27 +10,24 @@ from streaming.kafka import facts
 from streaming.kafka.facts import NotedTopic, Offsets
 from streaming.kafka.specs import INPUT, flaws, specs
 from streaming.spark import checkpoint
-from streaming.spark.checkpoint import Agreement
 from streaming.spark.kafka_admin import KafkaAdmin
 
 log = logging.getLogger("reexpand")
 
 
-def has_clock(spark: SparkSession, settings: Settings) -> bool:
-    """Tell whether the topic of the clock exists.
-
-    Raises:
-        KafkaUnavailable: no broker answers.
-    """
-    with KafkaAdmin(spark, settings) as admin:
-        return settings.clock in admin.names()
-
-
-def provide(spark: SparkSession, settings: Settings, agreed: Agreement) -> dict[str, NotedTopic]:
+def provide(
+    spark: SparkSession, settings: Settings, admin: KafkaAdmin, noted: Mapping[str, NotedTopic]
+) -> dict[str, NotedTopic]:
     """Check the topics against the checkpoint, create the missing ones, and return all of them by role.
 
-    Spark's own Kafka client does it, so that all of the job's client options hold. Nothing is created for a checkpoint
+    Nothing is created for a checkpoint
     that has written before, dead letters excepted: it would not fit.
+
+    Args:
+        spark: session of the job.
+        settings: settings of the job.
+        admin: Kafka, with all of the job's client options.
+        noted: topics of the checkpoint by role; none where any topics are accepted.
 
     Raises:
         KafkaUnavailable: no broker answers, or a topic can neither be found nor created.
@@ -37,26 +35,26 @@ def provide(spark: SparkSession, settings: Settings, agreed: Agreement) -> dict[
         RecordsLost: inputs have lost records that the job has not read.
         UpdatesUnknown: the updates topic holds updates of which the checkpoint does not know.
     """
-    with KafkaAdmin(spark, settings) as admin:
-        present = admin.names()
-        absent = [name for name in facts.names(settings).values() if name not in present]
-        found = admin.ids([name for name in facts.names(settings).values() if name in present])
-        configurations = admin.configurations(found, INPUT)
-        if agreed.progress.begun:
-            facts.check_identity(settings, agreed.topics, found, absent)
-            facts.check_unread(settings, agreed.progress.read, *admin.ends(facts.events(settings)))
-            written = admin.last_sources(settings.updates)
-            # Read after them: a job that still runs on this checkpoint plans a micro-batch before it writes.
-            facts.check_ahead(settings, written, checkpoint.progress(spark, settings).planned)
-        else:
-            _check_new(admin, settings, found, configurations)
-        for name, configuration in configurations.items():
-            for flaw in flaws(settings, name, configuration):
-                log.warning("%s; `reexpand topics --fix` mends it", flaw)
-        for spec in specs(settings):
-            if spec.name in absent and admin.create(spec):
-                log.info("created the topic %s", spec.name)
-        found |= admin.ids(absent) if absent else {}
+    present = admin.names()
+    absent = [name for name in facts.names(settings).values() if name not in present]
+    found = admin.ids([name for name in facts.names(settings).values() if name in present])
+    configurations = admin.configurations(found, INPUT)
+    progress = checkpoint.progress(spark, settings)
+    if progress.begun:
+        facts.check_identity(settings, noted, found, absent)
+        facts.check_unread(settings, progress.read, *admin.spans(facts.events(settings)))
+        written = admin.last_sources(settings.updates)
+        # Read after them: a job that still runs on this checkpoint plans a micro-batch before it writes.
+        facts.check_ahead(settings, written, checkpoint.progress(spark, settings).planned)
+    else:
+        _check_new(admin, settings, found, configurations)
+    for name, configuration in configurations.items():
+        for flaw in flaws(settings, name, configuration):
+            log.warning("%s; `reexpand topics --fix` mends it", flaw)
+    for spec in specs(settings):
+        if spec.name in absent and admin.create(spec):
+            log.info("created the topic %s", spec.name)
+    found |= admin.ids(absent) if absent else {}
     return {role: NotedTopic(name, found[name]) for role, name in facts.names(settings).items()}
 
 
@@ -64,7 +62,7 @@ def _check_new(
     admin: KafkaAdmin, settings: Settings, found: dict[str, str], configurations: dict[str, dict[str, str]]
 ) -> None:
     """Check the topics that exist before a new checkpoint reads and writes them."""
-    beginnings, ends = admin.ends([name for name in found if name != settings.dead_letters])
+    beginnings, ends = admin.spans([name for name in found if name != settings.dead_letters])
     facts.check_empty(settings, _size(settings.updates, beginnings, ends))
     if not settings.accept_loss:
         compacted = [name for name, values in configurations.items() if "compact" in values["cleanup.policy"]]

@@ -5,7 +5,6 @@ import re
 import signal
 import threading
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from pyspark.errors import StreamingQueryException
@@ -17,7 +16,9 @@ from streaming.errors import JobFailed, ReexpandError, TopicReplaced
 from streaming.kafka.facts import NotedTopic
 from streaming.local import classes, jars
 from streaming.spark import checkpoint, clock_topic, group_file, job, provision, session, sinks
+from streaming.spark.checkpoint import Agreement
 from streaming.spark.clock import Clock
+from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.lease import Lease
 from streaming.spark.report import Report
 from streaming.spark.watch import TopicWatch
@@ -64,48 +65,57 @@ def run(settings: Settings, *, take_over: bool = False, accept_topics: bool = Fa
     spark = session.build(settings, checkpoint.default_partitions(), [*jars.spark(), classes.sink()])
     _set_on_signal(stop)  # again: a new SparkContext handles SIGINT itself, and would abort the running micro-batch
     try:
-        with Lease(spark, settings, checkpoint.identify(spark, settings)) as lease:
-            query, topics = begin(
-                spark, settings, lease, group_events, take_over=take_over, accept_topics=accept_topics
-            )
+        agreed = checkpoint.agree(spark, settings)
+        with KafkaAdmin(spark, settings) as admin, Lease(spark, settings, agreed.checkpoint_id) as lease:
+            start = Start(spark, settings, admin, lease, agreed)
+            query, topics = begin(start, group_events, take_over=take_over, accept_topics=accept_topics)
             log.info(READY, ", ".join(settings.inputs), settings.bootstrap_servers)
-            with TopicWatch(spark, settings, topics) as watch, Clock(spark, settings, query) as clock:
+            watch = TopicWatch(spark, settings, admin, topics)
+            with Clock(spark, settings, query) as clock:
                 _wait(query, stop, Beside(Report(query), lease, clock, watch))
     finally:
         spark.stop()
     log.info("stopped")
 
 
+class Start(NamedTuple):
+    """Parts of a job that is about to begin.
+
+    Attributes:
+        spark: its session.
+        settings: its settings.
+        admin: Kafka, with all of its client options.
+        lease: right to its checkpoint.
+        agreed: what the checkpoint and the settings agree on.
+    """
+
+    spark: SparkSession
+    settings: Settings
+    admin: KafkaAdmin
+    lease: Lease
+    agreed: Agreement
+
+
 def begin(
-    spark: SparkSession,
-    settings: Settings,
-    lease: Lease,
-    group_events: Mapping[str, bytes],
-    *,
-    take_over: bool = False,
-    accept_topics: bool = False,
+    start: Start, group_events: Mapping[str, bytes], *, take_over: bool = False, accept_topics: bool = False
 ) -> tuple[StreamingQuery, dict[str, NotedTopic]]:
     """Check the checkpoint and the Kafka topics, start the query, and return it with the topics by role.
 
     Raises:
         ReexpandError: as `run` says.
     """
-    agreed = checkpoint.agree(spark, settings)
-    has_clock = provision.has_clock(spark, settings)
+    spark, settings, admin, lease, agreed = start
+    has_clock = settings.clock in admin.names()
     if has_clock:  # the lease is kept under the name of that topic; a living driver would change what is checked next
         lease.acquire(take_over=take_over)
-        agreed = checkpoint.agree(spark, settings)
-    if accept_topics:
-        agreed = replace(agreed, topics={})
     spark.conf.set("spark.sql.shuffle.partitions", agreed.shuffle_partitions)
-    topics = provision.provide(spark, settings, agreed)
+    topics = provision.provide(spark, settings, admin, {} if accept_topics else agreed.topics)
     if not has_clock:
         lease.acquire(take_over=take_over)
-    clock_topic.prepare(spark, settings)
+    clock_topic.prepare(spark, settings, admin, agreed.topics.get("clock"))
     group_file.publish(spark, settings, group_events)
-    # Not earlier: a start that fails must not fix settings.
-    checkpoint.fix(spark, settings, agreed.shuffle_partitions, lease.checkpoint_id, topics)
-    return job.start(spark, settings, sinks.Fence(lease.checkpoint_id, lease.generation)), topics
+    checkpoint.fix(spark, settings, agreed, topics)  # not earlier: a start that fails must not fix settings
+    return job.start(spark, settings, admin, sinks.Fence(agreed.checkpoint_id, lease.generation)), topics
 
 
 def end_after_batch(query: StreamingQuery) -> None:
@@ -166,7 +176,7 @@ def _wait(query: StreamingQuery, stop: threading.Event, beside: Beside) -> None:
         refusal = re.search(r"reexpand\.Refused: (.+)", str(error))
         if refusal:
             raise JobFailed(f"{refusal[1]}.") from None
-        raise watch.explain(clock.explain(_reason(error))) from error
+        raise watch.explain(_reason(error)) from error
 
 
 def _silence(query: StreamingQuery) -> None:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping
-from typing import Self
 
 from pyspark.sql import SparkSession
 
@@ -18,27 +17,23 @@ LOOK_SECONDS = 5
 
 
 class TopicWatch:
-    """Watch on the topics of a job, as a context manager.
+    """Watch on the topics of a job.
 
     Spark compares offsets only: of a topic that was created anew and has grown past them, it would read on in the
     middle. `look` asks for the ids now and then, and waits for nothing.
     """
 
-    def __init__(self, spark: SparkSession, settings: Settings, topics: Mapping[str, NotedTopic]) -> None:
+    def __init__(
+        self, spark: SparkSession, settings: Settings, admin: KafkaAdmin, topics: Mapping[str, NotedTopic]
+    ) -> None:
         self._spark = spark
         self._settings = settings
+        self._admin = admin
         self._topics = topics
         self._names = [topics[role].name for role in topics if role not in facts.DISPENSABLE]
-        self._admin = KafkaAdmin(spark, settings)
         self._asked: TopicIds | None = None
         self._absent: set[str] = set()
         self._next = time.monotonic() + LOOK_SECONDS
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._admin.__exit__()
 
     def look(self) -> None:
         """Compare the topics with those of the start, if it is time to.
@@ -68,10 +63,15 @@ class TopicWatch:
         """Return the reason why the query has failed, given Spark's text."""
         settings = self._settings
         try:
-            found = self._admin.ids(self._names)
+            found = self._admin.ids([*self._names, settings.clock])
             facts.check_identity(settings, self._topics, found, set(self._names) - found.keys())
             progress = checkpoint.progress(self._spark, settings)
-            facts.check_unread(settings, progress.read, *self._admin.ends(facts.events(settings)))
+            facts.check_unread(settings, progress.read, *self._admin.spans(facts.events(settings)))
+            if found.get(settings.clock) != self._topics["clock"].id:
+                return JobFailed(
+                    f"the topic {settings.clock} was deleted, or created anew, while the job ran. Start the job again: "
+                    "it makes the topic anew, and nothing is lost."
+                )
         except KafkaUnavailable:
             return JobFailed(failure)
         except ReexpandError as error:

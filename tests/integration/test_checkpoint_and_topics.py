@@ -1,7 +1,6 @@
 """A checkpoint whose Kafka topics are not those that it knows: refused, and the way out leads to the relation."""
 
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +12,6 @@ import orjson
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from pyspark import SparkContext
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -23,14 +21,15 @@ from streaming.errors import RecordsLost, ReexpandError, TopicReplaced, UpdatesU
 from streaming.kafka import facts
 from streaming.kafka.topics import configure
 from streaming.local import classes, jars
-from streaming.local.java import environment, find_java
-from streaming.spark import checkpoint, service, session, watch
+from streaming.spark import checkpoint, service, watch
+from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.lease import Lease
 from streaming.spark.watch import TopicWatch
 from tests.support.brokers import StartBroker
 from tests.support.processes import eventually
 from tests.support.running_job import POLL_SECONDS, PRODUCERS_TIME, Job, Streams, running
 from tests.support.scene import Scene
+from tests.support.spark_session import local_spark
 
 REFUSED = 2
 """Exit code of a job that would make the relation wrong."""
@@ -39,23 +38,10 @@ REFUSED = 2
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local Spark as the job has it."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in environment(find_java()).items():
-            patch.setenv(name, value)
-        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
-        patch.setitem(session._LOCAL, "spark.master", "local[2]")
-        patch.setitem(session._LOCAL, "spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
-        built = session.build(Streams("b:1", Path("/c")).settings, 2, [*jars.spark(), classes.sink()])
-        try:
-            yield built
-        finally:
-            gateway: Any = SparkContext._gateway
-            built.stop()
-            gateway.shutdown()
-            gateway.proc.stdin.close()  # which the JVM takes as its end
-            gateway.proc.wait(30)
-            SparkContext._gateway = SparkContext._jvm = None
+    with local_spark(
+        Streams("b:1", Path("/c")).settings, tmp_path_factory.mktemp("warehouse"), [*jars.spark(), classes.sink()]
+    ) as built:
+        yield built
 
 
 @dataclass
@@ -83,8 +69,13 @@ class Jobs:
     @contextmanager
     def begun(self, *, accept_topics: bool = False) -> Iterator[StreamingQuery]:
         """Runs the query, as the holder of the checkpoint."""
-        with Lease(self.spark, self.settings, checkpoint.identify(self.spark, self.settings)) as lease:
-            query, _ = service.begin(self.spark, self.settings, lease, {}, accept_topics=accept_topics)
+        agreed = checkpoint.agree(self.spark, self.settings)
+        with (
+            KafkaAdmin(self.spark, self.settings) as admin,
+            Lease(self.spark, self.settings, agreed.checkpoint_id) as lease,
+        ):
+            start = service.Start(self.spark, self.settings, admin, lease, agreed)
+            query, _ = service.begin(start, {}, accept_topics=accept_topics)
             try:
                 yield query
             finally:
@@ -374,8 +365,8 @@ def topic_watch(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> Iterator[TopicWa
     """A watch on the topics of a job, which looks at once."""
     monkeypatch.setattr(watch, "LOOK_SECONDS", 0.2)
     topics = checkpoint.agree(jobs.spark, jobs.settings).topics
-    with TopicWatch(jobs.spark, jobs.settings, topics) as topic_watch:
-        yield topic_watch
+    with KafkaAdmin(jobs.spark, jobs.settings) as admin:
+        yield TopicWatch(jobs.spark, jobs.settings, admin, topics)
 
 
 def sees(topic_watch: TopicWatch, seconds: float) -> str | None:

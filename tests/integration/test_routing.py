@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -12,7 +11,6 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
@@ -20,8 +18,7 @@ from streaming import coordinator
 from streaming.config import Settings, load
 from streaming.events.model import BIND_TOPIC, MAX_AHEAD_MS, WILDCARD, Reason, Source, Stream
 from streaming.events.routing import Routing
-from streaming.local.java import environment, find_java
-from streaming.spark import counts, session, sinks
+from streaming.spark import counts, sinks
 from streaming.spark.expand import OUTPUT_SCHEMA, bounds_of
 from streaming.spark.route import PIECE_BYTES, route
 from streaming.updates.model import Op
@@ -37,6 +34,7 @@ from tests.support.histories import history
 from tests.support.poison import HUGE, POISON
 from tests.support.sharded import PARTITION_OF_SHARD
 from tests.support.simulator import NUMBER, Record
+from tests.support.spark_session import local_spark
 from tests.support.states import work
 from tests.support.update_columns import AWKWARD, columns_of, written
 
@@ -78,23 +76,8 @@ def settings_of(routing: Routing) -> Settings:
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A local Spark as the job has it."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in environment(find_java()).items():
-            patch.setenv(name, value)
-        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        patch.setitem(session._LOCAL, "spark.master", "local[2]")
-        patch.setitem(session._LOCAL, "spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
-        built = session.build(settings_of(Routing()), 2)
-        try:
-            yield built
-        finally:
-            gateway: Any = SparkContext._gateway
-            built.stop()
-            gateway.shutdown()
-            gateway.proc.stdin.close()  # which the JVM takes as its end
-            gateway.proc.wait(30)
-            SparkContext._gateway = SparkContext._jvm = None
+    with local_spark(settings_of(Routing()), tmp_path_factory.mktemp("warehouse")) as built:
+        yield built
 
 
 def frame(spark: SparkSession, records: Iterable[Record]) -> DataFrame:

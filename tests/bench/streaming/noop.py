@@ -26,8 +26,9 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from streaming.config import load
 from streaming.local import jars
 from streaming.local.java import environment, find_java
-from streaming.spark import checkpoint, counts, job, service, session, sinks
+from streaming.spark import checkpoint, counts, job, positions, service, session, sinks
 from streaming.spark.expand import OUTPUT_SCHEMA, STATE_SCHEMA
+from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.route import route
 from streaming.updates.tables import Tables, text
 from streaming.worker.output import OutputRow
@@ -109,9 +110,11 @@ def main() -> None:
     os.environ.update(environment(find_java()))
     settings = load({})
     spark = session.build(settings, checkpoint.default_partitions(), jars.spark())
-    shuffle_partitions = checkpoint.agree(spark, settings).shuffle_partitions
-    spark.conf.set("spark.sql.shuffle.partitions", shuffle_partitions)
-    routed = route(job.read(spark, settings), settings)
+    agreed = checkpoint.agree(spark, settings)
+    spark.conf.set("spark.sql.shuffle.partitions", agreed.shuffle_partitions)
+    with KafkaAdmin(spark, settings) as admin:
+        beginning = positions.beginning(admin, settings)
+    routed = route(job.read(spark, settings, beginning), settings)
     if "two-stages" in sys.argv:
         spark.conf.set("spark.sql.streaming.unsupportedOperationCheck", "false")
         routed = routed.groupBy("parent").applyInPandasWithState(
@@ -128,7 +131,7 @@ def main() -> None:
         GroupStateTimeout.NoTimeout,
     )
     counted = counts.observe(counted)
-    checkpoint.fix(spark, settings, shuffle_partitions, checkpoint.identify(spark, settings), {})
+    checkpoint.fix(spark, settings, agreed, {})
     query = sinks.start(counted if way is echo else sinks.address(counted), settings)
     sys.stderr.write("ready: reading\n")
     while not stop.wait(0.2) and query.isActive:

@@ -55,8 +55,7 @@ def settings(folder: Path, **given: Any) -> Settings:
 def begin(folder: Path, **given: Any) -> Settings:
     """The settings of a checkpoint whose query has begun."""
     made = settings(folder, **given)
-    partitions = checkpoint.agree(SPARK, made).shuffle_partitions
-    checkpoint.fix(SPARK, made, partitions, checkpoint.identify(SPARK, made), TOPICS)
+    checkpoint.fix(SPARK, made, checkpoint.agree(SPARK, made), TOPICS)
     (folder / "query").mkdir()
     return made
 
@@ -118,9 +117,9 @@ def test_a_former_format_becomes_this_one_when_the_query_begins(folder: Path) ->
     values = orjson.loads(file.read_bytes())
     former = {**values, "format": journal.READ_FORMATS[0]}
     file.write_bytes(orjson.dumps(former))
-    partitions = checkpoint.agree(SPARK, made).shuffle_partitions
+    agreed = checkpoint.agree(SPARK, made)
     assert orjson.loads(file.read_bytes()) == former
-    checkpoint.fix(SPARK, made, partitions, checkpoint.identify(SPARK, made), TOPICS)
+    checkpoint.fix(SPARK, made, agreed, TOPICS)
     assert orjson.loads(file.read_bytes()) == values
     file.write_bytes(orjson.dumps({**values, "format": journal.FORMAT + 1}))
     assert "format" in refusal(folder)
@@ -129,39 +128,60 @@ def test_a_former_format_becomes_this_one_when_the_query_begins(folder: Path) ->
 def test_the_topics_of_a_checkpoint_are_no_settings(folder: Path) -> None:
     """A checkpoint of an older release has none, and gets them at its next start."""
     made = begin(folder)
-    assert checkpoint.agree(SPARK, made).topics == TOPICS
-    checkpoint_id = checkpoint.identify(SPARK, made)
-    checkpoint.fix(SPARK, made, 1, checkpoint_id, {})
+    agreed = checkpoint.agree(SPARK, made)
+    assert agreed.topics == TOPICS
+    checkpoint.fix(SPARK, made, agreed, {})
     assert checkpoint.agree(SPARK, made).topics == {}
-    checkpoint.fix(SPARK, made, 1, checkpoint_id, TOPICS)
-    assert checkpoint.agree(SPARK, made).topics == TOPICS
+    checkpoint.fix(SPARK, made, agreed, TOPICS)
+    assert checkpoint.agree(SPARK, made) == agreed
+
+
+def test_the_query_goes_on_behind_a_topic_that_was_made_anew(folder: Path) -> None:
+    """Where its last micro-batch begins, and where it was to end; other topics and further lines stay as they are."""
+    made = begin(folder)
+    log(folder, "sources/0/0", clock={0: 90}, t={0: 2})
+    log(folder, "offsets/0", clock={0: 100}, t={0: 5})
+    checkpoint.move(SPARK, made, "clock", {0: 3})
+    wanted = checkpoint.QueryProgress(
+        begun=True, read={"clock": {0: 3}, "t": {0: 2}}, planned={"clock": {0: 3}, "t": {0: 5}}
+    )
+    assert checkpoint.progress(SPARK, made) == wanted
+    log(folder, "commits/0")
+    log(folder, "offsets/1", clock={0: 120}, t={0: 6})
+    before = (folder / "query/offsets/1").read_text().splitlines()[:-1]
+    checkpoint.move(SPARK, made, "clock", {0: 4, 1: 0})
+    assert checkpoint.progress(SPARK, made).read == {"clock": {0: 4, 1: 0}, "t": {0: 5}}
+    assert checkpoint.progress(SPARK, made).planned == {"clock": {0: 4, 1: 0}, "t": {0: 6}}
+    assert (folder / "query/offsets/1").read_text().splitlines()[:-1] == before
 
 
 def test_progress_is_what_the_query_has_read_and_planned(folder: Path) -> None:
     """Numbers of micro-batches are ordered as numbers."""
     made = begin(folder)
-    assert checkpoint.agree(SPARK, made).progress == checkpoint.QueryProgress()
+    assert checkpoint.progress(SPARK, made) == checkpoint.QueryProgress()
     log(folder, "sources/0/0", t={0: 2})
     log(folder, "offsets/9", t={0: 5})
-    assert checkpoint.agree(SPARK, made).progress == checkpoint.QueryProgress(
+    assert checkpoint.progress(SPARK, made) == checkpoint.QueryProgress(
         begun=True, read={"t": {0: 2}}, planned={"t": {0: 5}}
     )
     log(folder, "offsets/10", t={0: 7}, u={3: 1})
     log(folder, "commits/8")
     log(folder, "commits/9")
     wanted = checkpoint.QueryProgress(begun=True, read={"t": {0: 5}}, planned={"t": {0: 7}, "u": {3: 1}})
-    assert checkpoint.agree(SPARK, made).progress == wanted
+    assert checkpoint.progress(SPARK, made) == wanted
     log(folder, "commits/10")
-    assert checkpoint.agree(SPARK, made).progress.read == wanted.planned
+    assert checkpoint.progress(SPARK, made).read == wanted.planned
 
 
 @pytest.mark.parametrize("content", [b"", b"v1\n{}\n[]", b"v1\n{}\n{"])
 def test_an_offset_log_that_cannot_be_read_is_named(folder: Path, content: bytes) -> None:
-    begin(folder)
+    made = begin(folder)
     log(folder, "sources/0/0")
     log(folder, "offsets/0")
     (folder / "query/offsets/0").write_bytes(content)
-    assert refusal(folder).startswith(f"{folder}/query/offsets/0 cannot be read: ")
+    with pytest.raises(CheckpointMismatch) as caught:
+        checkpoint.progress(SPARK, made)
+    assert str(caught.value).startswith(f"{folder}/query/offsets/0 cannot be read: ")
 
 
 @pytest.mark.parametrize(

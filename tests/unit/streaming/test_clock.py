@@ -19,7 +19,7 @@ from tests.support.processes import eventually
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streaming.spark.positions import Positions
+    from streaming.kafka.facts import Offsets
 
 INTERVAL_MS = 5
 LONG_SECONDS = 20 * INTERVAL_MS / 1_000
@@ -37,8 +37,8 @@ class Kafka:
         self.away = False
         self.ends_fail: Exception | None = None
         self.written: list[tuple[str, str, int]] = []
-        self.ends: dict[str, dict[int, int]] = {"time": {0: 0}}
-        self.read: Positions = {}
+        self.behind: dict[str, dict[int, int]] = {"time": {0: 0}}
+        self.read: Offsets = {}
 
     @property
     def ticks(self) -> list[int]:
@@ -68,18 +68,18 @@ class Kafka:
     def remind(self, *_: object) -> None:
         """Nothing was lost."""
 
-    def of(self, topics: Sequence[str]) -> Positions:
+    def ends(self, topics: Sequence[str]) -> Offsets:
         """Where the inputs end."""
         if self.ends_fail is not None:
             raise self.ends_fail
-        return {topic: dict(offsets) for topic, offsets in self.ends.items() if topic in topics}
+        return {topic: dict(offsets) for topic, offsets in self.behind.items() if topic in topics}
 
 
 @pytest.fixture
 def kafka(monkeypatch: pytest.MonkeyPatch) -> Kafka:
     made = Kafka()
     monkeypatch.setattr(clock, "Producer", lambda *_: made)
-    monkeypatch.setattr(clock, "InputEnds", lambda *_: made)
+    monkeypatch.setattr(clock, "KafkaAdmin", lambda *_: made)
     monkeypatch.setattr(clock_topic, "remind", made.remind)
     monkeypatch.setattr(positions, "committed", lambda _: made.read)
     monkeypatch.setattr(clock, "_POLL_SECONDS", 0.001)
@@ -150,30 +150,30 @@ def test_without_an_interval_there_is_no_clock(kafka: Kafka) -> None:
 
 def test_no_time_passes_before_all_is_read_that_was_there(kafka: Kafka) -> None:
     """Not even if the last micro-batch has read most of it; the time is that at which it was there."""
-    kafka.ends = {"time": {0: 4}, REQUESTS: {0: 7, 1: 3}}
+    kafka.behind = {"time": {0: 4}, REQUESTS: {0: 7, 1: 3}}
     kafka.read = {"time": {0: 4}, REQUESTS: {0: 7, 1: 2}}
     with ticking():
         assert eventually(lambda: bool(kafka.written))
         time.sleep(LONG_SECONDS)
         assert kafka.ticks == []
-        kafka.ends = {"time": {0: 5}, REQUESTS: {0: 8, 1: 3}}  # what came meanwhile is for the next tick
+        kafka.behind = {"time": {0: 5}, REQUESTS: {0: 8, 1: 3}}  # what came meanwhile is for the next tick
         late = kafka.now_ms
         kafka.read = {"time": {0: 4}, REQUESTS: {0: 7, 1: 3}}
         assert eventually(lambda: bool(kafka.ticks))
         time.sleep(LONG_SECONDS)
         assert len(kafka.ticks) == 1
         assert kafka.ticks[0] <= late - MARGIN_MS
-        kafka.read = kafka.ends
+        kafka.read = kafka.behind
         assert eventually(lambda: len(kafka.ticks) > 1)
 
 
 def test_a_new_partition_is_waited_for_when_it_holds_records(kafka: Kafka) -> None:
-    kafka.ends = {"time": {0: 0}, REQUESTS: {0: 0, 1: 1}}
+    kafka.behind = {"time": {0: 0}, REQUESTS: {0: 0, 1: 1}}
     kafka.read = {"time": {0: 0}, REQUESTS: {0: 0}}
     with ticking():
         time.sleep(LONG_SECONDS)
         assert kafka.ticks == []
-        kafka.ends = {"time": {0: 0}, REQUESTS: {0: 0, 1: 0}}
+        kafka.behind = {"time": {0: 0}, REQUESTS: {0: 0, 1: 0}}
         kafka.read = {"time": {0: 0}, REQUESTS: {0: 0, 1: 1}}
         assert eventually(lambda: bool(kafka.ticks))
 
@@ -183,7 +183,7 @@ def test_a_clock_that_waits_for_long_says_for_what(
 ) -> None:
     """Once."""
     monkeypatch.setattr(clock, "_COMPLAINT_SECONDS", 0)
-    kafka.ends = {REQUESTS: {3: 7}}
+    kafka.behind = {REQUESTS: {3: 7}}
     with caplog.at_level(logging.INFO, "reexpand"), ticking():
         time.sleep(LONG_SECONDS)
     assert caplog.messages == [

@@ -81,7 +81,6 @@ class Held(Idle):
     """Stands for the lease of the checkpoint, which nobody else wants."""
 
     generation = 1
-    checkpoint_id = "id"
 
     def acquire(self, **_: object) -> None:
         """Become the holder."""
@@ -90,6 +89,14 @@ class Held(Idle):
         """Nobody."""
 
     find_successor = successor
+
+
+class Kafka(Idle):
+    """Stands for Kafka, which has the topics of the job."""
+
+    def names(self) -> set[str]:
+        """Names of all topics."""
+        return set(settings().inputs)
 
 
 class Spark:
@@ -130,7 +137,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         signal.signal(signal.SIGINT, aborted)
         return Spark()
 
-    def start(_: object, settings: Settings, __: object) -> Query:
+    def start(_: object, settings: Settings, *__: object) -> Query:
         done.append(f"start {settings.checkpoint}")
         signal.raise_signal(signal.SIGINT)
         return Query()
@@ -145,11 +152,9 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(jars, "spark", list)
     monkeypatch.setattr(classes, "sink", Path)
     monkeypatch.setattr(session, "build", build)
-    monkeypatch.setattr(checkpoint, "agree", step("agree", Agreement(3)))
-    monkeypatch.setattr(checkpoint, "identify", step("identify", "id"))
+    monkeypatch.setattr(checkpoint, "agree", step("agree", Agreement("id", 3)))
     monkeypatch.setattr(checkpoint, "fix", step("fix"))
     monkeypatch.setattr(Held, "acquire", step("acquire"))
-    monkeypatch.setattr(provision, "has_clock", lambda *_: True)
     monkeypatch.setattr(provision, "provide", step("provide", {}))
     monkeypatch.setattr(clock_topic, "prepare", step("prepare"))
     monkeypatch.setattr(group_file, "publish", step("publish"))
@@ -157,6 +162,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(service, "end_after_batch", step("end"))
     monkeypatch.setattr(service, "Lease", Held)
     monkeypatch.setattr(service, "Clock", Idle)
+    monkeypatch.setattr(service, "KafkaAdmin", Kafka)
     monkeypatch.setattr(service, "TopicWatch", Idle)
     monkeypatch.setattr(service, "Report", Idle)
     return done
@@ -175,7 +181,7 @@ def test_ctrl_c_lets_the_running_micro_batch_finish(steps: list[str]) -> None:
 def test_settings_are_fixed_right_before_the_query_begins(steps: list[str]) -> None:
     service.run(settings())
     assert steps[:-1] == [
-        "identify", "agree", "acquire", "agree", "provide", "prepare", "publish", "fix", "start /c",
+        "agree", "acquire", "provide", "prepare", "publish", "fix", "start /c",
     ]  # fmt: skip
 
 
@@ -201,7 +207,7 @@ def test_a_start_without_kafka_fixes_no_settings(steps: list[str], monkeypatch: 
     monkeypatch.setattr(provision, "provide", fail)
     with pytest.raises(KafkaUnavailable):
         service.run(settings())
-    assert steps == ["identify", "agree", "acquire", "agree"]
+    assert steps == ["agree", "acquire"]
 
 
 def test_executors_get_the_path_of_a_relative_checkpoint(
