@@ -123,4 +123,4 @@ def test_what_is_wrong_is_said_in_a_sentence(streams: Streams, dlq: Dlq) -> None
     assert unknown.exit_code == 1
     assert "no dead letter lite-topic-events[0]@5" in unknown.stderr, unknown.stderr
     missing = dlq("list", "--dead-letters", f"{streams.prefix}-none")
-    assert (missing.exit_code, "cannot be read" in missing.stderr) == (1, True)
+    assert (missing.exit_code, f"has no topic {streams.prefix}-none; " in missing.stderr) == (1, True)

@@ -15,7 +15,7 @@ from tests.support.brokers import SharedBroker
 def topic(broker: SharedBroker) -> Partition:
     """A topic of one partition."""
     name = uuid4().hex
-    create_topics(broker.bootstrap_servers, [TopicSpec(name)])
+    create_topics(broker.bootstrap_servers, [TopicSpec(name, config={"retention.ms": "-1"})])  # its records are old
     return Partition(name, 0)
 
 
