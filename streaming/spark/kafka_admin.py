@@ -28,6 +28,10 @@ _TAIL_SECONDS = 20
 """Longest time that a start reads them."""
 
 
+_LOOK_SECONDS = 0.1
+"""Time between two looks for new topics."""
+
+
 class KafkaAdmin:
     """Kafka's administration client, as a context manager.
 
@@ -43,6 +47,7 @@ class KafkaAdmin:
         jvm: Any = spark._jvm  # noqa: SLF001 - the one way to the Kafka client that Spark uses
         self._jvm = jvm
         self._settings = settings
+        self._timeout_ms = timeout_ms
         self._clients = self._jvm.org.apache.kafka.clients
         timeouts = {"default.api.timeout.ms": timeout_ms, "request.timeout.ms": timeout_ms // 2}
         properties = kafka_options.for_client(self._jvm, settings, timeouts)
@@ -73,6 +78,21 @@ class KafkaAdmin:
     def ids(self, names: Collection[str]) -> dict[str, str]:
         """Return the ids of topics that exist."""
         return self.asked(names).ids()
+
+    def ids_of_new(self, names: Collection[str]) -> dict[str, str]:
+        """Return the ids of topics that were just created: a broker may hear of them a moment later."""
+        deadline = time.monotonic() + self._timeout_ms / 1_000
+        while True:
+            found = self.ids(names)
+            unknown = set(names) - found.keys()
+            if not unknown:
+                return found
+            if time.monotonic() > deadline:
+                raise KafkaUnavailable(
+                    f"Kafka at {self._settings.bootstrap_servers} has created {', '.join(sorted(unknown))}, "
+                    "and does not show it. Check the brokers."
+                )
+            time.sleep(_LOOK_SECONDS)
 
     def asked(self, names: Collection[str]) -> "TopicIds":
         """Ask for the ids of topics, and do not wait for the answer."""

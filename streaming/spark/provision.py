@@ -54,7 +54,7 @@ def provide(
     for spec in specs(settings):
         if spec.name in absent and admin.create(spec):
             log.info("created the topic %s", spec.name)
-    found |= admin.ids(absent) if absent else {}
+    found |= admin.ids_of_new(absent) if absent else {}
     return {role: NotedTopic(name, found[name]) for role, name in facts.names(settings).items()}
 
 

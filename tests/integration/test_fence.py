@@ -38,6 +38,8 @@ REFUSED = "reexpand.Refused"
 FENCED = "ProducerFencedException"
 LOOK_SECONDS = 0.005
 """Between two looks at transactions, which last less than a second."""
+LAST_REQUEST_SECONDS = 1
+"""Time for the broker to end a transaction whose end was asked for before the pause."""
 MANY_PARTITIONS = ("--shuffle-partitions", "4")
 
 
@@ -88,6 +90,7 @@ def pause_while_it_writes(
             numbers = range(BURST, numbers.stop + BURST)
             assert eventually(transactions.exist, SETTLE_SECONDS, LOOK_SECONDS)
             pause()
+            time.sleep(LAST_REQUEST_SECONDS)
             if transactions.exist() and job.is_within_a_batch():
                 return numbers
             go_on()
