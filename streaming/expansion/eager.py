@@ -104,22 +104,32 @@ class _GroupComparison:
         for candidate in (subscriber, *others):
             change = self._changes.get(candidate.client)
             if change is not None:
-                return self._of_step(change, topic, candidate) if change.steps else change
+                has_backfill = candidate.client in self._batch.state.backfills
+                return self._of_step(change, topic, candidate) if change.steps or has_backfill else change
         return next(iter(self._changes.values()))
 
     def _of_step(self, change: InterestChange, topic: str, subscriber: SubscriberKey) -> InterestChange:
-        """Return the part of a change by the last of its requests that made a difference to a topic."""
+        """Return the part of a change by the last request that made a difference to a topic.
+
+        If no request of the micro-batch did, it is the one behind the backfill that the change carries out.
+        """
         orders = [index.orders(topic).get(subscriber) for index in self._indexes(subscriber.client, change)]
         if not self._exclusive:  # the order of entries does not matter
             orders = [None if order is None else 0 for order in orders]
         last = max((number for number in range(1, len(orders)) if orders[number] != orders[number - 1]), default=-1)
+        backfill = self._batch.state.backfills.get(subscriber.client)
+        if last < 0 and backfill is not None:
+            return InterestChange(change.before, change.after, *backfill[3:])
+        if not change.steps:
+            return change
         return change.by(change.steps[last - 1] if last > 0 else change.steps[-1])
 
     def _indexes(self, key: ClientKey, change: InterestChange) -> list[Interests]:
         """Return the interests of a client before its requests, and after each of them."""
         if key not in self._steps:
             found = self._steps[key] = []
-            for wanted in (change.before, *(step.after for step in change.steps)):
+            after = [step.after for step in change.steps] or [change.after]
+            for wanted in (change.before, *after):
                 found.append(self._batch.state.new_interests())
                 found[-1].add(key, wanted)
         return self._steps[key]

@@ -14,9 +14,11 @@ from streaming.worker.output import OutputKind
 from streaming.worker.rows import InputRow
 from tests.support.builders import (
     WAMP,
+    add,
     bound,
     created,
     deleted,
+    drop,
     group_json,
     leave,
     replace,
@@ -172,6 +174,20 @@ def test_another_request_carries_out_the_rest(story: Story) -> None:
         unsubscribed("a"), unsubscribed("b"), subscribed("d", "d"), subscribed("e", "e")
     }  # fmt: skip
     assert story.state.backfills == {}
+
+
+@pytest.mark.parametrize("others", [[add("x")], [add("x"), drop("y")]], ids=["one", "several"])
+def test_the_rest_is_that_of_the_request_that_asked_for_it(others: list[SubscriptionRequest]) -> None:
+    """With its place and its offset option, although other requests carry it out."""
+    options = [{"type": "TAIL_N", "value": 1}, {"type": "TAIL_N", "value": 2}]
+    story = Story(UNLIMITED, *map(created, "abcx"))
+    story.then(replace("a", "b", "c")._replace(offset_option=options[0]))
+    asked = story.expansion.updates[0].source
+    story.then(*(other._replace(offset_option=options[1]) for other in others))
+    found = {update.lite_topic: (update.source, update.offset_option) for update in story.expansion.updates}
+    assert found["c"] == (asked, options[0])
+    assert found["x"][0] != asked
+    assert found["x"][1] == options[1]
 
 
 def test_the_same_request_again_changes_nothing(story: Story) -> None:
