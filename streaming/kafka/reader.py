@@ -18,6 +18,10 @@ _ANSWER_SECONDS: Final = 10.0
 _SILENCE_SECONDS: Final = 60.0
 """Longest pause while a topic is read, in seconds."""
 
+_PAUSE_SECONDS: Final = 0.1
+"""Time between two questions to a partition without a leader."""
+
+_NO_LEADER: Final = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 _END: Final = KafkaError._PARTITION_EOF  # noqa: SLF001 - its only name
 
 
@@ -82,10 +86,7 @@ class TopicReader:
                 if described.error is not None:
                     raise self._unreadable(topic, described.error.str())
                 for number in described.partitions:
-                    where = TopicPartition(topic, number)
-                    found[Partition(topic, number)] = Span(
-                        *self._consumer.get_watermark_offsets(where, timeout=_ANSWER_SECONDS)
-                    )
+                    found[Partition(topic, number)] = self._span(TopicPartition(topic, number))
             except KafkaException as error:
                 raise self._failed(topic, error) from None
         return found
@@ -133,6 +134,17 @@ class TopicReader:
             if time.monotonic() > deadline:
                 topic = next(iter(open_spans)).topic
                 raise self._unreadable(topic, self._trouble or f"no record arrives within {_SILENCE_SECONDS:g} s")
+
+    def _span(self, where: TopicPartition) -> Span:
+        """Return the present offsets of a partition, once it has a leader: a new one may lack it for a moment."""
+        deadline = time.monotonic() + _ANSWER_SECONDS
+        while True:
+            try:
+                return Span(*self._consumer.get_watermark_offsets(where, timeout=_ANSWER_SECONDS))
+            except KafkaException as error:
+                if error.args[0].code() not in _NO_LEADER or time.monotonic() > deadline:
+                    raise
+                time.sleep(_PAUSE_SECONDS)
 
     def _remember(self, error: KafkaError) -> None:
         self._trouble = error.str()

@@ -163,6 +163,7 @@ def delete(streams: Streams, topic: str) -> None:
     assert eventually(lambda: topic not in admin.list_topics(timeout=10).topics, 30, POLL_SECONDS)
 
 
+@pytest.mark.long
 def test_a_lost_clock_topic_is_made_anew_and_no_alarm_is_lost(streams: Streams, tmp_path: Path) -> None:
     """Neither one that the coordinator has, nor one that stood in the topic only."""
     scene, log = Scene(streams), tmp_path / "job.log"

@@ -28,7 +28,11 @@ def many_topics(count: int) -> list[Record]:
     ]
 
 
-@pytest.mark.parametrize("options", [(), ("--shards", "p=3", "--route-depth", "2")], ids=["one shard", "three shards"])
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param((), marks=pytest.mark.long), ("--shards", "p=3", "--route-depth", "2")],
+    ids=["one shard", "three shards"],
+)
 def test_a_history_with_crashes_leaves_the_oracles_relation(
     streams: Streams, tmp_path: Path, options: tuple[str, ...]
 ) -> None:

@@ -162,6 +162,7 @@ def wildcard_group(streams: Streams, group: str, parent: str, pattern: str) -> N
     scene.sent()
 
 
+@pytest.mark.long
 def test_a_wildcard_subscriber_hears_of_a_new_topic_long_before_a_consumer_of_a_pattern(
     streams: Streams, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
@@ -255,6 +256,7 @@ def test_what_happened_while_it_was_down_is_announced_at_the_next_start(
     assert [(event["event"], event["liteTopic"][-1]) for event in events[3:]] == list(difference)
 
 
+@pytest.mark.long
 def test_a_broker_that_freezes_or_crashes_deletes_nothing(own_broker: Callable[..., Broker], tmp_path: Path) -> None:
     """And what is created afterwards is announced."""
     broker = own_broker()
