@@ -36,8 +36,12 @@ demo: setup ## the real thing: a Kafka broker, the Spark job, events, and what t
 cluster-demo: setup ## the same on a Spark cluster of two workers, one of which is killed half way
 	@.venv/bin/reexpand demo --cluster
 
+.PHONY: archive
+archive: setup ## an archive of Spark's Java classes, with which jobs start faster
+	@.venv/bin/reexpand jars --archive
+
 .PHONY: test
-test: setup ## all tests, on a real broker and a real Spark
+test: setup archive ## all tests, on a real broker and a real Spark
 	.venv/bin/pytest
 
 .PHONY: test-fast

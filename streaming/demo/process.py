@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Self
 
 from streaming.errors import DemoFailed
 from streaming.local import guardian
-from streaming.local.java import short_lived
+from streaming.local.class_archive import LAUNCH_VARIABLE
+from streaming.local.java import OPTIONS_VARIABLE, short_lived
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from streaming.config import Settings
@@ -41,9 +43,10 @@ class Job:
         settings: address of the broker, checkpoint and master; the job gets no other setting.
         log_file: destination of the job's log.
         scratch: folder of Spark's temporary files.
+        java_options: further options of Spark's JVM, whose command is then in the log.
     """
 
-    def __init__(self, settings: Settings, log_file: Path, scratch: Path) -> None:
+    def __init__(self, settings: Settings, log_file: Path, scratch: Path, java_options: Sequence[str] = ()) -> None:
         self.log_file = log_file
         self._command = [
             *(sys.executable, "-c", _START, "run"),
@@ -59,6 +62,9 @@ class Job:
             "PYTHONUNBUFFERED": "1",
             **short_lived(inherited),
         }
+        if java_options:
+            given = [self._environment[OPTIONS_VARIABLE], *java_options]
+            self._environment |= {OPTIONS_VARIABLE: " ".join(given), LAUNCH_VARIABLE: "1"}
         self._guardian: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:

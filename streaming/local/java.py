@@ -28,6 +28,9 @@ _WAY_OUT = "Unset JAVA_HOME to use the Java that reexpand brings, or set it to a
 FIRST_TIER = "-XX:TieredStopAtLevel=1"
 """Option for a short-lived or mostly idle Java: the second tier of its compiler pays after minutes only."""
 
+OPTIONS_VARIABLE = "SPARK_SUBMIT_OPTS"
+"""Environment variable with further options of the JVM that Spark's launcher starts."""
+
 _MODULE = "jdk.incubator.vector"
 """Module that Spark's launcher asks for, whatever the configuration is.
 
@@ -69,8 +72,8 @@ class Java:
 def short_lived(variables: Mapping[str, str]) -> dict[str, str]:
     """Return additions to the environment of a short-lived job, of minutes at most."""
     # With one tier, Java's code cache is 48 MB. Spark's code overflows it, and would be compiled again and again.
-    options = f"{variables.get('SPARK_SUBMIT_OPTS', '')} {FIRST_TIER} -XX:ReservedCodeCacheSize=240m"
-    return {"SPARK_SUBMIT_OPTS": options.strip()}
+    options = f"{variables.get(OPTIONS_VARIABLE, '')} {FIRST_TIER} -XX:ReservedCodeCacheSize=240m"
+    return {OPTIONS_VARIABLE: options.strip()}
 
 
 def find_java() -> Java:

@@ -8,10 +8,12 @@ from pathlib import Path
 from urllib.parse import urlparse
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from streaming.config import Settings
 from streaming.errors import SparkUnavailable
+from streaming.local import class_archive
 
 _LOG_CONFIGURATION = Path(__file__).parent / "log4j2.properties"
 
@@ -78,7 +80,11 @@ def options(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = 
     if not _is_submitted():
         level = "warn" if logging.getLogger("reexpand").isEnabledFor(logging.DEBUG) else "error"
         java_options = _JAVA_OPTIONS.format(file=_LOG_CONFIGURATION, level=level)
-        chosen |= {"spark.driver.extraJavaOptions": java_options, "spark.executor.extraJavaOptions": java_options}
+        archive = class_archive.options() if _is_local(settings) else []
+        chosen |= {
+            "spark.driver.extraJavaOptions": " ".join([java_options, *archive]),
+            "spark.executor.extraJavaOptions": java_options,
+        }
     if settings.master is not None:
         chosen["spark.master"] = settings.master
     if urlparse(settings.checkpoint).scheme in ("", "file"):
@@ -127,6 +133,13 @@ def build(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = ()
         builder = builder.config(key, value)
     try:
         return builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        raise SparkUnavailable(
+            "Spark does not start: Java has ended at once. What it said stands above; check SPARK_SUBMIT_OPTS, "
+            "JAVA_TOOL_OPTIONS and the memory of this machine."
+        ) from None
     except Py4JJavaError as error:
         reason = str(error.java_exception.getMessage()).partition("\n")[0].rstrip(".")
         raise SparkUnavailable(

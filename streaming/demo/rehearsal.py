@@ -1,0 +1,74 @@
+"""A short run of the job that nobody watches: from the classes that it loads comes the archive of Java classes."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from confluent_kafka import Producer
+
+from streaming.config import Settings
+from streaming.demo.follower import Follower
+from streaming.demo.process import Job
+from streaming.demo.scenario import SCENES
+from streaming.errors import DemoFailed
+from streaming.events.model import Stream
+from streaming.kafka import specs as topics
+from streaming.kafka.topics import create_topics
+from streaming.local import class_archive
+from streaming.local.broker import Broker
+
+_SECONDS = 180.0
+"""Longest time until the first update."""
+
+_STOP_SECONDS = 60.0
+_POLL_SECONDS = 0.2
+
+
+def rehearse() -> Path:
+    """Run the job on a broker of its own until its first update, and make the archive of the classes it has loaded.
+
+    Returns:
+        The archive.
+
+    Raises:
+        DemoFailed: the job does not start, or does not answer.
+        JarsUnavailable: the archive cannot be made or stored.
+        BrokerFailed: the broker does not start.
+    """
+    with TemporaryDirectory(prefix="reexpand-") as name:
+        folder = Path(name)
+        classes, log = folder / "classes", folder / "job.log"
+        with Broker(folder / "kafka") as broker:
+            settings = Settings.model_construct(
+                bootstrap_servers=broker.bootstrap_servers, checkpoint=str(folder / "checkpoint")
+            )
+            create_topics(broker.bootstrap_servers, topics.specs(settings))
+            _send_all(settings)
+            with Job(settings, log, folder / "spark", class_archive.recording(classes)) as job:
+                _wait_for_update(settings, job)
+                if job.stop(_STOP_SECONDS) != 0:
+                    raise job.failure("did not end in order")
+        return class_archive.make(classes, log.read_text(encoding="utf-8", errors="replace"))
+
+
+def _send_all(settings: Settings) -> None:
+    names = dict(zip(Stream, settings.inputs, strict=True))
+    producer = Producer({"bootstrap.servers": settings.bootstrap_servers, "log_level": 0})
+    for scene in SCENES:
+        for step in scene.steps:
+            producer.produce(names[step.stream], step.value, step.key)
+    if producer.flush(_STOP_SECONDS):
+        raise DemoFailed("The broker of the rehearsal takes no events.")
+
+
+def _wait_for_update(settings: Settings, job: Job) -> None:
+    deadline = time.monotonic() + _SECONDS
+    with Follower(settings) as follower:
+        while not follower.relation:
+            job.check()
+            for _ in follower.poll(_POLL_SECONDS):
+                pass
+            if time.monotonic() > deadline:
+                raise job.failure(f"has not answered after {_SECONDS:.0f} s")

@@ -1,0 +1,107 @@
+"""The archive of Java classes with which Spark's JVM starts: its classes are loaded and verified already.
+
+Java calls this class data sharing. An archive fits one Java and one class path, so its name has a digest of both. Where
+there is none, or it does not fit, Java starts as without it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+from collections import deque
+from contextlib import contextmanager
+from importlib.metadata import version
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from streaming.errors import JarsUnavailable
+from streaming.local import jars
+from streaming.local.cache import cache_folder, locked
+from streaming.local.java import find_java
+from streaming.local.process import run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from streaming.local.java import Java
+
+LAUNCH_VARIABLE = "SPARK_PRINT_LAUNCH_COMMAND"
+"""Environment variable that lets Spark's launcher print the command of the JVM."""
+
+_LAUNCH = "Spark Command: "
+_LOG_LINES_SHOWN = 15
+"""Number of lines of Java's output in an error message."""
+
+_QUIET = ("-Xlog:disable", "-Xlog:all=error:stderr")
+"""Options without which Java says of classes that the archive lacks why it lacks them."""
+
+
+def archive(java: Java) -> Path:
+    """Return the file of the archive for a Java, whether it exists or not."""
+    try:
+        release = (java.home / "release").read_bytes()
+    except OSError:  # a wrapper, whose path has a digest of what it starts
+        release = b""
+    spec = find_spec("pyspark")  # not imported: that takes long
+    parts = [str(java.home), str(spec and spec.origin), version("pyspark"), str(jars.LOCAL.folder)]
+    digest = hashlib.sha256("\n".join(parts).encode() + release).hexdigest()[:16]
+    return cache_folder() / "classes" / f"{digest}.jsa"
+
+
+def options() -> list[str]:
+    """Return the options of a JVM that starts with the archive; none if there is no archive."""
+    home = os.environ.get("JAVA_HOME")
+    if not home:  # spark-submit on a Java of its own
+        return []
+    file = archive(find_java())
+    return [f"-XX:SharedArchiveFile={file}", "-Xshare:auto", *_QUIET] if file.exists() else []
+
+
+def recording(classes: Path) -> list[str]:
+    """Return the options of a JVM that writes the names of the classes that it loads to a file."""
+    return [f"-XX:DumpLoadedClassList={classes}"]
+
+
+def make(classes: Path, log: str) -> Path:
+    """Make the archive from the classes that a job has loaded.
+
+    Args:
+        classes: file that `recording` named.
+        log: log of the job, started with `LAUNCH_VARIABLE`.
+
+    Raises:
+        JarsUnavailable: Java cannot make it, or it cannot be stored.
+    """
+    target = archive(find_java())
+    words = shlex.split(next(line for line in log.splitlines() if line.startswith(_LAUNCH)).removeprefix(_LAUNCH))
+    shown: deque[str] = deque(maxlen=_LOG_LINES_SHOWN)
+    partial = target.with_suffix(f".{os.getpid()}")
+    command = [
+        words[0],
+        *("-Xshare:dump", f"-XX:SharedClassListFile={classes}", f"-XX:SharedArchiveFile={partial}", *_QUIET),
+        *("-cp", words[words.index("-cp") + 1]),
+    ]
+    try:
+        with locked(target.parent / "lock") as lock, _removed_at_the_end(partial):
+            if run(command, lock, lambda line: shown.append(line.rstrip())):
+                raise JarsUnavailable(
+                    "Java cannot make an archive of Spark's classes. The end of its output:\n"
+                    + "\n".join(f"    {line}" for line in shown)
+                )
+            partial.replace(target)
+    except OSError as error:
+        raise JarsUnavailable(
+            f"The archive of Spark's classes cannot be stored in {target.parent}: {error.strerror}. "
+            "Make room there, or set XDG_CACHE_HOME to a folder that can be written."
+        ) from error
+    return target
+
+
+@contextmanager
+def _removed_at_the_end(file: Path) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        file.unlink(missing_ok=True)
