@@ -11,6 +11,7 @@ from streaming.dlq.letters import Letter
 from streaming.errors import NotWritten, Rejected
 from streaming.events.topic_events import parse_lmq_name
 from streaming.kafka.clients import create, reason
+from streaming.kafka.permissions import writable
 from streaming.kafka.reader import Partition, Span, TopicReader
 
 _FLUSH_SECONDS = 60.0
@@ -70,7 +71,8 @@ def write(bootstrap_servers: str, options: dict[str, str], dead_letters: str, en
 
     def note(error: KafkaError | None, message: Message) -> None:
         if error is not None:
-            failed.append(f"{message.topic()}: {error.str()}")
+            topic = message.topic() or ""
+            failed.append(f"{topic}: {reason(error, writable(topic))}")
 
     for entry in entries:
         place = entry.letter.id  # the same partition, so that it comes behind its producer's records since then

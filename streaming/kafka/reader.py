@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from streaming.errors import TopicUnreadable
-from streaming.kafka.clients import create, reason
+from streaming.kafka.clients import concerns_group, create, reason
+from streaming.kafka.permissions import readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -80,7 +81,7 @@ class TopicReader:
                         f"{self._servers} has no topic {topic}; `reexpand topics` creates what is missing"
                     )
                 if described.error is not None:
-                    raise self._unreadable(topic, described.error.str())
+                    raise self._unreadable(topic, reason(described.error, readable(topic)))
                 for number in described.partitions:
                     where = TopicPartition(topic, number)
                     found[Partition(topic, number)] = Span(
@@ -121,7 +122,7 @@ class TopicReader:
                 if span is None:
                     continue
                 if error is not None and error.code() != _END:
-                    raise self._unreadable(where.topic, error.str())
+                    raise self._unreadable(where.topic, reason(error, readable(where.topic)))
                 if error is None and offset < span.end:
                     block.append(message)
                 # Behind the last record may stand the mark of a transaction, which is no record.
@@ -135,11 +136,12 @@ class TopicReader:
                 raise self._unreadable(topic, self._trouble or f"no record arrives within {_SILENCE_SECONDS:g} s")
 
     def _remember(self, error: KafkaError) -> None:
-        self._trouble = error.str()
+        if not concerns_group(error):
+            self._trouble = error.str()
 
     def _failed(self, topic: str, error: KafkaException) -> TopicUnreadable:
         self._consumer.poll(0)  # fetches an error with more detail than "timed out"
-        return self._unreadable(topic, self._trouble or reason(error))
+        return self._unreadable(topic, self._trouble or reason(error, readable(topic)))
 
     def _unreadable(self, topic: str, why: str) -> TopicUnreadable:
         return TopicUnreadable(

@@ -16,7 +16,8 @@ from typing import Any, Final, Self
 from confluent_kafka import KafkaError, Message, Producer
 
 from streaming.errors import NotVerified
-from streaming.kafka.clients import create
+from streaming.kafka.clients import create, reason
+from streaming.kafka.permissions import writable
 from streaming.kafka.reader import Partition, Span
 from streaming.state import ShardState
 from streaming.verify.corrections import Correction, corrections
@@ -112,7 +113,7 @@ class Corrector:
                 self._send(key, value, partition)
         left = self._producer.flush(_ANSWER_SECONDS)
         if left or self._refused is not None:
-            why = "it does not answer" if self._refused is None else self._refused.str()
+            why = "it does not answer" if self._refused is None else reason(self._refused, writable(self._job.updates))
             raise NotVerified(f"Kafka did not take a correction for {self._job.updates}: {why}; repair again")
 
     def _send(self, key: bytes, value: bytes | None, partition: int | None) -> None:
