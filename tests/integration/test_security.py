@@ -1,14 +1,17 @@
 """The job and the verbs on a broker that requires TLS, credentials, and a permission for everything."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import trustme
 
 from streaming.client import SubscriptionClient, client_options
 from tests.support.guarded_streams import (
     GROUP,
     PARENT,
+    PATIENCE_SECONDS,
     REQUEST,
     TOPIC,
     GuardedStreams,
@@ -85,5 +88,60 @@ def test_the_job_runs_with_a_password_and_the_least_permissions(guarded: Guarded
         assert_nothing_leaked(guarded, job, event_log)
         assert job.stop() == 0
         assert "does not allow" not in job.said()
+    finally:
+        job.close()
+
+
+@pytest.mark.long
+def test_the_job_and_a_verb_run_with_certificates(
+    guarded: GuardedStreams, secured_broker: SecuredBroker, event_log: Path
+) -> None:
+    """The job has its key in the values of its options, which Spark sees; the verb names a file."""
+    user = f"{guarded.streams.prefix}-certified"
+    secured_broker.allow(user, guarded.needed("job", "verify"))
+    job = guarded.job(secured_broker.with_certificate_inside(user), "--verbose", certificate=True)
+    try:
+        job.wait_ready()
+        writer = guarded.user("owner of groups", "client", "producer of topic events")
+        for setting, value in (("group_events", GROUP), ("subscription_events", REQUEST), ("topic_events", TOPIC)):
+            assert guarded.send(writer, setting, value) is None
+        assert eventually(lambda: bool(guarded.streams.updates()), SETTLE_SECONDS, 0.5)
+        assert eventually(guarded.streams.are_read, SETTLE_SECONDS, 0.5)
+        assert_nothing_leaked(guarded, job, event_log)
+        options = secured_broker.with_certificate(user)
+        words = ("verify", "--checkpoint", str(guarded.streams.checkpoint))
+        verified = guarded.verb(*words, options=options, certificate=True)
+        assert verified.returncode == 0, verified.stderr
+        assert job.stop() == 0
+    finally:
+        job.close()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("wrong", ["password", "authority"])
+def test_a_connection_that_fails_is_said_without_the_secret(
+    wrong: str, guarded: GuardedStreams, tmp_path: Path
+) -> None:
+    """By the job and by a verb: the broker refuses the password, or the client the broker's certificate."""
+    options = guarded.user("job", "dlq list")
+    if wrong == "password":
+        (options.parent / f"{options.name.removesuffix('-scram.properties')}.password").write_text(
+            "canary-of-another\n"
+        )
+        guarded.know("canary-of-another")
+    else:
+        trust = trustme.CA()
+        trust.cert_pem.write_to_path(str(tmp_path / "other.pem"))
+        options.write_text(f"{options.read_text()}ssl.truststore.location={tmp_path / 'other.pem'}\n")
+    job = guarded.job(options, "--verbose")
+    try:
+        assert job.process.wait(PATIENCE_SECONDS) == 1
+        listed = guarded.verb("dlq", "list", options=options)
+        assert listed.returncode == 1
+        for said in (job.said(), listed.stderr):
+            (line,) = [line for line in said.splitlines() if line.startswith("Error: ")]
+            assert re.search(r"[Aa]uthentication failed|certificat|PKIX", line), line
+            assert "Traceback" not in said
+            assert not any(secret.decode() in said for secret in guarded.secrets)
     finally:
         job.close()

@@ -33,13 +33,26 @@ class GuardedStreams:
         self._secured = secured
         self._folder = folder
         self.streams = Streams(secured.broker.bootstrap_servers, folder / "checkpoint")
-        self._logs = 0
+        self._logs = self._users = 0
 
-    def user(self, role: str, *more: str, without: Grant | None = None) -> Path:
+    def user(self, *roles: str, without: Grant | None = None) -> Path:
         """Return the client options of a new user with a password, who has what its roles need but for one grant."""
-        name = f"{self.streams.prefix}-{role.replace(' ', '-')}"
-        self._secured.allow(name, self.needed(role, *more, without=without))
+        self._users += 1
+        name = f"{self.streams.prefix}-{self._users}"
+        self._secured.allow(name, self.needed(*roles, without=without))
         return self._secured.with_password(name)
+
+    def administrator(self) -> Producer:
+        """Return a producer that may write everywhere."""
+        return Producer({"bootstrap.servers": self.streams.bootstrap_servers, "log_level": 0})
+
+    @staticmethod
+    def as_record(update: Mapping[str, Any]) -> tuple[bytes, bytes]:
+        """Return value and key of an update."""
+        row = [update[name] for name in ("parentTopic", "group", "clientId", "liteTopic")]
+        more = {"cause": "TOPIC_CREATED", "eventId": "e", "lmqName": "", "version": None}
+        source = {"topic": "t", "partition": 0, "offset": 0, "entry": 0, "timestamp": 0}
+        return orjson.dumps({**update, **more, "source": source}), orjson.dumps(row)
 
     def needed(self, *roles: str, without: Grant | None = None) -> list[Grant]:
         """Return what roles need but for one grant."""
@@ -56,6 +69,10 @@ class GuardedStreams:
     def secrets(self) -> list[bytes]:
         """All passwords and keys of all users."""
         return [secret.encode() for found in self._secured.secrets.values() for secret in found]
+
+    def know(self, secret: str) -> None:
+        """Take a further text for a secret."""
+        self._secured.secrets.setdefault("", []).append(secret)
 
     def job(self, options: Path, *more: str, certificate: bool = False) -> Job:
         """Start the job as a user."""
@@ -76,9 +93,10 @@ class GuardedStreams:
         assert producer.flush(60) == 0
         return errors[0]
 
-    def verb(self, *words: str, options: Path) -> subprocess.CompletedProcess[str]:
+    def verb(self, *words: str, options: Path, certificate: bool = False) -> subprocess.CompletedProcess[str]:
         """Run a verb as a user, until its end."""
-        command = [REEXPAND, *words, "--bootstrap-servers", self._secured.scram, "--kafka-options", str(options)]
+        address = self._secured.certificates if certificate else self._secured.scram
+        command = [REEXPAND, *words, "--bootstrap-servers", address, "--kafka-options", str(options)]
         return subprocess.run(
             command, env=self.environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
         )
