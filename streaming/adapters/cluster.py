@@ -26,7 +26,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from streaming.adapters.watch import Listing, Presence, RoundRobin, TopicChange, decode, encode, listing
 from streaming.errors import WatchFailed
-from streaming.kafka.clients import concerns_group, create, reason
+from streaming.kafka.clients import Refusal, concerns_group, create, reason
 from streaming.kafka.permissions import Grant, readable, writable
 from streaming.kafka.specs import INPUT
 
@@ -83,6 +83,7 @@ class KafkaCluster:
         self._stop = stop
         self._id_requests = RoundRobin(_IDS_PER_REQUEST)
         self._reason = ""
+        self._refusal = Refusal()
         self._common: dict[str, Any] = {
             **options,
             "bootstrap.servers": bootstrap_servers,
@@ -96,6 +97,7 @@ class KafkaCluster:
             Producer,
             {
                 **self._common,
+                "error_cb": self._refusal,
                 "enable.idempotence": True,
                 "message.timeout.ms": 0,
                 "partitioner": "murmur2_random",
@@ -179,8 +181,11 @@ class KafkaCluster:
                 refused.append(error)
 
         values = [encode(change, self.parent, timestamp) for change in changes]
-        for value in values:
-            self._producer.produce(self._events, value, self.parent, on_delivery=written)
+        try:
+            for value in values:
+                self._producer.produce(self._events, value, self.parent, on_delivery=written)
+        except KafkaException as error:
+            raise self._not_taken(error) from None
         began, warned = time.monotonic(), False
         while (left := self._producer.flush(0.2)) and not refused:
             if self._stop.is_set():
@@ -191,9 +196,13 @@ class KafkaCluster:
                 warned = True
                 log.warning("%d topic events wait for Kafka to take them%s", left, self._last_error())
         if refused:
-            why = reason(refused[0], writable(self._events))
-            raise WatchFailed(f"The topic {self._events!r} does not take the events: {why}.")
+            raise self._not_taken(refused[0])
         return values
+
+    def _not_taken(self, error: KafkaException | KafkaError) -> WatchFailed:
+        self._producer.poll(0)
+        why = self._refusal.reason(error, writable(self._events))
+        return WatchFailed(f"The topic {self._events!r} does not take the events: {why}.")
 
     def _list(self) -> dict[str, Presence]:
         try:

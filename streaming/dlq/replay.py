@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from streaming.dlq.letters import Letter
 from streaming.errors import NotWritten, Rejected
 from streaming.events.topic_events import parse_lmq_name
-from streaming.kafka.clients import create, reason
+from streaming.kafka.clients import Refusal, create, reason
 from streaming.kafka.permissions import writable
 from streaming.kafka.reader import Partition, Span, TopicReader
 
@@ -65,14 +65,15 @@ def write(bootstrap_servers: str, options: dict[str, str], dead_letters: str, en
         ConfigInvalid: a client option is not valid.
         NotWritten: Kafka did not take a record; the message says which.
     """
-    given = {"log_level": 0, "enable.idempotence": True, **options, "bootstrap.servers": bootstrap_servers}
-    producer = create(Producer, given)
+    refusal = Refusal()
+    given: dict[str, Any] = {"log_level": 0, "enable.idempotence": True, **options}
+    producer = create(Producer, {**given, "bootstrap.servers": bootstrap_servers, "error_cb": refusal})
     failed: list[str] = []
 
     def note(error: KafkaError | None, message: Message) -> None:
         if error is not None:
             topic = message.topic() or ""
-            failed.append(f"{topic}: {reason(error, writable(topic))}")
+            failed.append(f"{topic}: {refusal.reason(error, writable(topic))}")
 
     for entry in entries:
         place = entry.letter.id  # the same partition, so that it comes behind its producer's records since then

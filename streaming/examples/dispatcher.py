@@ -26,7 +26,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from streaming.client import UPDATES, Change, ClientError, Op, Row, Subscriber, SubscriptionClient, client_options
 from streaming.errors import ConfigInvalid, NotWritten, TopicUnreadable
-from streaming.kafka.clients import concerns_group, reason
+from streaming.kafka.clients import Refusal, concerns_group, reason
 from streaming.kafka.options import is_secret
 from streaming.kafka.permissions import Grant, readable, writable
 
@@ -102,9 +102,10 @@ class Dispatcher:
 class Inbox:
     """Delivery into Kafka: to the existing topic `<parent>-delivered`, with the client's id as key."""
 
-    def __init__(self, producer: Producer) -> None:
+    def __init__(self, producer: Producer, refusal: Refusal) -> None:
         self._producer = producer
-        self._failed: list[str] = []
+        self._refusal = refusal
+        self._failed: list[NotWritten] = []
 
     def __call__(self, row: Row, message: Message) -> None:
         """Send a message on; `flush` makes sure of it."""
@@ -122,6 +123,9 @@ class Inbox:
                 break
             except BufferError:  # its queue is full
                 self._producer.poll(0.1)
+            except KafkaException as error:
+                self._producer.poll(0)
+                raise self._not_written(topic, error) from None
         self._producer.poll(0)
 
     def flush(self) -> None:
@@ -132,12 +136,14 @@ class Inbox:
         """
         self._producer.flush()
         if self._failed:
-            raise NotWritten(self._failed[0])
+            raise self._failed[0]
 
     def _written(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
-            topic = message.topic() or ""
-            self._failed.append(f"{topic}: {reason(error, writable(topic))}")
+            self._failed.append(self._not_written(message.topic() or "", error))
+
+    def _not_written(self, topic: str, error: KafkaError | KafkaException) -> NotWritten:
+        return NotWritten(f"{topic}: {self._refusal.reason(error, writable(topic))}")
 
 
 class MessageSource(NamedTuple):
@@ -196,7 +202,7 @@ def _pairs(_ctx: click.Context, _parameter: click.Parameter, texts: tuple[str, .
     return pairs
 
 
-def _kafka_clients(options: Mapping[str, Any], group_id: str) -> tuple[Producer, Consumer]:
+def _kafka_clients(options: Mapping[str, Any], group_id: str, refusal: Refusal) -> tuple[Producer, Consumer]:
     """Create the producer and the consumer; neither connects yet.
 
     Raises:
@@ -205,7 +211,10 @@ def _kafka_clients(options: Mapping[str, Any], group_id: str) -> tuple[Producer,
     common = {"log_level": 0, **options}  # the subscription client logs the same errors, once
     own = {"group.id": group_id, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
     try:
-        return Producer({**common, "enable.idempotence": True}), Consumer({**common, **own})
+        return (
+            Producer({**common, "enable.idempotence": True, "error_cb": refusal}),
+            Consumer({**common, **own}),
+        )
     except KafkaException as error:
         raise click.UsageError(f"The Kafka client refuses its options: {error.args[0].str()}.") from None
 
@@ -250,9 +259,10 @@ def main(
     except ConfigInvalid as error:
         raise click.UsageError(str(error)) from None
     common = {**given, **options, "bootstrap.servers": bootstrap_servers}
-    producer, consumer = _kafka_clients(common, group_id)
+    refusal = Refusal()
+    producer, consumer = _kafka_clients(common, group_id, refusal)
     _on_signals(sys.exit)  # nothing is delivered yet
-    rotation, inbox, stop = LeastRecentlyServed(), Inbox(producer), threading.Event()
+    rotation, inbox, stop = LeastRecentlyServed(), Inbox(producer, refusal), threading.Event()
     try:
         with (
             closing(consumer),

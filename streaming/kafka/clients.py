@@ -46,6 +46,25 @@ def reason(error: KafkaException | KafkaError, needed: Grant | None = None) -> s
     return inner.str().rstrip(".")
 
 
+class Refusal:
+    """Memory of a refusal by the broker, as the `error_cb` of a producer.
+
+    An idempotent producer that may write to no topic at all fails for good, and says only there why.
+    """
+
+    def __init__(self) -> None:
+        self._refused: KafkaError | None = None
+
+    def __call__(self, error: KafkaError) -> None:
+        """Remember an error if it is a refusal."""
+        if error.code() in _REFUSALS:
+            self._refused = error
+
+    def reason(self, error: KafkaException | KafkaError, needed: Grant) -> str:
+        """Return the reason of an error; of a refusal, the permission that is missing."""
+        return reason(self._refused or error, needed)
+
+
 def concerns_group(error: KafkaError) -> bool:
     """Tell whether an error is about the consumer group.
 
