@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from streaming.errors import TopicUnreadable
+from streaming.errors import TopicMissing, TopicUnreadable
 from streaming.kafka.clients import concerns_group, create, reason
 from streaming.kafka.permissions import readable
 
@@ -70,14 +70,15 @@ class TopicReader:
         """Return the present offsets of all partitions of some topics.
 
         Raises:
-            TopicUnreadable: a topic does not exist, or no broker answers.
+            TopicMissing: a topic does not exist.
+            TopicUnreadable: no broker answers, or it does not allow to read a topic.
         """
         found = {}
         for topic in topics:
             try:
                 described = self._consumer.list_topics(topic, timeout=_ANSWER_SECONDS).topics[topic]
                 if described.error is not None and described.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    raise TopicUnreadable(
+                    raise TopicMissing(
                         f"{self._servers} has no topic {topic}; `reexpand topics` creates what is missing"
                     )
                 if described.error is not None:

@@ -96,7 +96,7 @@ class SecuredBroker:
     def allow(self, user: str, grants: Iterable[Grant]) -> None:
         """Allow a user these things."""
         bindings = [_binding(user, grant) for grant in grants]
-        for future in self.admin.create_acls(bindings).values():
+        for future in self.admin.create_acls(bindings).values() if bindings else ():
             future.result(_SECONDS)
 
     def deny(self, user: str, grant: Grant) -> None:
