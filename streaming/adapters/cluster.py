@@ -26,7 +26,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from streaming.adapters.watch import Listing, Presence, RoundRobin, TopicChange, decode, encode, listing
 from streaming.errors import WatchFailed
-from streaming.kafka.clients import Refusal, concerns_group, create, reason
+from streaming.kafka.clients import cause, concerns_group, create, reason, writing
 from streaming.kafka.permissions import Grant, readable, writable
 from streaming.kafka.specs import INPUT
 
@@ -83,7 +83,6 @@ class KafkaCluster:
         self._stop = stop
         self._id_requests = RoundRobin(_IDS_PER_REQUEST)
         self._reason = ""
-        self._refusal = Refusal()
         self._common: dict[str, Any] = {
             **options,
             "bootstrap.servers": bootstrap_servers,
@@ -97,7 +96,6 @@ class KafkaCluster:
             Producer,
             {
                 **self._common,
-                "error_cb": self._refusal,
                 "enable.idempotence": True,
                 "message.timeout.ms": 0,
                 "partitioner": "murmur2_random",
@@ -181,11 +179,16 @@ class KafkaCluster:
                 refused.append(error)
 
         values = [encode(change, self.parent, timestamp) for change in changes]
-        try:
-            for value in values:
-                self._producer.produce(self._events, value, self.parent, on_delivery=written)
-        except KafkaException as error:
-            raise self._not_taken(error) from None
+        with writing(self._producer, self._events, self._not_taken):
+            self._write(values, written, refused)
+        if refused:
+            raise self._not_taken(reason(cause(self._producer, refused[0]), writable(self._events)))
+        return values
+
+    def _write(self, values: list[bytes], written: Callable[..., None], refused: list[KafkaError]) -> None:
+        """Write events, and wait until all are written or one is refused."""
+        for value in values:
+            self._producer.produce(self._events, value, self.parent, on_delivery=written)
         began, warned = time.monotonic(), False
         while (left := self._producer.flush(0.2)) and not refused:
             if self._stop.is_set():
@@ -195,13 +198,8 @@ class KafkaCluster:
             if not warned and time.monotonic() - began > _SLOW_WRITE_SECONDS:
                 warned = True
                 log.warning("%d topic events wait for Kafka to take them%s", left, self._last_error())
-        if refused:
-            raise self._not_taken(refused[0])
-        return values
 
-    def _not_taken(self, error: KafkaException | KafkaError) -> WatchFailed:
-        self._producer.poll(0)
-        why = self._refusal.reason(error, writable(self._events))
+    def _not_taken(self, why: str) -> WatchFailed:
         return WatchFailed(f"The topic {self._events!r} does not take the events: {why}.")
 
     def _list(self) -> dict[str, Presence]:

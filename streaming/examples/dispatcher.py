@@ -26,7 +26,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from streaming.client import UPDATES, Change, ClientError, Op, Row, Subscriber, SubscriptionClient, client_options
 from streaming.errors import ConfigInvalid, NotWritten, TopicUnreadable
-from streaming.kafka.clients import Refusal, concerns_group, reason
+from streaming.kafka.clients import cause, concerns_group, reason, writing
 from streaming.kafka.options import is_secret
 from streaming.kafka.permissions import Grant, readable, writable
 
@@ -102,10 +102,9 @@ class Dispatcher:
 class Inbox:
     """Delivery into Kafka: to the existing topic `<parent>-delivered`, with the client's id as key."""
 
-    def __init__(self, producer: Producer, refusal: Refusal) -> None:
+    def __init__(self, producer: Producer) -> None:
         self._producer = producer
-        self._refusal = refusal
-        self._failed: list[NotWritten] = []
+        self._failed: list[tuple[str, KafkaError]] = []
 
     def __call__(self, row: Row, message: Message) -> None:
         """Send a message on; `flush` makes sure of it."""
@@ -117,16 +116,14 @@ class Inbox:
             ("patterns", orjson.dumps(row.patterns)),
         ]
         topic, key, value = f"{row.parent}-delivered", row.client_id.encode(), message.value()
-        while True:
-            try:
-                self._producer.produce(topic, value, key, headers=headers, on_delivery=self._written)
-                break
-            except BufferError:  # its queue is full
-                self._producer.poll(0.1)
-            except KafkaException as error:
-                self._producer.poll(0)
-                raise self._not_written(topic, error) from None
-        self._producer.poll(0)
+        with writing(self._producer, topic, NotWritten):
+            while True:
+                try:
+                    self._producer.produce(topic, value, key, headers=headers, on_delivery=self._written)
+                    break
+                except BufferError:  # its queue is full
+                    self._producer.poll(0.1)
+            self._producer.poll(0)
 
     def flush(self) -> None:
         """Wait until everything is written.
@@ -134,16 +131,14 @@ class Inbox:
         Raises:
             NotWritten: a message could not be written.
         """
-        self._producer.flush()
-        if self._failed:
-            raise self._failed[0]
+        with writing(self._producer, "of the deliveries", NotWritten):
+            self._producer.flush()
+        for topic, error in self._failed:
+            raise NotWritten(f"{topic}: {reason(cause(self._producer, error), writable(topic))}")
 
     def _written(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
-            self._failed.append(self._not_written(message.topic() or "", error))
-
-    def _not_written(self, topic: str, error: KafkaError | KafkaException) -> NotWritten:
-        return NotWritten(f"{topic}: {self._refusal.reason(error, writable(topic))}")
+            self._failed.append((message.topic() or "", error))
 
 
 class MessageSource(NamedTuple):
@@ -202,7 +197,7 @@ def _pairs(_ctx: click.Context, _parameter: click.Parameter, texts: tuple[str, .
     return pairs
 
 
-def _kafka_clients(options: Mapping[str, Any], group_id: str, refusal: Refusal) -> tuple[Producer, Consumer]:
+def _kafka_clients(options: Mapping[str, Any], group_id: str) -> tuple[Producer, Consumer]:
     """Create the producer and the consumer; neither connects yet.
 
     Raises:
@@ -211,10 +206,7 @@ def _kafka_clients(options: Mapping[str, Any], group_id: str, refusal: Refusal) 
     common = {"log_level": 0, **options}  # the subscription client logs the same errors, once
     own = {"group.id": group_id, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
     try:
-        return (
-            Producer({**common, "enable.idempotence": True, "error_cb": refusal}),
-            Consumer({**common, **own}),
-        )
+        return Producer({**common, "enable.idempotence": True}), Consumer({**common, **own})
     except KafkaException as error:
         raise click.UsageError(f"The Kafka client refuses its options: {error.args[0].str()}.") from None
 
@@ -259,10 +251,9 @@ def main(
     except ConfigInvalid as error:
         raise click.UsageError(str(error)) from None
     common = {**given, **options, "bootstrap.servers": bootstrap_servers}
-    refusal = Refusal()
-    producer, consumer = _kafka_clients(common, group_id, refusal)
+    producer, consumer = _kafka_clients(common, group_id)
     _on_signals(sys.exit)  # nothing is delivered yet
-    rotation, inbox, stop = LeastRecentlyServed(), Inbox(producer, refusal), threading.Event()
+    rotation, inbox, stop = LeastRecentlyServed(), Inbox(producer), threading.Event()
     try:
         with (
             closing(consumer),

@@ -1,14 +1,23 @@
 """Creation and errors of librdkafka clients."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, Protocol, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
 from streaming.errors import ConfigInvalid
-from streaming.kafka.permissions import Grant, missing
+from streaming.kafka.permissions import Grant, missing, writable
 
 T = TypeVar("T")
+
+
+class Polled(Protocol):
+    """A producer, as far as it tells of errors."""
+
+    def poll(self, timeout: float, /) -> object:
+        """Call what waits for results and errors."""
+
 
 _REFUSALS: Final = frozenset(
     {
@@ -46,23 +55,25 @@ def reason(error: KafkaException | KafkaError, needed: Grant | None = None) -> s
     return inner.str().rstrip(".")
 
 
-class Refusal:
-    """Memory of a refusal by the broker, as the `error_cb` of a producer.
+def cause(producer: Polled, error: KafkaException | KafkaError) -> KafkaException | KafkaError:
+    """Return the error that made a producer unusable, or the given one.
 
-    An idempotent producer that may write to no topic at all fails for good, and says only there why.
+    An idempotent producer that may write to no topic at all fails for good, and says why at its next poll only.
     """
+    try:
+        producer.poll(0)
+    except KafkaException as fatal:
+        return fatal
+    return error
 
-    def __init__(self) -> None:
-        self._refused: KafkaError | None = None
 
-    def __call__(self, error: KafkaError) -> None:
-        """Remember an error if it is a refusal."""
-        if error.code() in _REFUSALS:
-            self._refused = error
-
-    def reason(self, error: KafkaException | KafkaError, needed: Grant) -> str:
-        """Return the reason of an error; of a refusal, the permission that is missing."""
-        return reason(self._refused or error, needed)
+@contextmanager
+def writing(producer: Polled, topic: str, failure: Callable[[str], Exception]) -> Iterator[None]:
+    """Raise the failure, made of the reason, where a producer raises an error of librdkafka."""
+    try:
+        yield
+    except KafkaException as error:
+        raise failure(reason(cause(producer, error), writable(topic))) from None
 
 
 def concerns_group(error: KafkaError) -> bool:

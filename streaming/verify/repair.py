@@ -13,10 +13,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, Self
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, Message, Producer
 
 from streaming.errors import NotVerified
-from streaming.kafka.clients import Refusal, create
+from streaming.kafka.clients import cause, create, reason, writing
 from streaming.kafka.permissions import writable
 from streaming.kafka.reader import Partition, Span
 from streaming.state import ShardState
@@ -49,7 +49,6 @@ class Corrector:
         self._job = job
         self._folder = folder
         self._refused: KafkaError | None = None
-        self._refusal = Refusal()
         self._own: dict[Partition, set[int]] = defaultdict(set)
         given: dict[str, Any] = {
             "log_level": 0,
@@ -57,7 +56,6 @@ class Corrector:
             **_LIKE_JAVA,
             "bootstrap.servers": bootstrap_servers,
             "enable.idempotence": True,
-            "error_cb": self._refusal,
         }
         self._producer = create(Producer, given)
 
@@ -110,12 +108,16 @@ class Corrector:
         return {partition: span.end for partition, span in spans.items()}
 
     def _write(self, written: Iterable[Correction]) -> None:
-        for key, values, partition in written:
-            for value in values:
-                self._send(key, value, partition)
-        left = self._producer.flush(_ANSWER_SECONDS)
-        if left or self._refused is not None:
-            raise self._not_taken(self._refused)
+        with writing(self._producer, self._job.updates, self._not_taken):
+            for key, values, partition in written:
+                for value in values:
+                    self._send(key, value, partition)
+            left = self._producer.flush(_ANSWER_SECONDS)
+        if self._refused is not None:
+            refused = cause(self._producer, self._refused)
+            raise self._not_taken(reason(refused, writable(self._job.updates)))
+        if left:
+            raise self._not_taken("it does not answer")
 
     def _send(self, key: bytes, value: bytes | None, partition: int | None) -> None:
         where = _BY_KEY if partition is None else partition
@@ -124,17 +126,12 @@ class Corrector:
                 self._producer.produce(self._job.updates, value, key, where, on_delivery=self._delivered)
             except BufferError:  # too many are on their way
                 self._producer.poll(0.1)
-            except KafkaException as error:
-                raise self._not_taken(error) from None
             else:
                 self._producer.poll(0)
                 return
 
-    def _not_taken(self, error: KafkaException | KafkaError | None) -> NotVerified:
-        self._producer.poll(0)
-        topic = self._job.updates
-        why = "it does not answer" if error is None else self._refusal.reason(error, writable(topic))
-        return NotVerified(f"Kafka did not take a correction for {topic}: {why}; repair again")
+    def _not_taken(self, why: str) -> NotVerified:
+        return NotVerified(f"Kafka did not take a correction for {self._job.updates}: {why}; repair again")
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:

@@ -19,7 +19,6 @@ from streaming.client import Relation, Row
 from streaming.errors import NotWritten
 from streaming.examples import dispatcher as module
 from streaming.examples.dispatcher import Dispatcher, Inbox, LeastRecentlyServed, main
-from streaming.kafka.clients import Refusal
 from tests.support.update_records import Record, add, remove
 
 if TYPE_CHECKING:
@@ -152,7 +151,7 @@ def row() -> Row:
 def test_the_inbox_passes_a_message_on_with_its_reasons() -> None:
     """Its value and its headers stay as they are."""
     producer = Producer()
-    inbox = Inbox(producer, Refusal())  # type: ignore[arg-type]
+    inbox = Inbox(producer)  # type: ignore[arg-type]
     inbox(row(), Message(topic="p", key=b"a__b", value=b"\x00v", headers=[("trace", b"1")]))
     inbox.flush()
     (record,) = producer.written
@@ -168,7 +167,7 @@ def test_the_inbox_passes_a_message_on_with_its_reasons() -> None:
 
 def test_the_inbox_waits_while_the_producers_queue_is_full() -> None:
     producer = Producer(room=2)
-    inbox = Inbox(producer, Refusal())  # type: ignore[arg-type]
+    inbox = Inbox(producer)  # type: ignore[arg-type]
     for number in range(7):
         inbox(row(), Message(topic="p", key=b"a__b", value=b"%d" % number))
     inbox.flush()
@@ -176,7 +175,7 @@ def test_the_inbox_waits_while_the_producers_queue_is_full() -> None:
 
 
 def test_what_cannot_be_written_is_not_passed_over() -> None:
-    inbox = Inbox(Producer(error=KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)), Refusal())  # type: ignore[arg-type]
+    inbox = Inbox(Producer(error=KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))  # type: ignore[arg-type]
     inbox(row(), Message(topic="p", key=b"a__b", value=b"v"))
     with pytest.raises(NotWritten, match="p-delivered"):
         inbox.flush()
