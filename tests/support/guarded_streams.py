@@ -19,7 +19,7 @@ PARENT = "orders"
 GROUP = {"group": "billing", "attributes": {"lite.bind.topic": PARENT, "lite.sub.wildcard": "true"}}
 REQUEST = {"action": "COMPLETE_ADD", "clientId": "c1", "group": "billing", "topic": PARENT, "liteTopicSet": ["eu__*"]}
 TOPIC = {"event": "CREATED", "parentTopic": PARENT, "liteTopic": "eu__1"}
-PATIENCE_SECONDS = 120
+PATIENCE_SECONDS = 300
 
 
 class GuardedStreams:
