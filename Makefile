@@ -134,6 +134,15 @@ fuzz: .venv/.locked | $(filter .tools/bin/uv,$(UV)) ## coverage-guided fuzzing, 
 	PYTHONPATH=.:$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))') \
 	  $(FUZZ_VENV)/bin/python -m tests.fuzz.run --seconds $(FUZZ_SECONDS) $(FUZZ)
 
+AUDIT_VENV := $(CACHE)/audit
+
+.PHONY: audit
+audit: setup ## a bill of materials, and the known vulnerabilities of packages and jars (needs the database of OSV)
+	$(UV) venv --quiet --allow-existing --python $(PY) $(AUDIT_VENV)
+	$(UV) pip sync --quiet --python $(AUDIT_VENV)/bin/python --require-hashes tests/audit/requirements.txt
+	@PYTHONPATH=.:$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))') \
+	  $(AUDIT_VENV)/bin/python -m tests.audit.run
+
 .PHONY: lock
 lock: | $(filter .tools/bin/uv,$(UV)) ## write requirements.lock anew from pyproject.toml
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --group dev \
@@ -146,6 +155,8 @@ lock: | $(filter .tools/bin/uv,$(UV)) ## write requirements.lock anew from pypro
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	  --no-annotate --custom-compile-command 'make lock' -o tests/bench/peers/requirements-flink.txt \
 	  tests/bench/peers/requirements-flink.in
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	  --no-annotate --custom-compile-command 'make lock' -o tests/audit/requirements.txt tests/audit/requirements.in
 
 .PHONY: clean
 clean: ## remove what the other targets made, downloads excepted

@@ -19,6 +19,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from streaming import properties
 from streaming.errors import ConfigInvalid
 
 if TYPE_CHECKING:
@@ -139,27 +140,12 @@ class Settings(BaseSettings):
         return self.group_events, self.subscription_events, self.topic_events, self.clock
 
     def client_options(self) -> dict[str, str]:
-        """Return the Kafka client options beyond the bootstrap servers.
+        """Return the Kafka client options beyond the bootstrap servers, in the names of Java's client.
 
         Raises:
-            ConfigInvalid: a line of the file is not `key=value`; the message does not repeat it.
+            ConfigInvalid: the file is not as `properties.read` wants it; the message repeats no value.
         """
-        options: dict[str, str] = {}
-        if self.kafka_options is None:
-            return options
-        try:
-            lines = self.kafka_options.read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigInvalid(f"{self.kafka_options} cannot be read: {type(error).__name__}") from None
-        for number, line in enumerate(lines, 1):
-            text = line.strip()
-            if not text or text.startswith(("#", "!")):
-                continue
-            key, separator, value = text.partition("=")
-            if not separator or not key.strip():
-                raise ConfigInvalid(f"{self.kafka_options}, line {number}: expected key=value")
-            options[key.strip()] = value.strip()
-        return options
+        return {} if self.kafka_options is None else properties.read(self.kafka_options)
 
     @classmethod
     def settings_customise_sources(

@@ -23,6 +23,7 @@ what happened, where, and what to do about it.
     ├── DemoFailed                  the job of the demo ended by itself, or did not come up
     ├── LetterUnknown               there is no such dead letter
     ├── TopicUnreadable             a part of a Kafka topic cannot be read
+    │   └── TopicMissing            it does not exist
     ├── NotVerified                 `reexpand verify` cannot compare inputs, state and updates (exit code 2)
     ├── WatchFailed                 Kafka cannot be watched, or does not take the topic events
     ├── LocalError                  this machine lacks a part of a broker or cluster of its own
@@ -143,6 +144,10 @@ class LetterUnknown(ReexpandError):
 
 class TopicUnreadable(ReexpandError):
     """A part of a Kafka topic cannot be read; the message quotes Kafka."""
+
+
+class TopicMissing(TopicUnreadable):
+    """A Kafka topic does not exist; the message names it."""
 
 
 class NotVerified(ReexpandError):

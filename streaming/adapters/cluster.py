@@ -26,7 +26,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from streaming.adapters.watch import Listing, Presence, RoundRobin, TopicChange, decode, encode, listing
 from streaming.errors import WatchFailed
-from streaming.kafka.clients import create, reason
+from streaming.kafka.clients import cause, concerns_group, create, reason, writing
+from streaming.kafka.permissions import Grant, readable, writable
 from streaming.kafka.specs import INPUT
 
 log = logging.getLogger("reexpand")
@@ -136,7 +137,8 @@ class KafkaCluster:
             self._admin.create_topics([topic])[self._events].result()
         except KafkaException as error:
             if _code(error) != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise WatchFailed(f"The topic {self._events!r} cannot be created: {reason(error)}.") from None
+                why = reason(error, Grant("TOPIC", self._events, "CREATE"))
+                raise WatchFailed(f"The topic {self._events!r} cannot be created: {why}.") from None
         else:
             log.info("created the topic %s", self._events)
 
@@ -177,6 +179,14 @@ class KafkaCluster:
                 refused.append(error)
 
         values = [encode(change, self.parent, timestamp) for change in changes]
+        with writing(self._producer, self._events, self._not_taken):
+            self._write(values, written, refused)
+        if refused:
+            raise self._not_taken(reason(cause(self._producer, refused[0]), writable(self._events)))
+        return values
+
+    def _write(self, values: list[bytes], written: Callable[..., None], refused: list[KafkaError]) -> None:
+        """Write events, and wait until all are written or one is refused."""
         for value in values:
             self._producer.produce(self._events, value, self.parent, on_delivery=written)
         began, warned = time.monotonic(), False
@@ -188,9 +198,9 @@ class KafkaCluster:
             if not warned and time.monotonic() - began > _SLOW_WRITE_SECONDS:
                 warned = True
                 log.warning("%d topic events wait for Kafka to take them%s", left, self._last_error())
-        if refused:
-            raise WatchFailed(f"The topic {self._events!r} does not take the events: {refused[0].str()}.")
-        return values
+
+    def _not_taken(self, why: str) -> WatchFailed:
+        return WatchFailed(f"The topic {self._events!r} does not take the events: {why}.")
 
     def _list(self) -> dict[str, Presence]:
         try:
@@ -222,10 +232,8 @@ class KafkaCluster:
                 if error is None:
                     if message.key() == key and (change := decode(message.value(), self.parent)):
                         found[number].append((message.timestamp()[1], change))
-                elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its only name
+                elif self._is_end(error):
                     unread.discard(number)
-                else:
-                    raise NoAnswer(f"the topic {self._events} cannot be read: {error.str()}")
             if self._stop.is_set():
                 raise Stopped
             if time.monotonic() > deadline:
@@ -234,8 +242,17 @@ class KafkaCluster:
         merged = heapq.merge(*found.values(), key=lambda event: event[0])
         return [change for _, change in merged]
 
+    def _is_end(self, error: KafkaError) -> bool:
+        """Tell whether an error is the end of a partition; raise `NoAnswer` if it keeps from reading on."""
+        if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its only name
+            return True
+        if concerns_group(error):
+            return False
+        raise NoAnswer(f"the topic {self._events} cannot be read: {reason(error, readable(self._events))}")
+
     def _remember_error(self, error: KafkaError) -> None:
-        self._reason = error.str()
+        if not concerns_group(error):
+            self._reason = error.str()
 
     def _describe(self, error: KafkaException) -> str:
         self._admin.poll(0)  # fetches an error with more detail than "timed out"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import click
 
-from streaming.cli.root import bootstrap_servers_option, client_options_option, verbose_option
+from streaming.cli.root import bootstrap_servers_option, kafka_options_option, verbose_option
 from streaming.errors import ReexpandError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class _InputFiles(NamedTuple):
 
 @click.command()
 @bootstrap_servers_option
-@client_options_option
+@kafka_options_option
 @click.option(
     "--topics", "topics_file", type=click.File("rb"), metavar="FILE",
     help="Topic events to read instead of Kafka, one a line; - is standard input.",
@@ -60,7 +60,7 @@ class _InputFiles(NamedTuple):
 def advise(
     *,
     bootstrap_servers: str | None,
-    client_options: Path | None,
+    kafka_options: Path | None,
     topics_file: BinaryIO | None,
     patterns_file: BinaryIO | None,
     parent: str | None,
@@ -83,10 +83,11 @@ def advise(
     """
     from streaming import config
     from streaming.advise import report
+    from streaming.kafka.options import for_librdkafka
 
     if topics_file is None and (patterns_file is not None or parent is not None):
         raise click.UsageError("--patterns and --parent go with --topics")
-    if topics_file is not None and (bootstrap_servers is not None or client_options is not None):
+    if topics_file is not None and (bootstrap_servers is not None or kafka_options is not None):
         raise click.UsageError("give either --topics, or Kafka by --bootstrap-servers")
     if topics_file is not None and topics_file is patterns_file:
         raise click.UsageError("only one of --topics and --patterns can be standard input")
@@ -95,10 +96,10 @@ def advise(
             "bootstrap_servers": bootstrap_servers if topics_file is None else "unused",
             "checkpoint": "unused",
             "allow_inner_multi": allow_inner_multi,
-            "kafka_options": client_options,
+            "kafka_options": kafka_options,
         }
     )
-    client = settings.client_options() if client_options else {}  # those of the environment are for Java's client
+    client = for_librdkafka(settings) if topics_file is None else {}
     files = None if topics_file is None else _InputFiles(topics_file, patterns_file, parent)
     advice, warnings = _advise(settings, client, files, cores)
     if as_json:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from streaming.cli.root import bootstrap_servers_option, client_options_option, verbose_option
+from streaming.cli.root import bootstrap_servers_option, kafka_options_option, verbose_option
 from streaming.errors import LetterUnknown
 
 if TYPE_CHECKING:
@@ -49,12 +49,12 @@ class _Dlq(NamedTuple):
         return found
 
 
-def _kafka_options(command: F) -> F:
+def _common_options(command: F) -> F:
     for option in (
         click.option(
             "--dead-letters", default=None, help="Kafka topic of the dead letters. [default: lite-dead-letters]"
         ),
-        client_options_option,
+        kafka_options_option,
         bootstrap_servers_option,
         verbose_option,
     ):
@@ -68,8 +68,9 @@ def _filter_options(command: F) -> F:
 
 
 @contextmanager
-def _open(bootstrap_servers: str | None, client_options: Path | None, dead_letters: str | None) -> Iterator[_Dlq]:
+def _open(bootstrap_servers: str | None, kafka_options: Path | None, dead_letters: str | None) -> Iterator[_Dlq]:
     from streaming import config
+    from streaming.kafka.options import for_librdkafka
     from streaming.kafka.reader import TopicReader
 
     settings = config.load(
@@ -77,10 +78,10 @@ def _open(bootstrap_servers: str | None, client_options: Path | None, dead_lette
             "bootstrap_servers": bootstrap_servers,
             "dead_letters": dead_letters,
             "checkpoint": "unused",
-            "kafka_options": client_options,
+            "kafka_options": kafka_options,
         }
     )
-    options = settings.client_options() if client_options else {}  # those of the environment are for Java's client
+    options = for_librdkafka(settings)
     with TopicReader(settings.bootstrap_servers, options) as reader:
         yield _Dlq(settings, options, reader)
 
@@ -105,11 +106,11 @@ def dlq() -> None:
 @dlq.command("list")
 @_filter_options
 @click.option("--json", "as_json", is_flag=True, help="Print each dead letter as JSON, one a line.")
-@_kafka_options
+@_common_options
 def list_letters(
     *,
     bootstrap_servers: str | None,
-    client_options: Path | None,
+    kafka_options: Path | None,
     dead_letters: str | None,
     reasons: tuple[str, ...],
     topics: tuple[str, ...],
@@ -125,7 +126,7 @@ def list_letters(
     """
     from streaming.dlq import letters
 
-    with _open(bootstrap_servers, client_options, dead_letters) as opened:
+    with _open(bootstrap_servers, kafka_options, dead_letters) as opened:
         found = opened.letters(reasons=reasons, topics=topics)
     for letter in found:
         if as_json:
@@ -142,12 +143,12 @@ def list_letters(
 @dlq.command()
 @click.argument("letter_id", metavar="ID")
 @click.option("--json", "as_json", is_flag=True, help="Print the dead letter as JSON.")
-@_kafka_options
+@_common_options
 def show(
     *,
     letter_id: str,
     bootstrap_servers: str | None,
-    client_options: Path | None,
+    kafka_options: Path | None,
     dead_letters: str | None,
     as_json: bool,
 ) -> None:
@@ -157,7 +158,7 @@ def show(
     Example:
       reexpand dlq show --bootstrap-servers broker:9092 'lite-subscription-events[2]@7#1'
     """
-    with _open(bootstrap_servers, client_options, dead_letters) as opened:
+    with _open(bootstrap_servers, kafka_options, dead_letters) as opened:
         (letter,) = opened.letters((letter_id,))
     if as_json:
         click.echo(_as_json(letter))
@@ -177,14 +178,14 @@ def show(
 @click.option("--all", "everything", is_flag=True, help="Write back the entries of all dead letters.")
 @click.option("--dry-run", is_flag=True, help="Write nothing; only print what would be written.")
 @click.option("--json", "as_json", is_flag=True, help="Print what becomes of each dead letter as JSON, one a line.")
-@_kafka_options
+@_common_options
 @click.pass_context
 def replay(
     ctx: click.Context,
     *,
     ids: tuple[str, ...],
     bootstrap_servers: str | None,
-    client_options: Path | None,
+    kafka_options: Path | None,
     dead_letters: str | None,
     reasons: tuple[str, ...],
     topics: tuple[str, ...],
@@ -208,7 +209,7 @@ def replay(
 
     if not (ids or reasons or topics or everything):
         raise click.UsageError("say which: ids, --reason, --topic, or --all")
-    with _open(bootstrap_servers, client_options, dead_letters) as opened:
+    with _open(bootstrap_servers, kafka_options, dead_letters) as opened:
         entries = list(way_back.originals(opened.reader, opened.letters(ids, reasons, topics)))
         ready = [entry for entry in entries if isinstance(entry, way_back.Original)]
         lost = [entry for entry in entries if isinstance(entry, way_back.Lost)]

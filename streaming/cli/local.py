@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from streaming.cli.root import HOME, bootstrap_servers_option, client_options_option, verbose_option
+from streaming.cli.root import HOME, bootstrap_servers_option, kafka_options_option, verbose_option
 from streaming.errors import BrokerFailed
 
 
@@ -60,7 +60,7 @@ def local(home: Path, as_json: bool) -> None:  # noqa: FBT001 - click passes opt
 
 @click.command()
 @bootstrap_servers_option
-@client_options_option
+@kafka_options_option
 @click.option(
     "--partitions", type=click.IntRange(1), default=1, show_default=True,
     help="Number of partitions of each topic that is created.",
@@ -69,7 +69,7 @@ def local(home: Path, as_json: bool) -> None:  # noqa: FBT001 - click passes opt
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @verbose_option
 def topics(
-    *, bootstrap_servers: str | None, client_options: Path | None, partitions: int, fix: bool, as_json: bool
+    *, bootstrap_servers: str | None, kafka_options: Path | None, partitions: int, fix: bool, as_json: bool
 ) -> None:
     """Create the Kafka topics that the job reads and writes.
 
@@ -87,11 +87,12 @@ def topics(
     from streaming import config
     from streaming.kafka import specs
     from streaming.kafka import topics as kafka
+    from streaming.kafka.options import for_librdkafka
 
     settings = config.load(
-        {"bootstrap_servers": bootstrap_servers, "checkpoint": "unused", "kafka_options": client_options}
+        {"bootstrap_servers": bootstrap_servers, "checkpoint": "unused", "kafka_options": kafka_options}
     )
-    client = settings.client_options() if client_options else {}  # those of the environment are for Java's client
+    client = for_librdkafka(settings)
     wanted = specs.specs(settings, partitions)
     names = [spec.name for spec in wanted]
     address = settings.bootstrap_servers

@@ -65,14 +65,11 @@ def bootstrap_servers_option(command: F) -> F:
     )(command)
 
 
-def client_options_option(command: F) -> F:
-    """Add the option for a file of librdkafka options.
-
-    It is another file than the job's `kafka_options`: Java's client has other names for its options.
-    """
+def kafka_options_option(command: F) -> F:
+    """Add the option for the file of Kafka client options, the same one that the job reads."""
     return click.option(
-        "--client-options", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="File of librdkafka options, one key=value a line; the place for credentials.",
+        "--kafka-options", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="File of Kafka client options, one key=value a line; the place for credentials.",
     )(command)  # fmt: skip
 
 

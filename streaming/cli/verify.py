@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from streaming.cli.root import bootstrap_servers_option, client_options_option, verbose_option
+from streaming.cli.root import bootstrap_servers_option, kafka_options_option, verbose_option
 from streaming.cli.run import provide_java
 from streaming.errors import NotVerified, ReexpandError
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option("--repair", is_flag=True, help="Write corrections to the updates topic, and verify again.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line: each difference, then a summary.")
-@client_options_option
+@kafka_options_option
 @verbose_option
 def verify(
     *,
@@ -45,7 +45,7 @@ def verify(
     inputs: bool,
     repair: bool,
     as_json: bool,
-    client_options: Path | None,
+    kafka_options: Path | None,
 ) -> None:
     """Compare inputs, state and updates of a job.
 
@@ -65,6 +65,7 @@ def verify(
       reexpand verify --bootstrap-servers broker:9092 --checkpoint /var/lib/reexpand --parent orders --repair
     """
     from streaming import config
+    from streaming.kafka.options import for_librdkafka
     from streaming.verify import report
     from streaming.verify.session import Choices
 
@@ -75,10 +76,10 @@ def verify(
                 "checkpoint": checkpoint,
                 "updates": updates,
                 "dead_letters": dead_letters,
-                "kafka_options": client_options,
+                "kafka_options": kafka_options,
             }
         )
-        client = settings.client_options() if client_options else {}  # those of the environment are for Java's client
+        client = for_librdkafka(settings)
         provide_java()
         findings = _verify(settings, Choices(frozenset(parents), inputs, repair, client))
     except ReexpandError as error:

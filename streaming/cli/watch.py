@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from streaming.cli.root import bootstrap_servers_option, client_options_option, verbose_option
+from streaming.cli.root import bootstrap_servers_option, kafka_options_option, verbose_option
 
 
 @click.command()
@@ -19,12 +19,12 @@ from streaming.cli.root import bootstrap_servers_option, client_options_option, 
 @click.option("--exclude", multiple=True, metavar="PATTERN", help="No topic that one of these matches; repeatable.")
 @click.option("--dialect", default="nats", show_default=True, help="Dialect of --include and --exclude.")
 @click.option("--interval", type=click.FloatRange(0.05), default=0.5, show_default=True, help="Seconds between looks.")
-@client_options_option
+@kafka_options_option
 @click.option("--once", is_flag=True, help="Announce the changes since the last time, and end.")
 @click.option("--json", "as_json", is_flag=True, help="Print each event as it is written, one a line.")
 @verbose_option
 def watch_kafka(
-    bootstrap_servers: str | None, topic_events: str | None, client_options: Path | None, *, as_json: bool, **given: Any
+    bootstrap_servers: str | None, topic_events: str | None, kafka_options: Path | None, *, as_json: bool, **given: Any
 ) -> None:
     """Announce real Kafka topics that come and go as topic events.
 
@@ -41,15 +41,16 @@ def watch_kafka(
     """
     from streaming import config
     from streaming.adapters import watch_kafka as watcher
+    from streaming.kafka.options import for_librdkafka
 
     settings = config.load(
         {
             "bootstrap_servers": bootstrap_servers,
             "topic_events": topic_events,
             "checkpoint": "unused",
-            "kafka_options": client_options,
+            "kafka_options": kafka_options,
         }
     )
-    client = settings.client_options() if client_options else {}  # those of the environment are for Java's client
+    client = for_librdkafka(settings)
     options = watcher.Options(client=client, **given)
     watcher.run(settings, options, lambda event: click.echo(event if as_json else watcher.in_words(event)))

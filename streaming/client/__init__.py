@@ -4,6 +4,7 @@ from streaming.client.follower import UPDATES, SubscriptionClient
 from streaming.client.relation import Change, Relation
 from streaming.client.rows import Row, Subscriber
 from streaming.errors import CallbackFailed, ClientError, Malformed, NotReady, UpdatesUnreadable
+from streaming.kafka.options import client_options
 from streaming.updates.op import Op
 
 __all__ = [
@@ -19,4 +20,5 @@ __all__ = [
     "Subscriber",
     "SubscriptionClient",
     "UpdatesUnreadable",
+    "client_options",
 ]

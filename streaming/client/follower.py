@@ -11,6 +11,8 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from streaming.client.relation import Change, Relation
 from streaming.errors import CallbackFailed, ClientError, Malformed, NotReady, UpdatesUnreadable
+from streaming.kafka.clients import concerns_group, reason
+from streaming.kafka.permissions import readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -255,8 +257,9 @@ class SubscriptionClient:
         """Remember an error from which librdkafka recovers by itself; raise any other."""
         code = error.code()
         if error.fatal() or code in _FATAL:
-            raise UpdatesUnreadable(f"{self._where} cannot be read: {error.str()}.")
-        if code == _ALL_DOWN:  # follows an error with more detail
+            why = reason(error, readable(self._topic))
+            raise UpdatesUnreadable(f"{self._where} cannot be read: {why}.")
+        if code == _ALL_DOWN or concerns_group(error):  # the former follows an error with more detail
             return
         self._trouble = error
         if code != self._logged:

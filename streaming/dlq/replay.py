@@ -5,12 +5,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import orjson
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, Message, Producer
 
 from streaming.dlq.letters import Letter
 from streaming.errors import NotWritten, Rejected
 from streaming.events.topic_events import parse_lmq_name
-from streaming.kafka.clients import create, reason
+from streaming.kafka.clients import cause, create, reason, writing
+from streaming.kafka.permissions import writable
 from streaming.kafka.reader import Partition, Span, TopicReader
 
 _FLUSH_SECONDS = 60.0
@@ -66,20 +67,21 @@ def write(bootstrap_servers: str, options: dict[str, str], dead_letters: str, en
     """
     given = {"log_level": 0, "enable.idempotence": True, **options, "bootstrap.servers": bootstrap_servers}
     producer = create(Producer, given)
-    failed: list[str] = []
+    failed: list[tuple[str, KafkaError]] = []
 
     def note(error: KafkaError | None, message: Message) -> None:
         if error is not None:
-            failed.append(f"{message.topic()}: {error.str()}")
+            failed.append((message.topic() or "", error))
 
-    for entry in entries:
-        place = entry.letter.id  # the same partition, so that it comes behind its producer's records since then
-        _send(producer, Partition(place.topic, place.partition), entry.key, entry.value, note)
-    _flush(producer, failed)
-    for entry in entries:  # not earlier: what is marked must be written
-        mark = Partition(dead_letters, entry.letter.partition)
-        _send(producer, mark, orjson.dumps(tuple(entry.letter.id)), None, note)
-    _flush(producer, failed)
+    with writing(producer, entries[0].letter.id.topic, NotWritten):
+        for entry in entries:
+            place = entry.letter.id  # the same partition, so that it comes behind its producer's records since then
+            _send(producer, Partition(place.topic, place.partition), entry.key, entry.value, note)
+        _flush(producer, failed)
+        for entry in entries:  # not earlier: what is marked must be written
+            mark = Partition(dead_letters, entry.letter.partition)
+            _send(producer, mark, orjson.dumps(tuple(entry.letter.id)), None, note)
+        _flush(producer, failed)
 
 
 def _send(producer: Producer, where: Partition, key: bytes | None, value: bytes | None, note: Any) -> None:
@@ -88,17 +90,17 @@ def _send(producer: Producer, where: Partition, key: bytes | None, value: bytes 
             producer.produce(where.topic, value, key, partition=where.number, on_delivery=note)
         except BufferError:
             producer.poll(1)
-        except KafkaException as error:
-            raise NotWritten(f"{where.topic}: {reason(error)}") from None
         else:
             producer.poll(0)
             return
 
 
-def _flush(producer: Producer, failed: list[str]) -> None:
+def _flush(producer: Producer, failed: list[tuple[str, KafkaError]]) -> None:
     left = producer.flush(_FLUSH_SECONDS)
-    if failed or left:
-        raise NotWritten(failed[0] if failed else f"Kafka has not taken {left} records within {_FLUSH_SECONDS:g} s")
+    for topic, error in failed:
+        raise NotWritten(f"{topic}: {reason(cause(producer, error), writable(topic))}")
+    if left:
+        raise NotWritten(f"Kafka has not taken {left} records within {_FLUSH_SECONDS:g} s")
 
 
 def _long_original(reader: TopicReader, letter: Letter) -> bytes | None:

@@ -17,13 +17,18 @@ import threading
 from collections import defaultdict
 from contextlib import closing
 from itertools import count
-from typing import TYPE_CHECKING, Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import click
 import orjson
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 
-from streaming.client import UPDATES, Change, ClientError, Op, Row, Subscriber, SubscriptionClient
+from streaming.client import UPDATES, Change, ClientError, Op, Row, Subscriber, SubscriptionClient, client_options
+from streaming.errors import ConfigInvalid, NotWritten, TopicUnreadable
+from streaming.kafka.clients import cause, concerns_group, reason, writing
+from streaming.kafka.options import is_secret
+from streaming.kafka.permissions import Grant, readable, writable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -99,7 +104,7 @@ class Inbox:
 
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
-        self._failed: list[KafkaError] = []
+        self._failed: list[tuple[str, KafkaError]] = []
 
     def __call__(self, row: Row, message: Message) -> None:
         """Send a message on; `flush` makes sure of it."""
@@ -111,35 +116,55 @@ class Inbox:
             ("patterns", orjson.dumps(row.patterns)),
         ]
         topic, key, value = f"{row.parent}-delivered", row.client_id.encode(), message.value()
-        while True:
-            try:
-                self._producer.produce(topic, value, key, headers=headers, on_delivery=self._written)
-                break
-            except BufferError:  # its queue is full
-                self._producer.poll(0.1)
-        self._producer.poll(0)
+        with writing(self._producer, topic, NotWritten):
+            while True:
+                try:
+                    self._producer.produce(topic, value, key, headers=headers, on_delivery=self._written)
+                    break
+                except BufferError:  # its queue is full
+                    self._producer.poll(0.1)
+            self._producer.poll(0)
 
     def flush(self) -> None:
         """Wait until everything is written.
 
         Raises:
-            KafkaException: a message could not be written.
+            NotWritten: a message could not be written.
         """
-        self._producer.flush()
-        if self._failed:
-            raise KafkaException(self._failed[0])
+        with writing(self._producer, "of the deliveries", NotWritten):
+            self._producer.flush()
+        for topic, error in self._failed:
+            raise NotWritten(f"{topic}: {reason(cause(self._producer, error), writable(topic))}")
 
-    def _written(self, error: KafkaError | None, _: Message) -> None:
+    def _written(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
-            self._failed.append(error)
+            self._failed.append((message.topic() or "", error))
+
+
+class MessageSource(NamedTuple):
+    """Consumer of the messages of parent topics, and the id of its group."""
+
+    consumer: Consumer
+    group_id: str
 
 
 def run(
-    consumer: Consumer, subscriptions: SubscriptionClient, dispatcher: Dispatcher, inbox: Inbox, stop: threading.Event
+    source: MessageSource,
+    subscriptions: SubscriptionClient,
+    dispatcher: Dispatcher,
+    inbox: Inbox,
+    stop: threading.Event,
 ) -> None:
-    """Dispatch until told to stop, and commit offsets after their messages are delivered."""
+    """Dispatch until told to stop, and commit offsets after their messages are delivered.
+
+    Raises:
+        ClientError: the relation is no longer up to date.
+        NotWritten: a message could not be written.
+        TopicUnreadable: a parent topic cannot be read.
+    """
+    consumer, group_id = source
     while not stop.is_set():
-        if subscriptions.error is not None:  # the relation is no longer up to date
+        if subscriptions.error is not None:
             raise subscriptions.error
         first = consumer.poll(0.2)
         if first is None:
@@ -147,10 +172,16 @@ def run(
         for message in (first, *consumer.consume(_MESSAGES_PER_COMMIT, 0)):
             error = message.error()
             if error is not None:
-                raise KafkaException(error)
+                raise _unreadable(error, message.topic(), group_id)
             dispatcher.dispatch(message)
         inbox.flush()
         consumer.commit(asynchronous=False)
+
+
+def _unreadable(error: KafkaError, topic: str | None, group_id: str) -> TopicUnreadable:
+    if concerns_group(error) or topic is None:
+        return TopicUnreadable(f"the group {group_id}: {reason(error, Grant('GROUP', group_id, 'READ'))}")
+    return TopicUnreadable(f"the topic {topic}: {reason(error, readable(topic))}")
 
 
 def _pairs(_ctx: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
@@ -160,6 +191,8 @@ def _pairs(_ctx: click.Context, _parameter: click.Parameter, texts: tuple[str, .
         name, found, value = text.partition("=")
         if not (name and found):
             raise click.BadParameter(f"{text!r} is not KEY=VALUE.")
+        if is_secret(name):
+            raise click.BadParameter(f"{name} belongs into the file of --kafka-options: others see a command line.")
         pairs[name] = value
     return pairs
 
@@ -193,8 +226,18 @@ def _on_signals(action: Callable[[], object]) -> None:
     "--option", "options", multiple=True, metavar="KEY=VALUE", callback=_pairs,
     help="librdkafka option; may be repeated.",
 )  # fmt: skip
+@click.option(
+    "--kafka-options", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File of Kafka client options, as for `reexpand run`; the place for credentials.",
+)  # fmt: skip
 def main(
-    bootstrap_servers: str, parents: tuple[str, ...], updates: str, group_id: str, options: dict[str, str]
+    *,
+    bootstrap_servers: str,
+    parents: tuple[str, ...],
+    updates: str,
+    group_id: str,
+    options: dict[str, str],
+    kafka_options: Path | None,
 ) -> None:
     """Deliver the messages of parent topics until SIGTERM or Ctrl-C.
 
@@ -203,7 +246,11 @@ def main(
     Example: python -m streaming.examples.dispatcher --bootstrap-servers broker:9092 --parent orders
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    common = {**options, "bootstrap.servers": bootstrap_servers}
+    try:
+        given = client_options(kafka_options) if kafka_options else {}
+    except ConfigInvalid as error:
+        raise click.UsageError(str(error)) from None
+    common = {**given, **options, "bootstrap.servers": bootstrap_servers}
     producer, consumer = _kafka_clients(common, group_id)
     _on_signals(sys.exit)  # nothing is delivered yet
     rotation, inbox, stop = LeastRecentlyServed(), Inbox(producer), threading.Event()
@@ -217,11 +264,19 @@ def main(
             _on_signals(stop.set)
             consumer.subscribe(list(parents))
             log.info("ready: %d rows", len(subscriptions.relation))
-            run(consumer, subscriptions, Dispatcher(subscriptions, rotation, inbox), inbox, stop)
-    except ClientError as error:
+            run(
+                MessageSource(consumer, group_id),
+                subscriptions,
+                Dispatcher(subscriptions, rotation, inbox),
+                inbox,
+                stop,
+            )
+    except (ClientError, NotWritten, TopicUnreadable) as error:
         raise click.ClickException(str(error)) from error
     except KafkaException as error:
-        raise click.ClickException(f"Kafka at {bootstrap_servers} fails: {error.args[0].str()}.") from error
+        raise click.ClickException(
+            f"Kafka at {bootstrap_servers} fails: {reason(error, Grant('GROUP', group_id, 'READ'))}."
+        ) from error
 
 
 if __name__ == "__main__":

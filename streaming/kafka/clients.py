@@ -1,13 +1,31 @@
 """Creation and errors of librdkafka clients."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, Protocol, TypeVar
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from streaming.errors import ConfigInvalid
+from streaming.kafka.permissions import Grant, missing, writable
 
 T = TypeVar("T")
+
+
+class Polled(Protocol):
+    """A producer, as far as it tells of errors."""
+
+    def poll(self, timeout: float, /) -> object:
+        """Call what waits for results and errors."""
+
+
+_REFUSALS: Final = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
 
 
 def create(kind: Callable[[dict[str, Any]], T], options: Mapping[str, Any]) -> T:
@@ -22,6 +40,45 @@ def create(kind: Callable[[dict[str, Any]], T], options: Mapping[str, Any]) -> T
         raise ConfigInvalid(f"the Kafka client cannot be set up: {reason(error)}") from None
 
 
-def reason(error: KafkaException) -> str:
-    """Return the message of librdkafka."""
-    return str(error.args[0].str()) if error.args else str(error)
+def reason(error: KafkaException | KafkaError, needed: Grant | None = None) -> str:
+    """Return the message of librdkafka or, where the broker does not allow it, the permission that is missing.
+
+    Args:
+        error: error of librdkafka.
+        needed: what the request needs; None where that is not known.
+    """
+    inner = error if isinstance(error, KafkaError) else error.args[0] if error.args else None
+    if not isinstance(inner, KafkaError):
+        return str(error)
+    if needed is not None and inner.code() in _REFUSALS:
+        return missing([needed])
+    return inner.str().rstrip(".")
+
+
+def cause(producer: Polled, error: KafkaException | KafkaError) -> KafkaException | KafkaError:
+    """Return the error that made a producer unusable, or the given one.
+
+    An idempotent producer that may write to no topic at all fails for good, and says why at its next poll only.
+    """
+    try:
+        producer.poll(0)
+    except KafkaException as fatal:
+        return fatal
+    return error
+
+
+@contextmanager
+def writing(producer: Polled, topic: str, failure: Callable[[str], Exception]) -> Iterator[None]:
+    """Raise the failure, made of the reason, where a producer raises an error of librdkafka."""
+    try:
+        yield
+    except KafkaException as error:
+        raise failure(reason(cause(producer, error), writable(topic))) from None
+
+
+def concerns_group(error: KafkaError) -> bool:
+    """Tell whether an error is about the consumer group.
+
+    librdkafka looks for the coordinator of every group; who assigns partitions by hand needs none.
+    """
+    return error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED

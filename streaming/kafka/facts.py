@@ -4,12 +4,16 @@ A checkpoint belongs to six topics of one Kafka: it knows how far it has read th
 holds. A topic of the same name is not the same topic: Kafka gives each one an id when it is created.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Collection, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streaming.config import Settings
 from streaming.errors import RecordsLost, TopicReplaced, UpdatesUnknown
+
+if TYPE_CHECKING:
+    from streaming.config import Settings
 
 Offsets = Mapping[str, Mapping[int, int]]
 """Offsets by topic and partition."""

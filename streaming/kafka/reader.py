@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from streaming.errors import TopicUnreadable
-from streaming.kafka.clients import create, reason
+from streaming.errors import TopicMissing, TopicUnreadable
+from streaming.kafka.clients import concerns_group, create, reason
+from streaming.kafka.permissions import readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -73,18 +74,19 @@ class TopicReader:
         """Return the present offsets of all partitions of some topics.
 
         Raises:
-            TopicUnreadable: a topic does not exist, or no broker answers.
+            TopicMissing: a topic does not exist.
+            TopicUnreadable: no broker answers, or it does not allow to read a topic.
         """
         found = {}
         for topic in topics:
             try:
                 described = self._consumer.list_topics(topic, timeout=_ANSWER_SECONDS).topics[topic]
                 if described.error is not None and described.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    raise TopicUnreadable(
+                    raise TopicMissing(
                         f"{self._servers} has no topic {topic}; `reexpand topics` creates what is missing"
                     )
                 if described.error is not None:
-                    raise self._unreadable(topic, described.error.str())
+                    raise self._unreadable(topic, reason(described.error, readable(topic)))
                 for number in described.partitions:
                     found[Partition(topic, number)] = self._span(TopicPartition(topic, number))
             except KafkaException as error:
@@ -122,7 +124,7 @@ class TopicReader:
                 if span is None:
                     continue
                 if error is not None and error.code() != _END:
-                    raise self._unreadable(where.topic, error.str())
+                    raise self._unreadable(where.topic, reason(error, readable(where.topic)))
                 if error is None and offset < span.end:
                     block.append(message)
                 # Behind the last record may stand the mark of a transaction, which is no record.
@@ -147,11 +149,12 @@ class TopicReader:
                 time.sleep(_PAUSE_SECONDS)
 
     def _remember(self, error: KafkaError) -> None:
-        self._trouble = error.str()
+        if not concerns_group(error):
+            self._trouble = error.str()
 
     def _failed(self, topic: str, error: KafkaException) -> TopicUnreadable:
         self._consumer.poll(0)  # fetches an error with more detail than "timed out"
-        return self._unreadable(topic, self._trouble or reason(error))
+        return self._unreadable(topic, self._trouble or reason(error, readable(topic)))
 
     def _unreadable(self, topic: str, why: str) -> TopicUnreadable:
         return TopicUnreadable(

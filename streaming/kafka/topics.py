@@ -14,6 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from streaming.errors import TopicsUnusable
 from streaming.kafka.clients import create, reason
+from streaming.kafka.permissions import Grant
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -117,7 +118,8 @@ def configure(
         try:
             future.result()
         except KafkaException as error:
-            raise TopicsUnusable(f"The settings of {resource.name!r} cannot be changed: {reason(error)}.") from error
+            why = reason(error, Grant("TOPIC", str(resource.name), "ALTER_CONFIGS"))
+            raise TopicsUnusable(f"The settings of {resource.name!r} cannot be changed: {why}.") from error
 
 
 def _admin(bootstrap_servers: str, client_options: Mapping[str, str] | None) -> AdminClient:
@@ -143,7 +145,8 @@ def _described(client: AdminClient, topics: Sequence[str], timeout: float) -> di
         try:
             found[str(resource.name)] = {option: entry.value for option, entry in future.result().items()}
         except KafkaException as error:
-            raise TopicsUnusable(f"The settings of {resource.name!r} cannot be read: {reason(error)}.") from error
+            why = reason(error, Grant("TOPIC", str(resource.name), "DESCRIBE_CONFIGS"))
+            raise TopicsUnusable(f"The settings of {resource.name!r} cannot be read: {why}.") from error
     return found
 
 
@@ -155,7 +158,8 @@ def _create(client: AdminClient, topics: list[NewTopic], timeout: float) -> list
         except KafkaException as error:
             if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:  # another process was faster
                 continue
-            raise TopicsUnusable(f"The topic {name!r} cannot be created: {reason(error)}.") from error
+            why = reason(error, Grant("TOPIC", name, "CREATE"))
+            raise TopicsUnusable(f"The topic {name!r} cannot be created: {why}.") from error
         created.append(name)
     return created
 
@@ -174,6 +178,9 @@ def _check_policies(client: AdminClient, specs: Sequence[TopicSpec], timeout: fl
 
 def _is_usable(client: AdminClient, name: str) -> bool:
     topic = client.list_topics(name, timeout=5).topics[name]
+    if topic.error is not None and topic.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        why = reason(topic.error, Grant("TOPIC", name, "DESCRIBE"))
+        raise TopicsUnusable(f"The topic {name!r} cannot be looked at: {why}.")
     return (
         topic.error is None and all(part.leader >= 0 for part in topic.partitions.values()) and bool(topic.partitions)
     )

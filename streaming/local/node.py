@@ -126,13 +126,15 @@ def free_port(besides: int = 0) -> int:
 
 
 def write_configuration(folder: Path, node: Node, settings: Mapping[str, str], data: str = "data") -> Path:
-    """Write the broker's configuration file; `settings` win over the usual ones."""
-    listeners = f"PLAINTEXT://{HOST}:{node.port},CONTROLLER://{HOST}:{node.controller_port}"
+    """Write the broker's configuration file; `settings` win over the usual ones, and may add listeners."""
+    own = {
+        "listeners": f"PLAINTEXT://{node.address},CONTROLLER://{HOST}:{node.controller_port}",
+        "advertised.listeners": f"PLAINTEXT://{node.address}",
+    }
     merged = {
         **_SETTINGS,
         **settings,
-        "listeners": listeners,
-        "advertised.listeners": f"PLAINTEXT://{node.address}",
+        **{name: ",".join(filter(None, (value, settings.get(name)))) for name, value in own.items()},
         "controller.quorum.voters": f"1@{HOST}:{node.controller_port}",
         "log.dirs": data,
     }

@@ -22,6 +22,7 @@ from streaming import coordinator
 from streaming.config import Settings
 from streaming.errors import CheckpointInUse, CheckpointMismatch
 from streaming.kafka.facts import START_ANEW, NotedTopic, Offsets
+from streaming.kafka.permissions import OWN_NAMES
 from streaming.storage import journal
 
 MAX_DEFAULT_PARTITIONS = 8
@@ -72,6 +73,11 @@ class Agreement:
     checkpoint_id: str
     shuffle_partitions: int
     topics: Mapping[str, NotedTopic] = field(default_factory=dict)
+
+    @property
+    def group(self) -> str:
+        """Consumer group and transactional id of the checkpoint's lease."""
+        return f"{OWN_NAMES}{self.checkpoint_id}"
 
 
 class CheckpointFiles:

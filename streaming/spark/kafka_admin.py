@@ -99,6 +99,26 @@ class KafkaAdmin:
         futures = self._call(lambda: self._admin.describeTopics(list(names)).topicNameValues())
         return TopicIds({name: futures[name] for name in names}, self._unavailable)
 
+    def allowed_on_topics(self, names: Collection[str]) -> dict[str, set[str]]:
+        """Return the operations that this user is allowed on topics; brokers that do not say are left out."""
+        options = self._clients.admin.DescribeTopicsOptions().includeAuthorizedOperations(True)
+        futures = self._call(lambda: self._admin.describeTopics(list(names), options).topicNameValues())
+        found = {name: self._allowed(futures[name]) for name in names}
+        return {name: operations for name, operations in found.items() if operations is not None}
+
+    def allowed_on_group(self, group: str) -> set[str] | None:
+        """Return the operations that this user is allowed on a consumer group; None where that is not known."""
+        options = self._clients.admin.DescribeConsumerGroupsOptions().includeAuthorizedOperations(True)
+        futures = self._call(lambda: self._admin.describeConsumerGroups([group], options).describedGroups())
+        return self._allowed(futures[group])
+
+    def _allowed(self, future: Any) -> set[str] | None:
+        try:
+            operations = future.get().authorizedOperations()
+        except Py4JJavaError as error:
+            return set() if "AuthorizationException" in root_cause(error) else None
+        return None if operations is None else {str(each.name()) for each in operations}
+
     def configure(self, name: str, option: str, value: str) -> None:
         """Set an option of a topic."""
         config = self._jvm.org.apache.kafka.common.config.ConfigResource

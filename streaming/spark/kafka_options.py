@@ -3,7 +3,28 @@
 from collections.abc import Mapping
 from typing import Any
 
+from pyspark.sql import SparkSession
+
 from streaming.config import Settings
+from streaming.kafka import options
+
+_PROVIDERS = "config.providers"
+"""Beginning of the names of options that Java's clients know and do not list."""
+
+
+def check(spark: SparkSession, settings: Settings) -> None:
+    """Check that Kafka's Java clients know all options of the file.
+
+    Raises:
+        ConfigInvalid: they do not know one.
+    """
+    if settings.kafka_options is None:
+        return
+    jvm: Any = spark._jvm  # noqa: SLF001 - the one way to the Kafka client that Spark uses
+    clients = jvm.org.apache.kafka.clients
+    configs = (clients.producer.ProducerConfig, clients.consumer.ConsumerConfig, clients.admin.AdminClientConfig)
+    known = {str(name) for config in configs for name in config.configNames()}
+    options.check_java(settings, lambda name: name in known or name.startswith(_PROVIDERS))
 
 
 def for_spark(settings: Settings) -> dict[str, str]:

@@ -7,7 +7,9 @@ from pyspark.sql import SparkSession
 
 from streaming.config import Settings
 from streaming.errors import NotWritten
+from streaming.kafka.permissions import missing, writable
 from streaming.spark import kafka_options
+from streaming.spark.kafka_admin import root_cause
 
 _TIMEOUTS = {"max.block.ms": 10_000, "request.timeout.ms": 5_000, "delivery.timeout.ms": 10_000}
 """Longest waits for a broker, in milliseconds; with Kafka's defaults a stopping job would wait two minutes."""
@@ -40,4 +42,6 @@ class Producer:
         try:
             return int(self._producer.send(self._package.ProducerRecord(topic, key, value)).get().timestamp())
         except Py4JJavaError as error:
-            raise NotWritten(f"{topic}: {error.java_exception}") from None
+            why = root_cause(error)
+            refused = "TopicAuthorizationException" in why
+            raise NotWritten(f"{topic}: {missing([writable(topic)]) if refused else why}") from None

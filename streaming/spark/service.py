@@ -15,7 +15,17 @@ from streaming.config import Settings
 from streaming.errors import JobFailed, ReexpandError, TopicReplaced
 from streaming.kafka.facts import NotedTopic
 from streaming.local import classes, jars
-from streaming.spark import checkpoint, clock_topic, group_file, job, provision, session, sinks
+from streaming.spark import (
+    access,
+    checkpoint,
+    clock_topic,
+    group_file,
+    job,
+    kafka_options,
+    provision,
+    session,
+    sinks,
+)
 from streaming.spark.checkpoint import Agreement
 from streaming.spark.clock import Clock
 from streaming.spark.kafka_admin import KafkaAdmin
@@ -65,10 +75,16 @@ def run(settings: Settings, *, take_over: bool = False, accept_topics: bool = Fa
     spark = session.build(settings, checkpoint.default_partitions(), [*jars.spark(), classes.sink()])
     _set_on_signal(stop)  # again: a new SparkContext handles SIGINT itself, and would abort the running micro-batch
     try:
+        kafka_options.check(spark, settings)
         agreed = checkpoint.agree(spark, settings)
-        with KafkaAdmin(spark, settings) as admin, Lease(spark, settings, agreed.checkpoint_id) as lease:
+        with (
+            KafkaAdmin(spark, settings) as admin,
+            access.explaining(admin, settings, agreed.group),
+            Lease(spark, settings, agreed.checkpoint_id) as lease,
+        ):
             start = Start(spark, settings, admin, lease, agreed)
             query, topics = begin(start, group_events, take_over=take_over, accept_topics=accept_topics)
+            access.warn(admin, settings, agreed.group)
             log.info(READY, ", ".join(settings.inputs), settings.bootstrap_servers)
             watch = TopicWatch(spark, settings, admin, topics)
             with Clock(spark, settings, query) as clock:

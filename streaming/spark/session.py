@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from streaming.config import Settings
 from streaming.errors import SparkUnavailable
+from streaming.kafka.options import SECRET_NAMES
 from streaming.local import class_archive
 
 _LOG_CONFIGURATION = Path(__file__).parent / "log4j2.properties"
@@ -35,6 +36,8 @@ _BASE = {
     # over two Arrow batches, each of which costs PySpark half a millisecond.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2500",
     "spark.ui.showConsoleProgress": "false",
+    # Spark's own pattern does not know all options of Kafka's clients that hold secrets.
+    "spark.redaction.regex": SECRET_NAMES,
 }
 
 _LOOPBACK = {

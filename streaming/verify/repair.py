@@ -16,7 +16,8 @@ from typing import Any, Final, Self
 from confluent_kafka import KafkaError, Message, Producer
 
 from streaming.errors import NotVerified
-from streaming.kafka.clients import create
+from streaming.kafka.clients import cause, create, reason, writing
+from streaming.kafka.permissions import writable
 from streaming.kafka.reader import Partition, Span
 from streaming.state import ShardState
 from streaming.verify.corrections import Correction, corrections
@@ -107,13 +108,16 @@ class Corrector:
         return {partition: span.end for partition, span in spans.items()}
 
     def _write(self, written: Iterable[Correction]) -> None:
-        for key, values, partition in written:
-            for value in values:
-                self._send(key, value, partition)
-        left = self._producer.flush(_ANSWER_SECONDS)
-        if left or self._refused is not None:
-            why = "it does not answer" if self._refused is None else self._refused.str()
-            raise NotVerified(f"Kafka did not take a correction for {self._job.updates}: {why}; repair again")
+        with writing(self._producer, self._job.updates, self._not_taken):
+            for key, values, partition in written:
+                for value in values:
+                    self._send(key, value, partition)
+            left = self._producer.flush(_ANSWER_SECONDS)
+        if self._refused is not None:
+            refused = cause(self._producer, self._refused)
+            raise self._not_taken(reason(refused, writable(self._job.updates)))
+        if left:
+            raise self._not_taken("it does not answer")
 
     def _send(self, key: bytes, value: bytes | None, partition: int | None) -> None:
         where = _BY_KEY if partition is None else partition
@@ -125,6 +129,9 @@ class Corrector:
             else:
                 self._producer.poll(0)
                 return
+
+    def _not_taken(self, why: str) -> NotVerified:
+        return NotVerified(f"Kafka did not take a correction for {self._job.updates}: {why}; repair again")
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:

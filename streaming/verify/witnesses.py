@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, Protocol
 import orjson
 from confluent_kafka import Message
 
-from streaming.errors import NotVerified, StateError, TopicUnreadable
+from streaming.errors import NotVerified, StateError, TopicMissing
 from streaming.events.model import Stream
 from streaming.kafka.reader import Partition, Span, TopicReader
 from streaming.state import ShardState
@@ -267,7 +267,7 @@ def _refused_by_job(job: JobView) -> set[tuple[str, str]]:
     found: set[tuple[str, str]] = set()
     try:
         spans = job.reader.spans([job.dead_letters])
-    except TopicUnreadable:
+    except TopicMissing:
         return found
     for block in job.reader.read(spans):
         found.update(refused_requests(message.value() for message in block))

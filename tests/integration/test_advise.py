@@ -84,7 +84,7 @@ def test_what_is_wrong_with_kafka_is_a_sentence(tmp_path: Path) -> None:
     assert "Connection refused" in away.stderr
     options = tmp_path / "client.properties"
     options.write_text("no.such.option=1\n")
-    wrong = advise("127.0.0.1:1", {}, "--client-options", str(options))
+    wrong = advise("127.0.0.1:1", {}, "--kafka-options", str(options))
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert "no.such.option" in wrong.stderr
     assert "Traceback" not in away.stderr + wrong.stderr

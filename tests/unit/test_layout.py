@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("matcher", "streaming")
 FLOORS = [
     {"errors", "matcher", "tuning"},
+    {"properties"},
     {"config"},
     {"kafka", "storage", "events"},
     {"subscription"},

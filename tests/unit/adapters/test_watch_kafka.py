@@ -176,16 +176,16 @@ def test_what_is_wrong_is_said_in_one_sentence(
     assert "Traceback" not in result.output
 
 
-def test_client_options_are_those_of_the_file_and_not_the_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The job's options are for Java's client."""
+def test_client_options_are_those_of_the_jobs_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the names of librdkafka; the file of the command line wins over that of the environment."""
     given: list[Options] = []
     monkeypatch.setattr(watch_kafka, "run", lambda _settings, options, _announced: given.append(options))
-    java, mine = tmp_path / "java", tmp_path / "librdkafka"
-    java.write_text("security.protocol=SASL_SSL\nsasl.jaas.config=x\n")
-    mine.write_text("# secret\nsasl.password=x=y\n")
-    monkeypatch.setenv("REEXPAND_KAFKA_OPTIONS", str(java))
+    ours, mine = tmp_path / "ours", tmp_path / "mine"
+    ours.write_text("ssl.truststore.type=PEM\nssl.truststore.location=/ca.pem\n")
+    mine.write_text("# secret\nssl.key.password=x=y\n")
+    monkeypatch.setenv("REEXPAND_KAFKA_OPTIONS", str(ours))
     monkeypatch.setenv("REEXPAND_BOOTSTRAP_SERVERS", "broker:9092")
-    for options in ([], ["--client-options", str(mine)]):
+    for options in ([], ["--kafka-options", str(mine)]):
         assert CliRunner().invoke(main, ["watch-kafka", *options]).exit_code == 0
-    assert [options.client for options in given] == [{}, {"sasl.password": "x=y"}]
-    assert given[0] == Options()
+    assert [options.client for options in given] == [{"ssl.ca.location": "/ca.pem"}, {"ssl.key.password": "x=y"}]
+    assert given[0]._replace(client={}) == Options()

@@ -112,12 +112,12 @@ def test_a_damaged_file_is_reported(tmp_path: Path, content: str) -> None:
 
 
 def test_settings_win_but_not_over_the_address(tmp_path: Path) -> None:
-    """A caller can set anything except what makes clients find the broker."""
+    """A caller can set anything except what makes clients find the broker; listeners are added to those."""
     node = Node("id", 20_001, 20_002)
-    write_configuration(tmp_path, node, {"num.partitions": "7", "node.id": "5", "listeners": "PLAINTEXT://:1"})
+    write_configuration(tmp_path, node, {"num.partitions": "7", "node.id": "5", "listeners": "SSL://:1"})
     lines = (tmp_path / "server.properties").read_text().splitlines()
     assert {"num.partitions=7", "node.id=5"} <= set(lines)
-    assert "listeners=PLAINTEXT://127.0.0.1:20001,CONTROLLER://127.0.0.1:20002" in lines
+    assert "listeners=PLAINTEXT://127.0.0.1:20001,CONTROLLER://127.0.0.1:20002,SSL://:1" in lines
     assert len({line.split("=")[0] for line in lines}) == len(lines)
 
 

@@ -1,7 +1,7 @@
 """How a job starts and ends, without Spark."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
@@ -97,6 +97,13 @@ class Kafka(Idle):
     def names(self) -> set[str]:
         """Names of all topics."""
         return set(settings().inputs)
+
+    def allowed_on_topics(self, _names: Iterable[str]) -> dict[str, set[str]]:
+        """Return nothing: it does not say what it allows."""
+        return {}
+
+    def allowed_on_group(self, _group: str) -> None:
+        """Return nothing, as above."""
 
 
 class Spark:

@@ -1,5 +1,6 @@
 """Options of the Spark session, by where job and checkpoint are."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -135,3 +136,13 @@ def test_source_and_sink_reach_the_broker_alike(tmp_path: Path) -> None:
     file.write_text("security.protocol=SSL\n")
     settings = load({"bootstrap_servers": "b:1", "checkpoint": "/c", "kafka_options": str(file)})
     assert kafka_options.for_spark(settings) == {"kafka.bootstrap.servers": "b:1", "kafka.security.protocol": "SSL"}
+
+
+@pytest.mark.parametrize(
+    "name", ["sasl.jaas.config", "ssl.keystore.key", "ssl.key.password", "ssl.truststore.password"]
+)
+def test_spark_does_not_show_secret_options_of_kafka(name: str) -> None:
+    """It hides the values of options whose names its pattern finds."""
+    pattern = options_for()["spark.redaction.regex"]
+    assert re.search(pattern, f"kafka.{name}")
+    assert not re.search(pattern, "kafka.ssl.keystore.location")

@@ -1,0 +1,159 @@
+"""Kafka client options for both clients: the file has the names of Java's, and librdkafka gets its own for them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from streaming import properties
+from streaming.errors import ConfigInvalid
+
+if TYPE_CHECKING:
+    from streaming.config import Settings
+
+_JAVA_ONLY: Final = frozenset(
+    {
+        *("auto.include.jmx.reporter", "buffer.memory", "default.api.timeout.ms", "fetch.max.wait.ms", "max.block.ms"),
+        *("max.partition.fetch.bytes", "max.poll.interval.ms", "max.poll.records", "max.request.size"),
+        *("metadata.max.idle.ms", "partitioner.class", "receive.buffer.bytes", "send.buffer.bytes"),
+        *("ssl.enabled.protocols", "ssl.protocol", "ssl.provider", "ssl.secure.random.implementation"),
+    }
+)
+"""Options that tune the job's own clients; the other verbs do without."""
+
+_STORES: Final = frozenset(f"ssl.{store}.{part}" for store in ("keystore", "truststore")
+                           for part in ("location", "password", "type"))  # fmt: skip
+
+_INLINE: Final = {
+    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
+    "ssl.keystore.key": "ssl.key.pem",
+    "ssl.truststore.certificates": "ssl.ca.pem",
+}
+"""Options that hold PEM texts, and their names in librdkafka."""
+
+SECRET_NAMES: Final = r"(?i)password|secret|token|jaas|access[.]?key|ssl[.]key[.]pem|ssl[.]keystore[.]key"  # noqa: S105 - names
+"""Pattern in the names of options whose values must not be shown, for either client and for Spark."""
+
+_LOGIN: Final = re.compile(r"\s*[\w.]*\.(?:Scram|Plain)LoginModule\s+required\b(.*);\s*", re.DOTALL)
+_FIELD: Final = re.compile(r'(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|\'([^\']*)\'|([^\s;]+))')
+
+
+def for_librdkafka(settings: Settings) -> dict[str, str]:
+    """Return the client options of the settings in the names of librdkafka.
+
+    Raises:
+        ConfigInvalid: as `properties.read`, or an option has no counterpart in librdkafka.
+    """
+    path = settings.kafka_options
+    return {} if path is None else _translated(properties.read(path), str(path))
+
+
+def client_options(path: Path | str) -> dict[str, str]:
+    """Return the client options of a file in the names of librdkafka.
+
+    Raises:
+        ConfigInvalid: as for `for_librdkafka`.
+    """
+    return _translated(properties.read(Path(path)), str(path))
+
+
+def is_secret(name: str) -> bool:
+    """Tell whether the value of an option must not be shown."""
+    return re.search(SECRET_NAMES, name) is not None
+
+
+def _translated(given: Mapping[str, str], file: str) -> dict[str, str]:
+    """Return options in the names of librdkafka; what is in neither list has one name, or librdkafka refuses it."""
+    found = {**_key_store(given, file), **_trust_store(given, file)}
+    for name, value in given.items():
+        if name == "sasl.jaas.config":
+            found |= _login(value, file)
+        elif name == "ssl.endpoint.identification.algorithm":
+            found[name] = value or "none"
+        elif name in _INLINE:
+            found[_INLINE[name]] = value
+        elif name not in _STORES and name not in _JAVA_ONLY:
+            found[name] = value
+    return found
+
+
+def _key_store(given: Mapping[str, str], file: str) -> dict[str, str]:
+    """Return the options of the client's certificate."""
+    location = given.get("ssl.keystore.location")
+    if location is None:
+        return {}
+    kind = given.get("ssl.keystore.type", "JKS").upper()
+    if kind == "PEM":
+        return {"ssl.certificate.location": location, "ssl.key.location": location}
+    if kind == "PKCS12":
+        return {"ssl.keystore.location": location, "ssl.keystore.password": given.get("ssl.keystore.password", "")}
+    raise _unreadable("keystore", kind, file)
+
+
+def _trust_store(given: Mapping[str, str], file: str) -> dict[str, str]:
+    """Return the options of the authorities that the client trusts."""
+    location = given.get("ssl.truststore.location")
+    if location is None:
+        return {}
+    kind = given.get("ssl.truststore.type", "JKS").upper()
+    if kind == "PEM":
+        return {"ssl.ca.location": location}
+    raise _unreadable("truststore", kind, file)
+
+
+def _unreadable(store: str, kind: str, file: str) -> ConfigInvalid:
+    return ConfigInvalid(
+        f"{file}: ssl.{store}.location is a store of the type {kind}, which librdkafka cannot read. "
+        f"Give a PEM file, with ssl.{store}.type=PEM; both clients read that."
+    )
+
+
+def _login(text: str, file: str) -> dict[str, str]:
+    """Return name and password of a JAAS text."""
+    module = _LOGIN.fullmatch(text)
+    fields = {key: _plain(*values) for key, *values in _FIELD.findall(module[1])} if module else {}
+    if not {"username", "password"} <= fields.keys():
+        raise ConfigInvalid(
+            f"{file}: sasl.jaas.config must be ScramLoginModule or PlainLoginModule with username and password, "
+            'as: org.apache.kafka.common.security.scram.ScramLoginModule required username="..." password="...";'
+        )
+    return {"sasl.username": fields["username"], "sasl.password": fields["password"]}
+
+
+def _plain(quoted: str, single: str, bare: str) -> str:
+    return re.sub(r"\\(.)", r"\1", quoted) or single or bare
+
+
+LIBRDKAFKA_NAMES: Final[Mapping[str, str]] = {
+    "sasl.username": "sasl.jaas.config",
+    "sasl.password": "sasl.jaas.config",
+    "sasl.mechanisms": "sasl.mechanism",
+    "ssl.ca.location": "ssl.truststore.location",
+    "ssl.certificate.location": "ssl.keystore.location",
+    "ssl.key.location": "ssl.keystore.location",
+    **{librdkafka: java for java, librdkafka in _INLINE.items()},
+}
+"""Names of librdkafka, each with the name that the file must have instead: Java's client knows no others."""
+
+Known = Callable[[str], bool]
+
+
+def check_java(settings: Settings, known: Known) -> None:
+    """Check that Java's client knows all options of the file.
+
+    Args:
+        settings: settings of the job.
+        known: predicate of the names that Java's clients know.
+
+    Raises:
+        ConfigInvalid: it does not know one.
+    """
+    for name in settings.client_options():
+        if not known(name):
+            instead = LIBRDKAFKA_NAMES.get(name)
+            raise ConfigInvalid(
+                f"{settings.kafka_options}: {name} is no option of Kafka's Java client"
+                + (f"; its name there is {instead}" if instead else "")
+            )

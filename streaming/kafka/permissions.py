@@ -1,0 +1,155 @@
+"""Permissions at the broker that each user of Kafka needs: the least with which everything works.
+
+READ and WRITE include DESCRIBE, and ALTER_CONFIGS includes DESCRIBE_CONFIGS, as Kafka has it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from streaming.kafka.facts import ROLES, names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from streaming.config import Settings
+
+Kind = Literal["TOPIC", "GROUP", "TRANSACTIONAL_ID"]
+
+OWN_NAMES: Final = "reexpand-"
+"""Beginning of the names of the job's consumer groups and transactional ids."""
+
+PARENT: Final = "PARENT"
+"""Stand-in for the name of a parent topic whose messages a dispatcher delivers."""
+
+_EVENTS: Final = ("group_events", "subscription_events", "topic_events")
+
+
+class Permission(NamedTuple):
+    """An operation that a role must be allowed.
+
+    Attributes:
+        role: user of Kafka.
+        kind: kind of the resources.
+        resources: settings that name Kafka topics, or other names; one that ends in `-` is a prefix.
+        operation: operation in Kafka's words.
+        why: purpose.
+    """
+
+    role: str
+    kind: Kind
+    resources: tuple[str, ...]
+    operation: str
+    why: str
+
+
+class Grant(NamedTuple):
+    """An operation on one resource of a broker."""
+
+    kind: Kind
+    name: str
+    operation: str
+
+    @property
+    def is_prefix(self) -> bool:
+        """True if it holds for all names with this beginning."""
+        return self.name.endswith("-")
+
+    def __str__(self) -> str:
+        kind = self.kind.lower().replace("_", " ")
+        return f"{self.operation} on the {kind} {self.name}{'...' if self.is_prefix else ''}"
+
+
+PERMISSIONS: Final = (
+    Permission("job", "TOPIC", (*_EVENTS, "clock"), "READ", "reads its inputs"),
+    Permission(
+        "job", "TOPIC", ("updates",), "READ", "compares the end of the updates with the checkpoint at each start"
+    ),
+    Permission("job", "TOPIC", ("updates", "dead_letters"), "WRITE", "writes its results"),
+    Permission("job", "TOPIC", ("clock",), "WRITE", "writes ticks and alarms"),
+    Permission("job", "TOPIC", ("group_events",), "WRITE", "writes that a group is bound elsewhere, and `groups`"),
+    Permission("job", "TOPIC", ("subscription_events",), "WRITE", "writes the ends of clients to all of their parents"),
+    Permission("job", "TOPIC", ROLES, "DESCRIBE_CONFIGS", "checks retention and compaction at each start"),
+    Permission("job", "GROUP", (OWN_NAMES,), "READ", "keeps its lease and the markers of what is written"),
+    Permission("job", "TRANSACTIONAL_ID", (OWN_NAMES,), "WRITE", "writes in transactions, also its lease"),
+    Permission("topics", "TOPIC", ROLES, "CREATE", "creates missing topics"),
+    Permission("topics", "TOPIC", ROLES, "DESCRIBE", "looks which topics exist"),
+    Permission("topics", "TOPIC", ROLES, "DESCRIBE_CONFIGS", "compares the settings of topics"),
+    Permission(
+        "topics --fix",
+        "TOPIC",
+        (*_EVENTS, "clock", "updates"),
+        "ALTER_CONFIGS",
+        "mends settings, beside all of `topics`",
+    ),
+    Permission("producer of topic events", "TOPIC", ("topic_events",), "WRITE", "announces topics"),
+    Permission("client", "TOPIC", ("subscription_events",), "WRITE", "subscribes and unsubscribes"),
+    Permission("owner of groups", "TOPIC", ("group_events",), "WRITE", "sets the attributes of groups"),
+    Permission(
+        "follower", "TOPIC", ("updates",), "READ", "follows the updates, with `SubscriptionClient` for instance"
+    ),
+    Permission("dispatcher", "TOPIC", ("updates",), "READ", "follows the updates"),
+    Permission("dispatcher", "TOPIC", (PARENT,), "READ", "reads the messages of a parent topic"),
+    Permission("dispatcher", "TOPIC", (f"{PARENT}-delivered",), "WRITE", "delivers them"),
+    Permission(
+        "dispatcher", "GROUP", ("dispatcher",), "READ", "keeps the offsets of delivered messages (`--group-id`)"
+    ),
+    Permission("advise", "TOPIC", _EVENTS, "READ", "reads the inputs"),
+    Permission("verify", "TOPIC", (*_EVENTS, "clock", "updates", "dead_letters"), "READ", "reads what it compares"),
+    Permission("verify --repair", "TOPIC", ("updates",), "WRITE", "writes corrections, beside all of `verify`"),
+    Permission("dlq list", "TOPIC", ("dead_letters",), "READ", "reads dead letters; `dlq show` as well"),
+    Permission(
+        "dlq replay",
+        "TOPIC",
+        _EVENTS,
+        "READ",
+        "reads entries that a dead letter shows in part, beside all of `dlq list`",
+    ),
+    Permission(
+        "dlq replay",
+        "TOPIC",
+        (*_EVENTS, "dead_letters"),
+        "WRITE",
+        "writes entries back, and marks their dead letters as done",
+    ),
+    Permission("watch-kafka", "TOPIC", ("topic_events",), "READ", "reads what was announced before"),
+    Permission("watch-kafka", "TOPIC", ("topic_events",), "WRITE", "announces topics"),
+    Permission(
+        "watch-kafka",
+        "TOPIC",
+        (f"{PARENT}-",),
+        "DESCRIBE",
+        "sees the topics that it is to announce, here those of a prefix",
+    ),
+)
+"""Permissions by role; the topics exist beforehand, except for the role `topics`."""
+
+
+def missing(lacking: Sequence[Grant]) -> str:
+    """Return the sentence about permissions that a user lacks, without a full stop."""
+    return f"Kafka does not allow this user {', '.join(map(str, lacking))}; docs/security.md lists what each needs"
+
+
+def readable(topic: str) -> Grant:
+    """Return the permission to read a topic."""
+    return Grant("TOPIC", topic, "READ")
+
+
+def writable(topic: str) -> Grant:
+    """Return the permission to write to a topic."""
+    return Grant("TOPIC", topic, "WRITE")
+
+
+def grants(role: str, settings: Settings, parent: str = PARENT) -> list[Grant]:
+    """Return what a role must be allowed, with the topics of these settings."""
+    return list(_grants(role, settings, parent))
+
+
+def _grants(role: str, settings: Settings, parent: str) -> Iterator[Grant]:
+    topics = names(settings)
+    for permission in PERMISSIONS:
+        if permission.role == role:
+            for resource in permission.resources:
+                yield Grant(
+                    permission.kind, topics.get(resource, resource.replace(PARENT, parent)), permission.operation
+                )

@@ -1,0 +1,90 @@
+"""Materials of the service: locked Python packages, and jars with their checksums."""
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from zipfile import ZipFile
+
+from defusedxml import ElementTree
+from packageurl import PackageURL
+
+ROOT = Path(__file__).parents[2]
+_LOCKED = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
+_PROPERTIES = re.compile(r"META-INF/maven/.*/pom\.properties")
+_VERSION = re.compile(r"(.+?)-(\d.*)\.jar")
+
+
+@dataclass(frozen=True, order=True)
+class Material:
+    """A package or jar.
+
+    Attributes:
+        name: its name.
+        version: its version.
+        ecosystem: `pypi` or `maven`.
+        group: its group, as Maven has it; empty where that is not known, and for Python packages.
+        sha256: checksum of the file; empty for Python packages, which have one for each platform in the lock.
+    """
+
+    name: str
+    version: str
+    ecosystem: str
+    group: str = ""
+    sha256: str = ""
+
+    @property
+    def purl(self) -> PackageURL | None:
+        """Name by which databases know it; None for a jar without a group."""
+        if self.ecosystem == "maven" and not self.group:
+            return None
+        return PackageURL(self.ecosystem, self.group or None, self.name, self.version)
+
+
+def packages(lock: Path) -> list[Material]:
+    """Return the Python packages of a lock."""
+    return [Material(name, version, "pypi") for name, version in _LOCKED.findall(lock.read_text(encoding="utf-8"))]
+
+
+def locked_jars(reports: Path) -> Iterator[Material]:
+    """Yield the jars of the connector and of the broker.
+
+    Args:
+        reports: folder of the reports that Ivy has written when it downloaded them.
+    """
+    known = {}
+    for report in sorted(reports.glob("reexpand-local-*.xml")):
+        for module in ElementTree.parse(report).iter("module"):
+            for revision in module.iter("revision"):
+                key = f"{module.get('name')}-{revision.get('name')}.jar"
+                known[key] = (module.get("organisation"), module.get("name"), revision.get("name"))
+    for line in (ROOT / "streaming/local/jars.sha256").read_text(encoding="utf-8").splitlines():
+        checksum, file = line.split()
+        jar = file.partition("/")[2]
+        group, name, version = known.get(jar, ("", *_split(jar)))
+        yield Material(name, version, "maven", group, checksum)
+
+
+def jars_of_spark(folder: Path) -> Iterator[Material]:
+    """Yield the jars that a Python package brings; the lock has the checksum of the whole package."""
+    for jar in sorted(folder.glob("*.jar")):
+        name, version = _split(jar.name)
+        yield Material(name, version, "maven", _group(jar, name), hashlib.sha256(jar.read_bytes()).hexdigest())
+
+
+def _split(jar: str) -> tuple[str, str]:
+    found = _VERSION.fullmatch(jar)
+    return (found[1], found[2]) if found else (jar.removesuffix(".jar"), "")
+
+
+def _group(jar: Path, name: str) -> str:
+    """Return the group that a jar says of itself; a jar may hold those of others as well."""
+    with ZipFile(jar) as archive:
+        for entry in archive.namelist():
+            if _PROPERTIES.fullmatch(entry):
+                lines = archive.read(entry).decode("utf-8", "replace").splitlines()
+                said = dict(line.split("=", 1) for line in lines if "=" in line)
+                if said.get("artifactId", "").strip() == name:
+                    return said.get("groupId", "").strip()
+    return ""

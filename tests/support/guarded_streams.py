@@ -1,0 +1,143 @@
+"""The six topics of one test on a broker that requires security, and the job and the verbs that use them."""
+
+import os
+import subprocess
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+from confluent_kafka import KafkaError, Producer
+
+from streaming.kafka.options import client_options
+from streaming.kafka.permissions import Grant, grants
+from tests.support.running_job import REEXPAND, TOPIC_SETTINGS, Job, Streams
+from tests.support.secured import SecuredBroker
+
+PARENT = "orders"
+GROUP = {"group": "billing", "attributes": {"lite.bind.topic": PARENT, "lite.sub.wildcard": "true"}}
+REQUEST = {"action": "COMPLETE_ADD", "clientId": "c1", "group": "billing", "topic": PARENT, "liteTopicSet": ["eu__*"]}
+TOPIC = {"event": "CREATED", "parentTopic": PARENT, "liteTopic": "eu__1"}
+PATIENCE_SECONDS = 300
+
+
+class GuardedStreams:
+    """Topics that the broker's administrator has created, and users of them.
+
+    Attributes:
+        streams: the topics, as the administrator sees them.
+    """
+
+    def __init__(self, secured: SecuredBroker, folder: Path) -> None:
+        self._secured = secured
+        self._folder = folder
+        self.streams = Streams(secured.broker.bootstrap_servers, folder / "checkpoint")
+        self._logs = self._users = 0
+
+    def user(self, *roles: str, without: Grant | None = None) -> Path:
+        """Return the client options of a new user with a password, who has what its roles need but for one grant."""
+        self._users += 1
+        name = f"{self.streams.prefix}-{self._users}"
+        self._secured.allow(name, self.needed(*roles, without=without))
+        return self._secured.with_password(name)
+
+    def administrator(self) -> Producer:
+        """Return a producer that may write everywhere."""
+        return Producer({"bootstrap.servers": self.streams.bootstrap_servers, "log_level": 0})
+
+    @staticmethod
+    def as_record(update: Mapping[str, Any]) -> tuple[bytes, bytes]:
+        """Return value and key of an update."""
+        row = [update[name] for name in ("parentTopic", "group", "clientId", "liteTopic")]
+        more = {"cause": "TOPIC_CREATED", "eventId": "e", "lmqName": "", "version": None}
+        source = {"topic": "t", "partition": 0, "offset": 0, "entry": 0, "timestamp": 0}
+        return orjson.dumps({**update, **more, "source": source}), orjson.dumps(row)
+
+    def needed(self, *roles: str, without: Grant | None = None) -> list[Grant]:
+        """Return what roles need but for one grant."""
+        parent = self.parent
+        found = [grant for role in roles for grant in grants(role, self.streams.settings, parent)]
+        return [grant for grant in found if grant != without]
+
+    @property
+    def parent(self) -> str:
+        """Parent topic of the test's own."""
+        return f"{self.streams.prefix}-{PARENT}"
+
+    @property
+    def secrets(self) -> list[bytes]:
+        """All passwords and keys of all users."""
+        return [secret.encode() for found in self._secured.secrets.values() for secret in found]
+
+    def know(self, secret: str) -> None:
+        """Take a further text for a secret."""
+        self._secured.secrets.setdefault("", []).append(secret)
+
+    def job(self, options: Path, *more: str, certificate: bool = False) -> Job:
+        """Start the job as a user."""
+        address = self._secured.certificates if certificate else self._secured.scram
+        own = Streams(address, self.streams.checkpoint, self.streams.prefix)
+        return Job(own, self._log(), "--kafka-options", str(options), "--tick-interval-ms", "1000", *more)
+
+    def send(
+        self, options: Path, setting: str, value: bytes | Mapping[str, Any], key: str = PARENT
+    ) -> KafkaError | None:
+        """Write a record as a user, and return the error of its delivery."""
+        errors: list[KafkaError | None] = []
+        given = {"bootstrap.servers": self._secured.scram, "log_level": 0, **client_options(options)}
+        producer = Producer(given)
+        data = value if isinstance(value, bytes) else orjson.dumps(value)
+        topic = getattr(self.streams.settings, setting, setting)
+        producer.produce(topic, data, key, on_delivery=lambda error, _: errors.append(error))
+        assert producer.flush(60) == 0
+        return errors[0]
+
+    def verb(self, *words: str, options: Path, certificate: bool = False) -> subprocess.CompletedProcess[str]:
+        """Run a verb as a user, until its end."""
+        address = self._secured.certificates if certificate else self._secured.scram
+        command = [REEXPAND, *words, "--bootstrap-servers", address, "--kafka-options", str(options)]
+        return subprocess.run(
+            command, env=self.environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+        )
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Environment with the names of the topics."""
+        settings = self.streams.settings
+        return {**os.environ, **{f"REEXPAND_{name.upper()}": getattr(settings, name) for name in TOPIC_SETTINGS}}
+
+    @property
+    def address(self) -> str:
+        """Address of the listener that asks for name and password."""
+        return self._secured.scram
+
+    def _log(self) -> Path:
+        self._logs += 1
+        return self._folder / f"job-{self._logs}.log"
+
+
+def texts(folders: Iterable[Path]) -> dict[str, bytes]:
+    """Return the contents of all files below some folders."""
+    files = [file for folder in folders for file in [folder, *folder.rglob("*")] if file.is_file()]
+    return {str(file): file.read_bytes() for file in files}
+
+
+def command_lines(session: int) -> bytes:
+    """Return the command lines of all processes of a session; there must be a /proc."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.getsid(int(process.name)) == session:
+                found.append((process / "cmdline").read_bytes())
+        except OSError:  # it has just ended
+            continue
+    return b"\n".join(found)
+
+
+def wait_for(job: Job, text: str) -> str:
+    """Wait until a job has said something or has ended, and return all that it said."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while text not in job.said() and job.process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return job.said()
