@@ -66,7 +66,7 @@ def histories(pool: list[int]) -> Strategy[list[tuple[bool, int]]]:
 
 @each_dialect
 @given(data=st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_matches_is_the_definition(case: Case, data: st.DataObject) -> None:
     """One check gives what trying all ways gives."""
     pattern, topic = data.draw(case.patterns), data.draw(case.topics)
@@ -76,7 +76,7 @@ def test_matches_is_the_definition(case: Case, data: st.DataObject) -> None:
 
 @each_dialect
 @given(data=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_pattern_index_is_brute_force(case: Case, data: st.DataObject) -> None:
     """The index tells exactly the pairs that match, no more and no fewer, and counts them."""
     pool = data.draw(st.lists(st.tuples(case.patterns, st.integers(0, 1)), min_size=1, max_size=6, unique=True))
@@ -97,7 +97,7 @@ def test_pattern_index_is_brute_force(case: Case, data: st.DataObject) -> None:
 
 @each_dialect
 @given(data=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_topic_index_is_brute_force(case: Case, data: st.DataObject) -> None:
     """The index tells exactly the topics that match, each once, and counts them."""
     pool = data.draw(st.lists(case.topics, min_size=1, max_size=8, unique=True))
@@ -116,7 +116,7 @@ def test_topic_index_is_brute_force(case: Case, data: st.DataObject) -> None:
 
 @each_dialect
 @given(data=st.data())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_expand_is_the_union_in_order(case: Case, data: st.DataObject) -> None:
     """`expand` gives each topic that some pattern matches once, in order of first occurrence."""
     patterns, topics = data.draw(st.lists(case.patterns, max_size=4)), data.draw(st.lists(case.topics, max_size=12))
@@ -128,7 +128,7 @@ def test_expand_is_the_union_in_order(case: Case, data: st.DataObject) -> None:
 
 @each_dialect
 @given(data=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_batches_are_brute_force(case: Case, data: st.DataObject) -> None:
     """Flat arrays, as built and as read from their bytes, tell exactly the pairs that match."""
     texts, topics = data.draw(st.lists(case.patterns, max_size=8)), data.draw(st.lists(case.topics, max_size=12))

@@ -18,7 +18,7 @@ PROPERTIES = st.dictionaries(st.sampled_from(["a", "b"]), VALUES)
 
 
 @given(TEXTS, PROPERTIES)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_only_announced_errors(text: str, properties: dict[str, str]) -> None:
     """There are three values and two errors, and the position of one lies in the text."""
     try:
@@ -39,7 +39,6 @@ OPERANDS = st.sampled_from(["TRUE", "FALSE", "NULL", "a = 1", "b = 2", "1 = 'x'"
 
 
 @given(st.lists(OPERANDS, min_size=1, max_size=5), st.sampled_from(["AND", "OR"]), PROPERTIES)
-@settings(deadline=None)
 def test_a_chain_is_its_pairs_from_the_left(operands: list[str], word: str, properties: dict[str, str]) -> None:
     """A chain of one operator gives what parentheses around each pair, from the left, give."""
 

@@ -20,7 +20,7 @@ CUTTABLE = [name for name in PROFILES if name not in ("quota", "all")]
 
 
 @pytest.mark.parametrize("profile", CUTTABLE)
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 120), routing=routings, largest=st.integers(1, 60))
 def test_any_cut_leaves_the_relation_of_single_records(
     profile: str, seed: int, length: int, routing: Routing, largest: int

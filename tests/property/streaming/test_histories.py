@@ -33,7 +33,7 @@ routings = st.builds(
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 120), routing=routings)
 def test_any_split_and_any_shard_count_leave_the_oracles_relation(
     profile: str, seed: int, length: int, routing: Routing
@@ -87,7 +87,7 @@ def test_any_split_and_any_shard_count_leave_the_oracles_relation(
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-@settings(max_examples=max(20, EXAMPLES // 3), deadline=None)
+@settings(max_examples=max(20, EXAMPLES // 3))
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 120), routing=routings)
 def test_columns_say_what_topics_one_by_one_say(profile: str, seed: int, length: int, routing: Routing) -> None:
     """The same updates, dead letters and counts after each micro-batch, to the byte."""

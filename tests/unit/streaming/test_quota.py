@@ -565,7 +565,7 @@ steps = st.one_of(
 ORDER = (GroupEvent, type(leave()), type(created("t")))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(batches=st.lists(st.lists(steps, max_size=6), max_size=10))
 def test_what_is_held_is_a_function_of_what_there_is(batches: list[list[Event]]) -> None:
     """A worker that begins anew says the same as one that has counted all the time, sources included.

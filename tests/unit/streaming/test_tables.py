@@ -5,7 +5,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.subscription.pairs import MAX_SORT_KEY, Hits, Interner, Pairs
@@ -41,7 +41,6 @@ def table_records(columns: UpdateColumns) -> list[tuple[bytes, bytes | None]]:
     size=st.integers(1, 3_000),
     room=st.sampled_from([MAX_PATTERN_BYTES, 20]),
 )
-@settings(deadline=None)
 def test_they_are_those_of_each_update(
     *,
     topics: list[str],

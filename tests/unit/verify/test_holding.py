@@ -45,7 +45,7 @@ def keys(relation: set[Effective]) -> set[bytes]:
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 80), shards=st.integers(1, 4))
 def test_a_state_amounts_to_what_was_announced(profile: str, seed: int, length: int, shards: int) -> None:
     """After each micro-batch, also while a wide request is carried out in steps."""
@@ -62,7 +62,7 @@ def test_a_state_amounts_to_what_was_announced(profile: str, seed: int, length: 
 
 
 @pytest.mark.parametrize("profile", [name for name in PROFILES if name not in ("quota", "life", "all")])
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=EXAMPLES)
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 80), shards=st.integers(1, 4))
 def test_inputs_that_are_worked_off_anew_leave_the_same_relation(
     profile: str, seed: int, length: int, shards: int, tmp_path_factory: Any
