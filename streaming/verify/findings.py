@@ -92,7 +92,7 @@ class Findings:
         differences: in order of their keys.
         damaged: shards whose state cannot be read.
         notes: sentences about what was not looked at, and why.
-        repaired: number of corrections that were written.
+        mended: number of rows that were corrected, by reason.
     """
 
     micro_batch: int
@@ -101,7 +101,12 @@ class Findings:
     differences: list[Difference] = field(default_factory=list)
     damaged: list[DamagedState] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    repaired: int = 0
+    mended: Counter[Fault] = field(default_factory=Counter)
+
+    @property
+    def repaired(self) -> int:
+        """Number of rows that were corrected."""
+        return self.mended.total()
 
     @property
     def is_right(self) -> bool:
