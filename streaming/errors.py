@@ -24,6 +24,10 @@ what happened, where, and what to do about it.
     ├── LetterUnknown               there is no such dead letter
     ├── TopicUnreadable             a part of a Kafka topic cannot be read
     ├── NotVerified                 `reexpand verify` cannot compare inputs, state and updates (exit code 2)
+    ├── BackupError                 a checkpoint cannot be copied or restored
+    │   ├── BackupRefused           there is nothing to copy, or something in the way (exit code 2)
+    │   ├── BackupDamaged           a copy, or the checkpoint itself, is damaged
+    │   └── BackupFailed            a file cannot be read or written, or the job is too fast
     ├── WatchFailed                 Kafka cannot be watched, or does not take the topic events
     ├── LocalError                  this machine lacks a part of a broker or cluster of its own
     │   ├── JavaUnusable            no Java that Spark and Kafka run on
@@ -149,6 +153,24 @@ class NotVerified(ReexpandError):
     """`reexpand verify` cannot compare inputs, state and updates, so it says nothing about them."""
 
     exit_code = 2
+
+
+class BackupError(ReexpandError):
+    """Base of errors that keep a checkpoint from being copied or restored."""
+
+
+class BackupRefused(BackupError):
+    """There is nothing to copy, something is in the way, or a driver lives."""
+
+    exit_code = 2
+
+
+class BackupDamaged(BackupError):
+    """A backup, or the checkpoint to be copied, is damaged; the message names the file."""
+
+
+class BackupFailed(BackupError):
+    """A file cannot be read or written, or the job goes on faster than its files are copied."""
 
 
 class WatchFailed(ReexpandError):

@@ -18,14 +18,13 @@ from pyspark.sql import SparkSession
 from streaming.config import Settings
 from streaming.errors import CheckpointInUse, KafkaUnavailable, TakenOver
 from streaming.spark import kafka_options
-from streaming.spark.holder import Holder
+from streaming.spark.holder import LEASE_SECONDS, Holder
 from streaming.spark.kafka_admin import root_cause
 
 log = logging.getLogger("reexpand")
 
 BEAT_SECONDS: Final = 2.0
-LEASE_SECONDS: Final = 10.0
-"""Seconds without a beat after which a driver counts as gone."""
+"""Seconds between two beats."""
 
 _LOOK_SECONDS = 0.25
 _CLOSE_MS = 2_000

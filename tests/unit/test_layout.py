@@ -22,7 +22,7 @@ FLOORS = [
     {"worker"},
     {"oracle", "client", "local"},
     {"spark", "adapters", "examples", "dlq"},
-    {"advise", "demo", "verify"},
+    {"advise", "backup", "demo", "verify"},
     {"cli"},
 ]
 """Rooms from the ground up: a file imports only from its own room, and from rooms of lower floors."""
