@@ -19,6 +19,7 @@ what happened, where, and what to do about it.
     │   ├── TopicReplaced           a topic of the checkpoint was deleted, or is another one (exit code 2)
     │   ├── RecordsLost             inputs have lost records that the job needs (exit code 2)
     │   ├── UpdatesUnknown          the updates topic holds what the checkpoint does not know of (exit code 2)
+    │   ├── CheckpointUnfinished    the rebuild of the checkpoint is not complete, or replaced it (exit code 2)
     │   └── JobFailed               the query ended by itself
     ├── DemoFailed                  the job of the demo ended by itself, or did not come up
     ├── LetterUnknown               there is no such dead letter
@@ -28,6 +29,9 @@ what happened, where, and what to do about it.
     │   ├── BackupRefused           there is nothing to copy, or something in the way (exit code 2)
     │   ├── BackupDamaged           a copy, or the checkpoint itself, is damaged
     │   └── BackupFailed            a file cannot be read or written, or the job is too fast
+    ├── RebuildError                no new checkpoint can be made for an updates topic
+    │   ├── RebuildRefused          the checkpoints do not fit the rebuild (exit code 2)
+    │   └── RebuildFailed           it was interrupted, or cannot go on; the same command goes on
     ├── WatchFailed                 Kafka cannot be watched, or does not take the topic events
     ├── LocalError                  this machine lacks a part of a broker or cluster of its own
     │   ├── JavaUnusable            no Java that Spark and Kafka run on
@@ -133,6 +137,12 @@ class UpdatesUnknown(JobError):
     exit_code = 2
 
 
+class CheckpointUnfinished(JobError):
+    """The rebuild of the checkpoint is not complete, or another checkpoint has replaced it."""
+
+    exit_code = 2
+
+
 class JobFailed(JobError):
     """The query ended by itself; the message quotes Spark."""
 
@@ -171,6 +181,20 @@ class BackupDamaged(BackupError):
 
 class BackupFailed(BackupError):
     """A file cannot be read or written, or the job goes on faster than its files are copied."""
+
+
+class RebuildError(ReexpandError):
+    """Base of errors that keep `reexpand rebuild` from making a checkpoint."""
+
+
+class RebuildRefused(RebuildError):
+    """The new checkpoint, or the former one, is not what the rebuild needs."""
+
+    exit_code = 2
+
+
+class RebuildFailed(RebuildError):
+    """The rebuild was interrupted, or cannot go on; the same command goes on with it."""
 
 
 class WatchFailed(ReexpandError):

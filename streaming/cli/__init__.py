@@ -1,6 +1,6 @@
 """The `reexpand` command: one module for each group of verbs."""
 
-from streaming.cli import advise, backup, demo, dlq, local, match, run, verify, watch
+from streaming.cli import advise, backup, demo, dlq, local, match, rebuild, run, verify, watch
 from streaming.cli.root import main
 
 __all__ = ["main"]
@@ -16,6 +16,7 @@ for _command in (
     verify.verify,
     backup.backup,
     backup.restore,
+    rebuild.rebuild,
     dlq.dlq,
     match.match,
     match.expand,

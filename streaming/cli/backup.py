@@ -31,7 +31,7 @@ def backup(destination: Path, *, checkpoint: str | None, as_json: bool) -> None:
     not supported.
 
     A restored copy fits the updates topic only as long as the job has written nothing since. Otherwise the job refuses
-    it.
+    it, and `reexpand rebuild` leads on.
 
     Exit code 0 when the copy is complete; 1 when the checkpoint is damaged, or files cannot be read or written; 2 when
     there is nothing to copy, the destination exists, or an option is wrong.
@@ -84,7 +84,8 @@ def restore(
     All files are compared with the manifest first. A checkpoint that is there is kept unless --replace is given. Then
     Kafka is asked whether a driver still works on it, which takes 10 s.
 
-    If the job has written updates since the backup was made, it refuses the restored checkpoint.
+    If the job has written updates since the backup was made, it refuses the restored checkpoint: `reexpand rebuild`
+    makes a new one for the same updates topic.
 
     Exit code 0 when the checkpoint is restored; 1 when the backup is damaged, or files cannot be read or written; 2
     when there is a checkpoint already, a driver works on it, or an option is wrong. Nothing was changed then.

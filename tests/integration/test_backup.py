@@ -73,7 +73,7 @@ def test_a_copy_beside_a_busy_job_is_whole_and_the_job_goes_on_from_one(streams:
 
 
 @pytest.mark.timeout(900)
-def test_a_restored_copy_that_is_too_old_is_refused(streams: Streams, tmp_path: Path) -> None:
+def test_a_restored_copy_that_is_too_old_is_refused_and_names_the_way_out(streams: Streams, tmp_path: Path) -> None:
     """Its state does not know what the updates say by now."""
     scene = Scene(streams)
     scene.group("g", "p")
@@ -90,5 +90,6 @@ def test_a_restored_copy_that_is_too_old_is_refused(streams: Streams, tmp_path: 
     try:
         assert job.process.wait(120) == 2
         assert "older copy" in job.said()
+        assert "`reexpand rebuild`" in job.said()
     finally:
         job.close()

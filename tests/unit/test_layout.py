@@ -23,6 +23,7 @@ FLOORS = [
     {"oracle", "client", "local"},
     {"spark", "adapters", "examples", "dlq"},
     {"advise", "backup", "demo", "verify"},
+    {"rebuild"},
     {"cli"},
 ]
 """Rooms from the ground up: a file imports only from its own room, and from rooms of lower floors."""
