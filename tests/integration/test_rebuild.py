@@ -40,7 +40,19 @@ from tests.support.scene import Scene
 LEASE_MS = 1_800_000
 TIMES = ("--tick-interval-ms", "1000", "--client-timeout-ms", str(LEASE_MS))
 BEFORE = ("--shuffle-partitions", "2", *TIMES)
-AFTER = ("--shards", "p=3", "--shards", "only=2", "--route-depth", "2", "--shuffle-partitions", "3", *TIMES)
+AFTER = (
+    "--shards",
+    "p=3",
+    "--shards",
+    "only=2",
+    "--shards",
+    "many=3",
+    "--route-depth",
+    "2",
+    "--shuffle-partitions",
+    "3",
+    *TIMES,
+)
 
 
 @pytest.fixture
@@ -148,8 +160,12 @@ def test_other_shards_and_partitions_cost_no_update_but_true_differences(streams
     """A history with an exclusive group, a quota and a lease; then the job goes on with the new checkpoint."""
     records = history(Random(4), 600, Profile(dialects=True, selectors=True, exclusive=True, bound=True))
     scene, feed, log = Scene(streams), streams.producer(), tmp_path / "job.log"
+    many = [f"a__{number}__{'x' * 20}" for number in range(1_000)]
+    scene.group("all", "many")
+    scene.asks("c", "all", "many", "a__**")
+    scene.born("many", *many)
     with running(streams, log, *BEFORE) as job:
-        rows = limits_and_times(scene)
+        rows = limits_and_times(scene) | {Effective("many", "all", "c", topic) for topic in many}
         feed.send_slowly(records[:300])
         wanted = rows | expected([records[:300]]).relation()
         settles(streams, wanted)
@@ -178,7 +194,7 @@ def test_other_shards_and_partitions_cost_no_update_but_true_differences(streams
         assert job.stop() == 0
     assert streams.repeated() == 0
     identity = json.loads((new.checkpoint / "reexpand.json").read_text())
-    assert (identity["shards"], identity["shuffle_partitions"]) == ({"only": 2, "p": 3}, 3)
+    assert (identity["shards"], identity["shuffle_partitions"]) == ({"many": 3, "only": 2, "p": 3}, 3)
     assert f"was replaced by {new.checkpoint}" in refused(streams, log, *BEFORE)
 
 
