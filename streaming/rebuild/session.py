@@ -63,10 +63,11 @@ def rebuild(settings: Settings, plan: Plan, progress: Progress) -> RebuildNote:
         note = _taken_up(files, settings)
         if note.stage is Stage.COMPLETE:
             return note
-        with _held(spark, settings, plan):
+        with _held(spark, settings, plan) as check:
             note.write(files)
             run = _Rebuild(spark, settings, plan, signal, progress)
             found = run.until_settled(lambda stage: replace(note, stage=stage).write(files))
+            check()
             done = replace(
                 note,
                 stage=Stage.COMPLETE,
@@ -109,15 +110,15 @@ def _taken_up(files: CheckpointFiles, settings: Settings) -> RebuildNote:
 
 
 @contextmanager
-def _held(spark: Any, settings: Settings, plan: Plan) -> Iterator[None]:
-    """Keep jobs from the former checkpoint.
+def _held(spark: Any, settings: Settings, plan: Plan) -> Iterator[Callable[[], None]]:
+    """Keep jobs from the former checkpoint; the context is a function that raises an error if one came by force.
 
     Raises:
         RebuildRefused: it is no checkpoint, or was replaced by another one.
         CheckpointInUse: a job lives.
     """
     if plan.former is None:
-        yield
+        yield lambda: None
         return
     location = absolute(plan.former)
     if location == settings.checkpoint:
@@ -132,10 +133,12 @@ def _held(spark: Any, settings: Settings, plan: Plan) -> Iterator[None]:
         raise RebuildRefused(f"{location} was replaced by {note.successor}. Give --former {note.successor}.")
     if checkpoint_id is None:
         log.warning("the checkpoint %s is of a release without leases: see to it that its job has ended", location)
-        yield
+        yield lambda: None
         return
-    with silent.held(spark, settings.model_copy(update={"checkpoint": location, "clock": clock}), checkpoint_id):
-        yield
+    with silent.held(
+        spark, settings.model_copy(update={"checkpoint": location, "clock": clock}), checkpoint_id
+    ) as check:
+        yield check
 
 
 class _Rebuild:

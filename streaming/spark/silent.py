@@ -98,8 +98,10 @@ def _reading(settings: Settings, admin: KafkaAdmin, query: StreamingQuery, clock
 
 
 @contextmanager
-def held(spark: SparkSession, settings: Settings, checkpoint_id: str) -> Iterator[None]:
+def held(spark: SparkSession, settings: Settings, checkpoint_id: str) -> Iterator[Callable[[], None]]:
     """Hold the lease of a former checkpoint, so that no job works on it.
+
+    The context is a function that raises `TakenOver` if a job has started there by force.
 
     Args:
         spark: session from `started`.
@@ -113,8 +115,13 @@ def held(spark: SparkSession, settings: Settings, checkpoint_id: str) -> Iterato
     with KafkaAdmin(spark, settings) as admin:
         has_clock = settings.clock in admin.names()
     if not has_clock:  # the lease is kept under its name, and without it no job lives
-        yield
+        yield lambda: None
         return
     with Lease(spark, settings, checkpoint_id) as lease:
         lease.acquire(take_over=False, way_out="Stop that driver first.")
-        yield
+
+        def check() -> None:
+            if lease.find_successor() is not None:
+                raise lease.taken_over()
+
+        yield check
