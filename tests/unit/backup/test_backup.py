@@ -223,7 +223,7 @@ def test_a_damaged_backup_touches_nothing(checkpoint: Path, name: str, damage: C
     backup = make(checkpoint)
     damage(backup / FOLDER / name)
     before = names(checkpoint)
-    with pytest.raises(BackupDamaged, match=name):
+    with pytest.raises(BackupDamaged, match=f"{name} (cannot be read|is not what was copied)"):
         restoring.restore(backup, checkpoint, silent, replace=True)
     assert names(checkpoint) == before
 

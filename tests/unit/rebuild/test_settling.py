@@ -61,13 +61,15 @@ def test_it_waits_for_a_tick_and_for_what_follows_from_it() -> None:
     query.told = True
     query.end = 11  # the tick
     assert not query.reads_all()
-    query.at, query.end = 10, 11
+    query.at = 10
     assert not query.may_end()
-    assert not query.reads_all()
-    query.end = 15
+    query.at, query.end = 11, 13  # what follows from the tick
+    assert not query.may_end()
+    query.at, query.end = 12, 15
+    assert not query.may_end()
     assert query.looks == []
     assert query.reads_all()
-    assert query.looks == [(11, 11)]
+    assert query.looks == [(11, 13)]
 
 
 def test_it_goes_on_as_long_as_the_job_writes_to_itself() -> None:
