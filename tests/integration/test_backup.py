@@ -63,7 +63,9 @@ def test_a_copy_beside_a_busy_job_is_whole_and_the_job_goes_on_from_one(streams:
     assert faults_of_state(streams, tmp_path / "restored") == []
 
     reexpand("restore", tmp_path / "last", *where, exit_code=2)
-    assert "the former checkpoint is" in reexpand("restore", tmp_path / "last", *where, "--replace", *servers)
+    assert "the former checkpoint is" in reexpand(
+        "restore", tmp_path / "last", *where, "--replace", "--driver-has-ended"
+    )
     before = streams.relation()
     with running(streams, tmp_path / "job.log", *OPTIONS) as job:
         scene.born("p", "a__later")
@@ -72,6 +74,7 @@ def test_a_copy_beside_a_busy_job_is_whole_and_the_job_goes_on_from_one(streams:
     assert streams.repeated() == 0
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_restored_copy_that_is_too_old_is_refused_and_names_the_way_out(streams: Streams, tmp_path: Path) -> None:
     """Its state does not know what the updates say by now."""
