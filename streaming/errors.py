@@ -19,12 +19,20 @@ what happened, where, and what to do about it.
     │   ├── TopicReplaced           a topic of the checkpoint was deleted, or is another one (exit code 2)
     │   ├── RecordsLost             inputs have lost records that the job needs (exit code 2)
     │   ├── UpdatesUnknown          the updates topic holds what the checkpoint does not know of (exit code 2)
+    │   ├── CheckpointUnfinished    the rebuild of the checkpoint is not complete, or replaced it (exit code 2)
     │   └── JobFailed               the query ended by itself
     ├── DemoFailed                  the job of the demo ended by itself, or did not come up
     ├── LetterUnknown               there is no such dead letter
     ├── TopicUnreadable             a part of a Kafka topic cannot be read
     │   └── TopicMissing            it does not exist
     ├── NotVerified                 `reexpand verify` cannot compare inputs, state and updates (exit code 2)
+    ├── BackupError                 a checkpoint cannot be copied or restored
+    │   ├── BackupRefused           there is nothing to copy, or something in the way (exit code 2)
+    │   ├── BackupDamaged           a copy, or the checkpoint itself, is damaged
+    │   └── BackupFailed            a file cannot be read or written, or the job is too fast
+    ├── RebuildError                no new checkpoint can be made for an updates topic
+    │   ├── RebuildRefused          the checkpoints do not fit the rebuild (exit code 2)
+    │   └── RebuildFailed           it was interrupted, or cannot go on; the same command goes on
     ├── WatchFailed                 Kafka cannot be watched, or does not take the topic events
     ├── LocalError                  this machine lacks a part of a broker or cluster of its own
     │   ├── JavaUnusable            no Java that Spark and Kafka run on
@@ -130,6 +138,12 @@ class UpdatesUnknown(JobError):
     exit_code = 2
 
 
+class CheckpointUnfinished(JobError):
+    """The rebuild of the checkpoint is not complete, or another checkpoint has replaced it."""
+
+    exit_code = 2
+
+
 class JobFailed(JobError):
     """The query ended by itself; the message quotes Spark."""
 
@@ -154,6 +168,38 @@ class NotVerified(ReexpandError):
     """`reexpand verify` cannot compare inputs, state and updates, so it says nothing about them."""
 
     exit_code = 2
+
+
+class BackupError(ReexpandError):
+    """Base of errors that keep a checkpoint from being copied or restored."""
+
+
+class BackupRefused(BackupError):
+    """There is nothing to copy, something is in the way, or a driver lives."""
+
+    exit_code = 2
+
+
+class BackupDamaged(BackupError):
+    """A backup, or the checkpoint to be copied, is damaged; the message names the file."""
+
+
+class BackupFailed(BackupError):
+    """A file cannot be read or written, or the job goes on faster than its files are copied."""
+
+
+class RebuildError(ReexpandError):
+    """Base of errors that keep `reexpand rebuild` from making a checkpoint."""
+
+
+class RebuildRefused(RebuildError):
+    """The new checkpoint, or the former one, is not what the rebuild needs."""
+
+    exit_code = 2
+
+
+class RebuildFailed(RebuildError):
+    """The rebuild was interrupted, or cannot go on; the same command goes on with it."""
 
 
 class WatchFailed(ReexpandError):

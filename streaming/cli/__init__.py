@@ -1,6 +1,6 @@
 """The `reexpand` command: one module for each group of verbs."""
 
-from streaming.cli import advise, demo, dlq, local, match, run, verify, watch
+from streaming.cli import advise, backup, demo, dlq, local, match, rebuild, run, verify, watch
 from streaming.cli.root import main
 
 __all__ = ["main"]
@@ -14,6 +14,9 @@ for _command in (
     watch.watch_kafka,
     advise.advise,
     verify.verify,
+    backup.backup,
+    backup.restore,
+    rebuild.rebuild,
     dlq.dlq,
     match.match,
     match.expand,

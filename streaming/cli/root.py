@@ -7,7 +7,8 @@ the matcher.
 
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -71,6 +72,25 @@ def kafka_options_option(command: F) -> F:
         "--kafka-options", type=click.Path(exists=True, dir_okay=False, path_type=Path),
         help="File of Kafka client options, one key=value a line; the place for credentials.",
     )(command)  # fmt: skip
+
+
+@contextmanager
+def progress_line() -> Iterator[Callable[[str, int, int | None], None]]:
+    """Show a progress line on a terminal.
+
+    The context is a callback with what is done, the number of things so far, and their total (None: not known).
+    """
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("reading", total=None)
+
+        def show(what: str, done: int, of: int | None) -> None:
+            progress.update(task, completed=done, total=of, description=f"{what}: {done:,}")
+
+        yield show
 
 
 @click.group(cls=_VerbGroup, context_settings={"help_option_names": ["-h", "--help"]})

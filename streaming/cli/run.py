@@ -2,16 +2,20 @@
 # ruff: noqa: PLC0415 - a verb imports its own needs
 
 import os
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from streaming.cli.root import verbose_option
 
+if TYPE_CHECKING:
+    from streaming.config import Settings
 
-class _JobCommand(click.Command):
+
+class JobCommand(click.Command):
     """Command with an option for each setting of the job: help and configuration cannot disagree."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
@@ -41,11 +45,15 @@ def _setting_options() -> tuple[click.Option, ...]:
     return tuple(options)
 
 
-@click.command(cls=_JobCommand)
-@click.option(
+config_option = click.option(
     "--config", "config_file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="TOML file of settings; REEXPAND_CONFIG can name it as well.",
 )  # fmt: skip
+"""Option that names a file of settings, in addition to `JobCommand`'s."""
+
+
+@click.command(cls=JobCommand)
+@config_option
 @click.option(
     "--take-over", is_flag=True,
     help="End another driver that works on the checkpoint; without it, this one is refused.",
@@ -74,15 +82,24 @@ def run(config_file: Path | None, *, take_over: bool, accept_topics: bool, **giv
     Example:
       reexpand run --bootstrap-servers broker:9092 --checkpoint /var/lib/reexpand --shards orders=16
     """
-    from streaming import config
     from streaming.spark import service
+
+    settings = load(config_file, given)
+    provide_java()
+    service.run(settings, take_over=take_over, accept_topics=accept_topics)
+
+
+def load(config_file: Path | None, given: Mapping[str, Any]) -> "Settings":
+    """Return the settings of a verb that is a `JobCommand`.
+
+    Raises:
+        ConfigInvalid: a setting is missing or wrong.
+    """
+    from streaming import config
 
     if config_file is not None:
         os.environ["REEXPAND_CONFIG"] = str(config_file)
-    given["shards"] = _parse_shards(given["shards"])
-    settings = config.load(given)
-    provide_java()
-    service.run(settings, take_over=take_over, accept_topics=accept_topics)
+    return config.load({**given, "shards": _parse_shards(given["shards"])})
 
 
 def _parse_shards(pairs: tuple[str, ...]) -> dict[str, str] | None:

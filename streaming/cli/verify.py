@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from streaming.cli.root import bootstrap_servers_option, kafka_options_option, verbose_option
+from streaming.cli.root import bootstrap_servers_option, kafka_options_option, progress_line, verbose_option
 from streaming.cli.run import provide_java
 from streaming.errors import NotVerified, ReexpandError
 
@@ -94,16 +94,7 @@ def verify(
 
 def _verify(settings: "Settings", options: "Choices") -> "Findings":
     """Verify, with a progress line on a terminal."""
-    from rich.console import Console
-    from rich.progress import Progress
-
     from streaming.verify import session
 
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("reading", total=None)
-
-        def show(what: str, done: int, of: int | None) -> None:
-            progress.update(task, completed=done, total=of, description=f"reading {what}: {done:,}")
-
-        return session.verify(settings, options, show)
+    with progress_line() as show:
+        return session.verify(settings, options, lambda what, done, of: show(f"reading {what}", done, of))

@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 Offsets = Mapping[str, Mapping[int, int]]
 """Offsets by topic and partition."""
 
+REBUILD: Final = (
+    "run `reexpand rebuild` with --checkpoint for a new folder: it makes a checkpoint from the inputs, and writes "
+    "to the updates topic what differs"
+)
+"""Way out where the inputs are there and the updates topic is to stay, whatever it holds."""
+
 START_ANEW: Final = (
     "start anew, with --checkpoint for a new folder and --updates for a new topic: "
     "the job then reads its inputs from the beginning and writes the whole relation"
@@ -114,10 +120,13 @@ def check_identity(
 
 
 def _after_loss(settings: Settings, topics: Collection[str]) -> str:
-    way_out = START_ANEW[0].upper() + START_ANEW[1:]
-    if not set(topics).isdisjoint(events(settings)):
-        return f"{way_out}. Events of which only the former topic knew must be sent again"
-    return way_out
+    if set(topics).isdisjoint(events(settings)):
+        return _sentence(REBUILD)
+    return f"{_sentence(START_ANEW)}. Events of which only the former topic knew must be sent again"
+
+
+def _sentence(way_out: str) -> str:
+    return way_out[0].upper() + way_out[1:]
 
 
 def check_unread(settings: Settings, positions: Offsets, beginnings: Offsets, ends: Offsets) -> None:
@@ -181,7 +190,7 @@ def check_empty(settings: Settings, records: int) -> None:
         raise UpdatesUnknown(
             f"the checkpoint {settings.checkpoint} is new, but the updates topic {settings.updates} holds updates of "
             "another one: rows that hold no longer would stay in it. Start with the former checkpoint, or with "
-            f"--updates for a new topic, or delete the topic {settings.updates} while its consumers are stopped."
+            f"--updates for a new topic. If the former checkpoint is lost, {REBUILD}."
         )
 
 
@@ -201,7 +210,7 @@ def check_ahead(settings: Settings, written: Collection[RecordPlace], planned: O
                 f"the updates topic {settings.updates} holds an update because of {place}, and the checkpoint "
                 f"{settings.checkpoint} has read that topic only up to offset {position}: the checkpoint is an older "
                 "copy, or another job has written to the topic. Start with the latest checkpoint, or "
-                f"{START_ANEW}."
+                f"{REBUILD}."
             )
 
 

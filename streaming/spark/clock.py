@@ -66,6 +66,8 @@ class Clock:
         self._query = query
         self._time = BrokerTime()
         self._failure: Exception | None = None
+        self._begun_ms: int | None = None
+        self._has_told_present = not settings.tick_interval_ms
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="clock", daemon=True)
 
@@ -83,6 +85,11 @@ class Clock:
     def has_failed(self) -> bool:
         """True if an error has ended the thread."""
         return self._failure is not None
+
+    @property
+    def has_told_present(self) -> bool:
+        """True if a tick was written that tells a time behind the start of the clock, or if there are no ticks."""
+        return self._has_told_present
 
     def check(self) -> None:
         """Raise the error that has ended the thread, if any.
@@ -154,3 +161,7 @@ class Clock:
             log.warning("a tick cannot be written: %s", error)
         else:
             self._time.learn(taken)
+            if self._begun_ms is None:
+                self._begun_ms = taken
+            elif tick >= self._begun_ms:
+                self._has_told_present = True

@@ -38,13 +38,14 @@ _MICRO_BATCH = "streaming.sql.batchId"
 """Local property under which Spark's MicroBatchExecution tells tasks the number of their micro-batch."""
 
 
-def expand(routed: DataFrame, settings: Settings, signer: Signer | None = None) -> DataFrame:
+def expand(routed: DataFrame, settings: Settings, signer: Signer | None = None, *, silent: bool = False) -> DataFrame:
     """Return the output rows of all keys, and renew the state of each key.
 
     Args:
         routed: input rows (see `streaming.spark.route.route`).
         settings: settings of the job.
         signer: signer of the records that the job writes to its own inputs; None takes everybody's for the job's own.
+        silent: return only what the job says to itself.
     """
     config = WorkerConfig(
         settings.inputs,
@@ -55,7 +56,7 @@ def expand(routed: DataFrame, settings: Settings, signer: Signer | None = None) 
         bounds_of(settings),
         signer,
     )
-    topics = sinks.topics(settings)
+    topics = sinks.topics(settings, silent=silent)
 
     def on_key(key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState) -> Frames[None]:
         parent, shard = key[0], int(key[1])  # Spark gives a numpy integer
@@ -111,7 +112,7 @@ def _input_rows(frames: Iterator[pd.DataFrame]) -> InputRows:
     return joined(rows, pieces) if pieces.any() else rows
 
 
-def _output_frames(outputs: Generator[Output, None, T], topics: Mapping[str, str]) -> Frames[T]:
+def _output_frames(outputs: Generator[Output, None, T], topics: Mapping[str, str | None]) -> Frames[T]:
     """Yield the output rows of a key as frames; return what its work returns."""
     while True:
         try:
@@ -119,6 +120,6 @@ def _output_frames(outputs: Generator[Output, None, T], topics: Mapping[str, str
         except StopIteration as end:
             result: T = end.value
             return result
-        rows = [(topics.get(kind), key, value) for kind, key, value in output.all_rows()]
+        rows = [(topics[kind], key, value) for kind, key, value in output.all_rows() if kind in topics]
         if rows:
             yield pd.DataFrame(rows, columns=["topic", "key", "value"], dtype=object)

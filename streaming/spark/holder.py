@@ -5,9 +5,12 @@ import socket
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 import orjson
+
+LEASE_SECONDS: Final = 10.0
+"""Seconds without a beat after which a driver counts as gone."""
 
 _PROC = Path("/proc")
 

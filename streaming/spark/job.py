@@ -10,12 +10,24 @@ from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.route import route
 
 
-def start(spark: SparkSession, settings: Settings, admin: KafkaAdmin, fence: sinks.Fence) -> StreamingQuery:
-    """Start the query on a session from `streaming.spark.session.build`."""
+def start(
+    spark: SparkSession, settings: Settings, admin: KafkaAdmin, fence: sinks.Fence, *, silent: bool = False
+) -> StreamingQuery:
+    """Start the query on a session from `streaming.spark.session.build`.
+
+    Args:
+        spark: session of the job.
+        settings: settings of the job.
+        admin: Kafka, with all of the job's client options.
+        fence: what tells the records of this driver from those of others.
+        silent: write neither updates nor dead letters; the state takes them as written.
+    """
     records = read(spark, settings, positions.beginning(admin, settings))  # Kafka records of all input streams
     routed = route(records, settings)  # an input row for each entry and each of its keys (parent, shard)
     signer = origin.signer(spark, settings, admin)  # which knows the records that the job writes to its own inputs
-    expanded = expand(routed, settings, signer)  # output rows of each key, made from its input rows and its state
+    expanded = expand(
+        routed, settings, signer, silent=silent
+    )  # output rows of each key, made from its input rows and its state
     counted = counts.observe(expanded)  # the same rows; Spark's progress gets the counts among them
     addressed = sinks.address(counted)  # the Kafka records that output rows hold
     return sinks.start(addressed, settings, fence)

@@ -18,14 +18,13 @@ from pyspark.sql import SparkSession
 from streaming.config import Settings
 from streaming.errors import CheckpointInUse, KafkaUnavailable, TakenOver
 from streaming.spark import kafka_options
-from streaming.spark.holder import Holder
+from streaming.spark.holder import LEASE_SECONDS, Holder
 from streaming.spark.kafka_admin import root_cause
 
 log = logging.getLogger("reexpand")
 
 BEAT_SECONDS: Final = 2.0
-LEASE_SECONDS: Final = 10.0
-"""Seconds without a beat after which a driver counts as gone."""
+"""Seconds between two beats."""
 
 _LOOK_SECONDS = 0.25
 _CLOSE_MS = 2_000
@@ -37,6 +36,8 @@ _TIMEOUTS = {
     "transaction.timeout.ms": 10_000,
 }
 """Longest waits for a broker, and longest time of a beat, in milliseconds."""
+
+_TAKE_OVER = "Stop that driver, or start this one with --take-over, which ends it."
 
 _Look = tuple[int, Holder] | None
 """Number of beats and holder of the lease; None if nobody has ever had it."""
@@ -89,17 +90,18 @@ class Lease:
             raise CheckpointInUse("the lease of the checkpoint is not acquired")
         return self._mine.generation
 
-    def acquire(self, *, take_over: bool) -> None:
+    def acquire(self, *, take_over: bool, way_out: str = _TAKE_OVER) -> None:
         """Become the holder, and stay it until the end of the context.
 
         Args:
             take_over: replace the holder, whether it lives or not.
+            way_out: what to do where another driver lives, as a sentence.
 
         Raises:
             CheckpointInUse: another driver lives; the message names it.
             KafkaUnavailable: no broker answers, or it refuses.
         """
-        self._call(lambda: self._acquire(take_over=take_over))
+        self._call(lambda: self._acquire(take_over=take_over, way_out=way_out))
         self._thread.start()
 
     def successor(self) -> Holder | None:
@@ -137,9 +139,9 @@ class Lease:
                 f"with {self._group}."
             ) from None
 
-    def _acquire(self, *, take_over: bool) -> None:
+    def _acquire(self, *, take_over: bool, way_out: str) -> None:
         if not take_over:
-            self._wait_for_end_of_holder()
+            self._wait_for_end_of_holder(way_out)
         self._begin()
         former = self._look(stable=True)
         self._beats = former[0] if former else 0
@@ -150,7 +152,7 @@ class Lease:
         if former and not former[1].has_ended():
             log.warning("took over the checkpoint from %s", former[1])
 
-    def _wait_for_end_of_holder(self) -> None:
+    def _wait_for_end_of_holder(self, way_out: str) -> None:
         first = self._look()
         if first is None or first[1].has_ended():
             return
@@ -162,10 +164,7 @@ class Lease:
             if now is None or now[1].has_ended():
                 return
             if now != first:
-                raise CheckpointInUse(
-                    f"the checkpoint {self._settings.checkpoint} is in use by {now[1]}. "
-                    "Stop that driver, or start this one with --take-over, which ends it."
-                )
+                raise CheckpointInUse(f"the checkpoint {self._settings.checkpoint} is in use by {now[1]}. {way_out}")
 
     def _begin(self) -> None:
         """Replace the producer; from now on the broker refuses the beats of all others."""

@@ -16,18 +16,23 @@ log = logging.getLogger("reexpand")
 
 
 def provide(
-    spark: SparkSession, settings: Settings, admin: KafkaAdmin, noted: Mapping[str, NotedTopic]
+    spark: SparkSession,
+    settings: Settings,
+    admin: KafkaAdmin,
+    noted: Mapping[str, NotedTopic],
+    *,
+    rebuilding: bool = False,
 ) -> dict[str, NotedTopic]:
     """Check the topics against the checkpoint, create the missing ones, and return all of them by role.
 
-    Nothing is created for a checkpoint
-    that has written before, dead letters excepted: it would not fit.
+    Nothing is created for a checkpoint that has written before, dead letters excepted: it would not fit.
 
     Args:
         spark: session of the job.
         settings: settings of the job.
         admin: Kafka, with all of the job's client options.
         noted: topics of the checkpoint by role; none where any topics are accepted.
+        rebuilding: the checkpoint is made anew for an updates topic that may hold anything.
 
     Raises:
         KafkaUnavailable: no broker answers, or a topic can neither be found nor created.
@@ -43,11 +48,12 @@ def provide(
     if progress.begun:
         facts.check_identity(settings, noted, found, absent)
         facts.check_unread(settings, progress.read, *admin.spans(facts.events(settings)))
-        written = admin.last_sources(settings.updates)
-        # Read after them: a job that still runs on this checkpoint plans a micro-batch before it writes.
-        facts.check_ahead(settings, written, checkpoint.progress(spark, settings).planned)
+        if not rebuilding:
+            written = admin.last_sources(settings.updates)
+            # Read after them: a job that still runs on this checkpoint plans a micro-batch before it writes.
+            facts.check_ahead(settings, written, checkpoint.progress(spark, settings).planned)
     else:
-        _check_new(admin, settings, found, configurations)
+        _check_new(admin, settings, found, configurations, rebuilding=rebuilding)
     for name, configuration in configurations.items():
         for flaw in flaws(settings, name, configuration):
             log.warning("%s; `reexpand topics --fix` mends it", flaw)
@@ -59,11 +65,17 @@ def provide(
 
 
 def _check_new(
-    admin: KafkaAdmin, settings: Settings, found: dict[str, str], configurations: dict[str, dict[str, str]]
+    admin: KafkaAdmin,
+    settings: Settings,
+    found: dict[str, str],
+    configurations: dict[str, dict[str, str]],
+    *,
+    rebuilding: bool,
 ) -> None:
     """Check the topics that exist before a new checkpoint reads and writes them."""
     beginnings, ends = admin.spans([name for name in found if name != settings.dead_letters])
-    facts.check_empty(settings, _size(settings.updates, beginnings, ends))
+    if not rebuilding:
+        facts.check_empty(settings, _size(settings.updates, beginnings, ends))
     if not settings.accept_loss:
         compacted = [name for name, values in configurations.items() if "compact" in values["cleanup.policy"]]
         facts.check_complete(settings, beginnings, compacted)

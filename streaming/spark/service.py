@@ -5,7 +5,7 @@ import re
 import signal
 import threading
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
@@ -23,6 +23,7 @@ from streaming.spark import (
     job,
     kafka_options,
     provision,
+    rebuild_note,
     session,
     sinks,
 )
@@ -58,6 +59,7 @@ def run(settings: Settings, *, take_over: bool = False, accept_topics: bool = Fa
     Raises:
         SparkUnavailable: Spark does not start.
         CheckpointMismatch: the checkpoint was made with other settings, or does not say with which.
+        CheckpointUnfinished: the checkpoint is being rebuilt, or was replaced by another one.
         KafkaUnavailable: no broker answers.
         TopicReplaced: a topic of the checkpoint was deleted, or is another one.
         RecordsLost: inputs have lost records that the job has not read.
@@ -71,11 +73,12 @@ def run(settings: Settings, *, take_over: bool = False, accept_topics: bool = Fa
     settings = settings.model_copy(update={"checkpoint": checkpoint.absolute(settings.checkpoint)})
     group_events = group_file.read(settings.groups)
     stop = threading.Event()
-    _set_on_signal(stop)
+    set_on_signal(stop)
     spark = session.build(settings, checkpoint.default_partitions(), [*jars.spark(), classes.sink()])
-    _set_on_signal(stop)  # again: a new SparkContext handles SIGINT itself, and would abort the running micro-batch
+    set_on_signal(stop)  # again: a new SparkContext handles SIGINT itself, and would abort the running micro-batch
     try:
         kafka_options.check(spark, settings)
+        rebuild_note.check_usable(spark, settings)
         agreed = checkpoint.agree(spark, settings)
         with (
             KafkaAdmin(spark, settings) as admin,
@@ -88,7 +91,7 @@ def run(settings: Settings, *, take_over: bool = False, accept_topics: bool = Fa
             log.info(READY, ", ".join(settings.inputs), settings.bootstrap_servers)
             watch = TopicWatch(spark, settings, admin, topics)
             with Clock(spark, settings, query) as clock:
-                _wait(query, stop, Beside(Report(query), lease, clock, watch))
+                attend(query, stop, Beside(Report(query), lease, clock, watch))
     finally:
         spark.stop()
     log.info("stopped")
@@ -113,9 +116,21 @@ class Start(NamedTuple):
 
 
 def begin(
-    start: Start, group_events: Mapping[str, bytes], *, take_over: bool = False, accept_topics: bool = False
+    start: Start,
+    group_events: Mapping[str, bytes],
+    *,
+    take_over: bool = False,
+    accept_topics: bool = False,
+    rebuilding: bool = False,
 ) -> tuple[StreamingQuery, dict[str, NotedTopic]]:
     """Check the checkpoint and the Kafka topics, start the query, and return it with the topics by role.
+
+    Args:
+        start: parts of the job.
+        group_events: group events to write first.
+        take_over: as for `run`.
+        accept_topics: as for `run`.
+        rebuilding: take the updates topic as it is, and write no updates to it.
 
     Raises:
         ReexpandError: as `run` says.
@@ -125,13 +140,15 @@ def begin(
     if has_clock:  # the lease is kept under the name of that topic; a living driver would change what is checked next
         lease.acquire(take_over=take_over)
     spark.conf.set("spark.sql.shuffle.partitions", agreed.shuffle_partitions)
-    topics = provision.provide(spark, settings, admin, {} if accept_topics else agreed.topics)
+    known = {} if accept_topics else agreed.topics
+    topics = provision.provide(spark, settings, admin, known, rebuilding=rebuilding)
     if not has_clock:
         lease.acquire(take_over=take_over)
     clock_topic.prepare(spark, settings, admin, agreed.topics.get("clock"))
     group_file.publish(spark, settings, group_events)
     checkpoint.fix(spark, settings, agreed, topics)  # not earlier: a start that fails must not fix settings
-    return job.start(spark, settings, admin, sinks.Fence(agreed.checkpoint_id, lease.generation)), topics
+    fence = sinks.Fence(agreed.checkpoint_id, lease.generation)
+    return job.start(spark, settings, admin, fence, silent=rebuilding), topics
 
 
 def end_after_batch(query: StreamingQuery) -> None:
@@ -150,9 +167,17 @@ def end_after_batch(query: StreamingQuery) -> None:
         query.stop()
 
 
-def _set_on_signal(stop: threading.Event) -> None:
+def set_on_signal(stop: threading.Event) -> None:
+    """Let SIGTERM and SIGINT set an event."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
+
+
+class Stop(Protocol):
+    """Wish that a query ends."""
+
+    def wait(self, timeout: float, /) -> bool:
+        """Wait some seconds at most, and tell whether the query is to end."""
 
 
 class Beside(NamedTuple):
@@ -164,8 +189,12 @@ class Beside(NamedTuple):
     watch: TopicWatch
 
 
-def _wait(query: StreamingQuery, stop: threading.Event, beside: Beside) -> None:
-    """Report on the query, and look after what it needs, until it is to stop; then let it end."""
+def attend(query: StreamingQuery, stop: Stop, beside: Beside) -> None:
+    """Report on the query, and look after what it needs, until it is to stop; then let it end.
+
+    Raises:
+        ReexpandError: as `run` says.
+    """
     report, lease, clock, watch = beside
     try:
         while not (clock.has_failed or stop.wait(_POLL_SECONDS)):

@@ -29,11 +29,20 @@ _VALUE = (
 """Parts of keys and values, as `Tables` documents them; a tombstone has no pattern, so its value is null."""
 
 
-def topics(settings: Settings) -> dict[str, str]:
-    """Return the Kafka topic of output rows by their kind; rows of counts have none."""
-    return {
+def topics(settings: Settings, *, silent: bool = False) -> dict[str, str | None]:
+    """Return the Kafka topic of output rows by their kind; rows of counts have none, and other kinds are dropped.
+
+    Args:
+        settings: settings of the job.
+        silent: write only what the job says to itself.
+    """
+    said = {
         OutputKind.UPDATES: settings.updates,
         OutputKind.DEAD_LETTER: settings.dead_letters,
+        OutputKind.COUNTS: None,
+    }
+    return {
+        **({} if silent else said),
         OutputKind.INPUT + Stream.GROUPS: settings.group_events,
         OutputKind.INPUT + Stream.SUBSCRIPTIONS: settings.subscription_events,
         OutputKind.INPUT + Stream.CLOCK: settings.clock,

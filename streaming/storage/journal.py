@@ -249,6 +249,26 @@ def overlay(target: dict[K, V], changes: Mapping[K, V | None]) -> None:
             target[key] = value
 
 
+def flaw_of_part(name: str, data: bytes) -> str | None:
+    """Return what is wrong with a part, as far as it can be told without its journal; None if nothing is.
+
+    The digest of the first segment also covers the part before it, so that one counts as right. A bit that changed in
+    it shows where it is read.
+    """
+    digest, _, length = name.partition("-")
+    if str(len(data)) != length:
+        return f"it is {len(data)} bytes long"
+    first = _segment_length(data[:_LENGTH_BYTES])
+    if data[-_DIGEST_BYTES:].hex() != digest or first > len(data):
+        return "it does not end with its digest"
+    try:
+        for _ in _decode_segments(data, first, data[first - _DIGEST_BYTES : first]):
+            pass
+    except (StateCorrupted, ValueError):
+        return "it fails its checksum"
+    return None
+
+
 def _segment(change: Any, previous_digest: bytes) -> bytes:
     body: bytes = msgpack.packb(change)
     return b"".join((len(body).to_bytes(_LENGTH_BYTES), body, _digest(body, previous_digest)))

@@ -19,8 +19,8 @@ class Fault(StrEnum):
 EXPLANATIONS = {
     Fault.SURPLUS_UPDATE: "the updates topic holds an ADD of a row that does not hold; --repair writes the REMOVE",
     Fault.MISSING_UPDATE: "the row holds, and the updates topic has no ADD of it; --repair writes the ADD",
-    Fault.STATE_DIFFERS: "the state of the job is not what the inputs say; start anew with a new checkpoint",
-    Fault.STATE_DAMAGED: "the state of this shard cannot be read; restore the checkpoint, or start anew with a new one",
+    Fault.STATE_DIFFERS: "the state of the job is not what the inputs say; `reexpand rebuild` makes a new checkpoint",
+    Fault.STATE_DAMAGED: "the state of this shard cannot be read; restore the checkpoint, or use `reexpand rebuild`",
     Fault.QUOTA_ORDER: "a quota refused a request of this group: which topics it found depends on the micro-batches",
 }
 
@@ -92,7 +92,7 @@ class Findings:
         differences: in order of their keys.
         damaged: shards whose state cannot be read.
         notes: sentences about what was not looked at, and why.
-        repaired: number of corrections that were written.
+        mended: number of rows that were corrected, by reason.
     """
 
     micro_batch: int
@@ -101,7 +101,12 @@ class Findings:
     differences: list[Difference] = field(default_factory=list)
     damaged: list[DamagedState] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    repaired: int = 0
+    mended: Counter[Fault] = field(default_factory=Counter)
+
+    @property
+    def repaired(self) -> int:
+        """Number of rows that were corrected."""
+        return self.mended.total()
 
     @property
     def is_right(self) -> bool:

@@ -59,6 +59,11 @@ class JobCheckpoint:
         return found
 
     @property
+    def id(self) -> str | None:
+        """Name by which Kafka knows the checkpoint; None in one of a release without leases."""
+        return self._identity.get("id")
+
+    @property
     def topics(self) -> StreamTopics:
         """Kafka topics of the input streams: groups, subscriptions, topics, clock."""
         groups, subscriptions, topics, clock = (

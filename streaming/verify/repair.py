@@ -6,7 +6,7 @@ look and the correction, its words are written again behind the correction: the 
 """
 
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -184,7 +184,7 @@ def merged(first: Look, later: Look, written: set[bytes]) -> Look:
         later: look at state and updates.
         written: keys of the rows that were corrected.
     """
-    known = {difference.key for difference in first.findings.repairable}
+    known = {difference.key: difference.fault for difference in first.findings.repairable}
     kept = [difference for difference in first.findings.differences if difference.key not in known]
     again = [difference for difference in later.findings.differences if difference.key in known]
     left = {difference.key for difference in again}
@@ -192,6 +192,6 @@ def merged(first: Look, later: Look, written: set[bytes]) -> Look:
         first.findings,
         rows={**first.findings.rows, "updates": later.findings.rows["updates"]},
         differences=sorted([*kept, *again], key=lambda difference: difference.key),
-        repaired=len(written - left),
+        mended=Counter(known[key] for key in written - left if key in known),
     )
     return Look(later.moment, later.heard, findings)

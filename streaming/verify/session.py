@@ -1,7 +1,8 @@
 """`reexpand verify`: looks at a job until it is sure, and repairs its updates on request."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +17,7 @@ from streaming.verify.progress import JobCheckpoint
 from streaming.verify.repair import Corrector, merged
 from streaming.verify.replay import Rules
 from streaming.verify.verifier import Look, look
-from streaming.verify.witnesses import JobView, Progress
+from streaming.verify.witnesses import JobView, Progress, States
 
 _ROUNDS: Final = 5
 """Attempts at a repair: a job that goes on may change the rows in between."""
@@ -41,7 +42,12 @@ class Choices:
     client: Mapping[str, str] = field(default_factory=dict)
 
 
-def verify(settings: Settings, options: Choices, progress: Progress) -> Findings:
+def verify(
+    settings: Settings,
+    options: Choices,
+    progress: Progress,
+    reading: Callable[[Settings], AbstractContextManager[States]] = states.reading,
+) -> Findings:
     """Compare inputs, state and updates of a job, which may run meanwhile.
 
     Args:
@@ -49,6 +55,7 @@ def verify(settings: Settings, options: Choices, progress: Progress) -> Findings
             checkpoint's.
         options: choices.
         progress: called now and then.
+        reading: opens the states of the checkpoint; by default with a Spark of its own.
 
     Raises:
         NotVerified: the checkpoint cannot be read, or Kafka does not take a correction.
@@ -71,7 +78,7 @@ def verify(settings: Settings, options: Choices, progress: Progress) -> Findings
     ):
         reader.spans([*rules.topics, settings.updates])  # says at once what Kafka lacks
         progress("the state: Spark starts", 0, None)
-        with states.reading(settings) as stored:
+        with reading(settings) as stored:
             job = JobView(checkpoint, stored, reader, settings.updates, settings.dead_letters, rules)
             folder = Path(temporary)
             found = _confirmed(job, look(job, folder, progress, inputs=options.inputs), folder, progress)

@@ -206,7 +206,7 @@ def test_a_topic_that_was_deleted(jobs: Jobs) -> None:
     """It is not created for a checkpoint that has read or written it, except for dead letters."""
     settings = jobs.settings
     delete(jobs.streams, settings.updates, settings.dead_letters)
-    jobs.refuses(TopicReplaced, f"the topic {settings.updates} does not exist", "Start anew")
+    jobs.refuses(TopicReplaced, f"the topic {settings.updates} does not exist", "Run `reexpand rebuild`")
     jobs.streams.create()
     other = jobs.anew(updates=settings.updates)  # an empty topic is as good as a new one
     other.works()
@@ -282,7 +282,13 @@ def test_an_older_copy_of_the_checkpoint(jobs: Jobs) -> None:
     jobs.works()
     latest = folder.rename(folder.with_name("latest"))
     copy.rename(folder)
-    jobs.refuses(UpdatesUnknown, f"because of {jobs.settings.topic_events}[", "older copy", "the latest checkpoint")
+    jobs.refuses(
+        UpdatesUnknown,
+        f"because of {jobs.settings.topic_events}[",
+        "older copy",
+        "the latest checkpoint",
+        "`reexpand rebuild`",
+    )
     shutil.rmtree(folder)
     latest.rename(folder)
     scene = Scene(jobs.streams)

@@ -2,11 +2,8 @@
 
 import json
 import subprocess
-import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +17,7 @@ from tests.support.brokers import StartBroker
 from tests.support.processes import eventually
 from tests.support.recorded_job import RecordedJob
 from tests.support.running_job import POLL_SECONDS, REEXPAND, SETTLE_SECONDS, Streams, running
-from tests.support.scene import Scene
+from tests.support.scene import Scene, coming_and_going
 
 RECORDED = sorted((Path(__file__).parents[1] / "fixtures").glob("checkpoint-format-*"))
 LEASE_MS = 1_800_000
@@ -123,30 +120,6 @@ def all_features(scene: Scene) -> None:
     scene.asks("silent", "timed", "t", "**")
     scene.timestamp = 0
     scene.sent()
-
-
-@contextmanager
-def coming_and_going(scene: Scene) -> Iterator[None]:
-    """Topics that come and go all the time, in a thread."""
-    stop = threading.Event()
-
-    def run() -> None:
-        number = 0
-        while not stop.wait(0.05):
-            number += 1
-            scene.born("busy", f"t__{number}")
-            scene.gone("busy", f"t__{number - 5}")
-            scene.asks(f"c{number % 7}", "hurried", "busy", *(["t__*"] if number % 2 else ["nothing"]))
-
-    thread = threading.Thread(target=run)
-    scene.group("hurried", "busy")
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
-        scene.sent()
 
 
 def test_a_live_job_is_verified_and_its_updates_are_repaired(streams: Streams, tmp_path: Path) -> None:

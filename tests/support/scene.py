@@ -1,5 +1,8 @@
 """Events of a test in few words."""
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from streaming.events.model import BIND_TOPIC, MODEL, QUOTA, RESET_EXCLUSIVE, RESET_UNSUBSCRIBE, WILDCARD, Stream
@@ -70,3 +73,27 @@ class Scene:
 
         eventually(lambda: found() == wanted, SETTLE_SECONDS, POLL_SECONDS)
         assert found() == wanted
+
+
+@contextmanager
+def coming_and_going(scene: Scene) -> Iterator[None]:
+    """Topics that come and go all the time, in a thread."""
+    stop = threading.Event()
+
+    def run() -> None:
+        number = 0
+        while not stop.wait(0.05):
+            number += 1
+            scene.born("busy", f"t__{number}")
+            scene.gone("busy", f"t__{number - 5}")
+            scene.asks(f"c{number % 7}", "hurried", "busy", *(["t__*"] if number % 2 else ["nothing"]))
+
+    thread = threading.Thread(target=run)
+    scene.group("hurried", "busy")
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        scene.sent()

@@ -23,7 +23,8 @@ FLOORS = [
     {"worker"},
     {"oracle", "client", "local"},
     {"spark", "adapters", "examples", "dlq"},
-    {"advise", "demo", "verify"},
+    {"advise", "backup", "demo", "verify"},
+    {"rebuild"},
     {"cli"},
 ]
 """Rooms from the ground up: a file imports only from its own room, and from rooms of lower floors."""

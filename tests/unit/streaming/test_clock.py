@@ -123,6 +123,18 @@ def test_the_estimate_counts_on_from_the_last_record() -> None:
     assert estimate.now_ms() == 900_000
 
 
+def test_it_knows_when_the_present_was_told(kafka: Kafka) -> None:
+    """Ticks stay behind the broker's time, so the first ones tell what was before the start."""
+    began = kafka.now_ms
+    with ticking() as told:
+        assert eventually(lambda: bool(kafka.ticks))
+        assert not told.has_told_present
+        assert eventually(lambda: told.has_told_present)
+        assert kafka.ticks[-1] >= began
+    with ticking(0) as none:
+        assert none.has_told_present
+
+
 def test_a_closed_clock_ticks_no_more(kafka: Kafka) -> None:
     with ticking():
         assert eventually(lambda: bool(kafka.ticks))

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.errors import StateCorrupted, StateFormatUnknown
-from streaming.storage.journal import START, Journal, Position
-from streaming.tuning import Tuning
+from streaming.storage.journal import START, Journal, Position, flaw_of_part
+from streaming.tuning import DEFAULT_TUNING, Tuning
 from tests.support.states import Memory
 
 INLINE = 200
@@ -188,3 +188,21 @@ def test_a_part_that_is_missing_is_named(large: Story) -> None:
         list(Journal.open(large.stored, Memory()).changes())
     with pytest.raises(StateCorrupted, match="which Python cannot reach now"):
         list(Journal.open(large.stored).changes())
+
+
+@pytest.mark.parametrize("segments", [1, 2])
+def test_a_damaged_part_is_told_by_itself_but_for_the_body_of_its_first_segment(segments: int) -> None:
+    """The digest of that one covers the part before it as well."""
+    memory = Memory()
+    change = ["y" * 2 * DEFAULT_TUNING.inline_bytes]
+    journal = Journal(memory).append(change, lambda: change)
+    for _ in range(segments - 1):
+        journal = journal.append(change, list, len(change[0]))
+    name, data = max(memory.items(), key=lambda each: len(each[1]))
+    assert flaw_of_part(name, data) is None
+    first = len(data) // segments - 16
+    for place in (0, -1, *([-17, first + 30] if segments > 1 else [])):
+        damaged = bytearray(data)
+        damaged[place] ^= 1
+        assert flaw_of_part(name, bytes(damaged)), place
+    assert flaw_of_part(name, data[:-1])

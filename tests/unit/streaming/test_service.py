@@ -10,7 +10,7 @@ import pytest
 from streaming.config import Settings, load
 from streaming.errors import JobFailed, KafkaUnavailable
 from streaming.local import classes, jars
-from streaming.spark import checkpoint, clock_topic, group_file, job, provision, service, session
+from streaming.spark import checkpoint, clock_topic, group_file, job, provision, rebuild_note, service, session
 from streaming.spark.checkpoint import Agreement
 
 WAITING = "Waiting for next trigger"
@@ -144,7 +144,8 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         signal.signal(signal.SIGINT, aborted)
         return Spark()
 
-    def start(_: object, settings: Settings, *__: object) -> Query:
+    def start(_: object, settings: Settings, *__: object, silent: bool) -> Query:
+        assert not silent
         done.append(f"start {settings.checkpoint}")
         signal.raise_signal(signal.SIGINT)
         return Query()
@@ -159,6 +160,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(jars, "spark", list)
     monkeypatch.setattr(classes, "sink", Path)
     monkeypatch.setattr(session, "build", build)
+    monkeypatch.setattr(rebuild_note, "check_usable", step("usable"))
     monkeypatch.setattr(checkpoint, "agree", step("agree", Agreement("id", 3)))
     monkeypatch.setattr(checkpoint, "fix", step("fix"))
     monkeypatch.setattr(Held, "acquire", step("acquire"))
@@ -188,7 +190,7 @@ def test_ctrl_c_lets_the_running_micro_batch_finish(steps: list[str]) -> None:
 def test_settings_are_fixed_right_before_the_query_begins(steps: list[str]) -> None:
     service.run(settings())
     assert steps[:-1] == [
-        "agree", "acquire", "provide", "prepare", "publish", "fix", "start /c",
+        "usable", "agree", "acquire", "provide", "prepare", "publish", "fix", "start /c",
     ]  # fmt: skip
 
 
@@ -208,13 +210,13 @@ def test_a_job_whose_clock_has_failed_ends(steps: list[str], monkeypatch: pytest
 
 
 def test_a_start_without_kafka_fixes_no_settings(steps: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> NoReturn:
+    def fail(*_: object, **__: object) -> NoReturn:
         raise KafkaUnavailable("no broker")
 
     monkeypatch.setattr(provision, "provide", fail)
     with pytest.raises(KafkaUnavailable):
         service.run(settings())
-    assert steps == ["agree", "acquire"]
+    assert steps == ["usable", "agree", "acquire"]
 
 
 def test_executors_get_the_path_of_a_relative_checkpoint(

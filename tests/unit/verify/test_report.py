@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections import Counter
 
 from rich.console import Console
 
@@ -63,7 +64,9 @@ def test_damage_is_a_fault_of_its_own() -> None:
 
 
 def test_a_repair_is_said() -> None:
-    assert shown(findings(repaired=1)).endswith("1 row was repaired; the relation is right\n")
+    assert shown(findings(mended=Counter([Fault.SURPLUS_UPDATE]))).endswith(
+        "1 row was repaired; the relation is right\n"
+    )
 
 
 def test_json_has_the_record_and_a_summary_as_its_last_line() -> None:

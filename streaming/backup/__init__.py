@@ -1,0 +1,1 @@
+"""Backup and restore of local checkpoints, also beside a running job."""

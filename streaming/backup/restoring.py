@@ -1,0 +1,89 @@
+"""The way of a backup back to a checkpoint."""
+
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, NamedTuple
+from uuid import uuid4
+
+import orjson
+
+from streaming.backup.manifest import FOLDER, Manifest, Progress, copied, folders_of, settle
+from streaming.backup.selection import IDENTITY
+from streaming.errors import BackupDamaged, BackupFailed, BackupRefused
+
+RESTORING: Final = ".restoring"
+"""End of the name of a checkpoint that is being restored."""
+
+
+class Restored(NamedTuple):
+    """A restored checkpoint.
+
+    Attributes:
+        manifest: of the backup.
+        former: folder of the checkpoint that was there before; None if there was none.
+    """
+
+    manifest: Manifest
+    former: Path | None
+
+
+def is_occupied(checkpoint: Path) -> bool:
+    """Tell whether there is something at the place of a checkpoint."""
+    return checkpoint.exists() and not (checkpoint.is_dir() and not any(checkpoint.iterdir()))
+
+
+def restore(source: Path, checkpoint: Path, progress: Progress, *, replace: bool = False) -> Restored:
+    """Make a checkpoint of a backup; nothing is touched before the backup was found to be whole.
+
+    Args:
+        source: the backup.
+        checkpoint: folder of the checkpoint.
+        progress: called after each file.
+        replace: put a checkpoint that is there aside, under another name.
+
+    Raises:
+        BackupDamaged: the source is no backup, or is damaged.
+        BackupRefused: there is a checkpoint, and it is not to be replaced.
+        BackupFailed: a file cannot be read or written.
+    """
+    manifest = Manifest.read(source)
+    manifest.check(source, progress)
+    occupied = is_occupied(checkpoint)
+    if occupied and not replace:
+        raise BackupRefused(
+            f"{checkpoint} exists. Give --checkpoint for a new folder, or --replace, which puts the present one aside."
+        )
+    unfinished = checkpoint.with_name(checkpoint.name + RESTORING)
+    try:
+        if unfinished.exists():
+            shutil.rmtree(unfinished)
+        for number, file in enumerate(manifest.files, 1):
+            if copied(source / FOLDER / file.path, unfinished / file.path, file.path) != file:
+                raise BackupDamaged(f"{source / FOLDER / file.path} has changed while it was restored.")
+            progress("files restored", number, len(manifest.files))
+        _rename(unfinished / IDENTITY)
+        settle(folders_of(unfinished))
+        former = _put_aside(checkpoint) if occupied else None
+        unfinished.rename(checkpoint)
+        settle([checkpoint.parent])
+    except OSError as error:
+        raise BackupFailed(f"{source} cannot be restored to {checkpoint}: {error}.") from None
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return Restored(manifest, former)
+
+
+def _rename(identity: Path) -> None:
+    """Give a checkpoint another name in Kafka.
+
+    By its name the broker knows which micro-batches are written. Of those behind the copy it would know already, and
+    what the job makes of other records under the same number would be skipped.
+    """
+    fixed = orjson.loads(identity.read_bytes())
+    identity.write_bytes(orjson.dumps({**fixed, "id": str(uuid4())}, option=orjson.OPT_INDENT_2))
+
+
+def _put_aside(checkpoint: Path) -> Path:
+    name = f"{checkpoint.name}.replaced-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}"
+    return checkpoint.rename(checkpoint.with_name(name))

@@ -1,0 +1,127 @@
+"""The job on a checkpoint that is being rebuilt: it reads its inputs, and writes no updates."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from streaming.config import Settings
+from streaming.kafka.facts import Offsets
+from streaming.local import classes, jars
+from streaming.spark import checkpoint, positions, service, session
+from streaming.spark.clock import Clock
+from streaming.spark.kafka_admin import KafkaAdmin
+from streaming.spark.lease import Lease
+from streaming.spark.report import Report
+from streaming.spark.watch import TopicWatch
+
+TICK_INTERVAL_MS = 1_000
+"""Longest time between ticks: when time passes does not change what it ends, and a rebuild waits for a tick."""
+
+
+class Reading(NamedTuple):
+    """A running query, and how far it has come.
+
+    Attributes:
+        ends: returns where the inputs end now.
+        read: returns how far committed micro-batches have read them.
+        has_told_present: tells whether time has passed up to the start of the query.
+    """
+
+    ends: Callable[[], Offsets]
+    read: Callable[[], Offsets]
+    has_told_present: Callable[[], bool]
+
+
+class _Until(NamedTuple):
+    """Wish that a query ends when it has settled, or on a signal."""
+
+    signal: threading.Event
+    is_settled: Callable[[], bool]
+
+    def wait(self, timeout: float, /) -> bool:
+        return self.signal.wait(timeout) or self.is_settled()
+
+
+@contextmanager
+def started(settings: Settings, signal: threading.Event) -> Iterator[SparkSession]:
+    """Start Spark as the job does, and let SIGTERM and SIGINT set an event.
+
+    Raises:
+        SparkUnavailable: Spark does not start.
+    """
+    service.set_on_signal(signal)
+    spark = session.build(settings, checkpoint.default_partitions(), [*jars.spark(), classes.sink()])
+    service.set_on_signal(signal)  # again, as for the job
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def read_inputs(
+    spark: SparkSession,
+    settings: Settings,
+    signal: threading.Event,
+    settling: Callable[[Reading], Callable[[], bool]],
+) -> None:
+    """Run the job without updates and dead letters until it has settled, or until a signal.
+
+    Args:
+        spark: session from `started`.
+        settings: settings of the job.
+        signal: set on SIGTERM and SIGINT.
+        settling: returns, for the running query, a function that tells whether it may end.
+
+    Raises:
+        ReexpandError: as `service.run` says.
+    """
+    ticks = min(settings.tick_interval_ms, TICK_INTERVAL_MS)
+    settings = settings.model_copy(update={"tick_interval_ms": ticks})
+    agreed = checkpoint.agree(spark, settings)
+    with KafkaAdmin(spark, settings) as admin, Lease(spark, settings, agreed.checkpoint_id) as lease:
+        start = service.Start(spark, settings, admin, lease, agreed)
+        query, topics = service.begin(start, {}, rebuilding=True)
+        watch = TopicWatch(spark, settings, admin, topics)
+        with Clock(spark, settings, query) as clock:
+            is_settled = settling(_reading(settings, admin, query, clock))
+            service.attend(query, _Until(signal, is_settled), service.Beside(Report(query), lease, clock, watch))
+
+
+def _reading(settings: Settings, admin: KafkaAdmin, query: StreamingQuery, clock: Clock) -> Reading:
+    return Reading(
+        lambda: admin.ends(settings.inputs), lambda: positions.committed(query), lambda: clock.has_told_present
+    )
+
+
+@contextmanager
+def held(spark: SparkSession, settings: Settings, checkpoint_id: str) -> Iterator[Callable[[], None]]:
+    """Hold the lease of a former checkpoint, so that no job works on it.
+
+    The context is a function that raises `TakenOver` if a job has started there by force.
+
+    Args:
+        spark: session from `started`.
+        settings: settings with the former checkpoint and its clock topic.
+        checkpoint_id: name by which Kafka knows it.
+
+    Raises:
+        CheckpointInUse: a driver lives.
+        KafkaUnavailable: no broker answers.
+    """
+    with KafkaAdmin(spark, settings) as admin:
+        has_clock = settings.clock in admin.names()
+    if not has_clock:  # the lease is kept under its name, and without it no job lives
+        yield lambda: None
+        return
+    with Lease(spark, settings, checkpoint_id) as lease:
+        lease.acquire(take_over=False, way_out="Stop that driver first.")
+
+        def check() -> None:
+            if lease.find_successor() is not None:
+                raise lease.taken_over()
+
+        yield check

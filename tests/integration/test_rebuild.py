@@ -1,0 +1,312 @@
+"""`reexpand rebuild` on a real Kafka and a real Spark: a new checkpoint, and no update that says nothing new."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+
+from streaming.events.model import Stream
+from streaming.oracle import Effective
+from streaming.updates.model import Cause
+from streaming.updates.records import update_key
+from tests.support.brokers import SharedBroker
+from tests.support.histories import Profile, expected, history
+from tests.support.processes import eventually
+from tests.support.running_job import (
+    POLL_SECONDS,
+    PRODUCERS_TIME,
+    REEXPAND,
+    SETTLE_SECONDS,
+    TOPIC_SETTINGS,
+    Job,
+    Streams,
+    assert_equal_relations,
+    running,
+)
+from tests.support.scene import Scene
+
+LEASE_MS = 1_800_000
+TIMES = ("--tick-interval-ms", "1000", "--client-timeout-ms", str(LEASE_MS))
+BEFORE = ("--shuffle-partitions", "2", *TIMES)
+AFTER = (
+    "--shards",
+    "p=3",
+    "--shards",
+    "only=2",
+    "--shards",
+    "many=3",
+    "--route-depth",
+    "2",
+    "--shuffle-partitions",
+    "3",
+    *TIMES,
+)
+
+
+@pytest.fixture
+def streams(broker: SharedBroker, tmp_path: Path) -> Streams:
+    """Topics with the timestamps of their producers, so that a lease can have run out."""
+    return Streams(broker.bootstrap_servers, tmp_path / "checkpoint").create(config=PRODUCERS_TIME)
+
+
+def words(streams: Streams, former: Path | None, *options: str) -> list[str]:
+    """The command that rebuilds into the checkpoint of these streams."""
+    found = [REEXPAND, "rebuild", "--json", *options]
+    found += ["--without-former"] if former is None else ["--former", str(former)]
+    for name in ("bootstrap_servers", "checkpoint", *TOPIC_SETTINGS):
+        found += [f"--{name.replace('_', '-')}", getattr(streams.settings, name)]
+    return found
+
+
+def rebuilt(streams: Streams, former: Path | None, *options: str) -> dict[str, Any]:
+    """Rebuild, and return what it says."""
+    done = subprocess.run(words(streams, former, *options), check=False, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stdout + done.stderr
+    said: dict[str, Any] = json.loads(done.stdout)
+    return said
+
+
+def other(streams: Streams, name: str = "rebuilt") -> Streams:
+    """The same topics, with another checkpoint."""
+    return Streams(streams.bootstrap_servers, streams.checkpoint.with_name(name), streams.prefix)
+
+
+def refused(streams: Streams, log: Path, *options: str) -> str:
+    """What a job says that must not start."""
+    job = Job(streams, log, *options)
+    try:
+        assert job.process.wait(SETTLE_SECONDS) == 2, job.said()
+        return job.said()
+    finally:
+        job.close()
+
+
+@contextmanager
+def in_process(streams: Streams, former: Path | None, log: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A rebuild that runs; it is killed at the end."""
+    with log.open("ab") as written:
+        process = subprocess.Popen(
+            words(streams, former, *options), stdout=written, stderr=written, start_new_session=True
+        )
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait(30)
+
+
+def limits_and_times(scene: Scene) -> set[Effective]:
+    """Events of an exclusive group, a quota, and a lease that has run out; the rows that hold afterwards."""
+    scene.group("only-g", "only", model="Exclusive")
+    scene.group("few", "limited", quota="2")
+    scene.born("only", "a__1", "b__1", "b__2")
+    scene.born("limited", "1", "2", "3")
+    scene.asks("first", "only-g", "only", "**")
+    scene.asks("second", "only-g", "only", "b__*")
+    scene.asks("some", "few", "limited", "1", "2", "9")
+    scene.gone("limited", "1")
+    scene.born("limited", "9")
+    scene.group("timed", "leased")
+    scene.born("leased", "stays")
+    scene.born("leased", "passes", ttlMs=1_000)
+    scene.asks("keeps", "timed", "leased", "**")
+    scene.timestamp = int(time.time() * 1_000) - 2 * LEASE_MS
+    scene.asks("silent", "timed", "leased", "**")
+    scene.timestamp = 0
+    scene.sent()
+    return {
+        Effective("only", "only-g", "first", "a__1"),
+        Effective("only", "only-g", "second", "b__1"),
+        Effective("only", "only-g", "second", "b__2"),
+        Effective("limited", "few", "some", "2"),
+        Effective("limited", "few", "some", "9"),
+        Effective("leased", "timed", "keeps", "stays"),
+    }
+
+
+def settles(streams: Streams, wanted: set[Effective]) -> None:
+    """Wait until the relation is this one."""
+    eventually(lambda: streams.relation() == wanted, SETTLE_SECONDS, POLL_SECONDS)
+    assert_equal_relations(streams.relation(), wanted)
+
+
+def forge(streams: Streams, op: str, row: Effective) -> None:
+    """Write an update as a stale driver does."""
+    value = {
+        "op": op, "parentTopic": row.parent, "group": row.group, "clientId": row.client_id, "liteTopic": row.lite_topic,
+        "patterns": ["x"], "cause": "SUBSCRIBED", "version": None, "eventId": f"forged {row}",
+        "source": {"topic": "t", "partition": 0, "offset": 1, "entry": 0, "timestamp": 1},
+    }  # fmt: skip
+    producer = Producer({"bootstrap.servers": streams.bootstrap_servers, "partitioner": "murmur2_random"})
+    producer.produce(streams.settings.updates, json.dumps(value, separators=(",", ":")), update_key(*row))
+    assert producer.flush(30) == 0
+
+
+@pytest.mark.timeout(1_200)
+def test_other_shards_and_partitions_cost_no_update_but_true_differences(streams: Streams, tmp_path: Path) -> None:
+    """A history with an exclusive group, a quota and a lease; then the job goes on with the new checkpoint."""
+    records = history(Random(4), 600, Profile(dialects=True, selectors=True, exclusive=True, bound=True))
+    scene, feed, log = Scene(streams), streams.producer(), tmp_path / "job.log"
+    many = [f"a__{number}__{'x' * 20}" for number in range(1_000)]
+    scene.group("all", "many")
+    scene.asks("c", "all", "many", "a__**")
+    scene.born("many", *many)
+    with running(streams, log, *BEFORE) as job:
+        rows = limits_and_times(scene) | {Effective("many", "all", "c", topic) for topic in many}
+        feed.send_slowly(records[:300])
+        wanted = rows | expected([records[:300]]).relation()
+        settles(streams, wanted)
+        causes = {Cause.TOPIC_EXPIRED, Cause.LEASE_EXPIRED}
+        assert eventually(lambda: causes <= {update["cause"] for update in streams.updates()}, 30, POLL_SECONDS)
+        assert job.stop() == 0
+    before = len(streams.updates())
+    letters = len(streams.dead_letters())
+    surplus, missing = Effective("only", "only-g", "first", "b__1"), Effective("limited", "few", "some", "2")
+    forge(streams, "ADD", surplus)
+    forge(streams, "REMOVE", missing)
+
+    new = other(streams)
+    said = rebuilt(new, streams.checkpoint, *AFTER)
+    assert (said["added"], said["removed"], said["rows"]) == (1, 1, len(wanted))
+    assert f"--checkpoint {new.checkpoint}" in said["run"]
+    assert_equal_relations(streams.relation(), wanted)
+    repaired = [update["op"] for update in streams.updates() if update["cause"] == Cause.REPAIRED]
+    assert Counter(repaired) == {"ADD": 1, "REMOVE": 1}
+    assert len(streams.updates()) == before + 4
+    assert len(streams.dead_letters()) == letters
+
+    with running(new, log, *AFTER) as job:
+        feed.send_slowly(records[300:])
+        settles(streams, rows | expected([records]).relation())
+        assert job.stop() == 0
+    assert streams.repeated() == 0
+    identity = json.loads((new.checkpoint / "reexpand.json").read_text())
+    assert (identity["shards"], identity["shuffle_partitions"]) == ({"many": 3, "only": 2, "p": 3}, 3)
+    assert f"was replaced by {new.checkpoint}" in refused(streams, log, *BEFORE)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1_800)
+def test_a_rebuild_that_is_killed_goes_on(streams: Streams, tmp_path: Path) -> None:
+    """While it reads, and while it writes; no job starts in between."""
+    records = history(Random(5), 600, Profile(exclusive=True, bound=True))
+    scene, feed, log = Scene(streams), streams.producer(), tmp_path / "job.log"
+    rows = limits_and_times(scene)
+    feed.send_slowly(records)
+    wanted = rows | expected([records]).relation()
+    with running(streams, log, *BEFORE) as job:
+        settles(streams, wanted)
+        assert job.stop() == 0
+    before = streams.ends(streams.settings.updates)
+    new = other(streams)
+    slow = (*AFTER, "--max-offsets-per-trigger", "20")
+    commits, note = new.checkpoint / "query" / "commits", new.checkpoint / "rebuild.json"
+    with in_process(new, streams.checkpoint, log, *slow) as process:
+        assert eventually(lambda: len(list(commits.glob("[0-9]*"))) > 3, SETTLE_SECONDS, POLL_SECONDS)
+        assert process.poll() is None
+    assert "`reexpand rebuild`" in refused(new, log, *AFTER)
+    surplus = Effective("only", "only-g", "first", "b__1")
+    forge(streams, "ADD", surplus)
+    with in_process(new, streams.checkpoint, log, *slow) as process:
+        assert eventually(lambda: "correcting" in note.read_text(), SETTLE_SECONDS, 0.01)
+        assert process.poll() is None
+    assert "stage: correcting" in refused(new, log, *AFTER)
+    said = rebuilt(new, streams.checkpoint, *slow)
+    assert said["added"] == 0
+    assert_equal_relations(streams.relation(), wanted)
+    again = rebuilt(new, streams.checkpoint, *slow)
+    assert again == said
+    ends = streams.ends(streams.settings.updates)
+    assert sum(ends.values()) == sum(before.values()) + 3  # the forged ADD, the REMOVE, and its tombstone
+    with running(new, log, *AFTER) as job:
+        scene.born("only", "b__3")
+        settles(streams, wanted | {Effective("only", "only-g", "second", "b__3")})
+        assert job.stop() == 0
+    assert streams.repeated() == 0
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1_800)
+def test_an_older_backup_and_a_lost_updates_topic_end_in_the_relation(streams: Streams, tmp_path: Path) -> None:
+    """Each is refused by the job, which names the way out."""
+    scene, log = Scene(streams), tmp_path / "job.log"
+    rows = limits_and_times(scene)
+    with running(streams, log, *BEFORE) as job:
+        settles(streams, rows)
+        backup = [REEXPAND, "backup", "--checkpoint", str(streams.checkpoint), str(tmp_path / "backup")]
+        subprocess.run(backup, check=True, timeout=100)
+        scene.born("only", "c__1", "c__2")
+        scene.gone("only", "c__1", "a__1")
+        scene.sent()
+        wanted = (rows - {Effective("only", "only-g", "first", "a__1")}) | {
+            Effective("only", "only-g", "first", "c__2")
+        }
+        settles(streams, wanted)
+        assert job.stop() == 0
+    shutil.rmtree(streams.checkpoint)
+    restore = [REEXPAND, "restore", "--checkpoint", str(streams.checkpoint), str(tmp_path / "backup")]
+    subprocess.run(restore, check=True, timeout=100)
+    said = refused(streams, log, *BEFORE)
+    assert "older copy" in said
+    assert "`reexpand rebuild`" in said
+    new = other(streams)
+    found = rebuilt(new, streams.checkpoint, *AFTER)
+    assert (found["added"], found["removed"]) == (0, 0)
+    assert_equal_relations(streams.relation(), wanted)
+    assert streams.repeated() == 0
+
+    client = AdminClient({"bootstrap.servers": streams.bootstrap_servers})
+    client.delete_topics([streams.settings.updates])[streams.settings.updates].result(30)
+    time.sleep(2)
+    assert "`reexpand rebuild`" in refused(new, log, *AFTER)
+    last = other(streams, "last")
+    found = rebuilt(last, new.checkpoint, *BEFORE)
+    assert (found["added"], found["removed"]) == (len(wanted), 0)
+    assert_equal_relations(streams.relation(), wanted)
+    with running(last, log, *BEFORE) as job:
+        scene.gone("only", "c__2")
+        settles(streams, wanted - {Effective("only", "only-g", "first", "c__2")})
+        assert job.stop() == 0
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1_200)
+def test_a_living_job_and_a_used_folder_are_refused(streams: Streams, tmp_path: Path) -> None:
+    """Two checkpoints would write to one updates topic; nothing is touched."""
+    scene, log = Scene(streams), tmp_path / "job.log"
+    scene.group("g", "p")
+    scene.born("p", "t")
+    scene.asks("c", "g", "p", "*")
+    scene.sent()
+    new = other(streams)
+    with running(streams, log, *BEFORE) as job:
+        settles(streams, {Effective("p", "g", "c", "t")})
+        for target, former, said in (
+            (new, streams.checkpoint, f"in use by process {job.process.pid}"),
+            (streams, new.checkpoint, "is the checkpoint of a job"),
+            (new, tmp_path, "say --without-former"),
+        ):
+            done = subprocess.run(
+                words(target, former, *BEFORE), check=False, capture_output=True, text=True, timeout=200
+            )
+            assert said in done.stderr
+            assert done.returncode in (1, 2)
+            assert "Traceback" not in done.stderr
+        assert not (new.checkpoint / "reexpand.json").exists()
+        scene.send(Stream.TOPICS, {"event": "DELETED", "parentTopic": "p", "liteTopic": "t"}, "p")
+        scene.sent()
+        settles(streams, set())
+        assert job.stop() == 0
