@@ -33,6 +33,14 @@ def gone(pid: int, seconds: float = 10) -> bool:
     return eventually(lambda: not alive(pid), seconds)
 
 
+def resident_bytes(pid: int) -> int:
+    """Return the memory of a process that is in RAM, in bytes; 0 where it has just ended."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
+
+
 def marked(mark: str) -> list[str]:
     """The commands of all processes that inherited a mark; there must be a /proc."""
     wanted = f"{MARK}={mark}".encode()
