@@ -35,8 +35,8 @@ class Verdict:
         rows: number of rows of the right relation.
         missing: number of its rows that the updates topic lacks.
         surplus: number of rows that only the updates topic has.
-        uncommitted: number of updates that repeat an `eventId`, seen by a reader of uncommitted records.
-        committed: the same, seen by a reader of committed records.
+        uncommitted: number of updates that repeat an `eventId`, as a reader of uncommitted records sees them.
+        committed: the same for a reader of committed records; both count from the comparison before.
         seconds: time until the comparison came out right, or was given up.
         examples: some of the rows that differ.
     """
@@ -107,6 +107,7 @@ class Judge:
         self._messages: list[Message] = []
         self.committed = Updates(streams, committed=True)
         self._uncommitted = Updates(streams, committed=False)
+        self._repeated = (0, 0)
 
     def close(self) -> None:
         """Let the clients go."""
@@ -127,10 +128,10 @@ class Judge:
             time.sleep(_LOOK_SECONDS)
         self._uncommitted.catch_up()
         missing, surplus = wanted - found, found - wanted
-        return Verdict(
-            len(wanted), len(missing), len(surplus), self._uncommitted.repeated(), self.committed.repeated(), spent,
-            tuple(sorted(missing)[:5] + sorted(surplus)[:5]),
-        )  # fmt: skip
+        former, self._repeated = self._repeated, (self._uncommitted.repeated(), self.committed.repeated())
+        uncommitted, committed = (after - before for after, before in zip(self._repeated, former, strict=True))
+        examples = tuple(sorted(missing)[:5] + sorted(surplus)[:5])
+        return Verdict(len(wanted), len(missing), len(surplus), uncommitted, committed, spent, examples)
 
     def _wanted(self) -> set[Effective]:
         self._messages += self._inputs.read()

@@ -1,6 +1,6 @@
 """Let faults strike the real job under load, one after the other, and judge what is left.
 
-`python -m tests.chaos.run [--only NAME]... [--json] [--out FOLDER] [--seed N]`; the exit code is 1 when a fault made
+`python -m tests.chaos.run [--only NAME]... [--json] [--out FOLDER] [--seed N] [--job-options TEXT]`; the exit code is 1 when a fault made
 something wrong.
 """
 
@@ -9,6 +9,7 @@ something wrong.
 import argparse
 import json
 import os
+import shlex
 import sys
 import tempfile
 import time
@@ -37,6 +38,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object a line instead of a table")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder for results and table")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the random events")
+    parser.add_argument("--job-options", default="", help="further options of `reexpand run`, in one text")
     given = parser.parse_args()
     unknown = set(given.only or ()) - set(FAULTS)
     if unknown:
@@ -46,21 +48,21 @@ def main() -> None:
             print(f"{fault.name:26} {fault.how}")
         return
     os.environ.update(short_lived(os.environ))
-    rows = _play_all([FAULTS[name] for name in given.only or FAULTS], given.seed, given.out, as_json=given.json)
+    rows = _play_all([FAULTS[name] for name in given.only or FAULTS], given)
     sys.exit(0 if all(row.right for row in rows) else 1)
 
 
-def _play_all(faults: Sequence[Fault], seed: int, out: Path, *, as_json: bool) -> list[Row]:
+def _play_all(faults: Sequence[Fault], given: argparse.Namespace) -> list[Row]:
     """Play faults, and write the table after each of them."""
     console = Console(stderr=True)
     rows: list[Row] = []
-    results = table.Results(out)
-    console.print(f"seed {seed}, {len(faults)} faults")
+    results = table.Results(given.out)
+    console.print(f"seed {given.seed}, {len(faults)} faults")
     with ExitStack() as stack:
         folder = Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="reexpand-chaos-", ignore_cleanup_errors=True))
         )
-        theatre = Theatre(Broker(folder / "kafka"), folder, seed)
+        theatre = Theatre(Broker(folder / "kafka"), folder, given.seed, shlex.split(given.job_options))
         stack.callback(theatre.close)
         for number, fault in enumerate(faults, 1):
             begun = time.monotonic()
@@ -72,9 +74,9 @@ def _play_all(faults: Sequence[Fault], seed: int, out: Path, *, as_json: bool) -
             console.print(
                 f"{number}/{len(faults)} {fault.name}: {'right' if row.right else row.failure} ({seconds:.0f} s)"
             )
-            if as_json:
+            if given.json:
                 print(json.dumps(table.as_object(row)), flush=True)
-    if not as_json:
+    if not given.json:
         Console().print(table.as_screen(rows))
     return rows
 

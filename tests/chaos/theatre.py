@@ -1,6 +1,7 @@
 """Performance of a fault: it strikes a job at work, and what is left is judged."""
 
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -25,12 +26,14 @@ class Theatre:
         broker: the broker, started with the first fault.
         folder: place of the stages.
         seed: of the random events.
+        options: further options of each job.
     """
 
-    def __init__(self, broker: Broker, folder: Path, seed: int) -> None:
+    def __init__(self, broker: Broker, folder: Path, seed: int, options: Sequence[str] = ()) -> None:
         self._broker = broker
         self._folder = folder
         self._seed = seed
+        self._options = options
         self._stages = 0
         self._stage: Stage | None = None
 
@@ -50,7 +53,8 @@ class Theatre:
         self._broker.start()
         if self._stage is None:
             self._stages += 1
-            self._stage = Stage(self._broker, self._folder / f"stage-{self._stages}", self._seed + self._stages)
+            folder = self._folder / f"stage-{self._stages}"
+            self._stage = Stage(self._broker, folder, self._seed + self._stages, self._options)
         if not self._stage.is_up:
             self._stage.start()
         self._stage.load.go()

@@ -65,7 +65,7 @@ def _(stage: Stage) -> Struck:
     proof = stage.strikes(stage.running.kill)
     nowhere = Streams("127.0.0.1:1", stage.streams.checkpoint, stage.streams.prefix)
     begun = time.monotonic()
-    job = Job(nowhere, stage.folder / "nowhere.log", *stage.all_options)
+    job = Job(nowhere, stage.folder / "nowhere.log", *stage.options)
     try:
         sentence = stage.ends_with(job, 1, "127.0.0.1:1", seconds=240)
     finally:

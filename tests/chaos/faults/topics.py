@@ -142,7 +142,7 @@ def _(stage: Stage) -> Struck:
     stage.load.go()
     return Struck(
         proof,
-        f"{before.missing} missing, {before.surplus} surplus; `verify` names them, exit 1; `--repair` mends them, exit 0",
+        f"{before.missing} missing, {before.surplus} surplus; `verify` names them, exit 1; `--repair` mends them",
     )
 
 
