@@ -1,6 +1,6 @@
 """Let faults strike the real job under load, one after the other, and judge what is left.
 
-`python -m tests.chaos.run [--only NAME]... [--json] [--out FOLDER] [--seed N] [--job-options TEXT]`; the exit code is 1 when a fault made
+`python -m tests.chaos.run [--only NAME]... [--json]`, and more by `--help`; the exit code is 1 when a fault made
 something wrong.
 """
 

@@ -31,6 +31,7 @@ class Sample:
         rows: number of rows of the relation.
         missing: number of rows that the updates topic lacked.
         surplus: number of rows that only the updates topic had.
+        repeated: number of updates that committed records repeated since the sample before.
         faults: number of faults so far.
     """
 
@@ -44,6 +45,7 @@ class Sample:
     rows: int
     missing: int
     surplus: int
+    repeated: int
     faults: int
 
 
@@ -63,6 +65,7 @@ def sample(stage: Stage, begun: float, faults: int) -> Sample:
         rows=verdict.rows,
         missing=verdict.missing,
         surplus=verdict.surplus,
+        repeated=verdict.committed,
         faults=faults,
     )
 

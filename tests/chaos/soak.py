@@ -110,9 +110,15 @@ def main() -> None:
         stack.callback(stage.close)
         soak = Soak(stage, Random(given.seed), faults, console)
         console.print(f"seed {given.seed}, {given.minutes:g} minutes, {len(faults)} faults to draw from")
-        soak.last(given.minutes * MINUTE, given.out / "samples.csv")
-    Console().print(sampling.as_screen(soak.samples))
-    sys.exit(1 if any(each.missing or each.surplus for each in soak.samples) else 0)
+        failure = ""
+        try:
+            soak.last(given.minutes * MINUTE, given.out / "samples.csv")
+        except AssertionError as error:
+            failure = str(error)
+    if soak.samples:
+        Console().print(sampling.as_screen(soak.samples))
+    console.print(failure, style="bold red")
+    sys.exit(1 if failure or any(each.missing or each.surplus or each.repeated for each in soak.samples) else 0)
 
 
 if __name__ == "__main__":

@@ -160,6 +160,9 @@ class Stage:
         shutil.rmtree(self.streams.checkpoint, ignore_errors=True)
         self.streams.create()
         self.reads_updates_anew()
+        self.load.hold()
+        self.load.feed = self.streams.producer()  # one that knows nothing of former topics
+        self.load.go()
         self.start(*options)
 
     # Faults.

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from confluent_kafka import Producer
 
-from tests.chaos.load import topic
+from tests.chaos.load import PARENTS, topic
 from tests.chaos.model import Struck, fault
 from tests.chaos.stage import Stage, shortened
 from tests.support.topics import delete, recreate, remove_records
@@ -14,7 +14,6 @@ REFUSED = 2
 """Exit code where topics and checkpoint do not fit each other."""
 
 ANEW = "[start anew](delivery.md#starting-anew)"
-PARENTS = ("many", "p", "hot")
 ALL = 2**62
 """An offset behind all records."""
 
@@ -38,8 +37,10 @@ def _(stage: Stage) -> Struck:
     name = stage.streams.settings.topic_events
     read = stage.streams.ends(name)
     recreate(stage.streams, name)
-    for parent in PARENTS:
-        stage.load.send([topic(parent, f"grown__{number}") for number in range(max(read.values()) + 1)])
+    stage.load.feed = stage.streams.producer()  # one that knows nothing of the former topic
+    longer = min(end for end in read.values() if end) + 1
+    for parent in sorted(PARENTS):
+        stage.load.send([topic(parent, f"grown__{number}") for number in range(longer)])
     grown = stage.streams.ends(name)
     assert any(grown[number] > end > 0 for number, end in read.items()), "the new topic is too short"
     return Struck(proof, _refused_then_anew(stage, f"the topic {name} was deleted and created anew"))
