@@ -1,6 +1,7 @@
 """How a job starts and ends, without Spark."""
 
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn, Self
@@ -100,10 +101,15 @@ class Kafka(Idle):
 
 
 class Spark:
-    """A session that can be stopped."""
+    """A session that can be stopped.
+
+    Attributes:
+        proc: process of its JVM.
+    """
 
     def __init__(self) -> None:
-        self.conf = self
+        self.conf = self.sparkContext = self._gateway = self
+        self.proc: subprocess.Popen[bytes] | None = None
         self.options: dict[str, object] = {}
 
     def set(self, name: str, value: object) -> None:
@@ -176,6 +182,32 @@ def test_ctrl_c_lets_the_running_micro_batch_finish(steps: list[str]) -> None:
     """Although a new SparkContext handles SIGINT itself."""
     service.run(settings())
     assert steps[-2:] == ["start /c", "end"]
+
+
+@pytest.mark.usefixtures("steps")
+def test_a_jvm_that_is_killed_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And Spark is not asked to stop."""
+    with subprocess.Popen(["sleep", "60"]) as jvm:
+
+        class Killed(Spark):
+            """A session whose JVM is killed."""
+
+            def __init__(self) -> None:
+                super().__init__()
+                self.proc = jvm
+
+            def stop(self) -> NoReturn:
+                """Nobody answers."""
+                raise ConnectionRefusedError
+
+        def agree(*_: object) -> NoReturn:
+            jvm.kill()
+            raise ConnectionRefusedError
+
+        monkeypatch.setattr(session, "build", lambda *_: Killed())
+        monkeypatch.setattr(checkpoint, "agree", agree)
+        with pytest.raises(JobFailed, match=r"JVM has ended \(exit code -9\)"):
+            service.run(settings())
 
 
 def test_settings_are_fixed_right_before_the_query_begins(steps: list[str]) -> None:
