@@ -73,7 +73,17 @@ class TopicWatch:
                     "it makes the topic anew, and nothing is lost."
                 )
         except KafkaUnavailable:
-            return JobFailed(failure)
+            pass
         except ReexpandError as error:
             return error
-        return JobFailed(failure)
+        return JobFailed(explained(failure, settings.checkpoint))
+
+
+def explained(failure: str, folder: str) -> str:
+    """Return Spark's text of a failure, after what to do where the state cannot be read."""
+    if "CANNOT_LOAD_STATE_STORE" not in failure:
+        return failure
+    return (
+        f"Spark cannot read the state in {folder}/query/state: a file there is missing or damaged. "
+        f"Restore a copy of the checkpoint, or start anew with a new one. {failure}"
+    )

@@ -11,7 +11,7 @@ import pytest
 from streaming.config import Settings, load
 from streaming.errors import JobFailed, KafkaUnavailable
 from streaming.local import classes, jars
-from streaming.spark import checkpoint, clock_topic, group_file, job, provision, service, session
+from streaming.spark import checkpoint, clock_topic, group_file, job, provision, service, session, watch
 from streaming.spark.checkpoint import Agreement
 
 WAITING = "Waiting for next trigger"
@@ -208,6 +208,16 @@ def test_a_jvm_that_is_killed_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setattr(checkpoint, "agree", agree)
         with pytest.raises(JobFailed, match=r"JVM has ended \(exit code -9\)"):
             service.run(settings())
+
+
+def test_a_state_that_spark_cannot_read_is_named_with_the_way_out() -> None:
+    """Spark's text has neither."""
+    text = "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state."
+    said = watch.explained(text, "/c")
+    assert "/c/query/state" in said
+    assert "Restore a copy of the checkpoint, or start anew" in said
+    assert said.endswith(text)
+    assert watch.explained("something else", "/c") == "something else"
 
 
 def test_settings_are_fixed_right_before_the_query_begins(steps: list[str]) -> None:
