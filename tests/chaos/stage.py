@@ -98,15 +98,20 @@ class Stage:
         assert eventually(lambda: rests() or not self.is_up, SETTLE_SECONDS, POLL_SECONDS), "the job does not settle"
         assert self.is_up, self.running.said()
 
-    def ends_with(self, job: Job, code: int, *texts: str, seconds: float = START_SECONDS) -> str:
-        """Check how a driver ends: with an exit code, and one sentence that has some texts; return the sentence."""
+    def ends_with(
+        self, job: Job, code: int, *texts: str, seconds: float = START_SECONDS, in_a_task: bool = False
+    ) -> str:
+        """Check how a driver ends: with an exit code, and one sentence that has some texts; return the sentence.
+
+        Where a task fails, Spark logs the errors of its attempts before.
+        """
         try:
             assert job.process.wait(seconds) == code, f"exit code {job.process.returncode}: {job.said()[-2000:]}"
         except subprocess.TimeoutExpired:
             raise AssertionError(f"the job does not end: {job.said()[-2000:]}") from None
         said = job.said()
         assert "Traceback" not in said, said[-4000:]
-        assert "\tat " not in said, said[-4000:]
+        assert in_a_task or "\tat " not in said, said[-4000:]
         sentence = said.rpartition("Error: ")[2].strip()
         assert "\n" not in sentence, f"more than one line: {sentence}"
         for text in texts:
@@ -124,7 +129,7 @@ class Stage:
         assert self.written() == before, "a job that was refused has written"
         return sentence
 
-    def fails_to_start(self) -> tuple[int, str]:
+    def fails_to_start(self, *texts: str) -> tuple[int, str]:
         """Check that a start ends with a sentence and writes nothing; return exit code and sentence."""
         before = self.written()
         job = self.launch()
@@ -132,7 +137,7 @@ class Stage:
             assert eventually(lambda: job.process.poll() is not None, START_SECONDS, POLL_SECONDS), "the job goes on"
             code = int(job.process.returncode)
             assert code in (1, 2), f"exit code {code}"
-            sentence = self.ends_with(job, code)
+            sentence = self.ends_with(job, code, *texts, in_a_task=True)
         finally:
             job.close()
         assert self.written() == before, "a job that failed has written"

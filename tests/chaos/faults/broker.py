@@ -81,6 +81,6 @@ def _goes_on(stage: Stage, struck: Struck) -> Struck:
         stage.running.process.wait(5)
     except subprocess.TimeoutExpired:
         return struck
-    sentence = stage.ends_with(stage.running, 1)
+    sentence = stage.ends_with(stage.running, 1, in_a_task=True)
     stage.start()
     return Struck(struck.proof, f"exit 1: {shortened(sentence)}; next start goes on")

@@ -125,7 +125,7 @@ def _damage(name: str, how: str, pattern: str, act: Damage) -> None:
         proof = stage.strikes(stage.running.kill)
         with _copy_put_back_afterwards(stage):
             act(_file(stage, pattern))
-            code, sentence = stage.fails_to_start()
+            code, sentence = stage.fails_to_start(pattern.partition("/[")[0].partition("/0")[0].partition("/*")[0])
         stage.start()
         return Struck(proof, f"ends, exit {code}: {shortened(sentence)}; the copy put back")
 

@@ -45,7 +45,7 @@ def _ends(stage: Stage) -> str:
     """Wait until the job ends because of the fault, and return its exit code and sentence, shortened."""
     process = stage.running.process
     assert eventually(lambda: process.poll() is not None, SETTLE_SECONDS, POLL_SECONDS), "the job goes on"
-    return f"exit {process.returncode}: {shortened(stage.ends_with(stage.running, 1))}"
+    return f"exit {process.returncode}: {shortened(stage.ends_with(stage.running, 1, in_a_task=True))}"
 
 
 @fault("disk-full-checkpoint", "the file system of the checkpoint is full", "make room, and start the job")

@@ -37,7 +37,7 @@ def _(stage: Stage) -> Struck:
         stage.running.process.wait(5)
     except subprocess.TimeoutExpired:
         return Struck(proof, "Spark starts others, and runs their tasks again")
-    sentence = stage.ends_with(stage.running, 1)
+    sentence = stage.ends_with(stage.running, 1, in_a_task=True)
     stage.start()
     return Struck(proof, f"exit 1: {shortened(sentence)}; next start goes on")
 
@@ -57,6 +57,6 @@ def _(stage: Stage) -> Struck:
         stage.running.process.wait(10)
     except subprocess.TimeoutExpired:
         return Struck(proof, "Spark goes on with others")
-    sentence = stage.ends_with(stage.running, 1)
+    sentence = stage.ends_with(stage.running, 1, in_a_task=True)
     stage.start()
     return Struck(proof, f"exit 1: {shortened(sentence)}; next start goes on")
