@@ -66,12 +66,15 @@ def _(stage: Stage) -> Struck:
     return Struck(proof, f"each is refused, exit 2: {shortened(said[0])}")
 
 
-def _file(stage: Stage, pattern: str) -> Path:
-    """Return the newest file of the checkpoint that matches a pattern, in which `{version}` is that of the state."""
+def _files(stage: Stage, pattern: str) -> list[Path]:
+    """Return the files of the checkpoint to damage: all parts, as some are of no more use; else the newest file.
+
+    In a pattern, `{version}` is that of the state.
+    """
     version = stage.running.last_commit() + 1
     found = [file for file in stage.streams.checkpoint.glob(pattern.format(version=version)) if file.is_file()]
     assert found, f"the checkpoint has no {pattern}"
-    return max(found, key=lambda file: (file.stat().st_mtime_ns, file.name))
+    return found if pattern == _PARTS else [max(found, key=lambda file: (file.stat().st_mtime_ns, file.name))]
 
 
 def _flipped(file: Path) -> None:
@@ -100,6 +103,7 @@ def _garbled(file: Path) -> None:
 
 
 Damage = Callable[[Path], None]
+_PARTS = "parts/**/*"
 _CHANGES = "query/state/0/0/{version}.changelog"
 _DAMAGES: dict[str, tuple[str, str, Damage]] = {
     "offsets-halved": ("the last file of offsets is cut in half", "query/offsets/[0-9]*", _halved),
@@ -108,8 +112,8 @@ _DAMAGES: dict[str, tuple[str, str, Damage]] = {
     "metadata-removed": ("Spark's file `metadata` is removed", "query/metadata", _removed),
     "changes-flipped": ("a bit of the last change log of the state is flipped", _CHANGES, _flipped),
     "changes-removed": ("the last change log of the state is removed", _CHANGES, _removed),
-    "part-flipped": ("a bit of a part of the state is flipped", "parts/**/*", _flipped),
-    "part-removed": ("a part of the state is removed", "parts/**/*", _removed),
+    "part-flipped": ("a bit of each part of the state is flipped", _PARTS, _flipped),
+    "part-removed": ("the parts of the state are removed", _PARTS, _removed),
     "identity-halved": ("`reexpand.json` is cut in half", "reexpand.json", _halved),
     "identity-removed": ("`reexpand.json` is removed", "reexpand.json", _removed),
     "signature-garbled": ("`signature.json` is garbage", "signature.json", _garbled),
@@ -124,7 +128,9 @@ def _damage(name: str, how: str, pattern: str, act: Damage) -> None:
     def _(stage: Stage) -> Struck:
         proof = stage.strikes(stage.running.kill)
         with _copy_put_back_afterwards(stage):
-            act(_file(stage, pattern))
+            for file in _files(stage, pattern):
+                act(file)
+            stage.burst(1)  # somebody must ask for the part
             code, sentence = stage.fails_to_start(pattern.partition("/[")[0].partition("/0")[0].partition("/*")[0])
         stage.start()
         return Struck(proof, f"ends, exit {code}: {shortened(sentence)}; the copy put back")
