@@ -35,7 +35,7 @@ def spoil(stage: Stage) -> None:
     gone = min(row for row in stage.judge.committed.relation() if row.parent == "hot")
     added = gone._replace(lite_topic="never__created")
     (update,) = [each for each in stage.streams.updates() if each["liteTopic"] == gone.lite_topic]
-    producer = Producer({"bootstrap.servers": stage.streams.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": stage.streams.bootstrap_servers, "partitioner": "murmur2_random"})
     for row, op in ((gone, "REMOVE"), (added, "ADD")):
         value = {**update, "op": op, "liteTopic": row.lite_topic}
         producer.produce(topic, json.dumps(value), json.dumps(list(row[:4]), separators=(",", ":")))

@@ -118,7 +118,8 @@ def _(stage: Stage) -> Struck:
     stage.judge.committed.catch_up()
     rows = sorted(row for row in stage.judge.committed.relation() if row.parent == "many")[:50]
     assert len(rows) == 50
-    producer = Producer({"bootstrap.servers": stage.streams.bootstrap_servers, "log_level": 0})
+    options = {"bootstrap.servers": stage.streams.bootstrap_servers, "partitioner": "murmur2_random", "log_level": 0}
+    producer = Producer(options)
     last = {message.key(): message.value() for message in stage.streams.read(stage.streams.settings.updates)}
     for number, row in enumerate(rows):
         key = json.dumps(list(row[:4]), separators=(",", ":")).encode()

@@ -26,12 +26,10 @@ def _(stage: Stage) -> Struck:
     survivable=True,
 )
 def _(stage: Stage) -> Struck:
-    proof = stage.strikes(stage.running.kill_workers)
+    proof = stage.strikes(lambda: _kill(stage))
     for _ in range(ROUNDS - 1):
         time.sleep(2)
-        if not stage.is_up:
-            break
-        stage.running.kill_workers()
+        _kill(stage)
     time.sleep(1)
     try:
         stage.running.process.wait(5)
@@ -47,9 +45,7 @@ def _(stage: Stage) -> Struck:
     def blow() -> None:
         end = time.monotonic() + 10
         while time.monotonic() < end and stage.is_up:
-            for worker in stage.running.workers():
-                with suppress(ProcessLookupError):
-                    os.kill(worker, signal.SIGKILL)
+            _kill(stage)
             time.sleep(0.05)
 
     proof = stage.strikes(blow)
@@ -60,3 +56,10 @@ def _(stage: Stage) -> Struck:
     sentence = stage.ends_with(stage.running, 1, in_a_task=True)
     stage.start()
     return Struck(proof, f"exit 1: {shortened(sentence)}; next start goes on")
+
+
+def _kill(stage: Stage) -> None:
+    """Kill the Python processes that work now; Spark starts new ones, as long as it lives."""
+    for worker in stage.running.workers():
+        with suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGKILL)
