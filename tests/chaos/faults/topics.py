@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from confluent_kafka import Producer
 
-from tests.chaos.load import PARENTS, topic
+from tests.chaos.load import HOT, PARENTS, topic
 from tests.chaos.model import Struck, fault
 from tests.chaos.stage import Stage, shortened
 from tests.support.topics import delete, recreate, remove_records
@@ -116,8 +116,8 @@ def _(stage: Stage) -> Struck:
 def _(stage: Stage) -> Struck:
     proof = stage.proof()
     stage.judge.committed.catch_up()
-    rows = sorted(row for row in stage.judge.committed.relation() if row.parent == "many")[:50]
-    assert len(rows) == 50
+    rows = sorted(row for row in stage.judge.committed.relation() if row.parent == HOT)[:50]
+    assert len(rows) == 50, "too few rows"
     options = {"bootstrap.servers": stage.streams.bootstrap_servers, "partitioner": "murmur2_random", "log_level": 0}
     producer = Producer(options)
     last = {message.key(): message.value() for message in stage.streams.read(stage.streams.settings.updates)}
