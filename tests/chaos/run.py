@@ -26,6 +26,7 @@ from tests.chaos import table
 from tests.chaos.catalogue import FAULTS
 from tests.chaos.model import Fault, Row
 from tests.chaos.theatre import Theatre, play
+from tests.support.processes import ends_in_order
 
 RESULTS: Final = Path(".reexpand/chaos")
 
@@ -48,6 +49,7 @@ def main() -> None:
             print(f"{fault.name:26} {fault.how}")
         return
     os.environ.update(short_lived(os.environ))
+    ends_in_order()
     rows = _play_all([FAULTS[name] for name in given.only or FAULTS], given)
     sys.exit(0 if all(row.right for row in rows) else 1)
 

@@ -22,6 +22,7 @@ from tests.chaos import sampling
 from tests.chaos.catalogue import FAULTS
 from tests.chaos.model import Fault, StruckIdleError
 from tests.chaos.stage import Stage
+from tests.support.processes import ends_in_order
 
 RESULTS: Final = Path(".reexpand/soak")
 MINUTE: Final = 60
@@ -100,6 +101,7 @@ def main() -> None:
     given = parser.parse_args()
     if not given.calm:
         os.environ.update(short_lived(os.environ))  # most jobs of this run are killed within minutes
+    ends_in_order()
     given.out.mkdir(parents=True, exist_ok=True)
     console = Console(stderr=True)
     faults = [] if given.calm else [fault for fault in FAULTS.values() if fault.survivable]

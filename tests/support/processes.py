@@ -1,6 +1,8 @@
 """Processes that tests start, and what becomes of them."""
 
 import os
+import signal
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +28,11 @@ def eventually(condition: Callable[[], bool], seconds: float = 10, interval: flo
             return False
         time.sleep(interval)
     return True
+
+
+def ends_in_order() -> None:
+    """Let SIGTERM end this process as an error would: it ends what it has started."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 
 def gone(pid: int, seconds: float = 10) -> bool:
