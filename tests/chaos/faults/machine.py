@@ -32,11 +32,10 @@ def _small_disk(folder: Path, size: int) -> Iterator[Path]:
 def _fill(folder: Path) -> Path:
     """Fill a file system to its last byte with a file; return that."""
     file = folder / "filler"
-    with file.open("wb") as output:
+    with file.open("wb", buffering=0) as output:
         while True:
             try:
                 output.write(b"x" * 4096)
-                output.flush()
             except OSError:
                 return file
 
