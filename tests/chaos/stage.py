@@ -15,10 +15,13 @@ from tests.chaos.judge import Judge, Verdict
 from tests.chaos.load import CANARIES, HOT, OPTIONS, Load, beginning, topic
 from tests.chaos.model import Proof, StruckIdleError
 from tests.support.processes import eventually
-from tests.support.running_job import POLL_SECONDS, REEXPAND, START_SECONDS, Job, OpenTransactions, Streams
+from tests.support.running_job import POLL_SECONDS, REEXPAND, Job, OpenTransactions, Streams
 from tests.support.topics import delete, topics
 
 SETTLE_SECONDS = 180
+REFUSE_SECONDS = 240
+"""Longest time in seconds until a job that cannot go on has ended, on a busy machine."""
+
 WORK_SECONDS = 20
 ATTEMPTS = 6
 LOOK_SECONDS = 0.005
@@ -99,7 +102,7 @@ class Stage:
         assert self.is_up, self.running.said()
 
     def ends_with(
-        self, job: Job, code: int, *texts: str, seconds: float = START_SECONDS, in_a_task: bool = False
+        self, job: Job, code: int, *texts: str, seconds: float = REFUSE_SECONDS, in_a_task: bool = False
     ) -> str:
         """Check how a driver ends: with an exit code, and one sentence that has some texts; return the sentence.
 
@@ -134,7 +137,7 @@ class Stage:
         before = self.written()
         job = self.launch()
         try:
-            assert eventually(lambda: job.process.poll() is not None, START_SECONDS, POLL_SECONDS), "the job goes on"
+            assert eventually(lambda: job.process.poll() is not None, REFUSE_SECONDS, POLL_SECONDS), "the job goes on"
             code = int(job.process.returncode)
             assert code in (1, 2), f"exit code {code}"
             sentence = self.ends_with(job, code, *texts, in_a_task=True)
