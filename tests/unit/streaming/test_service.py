@@ -108,7 +108,7 @@ class Spark:
     """
 
     def __init__(self) -> None:
-        self.conf = self.sparkContext = self._gateway = self
+        self.conf = self.sparkContext = self._gateway = self._accumulatorServer = self
         self.proc: subprocess.Popen[bytes] | None = None
         self.options: dict[str, object] = {}
 
