@@ -50,7 +50,7 @@ def test_transactions_of_producers_and_a_judge_that_sees_each_wrong_row(theatre:
     assert row.verdict.rows > 1_000
     stage = theatre.stage()
     spoil(stage)
-    verdict = stage.is_right(20)
+    verdict = stage.is_right(12)  # seconds after which topics with a TTL have ended
     assert (verdict.missing, verdict.surplus) == (1, 1)
     assert verdict.committed == verdict.uncommitted == 2
     assert not verdict.right

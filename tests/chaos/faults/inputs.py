@@ -91,7 +91,7 @@ def _(stage: Stage) -> Struck:
 
 @fault(
     "producer-transactions",
-    "transactions of producers: one aborted, one fenced, one open for 15 s; a SIGKILL meanwhile",
+    "transactions of producers: one aborted, one fenced, one open for 8 s; a SIGKILL meanwhile",
     survivable=True,
 )
 def _(stage: Stage) -> Struck:
@@ -121,9 +121,9 @@ def _(stage: Stage) -> Struck:
         pass
     else:
         raise AssertionError("a producer that was replaced commits")
-    time.sleep(10)
+    time.sleep(4)
     proof = stage.strikes(stage.running.kill)
-    time.sleep(5)
+    time.sleep(4)
     kept.commit_transaction(30)
     stage.start()
     stage.quiet()
