@@ -1,10 +1,11 @@
 """Reading of Kafka topics on and on, each time up to their present ends."""
 
+import time
 from collections.abc import Sequence
 from typing import Self
 from uuid import uuid4
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 TIMEOUT_SECONDS = 30
 _PASSING = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
@@ -66,18 +67,25 @@ class Tail:
 
     def _ends(self) -> dict[tuple[str, int], int]:
         """Return the offset behind the last record of each partition, and begin to read partitions that are new."""
-        listed = {
-            topic: self._consumer.list_topics(topic, timeout=TIMEOUT_SECONDS).topics[topic].partitions
-            for topic in self._topics
-        }
-        bounds = {
-            (topic, number): self._consumer.get_watermark_offsets(
-                TopicPartition(topic, number), timeout=TIMEOUT_SECONDS
-            )
-            for topic, partitions in listed.items()
-            for number in partitions
-        }
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while True:
+            try:
+                bounds = self._bounds()
+                break
+            except KafkaException as error:  # the first call after a restart of the broker finds the old connection
+                if error.args[0].code() not in _PASSING or time.monotonic() > deadline:
+                    raise
         if bounds.keys() - self._next.keys():
             self._next = {place: self._next.get(place, low) for place, (low, _) in bounds.items()}
             self._consumer.assign([TopicPartition(*place, offset) for place, offset in self._next.items()])
         return {place: high for place, (_, high) in bounds.items()}
+
+    def _bounds(self) -> dict[tuple[str, int], tuple[int, int]]:
+        """Return the offsets of the first record of each partition, and behind its last one."""
+        return {
+            (topic, number): self._consumer.get_watermark_offsets(
+                TopicPartition(topic, number), timeout=TIMEOUT_SECONDS
+            )
+            for topic in self._topics
+            for number in self._consumer.list_topics(topic, timeout=TIMEOUT_SECONDS).topics[topic].partitions
+        }

@@ -15,7 +15,8 @@ def topics(streams: Streams) -> set[str]:
 
 def delete(streams: Streams, *names: str) -> None:
     """Delete topics, and wait until they are gone."""
-    for future in _admin(streams).delete_topics(list(names)).values():
+    client = _admin(streams)  # it must live until the answer is there
+    for future in client.delete_topics(list(names)).values():
         future.result(30)
     assert eventually(lambda: topics(streams).isdisjoint(names), 30, POLL_SECONDS)
 
@@ -28,7 +29,8 @@ def recreate(streams: Streams, *names: str) -> None:
 
 def add_partitions(streams: Streams, topic: str, total: int) -> None:
     """Give a topic more partitions, and wait until they are there."""
-    for future in _admin(streams).create_partitions([NewPartitions(topic, total)]).values():
+    client = _admin(streams)
+    for future in client.create_partitions([NewPartitions(topic, total)]).values():
         future.result(30)
     assert eventually(lambda: len(streams.ends(topic)) == total, 30, POLL_SECONDS)
 
@@ -36,7 +38,8 @@ def add_partitions(streams: Streams, topic: str, total: int) -> None:
 def remove_records(streams: Streams, topic: str, before: int) -> None:
     """Remove the first records of each partition, as retention does: those that it has before an offset."""
     offsets = [TopicPartition(topic, number, min(end, before)) for number, end in streams.ends(topic).items() if end]
-    for future in _admin(streams).delete_records(offsets).values():
+    client = _admin(streams)
+    for future in client.delete_records(offsets).values():
         future.result(30)
 
 
