@@ -90,6 +90,8 @@ def _spark(settings: Settings) -> Iterator[SparkSession]:
     spark = session.build(settings, checkpoint.default_partitions(), [*jars.spark(), classes.sink()])
     context: Any = spark.sparkContext
     jvm: subprocess.Popen[bytes] | None = getattr(context._gateway, "proc", None)  # noqa: SLF001 - none if it started us
+    if not log.isEnabledFor(logging.DEBUG):
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it logs what it raises
     # Python's server of accumulators writes a traceback when the JVM that it serves is gone.
     context._accumulatorServer.handle_error = lambda *_: log.debug("the JVM is gone")  # noqa: SLF001
     try:
