@@ -1,5 +1,6 @@
 """A broker, a job and its load, to which faults happen."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -8,6 +9,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from streaming.local.broker import Broker
 from streaming.oracle import Effective
@@ -178,6 +180,12 @@ class Stage:
     def written(self) -> dict[int, int]:
         """Return the ends of the updates topic, with what is not committed."""
         return self.streams.ends(self.streams.settings.updates, committed=False)
+
+    def planned(self, number: int) -> dict[str, Any]:
+        """Return the offsets up to which a micro-batch reads, by topic and partition."""
+        lines = (self.streams.checkpoint / "query" / "offsets" / str(number)).read_text(encoding="utf-8").splitlines()
+        offsets: dict[str, Any] = json.loads(lines[-1])
+        return offsets
 
     def proof(self) -> Proof:
         """Return the work that is left now."""

@@ -4,8 +4,8 @@ import os
 import signal
 import time
 
-from tests.chaos.model import Proof, Struck, fault
-from tests.chaos.stage import LOOK_SECONDS, WORK_SECONDS, Stage, shortened
+from tests.chaos.model import Proof, Struck, StruckIdleError, fault
+from tests.chaos.stage import LOOK_SECONDS, SETTLE_SECONDS, WORK_SECONDS, Stage, shortened
 from tests.support.processes import eventually, gone
 from tests.support.running_job import POLL_SECONDS, START_SECONDS, OpenTransactions
 
@@ -33,9 +33,7 @@ def _(stage: Stage) -> Struck:
     survivable=True,
 )
 def _(stage: Stage) -> Struck:
-    stage.strikes(stage.running.kill)
-    stage.running.forget_last_commit()
-    proof = stage.proof()
+    proof = _leave_a_written_batch(stage)
     stage.start()
     return Struck(proof, "next start repeats the batch, and skips what is written")
 
@@ -161,9 +159,7 @@ def _(stage: Stage) -> Struck:
 
 @fault("both-at-once", "two starts at the same time on a batch that is to be repeated")
 def _(stage: Stage) -> Struck:
-    stage.strikes(stage.running.kill)
-    stage.running.forget_last_commit()
-    proof = stage.proof()
+    proof = _leave_a_written_batch(stage)
     jobs = [stage.launch(), stage.launch()]
     try:
         assert eventually(lambda: any(job.process.poll() is not None for job in jobs), START_SECONDS, POLL_SECONDS), (
@@ -179,3 +175,18 @@ def _(stage: Stage) -> Struck:
     loser.close()
     stage.replace_job(winner)
     return Struck(proof, f"one of them is refused, exit 1: {shortened(sentence)}")
+
+
+def _leave_a_written_batch(stage: Stage) -> Proof:
+    """Kill the job behind a micro-batch of updates, and take its commit away, so that the next start repeats it."""
+    stage.quiet()
+    stage.burst(500)
+    assert eventually(stage.streams.are_read, SETTLE_SECONDS, LOOK_SECONDS), "the job does not read"
+    stage.running.kill()
+    last = stage.running.last_commit()
+    name = stage.streams.settings.topic_events
+    if stage.running.is_within_a_batch() or stage.planned(last)[name] == stage.planned(last - 1)[name]:
+        raise StruckIdleError  # a micro-batch without topics has come in between
+    stage.running.forget_last_commit()
+    stage.load.go()
+    return stage.proof()
