@@ -90,8 +90,8 @@ def _spark(settings: Settings) -> Iterator[SparkSession]:
     spark = session.build(settings, checkpoint.default_partitions(), [*jars.spark(), classes.sink()])
     context: Any = spark.sparkContext
     jvm: subprocess.Popen[bytes] | None = getattr(context._gateway, "proc", None)  # noqa: SLF001 - none if it started us
-    if not log.isEnabledFor(logging.DEBUG):
-        logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it logs what it raises
+    # What py4j raises it also logs, with a traceback, and under no name of its own.
+    logging.getLogger().addFilter(lambda record: record.msg != "Exception while sending command.")
     # Python's server of accumulators writes a traceback when the JVM that it serves is gone.
     context._accumulatorServer.handle_error = lambda *_: log.debug("the JVM is gone")  # noqa: SLF001
     try:

@@ -1,5 +1,6 @@
 """A watch on the Kafka topics of a running job: a topic that is deleted or created anew ends it."""
 
+import re
 import time
 from collections.abc import Mapping
 
@@ -80,7 +81,10 @@ class TopicWatch:
 
 
 def explained(failure: str, folder: str) -> str:
-    """Return Spark's text of a failure, after what to do where the state cannot be read."""
+    """Return what to say of a failure, given Spark's text: what to do, where the state cannot be read."""
+    corrupted = re.search(r"StateCorrupted: (.+)", failure)
+    if corrupted:  # by a worker, which names the file and the way out
+        return corrupted[1].strip()
     if "CANNOT_LOAD_STATE_STORE" not in failure:
         return failure
     return (

@@ -220,6 +220,13 @@ def test_a_state_that_spark_cannot_read_is_named_with_the_way_out() -> None:
     assert watch.explained("something else", "/c") == "something else"
 
 
+def test_a_part_that_is_missing_is_one_sentence() -> None:
+    """Without the traceback of the worker that has found out."""
+    traceback = "[PYTHON_EXCEPTION] Traceback (most recent call last):\n  File\nstreaming.errors."
+    text = f"{traceback}StateCorrupted: a part of the state is missing, /c/parts/1; restore\n SQLSTATE: 38000"
+    assert watch.explained(text, "/c") == "a part of the state is missing, /c/parts/1; restore"
+
+
 def test_settings_are_fixed_right_before_the_query_begins(steps: list[str]) -> None:
     service.run(settings())
     assert steps[:-1] == [
