@@ -14,11 +14,14 @@ COLUMNS = (
     "duplicates (uncommitted / committed)", "back after", "an operator", "run",
 )  # fmt: skip
 
+_SHOWN = 200
+"""Number of characters shown of a failure: its end says what it was."""
+
 
 def cells(row: Row) -> list[str]:
     """Return the texts of a row, by column."""
     verdict = row.verdict
-    outcome = row.struck.outcome if row.right else f"**wrong**: {row.failure}"
+    outcome = row.struck.outcome if row.right else f"**wrong**: {' '.join(row.failure.split())[-_SHOWN:]}"
     missing, surplus, duplicates = ("", "", "")
     if verdict is not None:
         missing, surplus = f"{verdict.missing:,} of {verdict.rows:,}", f"{verdict.surplus:,}"
