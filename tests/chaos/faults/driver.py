@@ -180,13 +180,17 @@ def _(stage: Stage) -> Struck:
 def _leave_a_written_batch(stage: Stage) -> Proof:
     """Kill the job behind a micro-batch of updates, and take its commit away, so that the next start repeats it."""
     stage.quiet()
+    job, name = stage.running, stage.streams.settings.topic_events
+
+    def has_read_topics() -> bool:
+        last = job.last_commit()
+        return bool(stage.planned(last)[name] != stage.planned(last - 1)[name])
+
     stage.burst(500)
-    assert eventually(stage.streams.are_read, SETTLE_SECONDS, LOOK_SECONDS), "the job does not read"
-    stage.running.kill()
-    last = stage.running.last_commit()
-    name = stage.streams.settings.topic_events
-    if stage.running.is_within_a_batch() or stage.planned(last)[name] == stage.planned(last - 1)[name]:
-        raise StruckIdleError  # a micro-batch without topics has come in between
-    stage.running.forget_last_commit()
+    assert eventually(has_read_topics, SETTLE_SECONDS, LOOK_SECONDS), "the job does not read"
+    job.kill()
+    if job.is_within_a_batch() or not has_read_topics():
+        raise StruckIdleError  # another micro-batch has come in between
+    job.forget_last_commit()
     stage.load.go()
     return stage.proof()
