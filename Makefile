@@ -68,6 +68,16 @@ test-bad-input: setup ## 100,000 damaged records, and 2.4 GB of large ones, in t
 test-containers: .venv/.locked ## docker-compose.yml for real: build, start, send events, restart (needs a container engine)
 	.venv/bin/pytest -m containers tests/containers
 
+.PHONY: chaos
+chaos: setup ## faults strike the real job under load, and what is left is judged (an hour); CHAOS="..." for its options
+	$(PY) -m tests.chaos.run $(CHAOS)
+
+SOAK_MINUTES := 60
+
+.PHONY: soak
+soak: setup ## load with faults at random times for SOAK_MINUTES=60, memory and files looked at each minute
+	$(PY) -m tests.chaos.soak --minutes $(SOAK_MINUTES) $(SOAK)
+
 .PHONY: lint
 lint: .venv/.locked ## formatting, lint and types
 	.venv/bin/ruff format --check .

@@ -3,8 +3,10 @@
 import logging
 import re
 import signal
+import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, Protocol
 
 from pyspark.errors import StreamingQueryException
@@ -44,6 +46,9 @@ _POLL_SECONDS = 0.2
 _SETTLE_SECONDS = 1
 """Time in seconds until the query's status shows a micro-batch begun just before the query was to end."""
 
+_END_SECONDS = 2
+"""Time in seconds from the first failed call to a JVM that ends until its process has ended."""
+
 _BETWEEN_TRIGGERS = "Waiting for next trigger"
 """Status message of Spark's MicroBatchExecution between two micro-batches."""
 
@@ -74,9 +79,8 @@ def run(settings: Settings, *, take_over: bool = False, accept_topics: bool = Fa
     group_events = group_file.read(settings.groups)
     stop = threading.Event()
     set_on_signal(stop)
-    spark = session.build(settings, checkpoint.default_partitions(), [*jars.spark(), classes.sink()])
-    set_on_signal(stop)  # again: a new SparkContext handles SIGINT itself, and would abort the running micro-batch
-    try:
+    with opened_spark(settings) as spark:
+        set_on_signal(stop)  # again: a new SparkContext handles SIGINT itself, and would abort the running micro-batch
         kafka_options.check(spark, settings)
         rebuild_note.check_usable(spark, settings)
         agreed = checkpoint.agree(spark, settings)
@@ -92,9 +96,44 @@ def run(settings: Settings, *, take_over: bool = False, accept_topics: bool = Fa
             watch = TopicWatch(spark, settings, admin, topics)
             with Clock(spark, settings, query) as clock:
                 attend(query, stop, Beside(Report(query), lease, clock, watch))
-    finally:
-        spark.stop()
     log.info("stopped")
+
+
+@contextmanager
+def opened_spark(settings: Settings) -> Iterator[SparkSession]:
+    """Start Spark, and stop it in the end.
+
+    Raises:
+        JobFailed: its JVM has ended by itself.
+    """
+    spark = session.build(settings, checkpoint.default_partitions(), [*jars.spark(), classes.sink()])
+    context: Any = spark.sparkContext
+    jvm: subprocess.Popen[bytes] | None = getattr(context._gateway, "proc", None)  # noqa: SLF001 - none if it started us
+    # What py4j raises it also logs, with a traceback, and under no name of its own.
+    logging.getLogger().addFilter(lambda record: record.msg != "Exception while sending command.")
+    # Python's server of accumulators writes a traceback when the JVM that it serves is gone.
+    context._accumulatorServer.handle_error = lambda *_: log.debug("the JVM is gone")  # noqa: SLF001
+    try:
+        yield spark
+    except Exception as error:
+        code = None if isinstance(error, ReexpandError) else _exit_code(jvm)
+        if code is None:
+            raise
+        raise JobFailed(
+            f"Spark's JVM has ended (exit code {code}); -9 is SIGKILL, which Linux sends when memory runs out. "
+            "The next start goes on where this one has stopped."
+        ) from None
+    finally:
+        if jvm is None or jvm.poll() is None:
+            spark.stop()
+
+
+def _exit_code(jvm: subprocess.Popen[bytes] | None) -> int | None:
+    """Return the exit code of a JVM that has just ended; None if it lives."""
+    if jvm is not None:
+        with suppress(subprocess.TimeoutExpired):
+            return jvm.wait(_END_SECONDS)
+    return None
 
 
 class Start(NamedTuple):

@@ -1,5 +1,6 @@
 """A watch on the Kafka topics of a running job: a topic that is deleted or created anew ends it."""
 
+import re
 import time
 from collections.abc import Mapping
 
@@ -73,7 +74,20 @@ class TopicWatch:
                     "it makes the topic anew, and nothing is lost."
                 )
         except KafkaUnavailable:
-            return JobFailed(failure)
+            pass
         except ReexpandError as error:
             return error
-        return JobFailed(failure)
+        return JobFailed(explained(failure, settings.checkpoint))
+
+
+def explained(failure: str, folder: str) -> str:
+    """Return what to say of a failure, given Spark's text: what to do, where the state cannot be read."""
+    corrupted = re.search(r"StateCorrupted: (.+)", failure)
+    if corrupted:  # by a worker, which names the file and the way out
+        return corrupted[1].strip()
+    if "CANNOT_LOAD_STATE_STORE" not in failure:
+        return failure
+    return (
+        f"Spark cannot read the state in {folder}/query/state: a file there is missing or damaged. "
+        f"Restore a copy of the checkpoint, or start anew with a new one. {failure}"
+    )

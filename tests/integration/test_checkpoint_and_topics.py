@@ -10,8 +10,7 @@ from typing import Any
 
 import orjson
 import pytest
-from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Producer
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -30,6 +29,7 @@ from tests.support.processes import eventually
 from tests.support.running_job import POLL_SECONDS, PRODUCERS_TIME, Job, Streams, running
 from tests.support.scene import Scene
 from tests.support.spark_session import local_spark
+from tests.support.topics import delete, recreate, remove_records, topics
 
 REFUSED = 2
 """Exit code of a job that would make the relation wrong."""
@@ -119,37 +119,6 @@ def jobs(spark: SparkSession, streams: Streams) -> Iterator[Jobs]:
     yield jobs
     for query in spark.streams.active:  # one that should not have started
         query.stop()
-
-
-def admin(streams: Streams) -> AdminClient:
-    return AdminClient({"bootstrap.servers": streams.bootstrap_servers, "log_level": 0})
-
-
-def topics(streams: Streams) -> set[str]:
-    """The topics but those of Kafka itself."""
-    return {name for name in admin(streams).list_topics(timeout=10).topics if not name.startswith("__")}
-
-
-def delete(streams: Streams, *names: str) -> None:
-    """Deletes topics, and waits until they are gone."""
-    client = admin(streams)
-    for future in client.delete_topics(list(names)).values():
-        future.result(30)
-    assert eventually(lambda: topics(streams).isdisjoint(names), 30, POLL_SECONDS)
-
-
-def recreate(streams: Streams, *names: str) -> None:
-    """Deletes topics, and creates others of the same names."""
-    delete(streams, *names)
-    streams.create()
-
-
-def remove_records(streams: Streams, topic: str, before: int) -> None:
-    """Removes the first records of each partition that has as many, as retention does."""
-    offsets = [TopicPartition(topic, number, min(end, before)) for number, end in streams.ends(topic).items() if end]
-    client = admin(streams)
-    for future in client.delete_records(offsets).values():
-        future.result(30)
 
 
 def born(streams: Streams, *names: str) -> None:

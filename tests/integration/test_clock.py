@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
 from streaming.events.model import Reason, Stream
 from streaming.kafka.specs import specs
@@ -19,6 +18,7 @@ from streaming.updates.model import Cause
 from tests.support.processes import eventually
 from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Job, Streams, running
 from tests.support.scene import Scene
+from tests.support.topics import delete
 
 HOUR_MS = 3_600_000
 NEVER = ("--tick-interval-ms", "3600000")
@@ -153,14 +153,6 @@ def test_a_time_ahead_of_its_record_ends_nothing(streams: Streams, tmp_path: Pat
     reasons = sorted(letter["reason"] for letter in streams.dead_letters())
     assert reasons == [Reason.AHEAD_OF_TIME, Reason.AHEAD_OF_TIME, Reason.NOT_JSON]
     assert {update["op"] for update in streams.updates()} == {"ADD"}
-
-
-def delete(streams: Streams, topic: str) -> None:
-    """Delete a topic, and wait until it is gone."""
-    admin = AdminClient({"bootstrap.servers": streams.bootstrap_servers})
-    for future in admin.delete_topics([topic], operation_timeout=30).values():
-        future.result()
-    assert eventually(lambda: topic not in admin.list_topics(timeout=10).topics, 30, POLL_SECONDS)
 
 
 @pytest.mark.long

@@ -1,6 +1,8 @@
 """Processes that tests start, and what becomes of them."""
 
 import os
+import signal
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -28,9 +30,22 @@ def eventually(condition: Callable[[], bool], seconds: float = 10, interval: flo
     return True
 
 
+def ends_in_order() -> None:
+    """Let SIGTERM end this process as an error would: it ends what it has started."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+
+
 def gone(pid: int, seconds: float = 10) -> bool:
     """Whether a process ends in time."""
     return eventually(lambda: not alive(pid), seconds)
+
+
+def resident_bytes(pid: int) -> int:
+    """Return the memory of a process that is in RAM, in bytes; 0 where it has just ended."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
 
 
 def marked(mark: str) -> list[str]:

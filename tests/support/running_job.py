@@ -10,11 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import inf
 from pathlib import Path
 from typing import Any, Self
 from uuid import uuid4
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from streaming.config import Settings, load
 from streaming.events.model import Stream
@@ -23,6 +24,7 @@ from streaming.kafka.topics import create_topics
 from streaming.oracle import Effective
 from tests.support.processes import eventually
 from tests.support.simulator import Record
+from tests.support.tail import Tail
 
 START_SECONDS = 120
 SETTLE_SECONDS = 120
@@ -85,42 +87,23 @@ class Streams:
 
     def read(self, topic: str) -> list[Message]:
         """All committed records of a topic that are there now, in order within each partition."""
-        consumer = Consumer(
-            {"bootstrap.servers": self.bootstrap_servers, "group.id": uuid4().hex, "enable.partition.eof": True}
-        )
-        try:
-            partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
-            ends = {}
-            for number in partitions:
-                low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=10)
-                if high > low:
-                    ends[number] = high
-            consumer.assign([TopicPartition(topic, number, 0) for number in ends])
-            found: list[Message] = []
-            while ends:
-                message = consumer.poll(10)
-                assert message is not None, f"{topic} ends before its end"
-                error, number, offset = message.error(), message.partition() or 0, message.offset() or 0
-                if error is None:
-                    found.append(message)
-                else:  # the last offset may hold the marker of a transaction, which is no message
-                    assert error.code() == KafkaError._PARTITION_EOF, error
-                if number in ends and offset + 1 >= ends[number]:
-                    del ends[number]
-            return found
-        finally:
-            consumer.close()
+        with Tail(self.bootstrap_servers, [topic]) as tail:
+            return tail.read()
 
     def are_read(self) -> bool:
         """Return True if a micro-batch was committed that reads the inputs up to their present ends."""
+        return self.unread() == 0
+
+    def unread(self) -> float:
+        """Return the number of offsets behind the last committed micro-batch; infinity before the first one."""
         query = self.checkpoint / "query"
         committed = max((int(file.name) for file in (query / "commits").glob("[0-9]*")), default=None)
         if committed is None:
-            return False
+            return inf
         # The last line of such a file is the offsets as JSON: {topic: {partition: offset}}.
         offsets = json.loads((query / "offsets" / str(committed)).read_text().splitlines()[-1])
-        return all(
-            offsets.get(topic, {}).get(str(partition), 0) == end
+        return sum(
+            abs(end - int(offsets.get(topic, {}).get(str(partition), 0)))
             for topic in self.settings.inputs
             for partition, end in self.ends(topic).items()
         )
@@ -284,8 +267,21 @@ class Job:
 
     def resume_spark(self) -> None:
         """Lets Spark's JVM of a paused job go on alone."""
+        os.kill(self.jvm(), signal.SIGCONT)
+
+    def jvm(self) -> int:
+        """Return the process id of Spark's JVM."""
         found = subprocess.run(["pgrep", "-P", str(self.process.pid), "java"], capture_output=True, check=True)
-        os.kill(int(found.stdout), signal.SIGCONT)
+        return int(found.stdout)
+
+    def workers(self) -> list[int]:
+        """Return the process ids of the Python workers and of the daemon that starts them, as of now."""
+        return self.processes("pyspark.daemon")
+
+    def processes(self, command: str = "") -> list[int]:
+        """Return the ids of its processes, of all or of those whose command line has a text."""
+        words = ["pgrep", "-s", str(self.process.pid), "-f", command]
+        return [int(line) for line in subprocess.run(words, capture_output=True, check=False).stdout.split()]
 
     def resume(self) -> None:
         """Lets a paused job go on."""
@@ -293,11 +289,11 @@ class Job:
 
     def is_within_a_batch(self) -> bool:
         """Whether the offsets of a micro-batch are logged that is not committed."""
-        logged, committed = (
-            max((int(file.name) for file in (self._commits.parent / log).glob("[0-9]*")), default=-1)
-            for log in ("offsets", "commits")
-        )
-        return logged > committed
+        return _last_number(self._commits.parent / "offsets") > self.last_commit()
+
+    def last_commit(self) -> int:
+        """Return the number of the last micro-batch that was committed, -1 before the first one."""
+        return _last_number(self._commits)
 
     def forget_last_commit(self) -> None:
         """Makes a killed job's last micro-batch one that was written but not committed: it will be repeated."""
@@ -327,6 +323,10 @@ class Job:
         if self.process.poll() is None:
             self.kill()
         self._log.close()
+
+
+def _last_number(log: Path) -> int:
+    return max((int(file.name) for file in log.glob("[0-9]*")), default=-1)
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """How a job starts and ends, without Spark."""
 
 import signal
+import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn, Self
@@ -10,7 +11,7 @@ import pytest
 from streaming.config import Settings, load
 from streaming.errors import JobFailed, KafkaUnavailable
 from streaming.local import classes, jars
-from streaming.spark import checkpoint, clock_topic, group_file, job, provision, rebuild_note, service, session
+from streaming.spark import checkpoint, clock_topic, group_file, job, provision, rebuild_note, service, session, watch
 from streaming.spark.checkpoint import Agreement
 
 WAITING = "Waiting for next trigger"
@@ -107,10 +108,15 @@ class Kafka(Idle):
 
 
 class Spark:
-    """A session that can be stopped."""
+    """A session that can be stopped.
+
+    Attributes:
+        proc: process of its JVM.
+    """
 
     def __init__(self) -> None:
-        self.conf = self
+        self.conf = self.sparkContext = self._gateway = self._accumulatorServer = self
+        self.proc: subprocess.Popen[bytes] | None = None
         self.options: dict[str, object] = {}
 
     def set(self, name: str, value: object) -> None:
@@ -185,6 +191,49 @@ def test_ctrl_c_lets_the_running_micro_batch_finish(steps: list[str]) -> None:
     """Although a new SparkContext handles SIGINT itself."""
     service.run(settings())
     assert steps[-2:] == ["start /c", "end"]
+
+
+@pytest.mark.usefixtures("steps")
+def test_a_jvm_that_is_killed_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And Spark is not asked to stop."""
+    with subprocess.Popen(["sleep", "60"]) as jvm:
+
+        class Killed(Spark):
+            """A session whose JVM is killed."""
+
+            def __init__(self) -> None:
+                super().__init__()
+                self.proc = jvm
+
+            def stop(self) -> NoReturn:
+                """Nobody answers."""
+                raise ConnectionRefusedError
+
+        def agree(*_: object) -> NoReturn:
+            jvm.kill()
+            raise ConnectionRefusedError
+
+        monkeypatch.setattr(session, "build", lambda *_: Killed())
+        monkeypatch.setattr(checkpoint, "agree", agree)
+        with pytest.raises(JobFailed, match=r"JVM has ended \(exit code -9\)"):
+            service.run(settings())
+
+
+def test_a_state_that_spark_cannot_read_is_named_with_the_way_out() -> None:
+    """Spark's text has neither."""
+    text = "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state."
+    said = watch.explained(text, "/c")
+    assert "/c/query/state" in said
+    assert "Restore a copy of the checkpoint, or start anew" in said
+    assert said.endswith(text)
+    assert watch.explained("something else", "/c") == "something else"
+
+
+def test_a_part_that_is_missing_is_one_sentence() -> None:
+    """Without the traceback of the worker that has found out."""
+    traceback = "[PYTHON_EXCEPTION] Traceback (most recent call last):\n  File\nstreaming.errors."
+    text = f"{traceback}StateCorrupted: a part of the state is missing, /c/parts/1; restore\n SQLSTATE: 38000"
+    assert watch.explained(text, "/c") == "a part of the state is missing, /c/parts/1; restore"
 
 
 def test_settings_are_fixed_right_before_the_query_begins(steps: list[str]) -> None:

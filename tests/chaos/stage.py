@@ -1,0 +1,259 @@
+"""A broker, a job and its load, to which faults happen."""
+
+import json
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from itertools import count
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from streaming.local.broker import Broker
+from streaming.oracle import Effective
+from tests.chaos.judge import Judge, Verdict
+from tests.chaos.load import CANARIES, HOT, OPTIONS, Load, beginning, topic
+from tests.chaos.model import Proof, StruckIdleError
+from tests.support.processes import eventually
+from tests.support.running_job import POLL_SECONDS, REEXPAND, Job, OpenTransactions, Streams
+from tests.support.topics import delete, topics
+
+SETTLE_SECONDS = 180
+REFUSE_SECONDS = 240
+"""Longest time in seconds until a job that cannot go on has ended, on a busy machine."""
+
+WORK_SECONDS = 20
+ATTEMPTS = 6
+LOOK_SECONDS = 0.005
+"""Between two looks at a micro-batch, which lasts less than a second."""
+
+
+class Stage:
+    """Topics on a broker, a job under load, and the judge of its relation.
+
+    Args:
+        broker: the broker; faults may stop it, and start it again.
+        folder: place of checkpoint and log.
+        seed: of the random events.
+        options: further options of each start.
+    """
+
+    def __init__(self, broker: Broker, folder: Path, seed: int, options: Sequence[str] = ()) -> None:
+        self.broker = broker
+        self.folder = folder
+        self.random = Random(seed)
+        self.options = (*OPTIONS, *options)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.streams = Streams(broker.bootstrap_servers, folder / "checkpoint").create()
+        self.job: Job | None = None
+        self._numbers = count()
+        self.load = Load(self.streams, self.random)
+        self.load.send(list(beginning()))
+        self.judge = Judge(self.streams)
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        self.load.close()
+        self.judge.close()
+        if self.job is not None:
+            self.job.close()
+
+    # The job.
+
+    @property
+    def running(self) -> Job:
+        """The job."""
+        assert self.job is not None
+        return self.job
+
+    @property
+    def is_up(self) -> bool:
+        """True while the process of the job lives."""
+        return self.job is not None and self.job.process.poll() is None
+
+    def launch(self, *options: str) -> Job:
+        """Start a further driver on the checkpoint, beside the job if that lives."""
+        return Job(self.streams, self.folder / f"job-{next(self._numbers)}.log", *self.options, *options)
+
+    def replace_job(self, job: Job) -> None:
+        """Take another driver for the job from now on."""
+        if self.job is not None:
+            self.job.close()
+        self.job = job
+
+    def start(self, *options: str) -> None:
+        """Start the job, and wait until it is ready."""
+        job = self.launch(*options)
+        self.replace_job(job)
+        job.wait_ready()
+
+    def stop(self) -> None:
+        """Stop the job in order."""
+        assert self.running.stop() == 0, self.running.said()
+
+    def quiet(self) -> None:
+        """Hold the load, and wait until the job has read all of it and commits no more."""
+        self.load.hold()
+
+        def rests() -> bool:
+            return self.streams.are_read() and not self.running.is_within_a_batch()
+
+        assert eventually(lambda: rests() or not self.is_up, SETTLE_SECONDS, POLL_SECONDS), "the job does not settle"
+        assert self.is_up, self.running.said()
+
+    def ends_with(
+        self, job: Job, code: int, *texts: str, seconds: float = REFUSE_SECONDS, in_a_task: bool = False
+    ) -> str:
+        """Check how a driver ends: with an exit code, and one sentence that has some texts; return the sentence.
+
+        Where a task fails, Spark logs the errors of its attempts before.
+        """
+        try:
+            assert job.process.wait(seconds) == code, f"exit code {job.process.returncode}: {job.said()[-2000:]}"
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the job does not end: {job.said()[-2000:]}") from None
+        said = job.said()
+        assert in_a_task or "Traceback" not in said, said[-4000:]
+        assert in_a_task or "\tat " not in said, said[-4000:]
+        sentence = said.rpartition("Error: ")[2].strip()
+        assert "\n" not in sentence, f"more than one line: {sentence}"
+        for text in texts:
+            assert text in sentence, f"{text!r} is not said: {sentence}"
+        return self._without_names(sentence)
+
+    def is_refused(self, code: int, *texts: str, options: tuple[str, ...] = ()) -> str:
+        """Check that a start is refused and writes nothing; return what it says."""
+        before = self.written()
+        job = self.launch(*options)
+        try:
+            sentence = self.ends_with(job, code, *texts)
+        finally:
+            job.close()
+        assert self.written() == before, "a job that was refused has written"
+        return sentence
+
+    def fails_to_start(self, *texts: str) -> tuple[int, str]:
+        """Check that a start ends with a sentence, and writes nothing if refused; return exit code and sentence."""
+        before = self.written()
+        job = self.launch()
+        try:
+            assert eventually(lambda: job.process.poll() is not None, REFUSE_SECONDS, POLL_SECONDS), "the job goes on"
+            code = int(job.process.returncode)
+            assert code in (1, 2), f"exit code {code}"
+            sentence = self.ends_with(job, code, *texts, in_a_task=True)
+        finally:
+            job.close()
+        # Where one task fails, the records of another one may be written: they are right, and not repeated.
+        assert code == 1 or self.written() == before, "a job that was refused has written"
+        return code, sentence
+
+    def command(self, verb: str, *options: str) -> tuple[int, str]:
+        """Run another verb on the checkpoint and its topics; return exit code and output."""
+        settings = self.streams.settings
+        words = [REEXPAND, verb, "--bootstrap-servers", settings.bootstrap_servers, "--checkpoint", settings.checkpoint]
+        words += ["--updates", settings.updates, "--dead-letters", settings.dead_letters, *options]
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=SETTLE_SECONDS)
+        return done.returncode, done.stdout + done.stderr
+
+    def reads_updates_anew(self) -> None:
+        """Forget what the updates topic said before it was replaced."""
+        self.judge.close()
+        self.judge = Judge(self.streams)
+
+    def starts_anew(self, *options: str) -> None:
+        """Give the job a new checkpoint and an empty updates topic of the same name, as the pages say."""
+        if self.is_up:
+            self.running.kill()
+        if self.streams.settings.updates in topics(self.streams):
+            delete(self.streams, self.streams.settings.updates)
+        shutil.rmtree(self.streams.checkpoint, ignore_errors=True)
+        self.streams.create()
+        self.reads_updates_anew()
+        self.load.hold()
+        self.load.feed = self.streams.producer()  # one that knows nothing of former topics
+        self.load.go()
+        self.start(*options)
+
+    # Faults.
+
+    def written(self) -> dict[int, int]:
+        """Return the ends of the updates topic, with what is not committed."""
+        return self.streams.ends(self.streams.settings.updates, committed=False)
+
+    def planned(self, number: int) -> dict[str, Any]:
+        """Return the offsets up to which a micro-batch reads, by topic and partition."""
+        lines = (self.streams.checkpoint / "query" / "offsets" / str(number)).read_text(encoding="utf-8").splitlines()
+        offsets: dict[str, Any] = json.loads(lines[-1])
+        return offsets
+
+    def proof(self) -> Proof:
+        """Return the work that is left now."""
+        planned, unread = self.running.is_within_a_batch(), self.streams.unread()
+        with OpenTransactions(self.streams) as transactions:
+            return Proof(planned, unread, transactions.exist())
+
+    def burst(self, number: int) -> None:
+        """Create many topics beside the load, so that there is much to write."""
+        self.load.send([topic(HOT, f"burst__{next(self._numbers)}") for _ in range(number)])
+
+    def strikes(
+        self,
+        blow: Callable[[], object],
+        undo: Callable[[], object] | None = None,
+        *,
+        kafka: bool = True,
+        in_transaction: bool = False,
+    ) -> Proof:
+        """Let a blow fall within a micro-batch, and return the proof that it struck there.
+
+        Args:
+            blow: the fault; nothing may be committed after it.
+            undo: takes the fault back where it struck too late, for another attempt.
+            kafka: Kafka answers afterwards.
+            in_transaction: it struck too late also where no transaction is open.
+        """
+        for _ in range(ATTEMPTS):
+            assert eventually(self.running.is_within_a_batch, WORK_SECONDS, LOOK_SECONDS), "the job does not work"
+            blow()
+            proof = self.proof() if kafka else Proof(planned=self.running.is_within_a_batch())
+            if (proof.planned or (undo is None and proof.holds)) and (proof.transaction or not in_transaction):
+                return proof
+            if undo is None:
+                break
+            undo()
+        raise StruckIdleError
+
+    def _without_names(self, text: str) -> str:
+        """Replace what differs from run to run: folder, topics, processes."""
+        text = text.replace(f"{self.folder}/", "").replace(f"{self.streams.prefix}-", "lite-")
+        return re.sub(r"process \d+ on \S+, since [-\d]+ [:\d]+\+00:00", "process N on HOST, since TIME", text)
+
+    # Verdicts.
+
+    def answers(self, seconds: float = SETTLE_SECONDS) -> float:
+        """Create a topic, and return the seconds until the updates have it."""
+        name = f"after__{next(self._numbers)}"
+        row = Effective(CANARIES, "watch", "w", name)
+        begun = time.monotonic()
+        self.load.send([topic(CANARIES, name)])
+
+        def is_there() -> bool:
+            self.judge.committed.catch_up()
+            return self.judge.committed.has(row) or not self.is_up
+
+        assert eventually(is_there, seconds, POLL_SECONDS), f"no update within {seconds:.0f} s"
+        assert self.is_up, f"the job has ended: {self.running.said()[-2000:]}"
+        return time.monotonic() - begun
+
+    def is_right(self, seconds: float = SETTLE_SECONDS) -> Verdict:
+        """Compare at a quiet point."""
+        self.quiet()
+        return self.judge.compare(seconds)
+
+
+def shortened(sentence: str, limit: int = 160) -> str:
+    """Return the beginning of a sentence, for a table."""
+    text = re.sub(r"\s+", " ", sentence)
+    return text if len(text) <= limit else f"{text[:limit].rpartition(' ')[0]} ..."
