@@ -11,8 +11,8 @@ import click
 from streaming.cli.root import bootstrap_servers_option, kafka_options_option, progress_line, verbose_option
 
 if TYPE_CHECKING:
-    from streaming.backup.manifest import Manifest
     from streaming.config import Settings
+    from streaming.operations.backup.manifest import Manifest
 
 _checkpoint_option = click.option("--checkpoint", default=None, help="Checkpoint of the job: its local directory.")
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of sentences.")
@@ -40,7 +40,7 @@ def backup(destination: Path, *, checkpoint: str | None, as_json: bool) -> None:
     Example:
       reexpand backup --checkpoint /var/lib/reexpand /backup/reexpand-monday
     """
-    from streaming.backup import copying
+    from streaming.operations.backup import copying
 
     begun = time.monotonic()
     place = copying.local(_load(checkpoint).checkpoint)
@@ -94,8 +94,8 @@ def restore(
     Example:
       reexpand restore --checkpoint /var/lib/reexpand --bootstrap-servers broker:9092 --replace /backup/reexpand-monday
     """
-    from streaming.backup import copying, driver, restoring, selection
     from streaming.kafka.options import for_librdkafka
+    from streaming.operations.backup import copying, driver, restoring, selection
 
     begun = time.monotonic()
     asks = replace and not driver_has_ended

@@ -14,8 +14,8 @@ from streaming.errors import LetterUnknown
 
 if TYPE_CHECKING:
     from streaming.config import Settings
-    from streaming.dlq.letters import Letter
     from streaming.kafka.reader import TopicReader
+    from streaming.operations.dlq.letters import Letter
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -35,7 +35,7 @@ class _Dlq(NamedTuple):
     def letters(
         self, ids: tuple[str, ...] = (), reasons: tuple[str, ...] = (), topics: tuple[str, ...] = ()
     ) -> list["Letter"]:
-        from streaming.dlq import letters
+        from streaming.operations.dlq import letters
 
         wanted = [letters.LetterId.of(text) for text in ids]
         chosen = letters.LetterFilter(wanted, reasons, topics)
@@ -124,7 +124,7 @@ def list_letters(
     Example:
       reexpand dlq list --bootstrap-servers broker:9092 --topic lite-group-events
     """
-    from streaming.dlq import letters
+    from streaming.operations.dlq import letters
 
     with _open(bootstrap_servers, kafka_options, dead_letters) as opened:
         found = opened.letters(reasons=reasons, topics=topics)
@@ -205,7 +205,7 @@ def replay(
     Example:
       reexpand dlq replay --bootstrap-servers broker:9092 --reason group-bound-elsewhere
     """
-    from streaming.dlq import replay as way_back
+    from streaming.operations.dlq import replay as way_back
 
     if not (ids or reasons or topics or everything):
         raise click.UsageError("say which: ids, --reason, --topic, or --all")

@@ -55,8 +55,8 @@ def rebuild(
         --shards orders=16
     """
     from streaming.kafka.options import for_librdkafka
-    from streaming.rebuild.session import Plan
-    from streaming.rebuild.session import rebuild as run_rebuild
+    from streaming.operations.rebuild.session import Plan
+    from streaming.operations.rebuild.session import rebuild as run_rebuild
 
     if (former is None) != without_former:
         raise click.UsageError("give --former, or --without-former if the former checkpoint is lost")

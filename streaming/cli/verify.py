@@ -14,8 +14,8 @@ from streaming.errors import NotVerified, ReexpandError
 
 if TYPE_CHECKING:
     from streaming.config import Settings
-    from streaming.verify.findings import Findings
-    from streaming.verify.session import Choices
+    from streaming.operations.verify.findings import Findings
+    from streaming.operations.verify.session import Choices
 
 
 @click.command()
@@ -66,8 +66,8 @@ def verify(
     """
     from streaming import config
     from streaming.kafka.options import for_librdkafka
-    from streaming.verify import report
-    from streaming.verify.session import Choices
+    from streaming.operations.verify import report
+    from streaming.operations.verify.session import Choices
 
     try:
         settings = config.load(
@@ -94,7 +94,7 @@ def verify(
 
 def _verify(settings: "Settings", options: "Choices") -> "Findings":
     """Verify, with a progress line on a terminal."""
-    from streaming.verify import session
+    from streaming.operations.verify import session
 
     with progress_line() as show:
         return session.verify(settings, options, lambda what, done, of: show(f"reading {what}", done, of))

@@ -78,9 +78,7 @@ def run(settings: Settings, *, take_over: bool = False, accept_topics: bool = Fa
     settings = settings.model_copy(update={"checkpoint": checkpoint.absolute(settings.checkpoint)})
     group_events = group_file.read(settings.groups)
     stop = threading.Event()
-    set_on_signal(stop)
-    with opened_spark(settings) as spark:
-        set_on_signal(stop)  # again: a new SparkContext handles SIGINT itself, and would abort the running micro-batch
+    with started(settings, stop) as spark:
         kafka_options.check(spark, settings)
         rebuild_note.check_usable(spark, settings)
         agreed = checkpoint.agree(spark, settings)
@@ -100,13 +98,16 @@ def run(settings: Settings, *, take_over: bool = False, accept_topics: bool = Fa
 
 
 @contextmanager
-def opened_spark(settings: Settings) -> Iterator[SparkSession]:
-    """Start Spark, and stop it in the end.
+def started(settings: Settings, stop: threading.Event) -> Iterator[SparkSession]:
+    """Start Spark, and stop it in the end; SIGTERM and SIGINT set an event.
 
     Raises:
+        SparkUnavailable: Spark does not start.
         JobFailed: its JVM has ended by itself.
     """
+    set_on_signal(stop)
     spark = session.build(settings, checkpoint.default_partitions(), [*jars.spark(), classes.sink()])
+    set_on_signal(stop)  # again: a new SparkContext handles SIGINT itself, and would abort the running micro-batch
     context: Any = spark.sparkContext
     jvm: subprocess.Popen[bytes] | None = getattr(context._gateway, "proc", None)  # noqa: SLF001 - none if it started us
     # What py4j raises it also logs, with a traceback, and under no name of its own.

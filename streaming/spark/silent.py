@@ -10,8 +10,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config import Settings
 from streaming.kafka.facts import Offsets
-from streaming.local import classes, jars
-from streaming.spark import checkpoint, positions, service, session
+from streaming.spark import checkpoint, positions, service
 from streaming.spark.clock import Clock
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.lease import Lease
@@ -46,22 +45,6 @@ class _Until(NamedTuple):
         return self.signal.wait(timeout) or self.is_settled()
 
 
-@contextmanager
-def started(settings: Settings, signal: threading.Event) -> Iterator[SparkSession]:
-    """Start Spark as the job does, and let SIGTERM and SIGINT set an event.
-
-    Raises:
-        SparkUnavailable: Spark does not start.
-    """
-    service.set_on_signal(signal)
-    spark = session.build(settings, checkpoint.default_partitions(), [*jars.spark(), classes.sink()])
-    service.set_on_signal(signal)  # again, as for the job
-    try:
-        yield spark
-    finally:
-        spark.stop()
-
-
 def read_inputs(
     spark: SparkSession,
     settings: Settings,
@@ -71,7 +54,7 @@ def read_inputs(
     """Run the job without updates and dead letters until it has settled, or until a signal.
 
     Args:
-        spark: session from `started`.
+        spark: session from `service.started`.
         settings: settings of the job.
         signal: set on SIGTERM and SIGINT.
         settling: returns, for the running query, a function that tells whether it may end.
@@ -104,7 +87,7 @@ def held(spark: SparkSession, settings: Settings, checkpoint_id: str) -> Iterato
     The context is a function that raises `TakenOver` if a job has started there by force.
 
     Args:
-        spark: session from `started`.
+        spark: session from `service.started`.
         settings: settings with the former checkpoint and its clock topic.
         checkpoint_id: name by which Kafka knows it.
 

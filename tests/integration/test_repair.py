@@ -11,16 +11,16 @@ from confluent_kafka import Producer
 from streaming.events.model import Stream
 from streaming.events.routing import Routing
 from streaming.kafka.reader import TopicReader
+from streaming.operations.verify.corrections import Correction
+from streaming.operations.verify.findings import Fault
+from streaming.operations.verify.progress import JobCheckpoint
+from streaming.operations.verify.repair import Corrector
+from streaming.operations.verify.replay import Rules
+from streaming.operations.verify.verifier import look
+from streaming.operations.verify.witnesses import JobView
 from streaming.oracle import Effective
 from streaming.updates.model import Cause
 from streaming.updates.records import update_key
-from streaming.verify.corrections import Correction
-from streaming.verify.findings import Fault
-from streaming.verify.progress import JobCheckpoint
-from streaming.verify.repair import Corrector
-from streaming.verify.replay import Rules
-from streaming.verify.verifier import look
-from streaming.verify.witnesses import JobView
 from tests.support.builders import request_value, topic_value
 from tests.support.running_job import Streams
 from tests.support.simulator import Record, Simulation

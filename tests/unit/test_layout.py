@@ -22,9 +22,8 @@ FLOORS = [
     {"coordinator", "expansion"},
     {"worker"},
     {"oracle", "client", "local"},
-    {"spark", "adapters", "examples", "dlq"},
-    {"advise", "backup", "demo", "verify"},
-    {"rebuild"},
+    {"spark", "adapters", "examples"},
+    {"advise", "demo", "operations"},
     {"cli"},
 ]
 """Rooms from the ground up: a file imports only from its own room, and from rooms of lower floors."""

@@ -8,9 +8,9 @@ from zipfile import ZipFile
 
 import pytest
 
-from streaming.backup import copying, manifest, restoring, selection
-from streaming.backup.manifest import FOLDER, MANIFEST, CopiedFile, Manifest
 from streaming.errors import BackupDamaged, BackupFailed, BackupRefused
+from streaming.operations.backup import copying, manifest, restoring, selection
+from streaming.operations.backup.manifest import FOLDER, MANIFEST, CopiedFile, Manifest
 from streaming.storage.journal import Journal
 from tests.support.states import Memory
 

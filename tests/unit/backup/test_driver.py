@@ -2,8 +2,8 @@
 
 import pytest
 
-from streaming.backup import driver
 from streaming.errors import BackupRefused
+from streaming.operations.backup import driver
 
 
 @pytest.fixture(autouse=True)

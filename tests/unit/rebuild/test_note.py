@@ -6,7 +6,7 @@ import pytest
 
 from streaming.config import Settings, load
 from streaming.errors import CheckpointMismatch, CheckpointUnfinished, RebuildRefused
-from streaming.rebuild import session
+from streaming.operations.rebuild import session
 from streaming.spark import rebuild_note
 from streaming.spark.rebuild_note import NOTE, RebuildNote, Stage
 

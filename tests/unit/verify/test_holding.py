@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from streaming.coordinator import COORDINATOR
 from streaming.events.routing import Routing
+from streaming.operations.verify.holding import complete
+from streaming.operations.verify.replay import Replay, Rules, read_state
+from streaming.operations.verify.windows import StoredInput, in_order
+from streaming.operations.verify.witnesses import row_keys
 from streaming.oracle import Effective
 from streaming.tuning import Tuning
 from streaming.updates.records import update_key
-from streaming.verify.holding import complete
-from streaming.verify.replay import Replay, Rules, read_state
-from streaming.verify.windows import StoredInput, in_order
-from streaming.verify.witnesses import row_keys
 from streaming.worker import Worker
 from tests.support.histories import CLIENT_TIMEOUT_MS, PROFILES, batches, history
 from tests.support.simulator import TOPICS, Record, Simulation

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.verify.ledger import BOTH_STATES, LastRecord, Ledger, Says, UpdateMark
+from streaming.operations.verify.ledger import BOTH_STATES, LastRecord, Ledger, Says, UpdateMark
 
 ALL = Says.INPUTS | BOTH_STATES | Says.UPDATES
 

@@ -6,8 +6,8 @@ from collections import Counter
 
 from rich.console import Console
 
-from streaming.verify import report
-from streaming.verify.findings import DamagedState, Difference, Fault, Findings, RowName, UpdateRecord
+from streaming.operations.verify import report
+from streaming.operations.verify.findings import DamagedState, Difference, Fault, Findings, RowName, UpdateRecord
 from tests.support.builders import request_value
 
 ROW = RowName("orders", "billing", "c1", "eu__1")

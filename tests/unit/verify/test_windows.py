@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from streaming.events.model import Stream
 from streaming.kafka.reader import Partition, Span
-from streaming.verify.windows import StoredInput, in_order, windows
+from streaming.operations.verify.windows import StoredInput, in_order, windows
 
 
 class Log:

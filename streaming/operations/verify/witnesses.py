@@ -11,15 +11,15 @@ from confluent_kafka import Message
 from streaming.errors import NotVerified, StateError, TopicMissing
 from streaming.events.model import Stream
 from streaming.kafka.reader import Partition, Span, TopicReader
+from streaming.operations.verify.findings import DamagedState
+from streaming.operations.verify.holding import complete, holdings
+from streaming.operations.verify.ledger import BOTH_STATES, Ledger, Says, UpdateMark
+from streaming.operations.verify.progress import JobCheckpoint, MicroBatches
+from streaming.operations.verify.replay import Key, Replay, Rules, read_state, refused_requests, work_off
+from streaming.operations.verify.windows import StoredInput, in_order, windows
 from streaming.state import ShardState
 from streaming.updates.op import Op
 from streaming.updates.records import update_key
-from streaming.verify.findings import DamagedState
-from streaming.verify.holding import complete, holdings
-from streaming.verify.ledger import BOTH_STATES, Ledger, Says, UpdateMark
-from streaming.verify.progress import JobCheckpoint, MicroBatches
-from streaming.verify.replay import Key, Replay, Rules, read_state, refused_requests, work_off
-from streaming.verify.windows import StoredInput, in_order, windows
 from streaming.worker import Worker
 from streaming.worker.rows import STREAMS, InputRow
 

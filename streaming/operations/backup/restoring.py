@@ -8,9 +8,9 @@ from uuid import uuid4
 
 import orjson
 
-from streaming.backup.manifest import FOLDER, Manifest, Progress, copied, folders_of, settle
-from streaming.backup.selection import IDENTITY
 from streaming.errors import BackupDamaged, BackupFailed, BackupRefused
+from streaming.operations.backup.manifest import FOLDER, Manifest, Progress, copied, folders_of, settle
+from streaming.operations.backup.selection import IDENTITY
 
 RESTORING: Final = ".restoring"
 """End of the name of a checkpoint that is being restored."""

@@ -19,12 +19,12 @@ from streaming.errors import NotVerified
 from streaming.kafka.clients import cause, create, reason, writing
 from streaming.kafka.permissions import writable
 from streaming.kafka.reader import Partition, Span
+from streaming.operations.verify.corrections import Correction, corrections
+from streaming.operations.verify.findings import DamagedState, Difference
+from streaming.operations.verify.replay import Key
+from streaming.operations.verify.verifier import Look
+from streaming.operations.verify.witnesses import JobView, ShardPair, operation
 from streaming.state import ShardState
-from streaming.verify.corrections import Correction, corrections
-from streaming.verify.findings import DamagedState, Difference
-from streaming.verify.replay import Key
-from streaming.verify.verifier import Look
-from streaming.verify.witnesses import JobView, ShardPair, operation
 
 _ANSWER_SECONDS: Final = 60.0
 

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from streaming.verify.findings import EXPLANATIONS, UNDECIDED, DamagedState, Difference, Findings
+from streaming.operations.verify.findings import EXPLANATIONS, UNDECIDED, DamagedState, Difference, Findings
 
 _SHOWN = 20
 """Number of differences in the text; JSON has all."""

@@ -12,12 +12,12 @@ from streaming import coordinator, state
 from streaming.errors import Rejected, StateError
 from streaming.events.model import Reason, Stream
 from streaming.events.routing import Routing
+from streaming.operations.verify.windows import StoredInput
 from streaming.state import Shard, ShardState
 from streaming.storage.archive import Folder
 from streaming.storage.journal import Archive, Journal
 from streaming.tuning import DEFAULT_TUNING
 from streaming.updates.tables import TABLE_END, Tables
-from streaming.verify.windows import StoredInput
 from streaming.worker import InputRow, InputRows, Worker, WorkerConfig
 from streaming.worker.bounds import Bounds
 from streaming.worker.output import OutputKind

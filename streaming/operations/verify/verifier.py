@@ -10,10 +10,9 @@ import orjson
 
 from streaming.errors import StateCorrupted
 from streaming.kafka.reader import Partition, Span
-from streaming.tuning import DEFAULT_TUNING
-from streaming.verify.findings import DamagedState, Difference, Fault, Findings, RowName, UpdateRecord
-from streaming.verify.ledger import LastRecord, Ledger, LedgerRow, Says
-from streaming.verify.witnesses import (
+from streaming.operations.verify.findings import DamagedState, Difference, Fault, Findings, RowName, UpdateRecord
+from streaming.operations.verify.ledger import LastRecord, Ledger, LedgerRow, Says
+from streaming.operations.verify.witnesses import (
     InputsHeard,
     JobView,
     Moment,
@@ -23,6 +22,7 @@ from streaming.verify.witnesses import (
     hear_state,
     hear_updates,
 )
+from streaming.tuning import DEFAULT_TUNING
 
 _ATTEMPTS: Final = 3
 """Attempts to read a state before Spark deletes it."""

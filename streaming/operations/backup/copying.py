@@ -13,9 +13,18 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlparse
 
-from streaming.backup import selection
-from streaming.backup.manifest import FOLDER, MANIFEST, CopiedFile, Manifest, Progress, copied, folders_of, settle
 from streaming.errors import BackupDamaged, BackupFailed, BackupRefused
+from streaming.operations.backup import selection
+from streaming.operations.backup.manifest import (
+    FOLDER,
+    MANIFEST,
+    CopiedFile,
+    Manifest,
+    Progress,
+    copied,
+    folders_of,
+    settle,
+)
 from streaming.storage.journal import flaw_of_part
 from streaming.tuning import DEFAULT_TUNING
 

@@ -8,9 +8,9 @@ from confluent_kafka import Message
 from streaming.events.model import Source
 from streaming.kafka.facts import Offsets
 from streaming.kafka.reader import Partition, Span, TopicReader
+from streaming.operations.verify.witnesses import Progress
 from streaming.spark import positions
 from streaming.spark.silent import Reading
-from streaming.verify.witnesses import Progress
 from streaming.worker.signature import Origin, Signer
 
 ROUNDS: Final = 10

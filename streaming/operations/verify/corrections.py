@@ -6,15 +6,15 @@ from typing import Final, NamedTuple
 from streaming.events.model import Source
 from streaming.expansion.announce import Announcer
 from streaming.expansion.micro_batch import apply_events
+from streaming.operations.verify.findings import Difference
+from streaming.operations.verify.holding import holdings
+from streaming.operations.verify.replay import Key, Rules
+from streaming.operations.verify.witnesses import ShardPair
 from streaming.state import ShardState
 from streaming.subscription.subscribers import SubscriberKey
 from streaming.tuning import DEFAULT_TUNING
 from streaming.updates.model import Cause, Op
 from streaming.updates.records import UpdateWriter, update_key
-from streaming.verify.findings import Difference
-from streaming.verify.holding import holdings
-from streaming.verify.replay import Key, Rules
-from streaming.verify.witnesses import ShardPair
 
 _NONE: Final = -1
 """Partition and offset of a record that does not exist."""

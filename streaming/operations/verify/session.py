@@ -10,14 +10,14 @@ from typing import Final
 
 from streaming.config import Settings
 from streaming.kafka.reader import TopicReader
+from streaming.operations.verify.findings import Findings
+from streaming.operations.verify.progress import JobCheckpoint
+from streaming.operations.verify.repair import Corrector, merged
+from streaming.operations.verify.replay import Rules
+from streaming.operations.verify.verifier import Look, look
+from streaming.operations.verify.witnesses import JobView, Progress, States
 from streaming.spark import states
 from streaming.spark.expand import bounds_of
-from streaming.verify.findings import Findings
-from streaming.verify.progress import JobCheckpoint
-from streaming.verify.repair import Corrector, merged
-from streaming.verify.replay import Rules
-from streaming.verify.verifier import Look, look
-from streaming.verify.witnesses import JobView, Progress, States
 
 _ROUNDS: Final = 5
 """Attempts at a repair: a job that goes on may change the rows in between."""

@@ -11,16 +11,16 @@ from typing import Any, Final
 from streaming.config import Settings
 from streaming.errors import NotVerified, RebuildFailed, RebuildRefused, TopicUnreadable
 from streaming.kafka.reader import TopicReader
-from streaming.rebuild.settling import Settling, looking
-from streaming.spark import silent
+from streaming.operations.rebuild.settling import Settling, looking
+from streaming.operations.verify.findings import Fault, Findings
+from streaming.operations.verify.progress import JobCheckpoint
+from streaming.operations.verify.session import Choices as VerifyChoices
+from streaming.operations.verify.session import verify
+from streaming.operations.verify.witnesses import Progress
+from streaming.spark import service, silent
 from streaming.spark.checkpoint import IDENTITY, QUERY, CheckpointFiles, absolute
 from streaming.spark.rebuild_note import RebuildNote, Stage
 from streaming.spark.states import StateReader
-from streaming.verify.findings import Fault, Findings
-from streaming.verify.progress import JobCheckpoint
-from streaming.verify.session import Choices as VerifyChoices
-from streaming.verify.session import verify
-from streaming.verify.witnesses import Progress
 
 _ROUNDS: Final = 5
 """Attempts to end between two changes of the relation, beside producers that go on."""
@@ -58,7 +58,7 @@ def rebuild(settings: Settings, plan: Plan, progress: Progress) -> RebuildNote:
     """
     settings = settings.model_copy(update={"checkpoint": absolute(settings.checkpoint)})
     signal, begun = threading.Event(), time.monotonic()
-    with silent.started(settings, signal) as spark:
+    with service.started(settings, signal) as spark:
         files = CheckpointFiles(spark, settings.checkpoint)
         note = _taken_up(files, settings)
         if note.stage is Stage.COMPLETE:
