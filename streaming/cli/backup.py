@@ -24,7 +24,7 @@ _json_option = click.option("--json", "as_json", is_flag=True, help="Print one J
 @_json_option
 @verbose_option
 def backup(destination: Path, *, checkpoint: str | None, as_json: bool) -> None:
-    """Copy a checkpoint to the new folder DESTINATION; the job may run meanwhile.
+    """Copy a checkpoint to a new folder; the job may run.
 
     The copy is as of the last micro-batch that was committed. It gets its name when all of it is on the disk and was
     read again, with a manifest of sizes and digests. The checkpoint is only read. It must be a local folder: URIs are

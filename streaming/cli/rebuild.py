@@ -34,7 +34,7 @@ def rebuild(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Make a new checkpoint from the inputs, for the updates topic that is there.
+    """Make a new checkpoint from the inputs, for the same updates.
 
     The new checkpoint may have other shards, another route depth, and another number of state partitions. The inputs
     are read from their beginning. Then the differences between the new state and the updates topic are written to it,
