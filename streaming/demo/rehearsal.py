@@ -26,11 +26,11 @@ _STOP_SECONDS = 60.0
 _POLL_SECONDS = 0.2
 
 
-def rehearse() -> Path:
+def rehearse(archive: Path) -> None:
     """Run the job on a broker of its own until its first update, and make the archive of the classes it has loaded.
 
-    Returns:
-        The archive.
+    Args:
+        archive: name of the archive, from `class_archive.archive`.
 
     Raises:
         DemoFailed: the job does not start, or does not answer.
@@ -50,7 +50,7 @@ def rehearse() -> Path:
                 _wait_for_update(settings, job)
                 if job.stop(_STOP_SECONDS) != 0:
                     raise job.failure("did not end in order")
-        return class_archive.make(classes, log.read_text(encoding="utf-8", errors="replace"))
+        class_archive.make(archive, classes, log.read_text(encoding="utf-8", errors="replace"))
 
 
 def _send_all(settings: Settings) -> None:

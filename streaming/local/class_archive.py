@@ -16,13 +16,12 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from streaming.errors import JarsUnavailable
-from streaming.local import jars
 from streaming.local.cache import cache_folder, locked
 from streaming.local.java import find_java
 from streaming.local.process import run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from streaming.local.java import Java
@@ -38,24 +37,24 @@ _QUIET = ("-Xlog:disable", "-Xlog:all=error:stderr")
 """Options without which Java says of classes that the archive lacks why it lacks them."""
 
 
-def archive(java: Java) -> Path:
-    """Return the file of the archive for a Java, whether it exists or not."""
+def archive(java: Java, class_path: Sequence[Path]) -> Path:
+    """Return the file of the archive for a Java and the jars beside Spark's own, whether it exists or not."""
     try:
         release = (java.home / "release").read_bytes()
     except OSError:  # a wrapper, whose path has a digest of what it starts
         release = b""
     spec = find_spec("pyspark")  # not imported: that takes long
-    parts = [str(java.home), str(spec and spec.origin), version("pyspark"), str(jars.LOCAL.folder)]
+    parts = [str(java.home), str(spec and spec.origin), version("pyspark"), *map(str, class_path)]
     digest = hashlib.sha256("\n".join(parts).encode() + release).hexdigest()[:16]
     return cache_folder() / "classes" / f"{digest}.jsa"
 
 
-def options() -> list[str]:
-    """Return the options of a JVM that starts with the archive; none if there is no archive."""
+def options(class_path: Sequence[Path]) -> list[str]:
+    """Return the options of a JVM that starts with the archive for these jars; none if there is no archive."""
     home = os.environ.get("JAVA_HOME")
     if not home:  # spark-submit on a Java of its own
         return []
-    file = archive(find_java())
+    file = archive(find_java(), class_path)
     return [f"-XX:SharedArchiveFile={file}", "-Xshare:auto", *_QUIET] if file.exists() else []
 
 
@@ -64,17 +63,17 @@ def recording(classes: Path) -> list[str]:
     return [f"-XX:DumpLoadedClassList={classes}"]
 
 
-def make(classes: Path, log: str) -> Path:
+def make(target: Path, classes: Path, log: str) -> None:
     """Make the archive from the classes that a job has loaded.
 
     Args:
+        target: name of the archive, from `archive`.
         classes: file that `recording` named.
         log: log of the job, started with `LAUNCH_VARIABLE`.
 
     Raises:
         JarsUnavailable: Java cannot make it, or it cannot be stored.
     """
-    target = archive(find_java())
     words = shlex.split(next(line for line in log.splitlines() if line.startswith(_LAUNCH)).removeprefix(_LAUNCH))
     shown: deque[str] = deque(maxlen=_LOG_LINES_SHOWN)
     partial = target.with_suffix(f".{os.getpid()}")
@@ -96,7 +95,6 @@ def make(classes: Path, log: str) -> Path:
             f"The archive of Spark's classes cannot be stored in {target.parent}: {error.strerror}. "
             "Make room there, or set XDG_CACHE_HOME to a folder that can be written."
         ) from error
-    return target
 
 
 @contextmanager

@@ -49,6 +49,8 @@ _LOCAL = {
     **_LOOPBACK,
     # Tasks are retried as on a cluster: a Python worker that dies must not end the query.
     "spark.master": "local[*,4]",
+    # Workers are forks of a process that has imported what they need. On clusters the package may come another way.
+    "spark.python.daemon.module": "streaming.spark.daemon",
     "spark.ui.enabled": "false",
 }
 
@@ -83,7 +85,7 @@ def options(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = 
     if not _is_submitted():
         level = "warn" if logging.getLogger("reexpand").isEnabledFor(logging.DEBUG) else "error"
         java_options = _JAVA_OPTIONS.format(file=_LOG_CONFIGURATION, level=level)
-        archive = class_archive.options() if _is_local(settings) else []
+        archive = class_archive.options(jars) if _is_local(settings) else []
         chosen |= {
             "spark.driver.extraJavaOptions": " ".join([java_options, *archive]),
             "spark.executor.extraJavaOptions": java_options,
