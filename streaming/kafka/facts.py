@@ -214,6 +214,28 @@ def check_ahead(settings: Settings, written: Collection[RecordPlace], planned: O
             )
 
 
+def check_marked(settings: Settings, marked: int, planned: int) -> None:
+    """Check that no micro-batch is marked as written of which the checkpoint does not know.
+
+    The sink takes a micro-batch with the number of a marker for a repeated one, and skips it. A checkpoint that was
+    copied earlier would plan another one under that number.
+
+    Args:
+        settings: settings of the job.
+        marked: number of micro-batches that are written by the markers at the broker.
+        planned: number of micro-batches that the checkpoint has planned.
+
+    Raises:
+        UpdatesUnknown: a micro-batch is written that the checkpoint has not planned.
+    """
+    if marked > planned:
+        raise UpdatesUnknown(
+            f"micro-batch {marked - 1} of the checkpoint {settings.checkpoint} is written, and the checkpoint knows "
+            f"of none after micro-batch {planned - 1}: it is an older copy. Start with the latest checkpoint, or "
+            f"{REBUILD}."
+        )
+
+
 def sources(text: str) -> set[RecordPlace]:
     """Return the sources of all updates in a text."""
     return {RecordPlace(topic, int(partition), int(offset)) for topic, partition, offset in _SOURCE.findall(text)}

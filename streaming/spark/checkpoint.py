@@ -53,11 +53,13 @@ class QueryProgress:
         begun: True if a micro-batch was planned, so that updates may have been written.
         read: offsets up to which committed micro-batches have read.
         planned: offsets up to which the latest planned micro-batch reads.
+        micro_batches: number of planned micro-batches.
     """
 
     begun: bool = False
     read: Offsets = field(default_factory=dict)
     planned: Offsets = field(default_factory=dict)
+    micro_batches: int = 0
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,11 @@ class Agreement:
     def group(self) -> str:
         """Consumer group and transactional id of the checkpoint's lease."""
         return f"{OWN_NAMES}{self.checkpoint_id}"
+
+    @property
+    def marker_groups(self) -> list[str]:
+        """Consumer groups under which the sink keeps the marker of each state partition."""
+        return [f"{self.group}-{number}" for number in range(self.shuffle_partitions)]
 
 
 class CheckpointFiles:
@@ -206,7 +213,8 @@ def progress(spark: SparkSession, settings: Settings) -> QueryProgress:
     if not logged:
         return QueryProgress()
     offsets = [_offsets(files, settings, name) for name in logged]
-    return QueryProgress(begun=True, read=offsets[0], planned=offsets[-1])
+    number = int(logged[-1].rpartition("/")[2])
+    return QueryProgress(begun=True, read=offsets[0], planned=offsets[-1], micro_batches=number + 1)
 
 
 def move(spark: SparkSession, settings: Settings, topic: str, ends: Mapping[int, int]) -> None:

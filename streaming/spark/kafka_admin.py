@@ -147,6 +147,19 @@ class KafkaAdmin:
         spec = self._clients.admin.OffsetSpec
         return self._offsets(partitions, spec.earliest()), self._offsets(partitions, spec.latest())
 
+    def marked(self, groups: Collection[str]) -> int:
+        """Return the number of micro-batches that are written by the markers of state partitions; 0 without markers.
+
+        Args:
+            groups: consumer groups of the markers (see `jvm/reexpand/FencedProducer.java`).
+        """
+        admin = self._clients.admin
+        spec = admin.ListConsumerGroupOffsetsSpec()
+        stable = admin.ListConsumerGroupOffsetsOptions().requireStable(True)
+        request = dict.fromkeys(groups, spec)
+        found = self._call(lambda: self._admin.listConsumerGroupOffsets(request, stable).all().get())
+        return max((marker.offset() for group in groups for marker in found[group].values() if marker), default=0)
+
     def last_sources(self, updates: str) -> set[RecordPlace]:
         """Return the sources of the latest updates, at the end of each partition of the updates topic."""
         partitions = self._partitions([updates])

@@ -1,7 +1,6 @@
 """The Kafka topics of the job at its start: checks those that exist, creates the missing ones."""
 
 import logging
-from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
@@ -10,6 +9,7 @@ from streaming.kafka import facts
 from streaming.kafka.facts import NotedTopic, Offsets
 from streaming.kafka.specs import INPUT, flaws, specs
 from streaming.spark import checkpoint
+from streaming.spark.checkpoint import Agreement
 from streaming.spark.kafka_admin import KafkaAdmin
 
 log = logging.getLogger("reexpand")
@@ -19,7 +19,7 @@ def provide(
     spark: SparkSession,
     settings: Settings,
     admin: KafkaAdmin,
-    noted: Mapping[str, NotedTopic],
+    agreed: Agreement,
     *,
     rebuilding: bool = False,
 ) -> dict[str, NotedTopic]:
@@ -31,7 +31,7 @@ def provide(
         spark: session of the job.
         settings: settings of the job.
         admin: Kafka, with all of the job's client options.
-        noted: topics of the checkpoint by role; none where any topics are accepted.
+        agreed: what is known of the checkpoint; without topics where any topics are accepted.
         rebuilding: the checkpoint is made anew for an updates topic that may hold anything.
 
     Raises:
@@ -46,12 +46,14 @@ def provide(
     configurations = admin.configurations(found, INPUT)
     progress = checkpoint.progress(spark, settings)
     if progress.begun:
-        facts.check_identity(settings, noted, found, absent)
+        facts.check_identity(settings, agreed.topics, found, absent)
         facts.check_unread(settings, progress.read, *admin.spans(facts.events(settings)))
         if not rebuilding:
-            written = admin.last_sources(settings.updates)
+            written, marked = admin.last_sources(settings.updates), admin.marked(agreed.marker_groups)
             # Read after them: a job that still runs on this checkpoint plans a micro-batch before it writes.
-            facts.check_ahead(settings, written, checkpoint.progress(spark, settings).planned)
+            progress = checkpoint.progress(spark, settings)
+            facts.check_ahead(settings, written, progress.planned)
+            facts.check_marked(settings, marked, progress.micro_batches)
     else:
         _check_new(admin, settings, found, configurations, rebuilding=rebuilding)
     for name, configuration in configurations.items():

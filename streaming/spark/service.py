@@ -7,6 +7,7 @@ import subprocess
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 from pyspark.errors import StreamingQueryException
@@ -180,7 +181,7 @@ def begin(
     if has_clock:  # the lease is kept under the name of that topic; a living driver would change what is checked next
         lease.acquire(take_over=take_over)
     spark.conf.set("spark.sql.shuffle.partitions", agreed.shuffle_partitions)
-    known = {} if accept_topics else agreed.topics
+    known = replace(agreed, topics={}) if accept_topics else agreed
     topics = provision.provide(spark, settings, admin, known, rebuilding=rebuilding)
     if not has_clock:
         lease.acquire(take_over=take_over)

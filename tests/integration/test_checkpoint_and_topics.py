@@ -17,6 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config import Settings
 from streaming.errors import RecordsLost, ReexpandError, TopicReplaced, UpdatesUnknown
+from streaming.events.model import Stream
 from streaming.kafka import facts
 from streaming.kafka.topics import configure
 from streaming.local import classes, jars
@@ -265,6 +266,20 @@ def test_an_older_copy_of_the_checkpoint(jobs: Jobs) -> None:
     scene.sent()
     jobs.works()
     assert jobs.relation() == {"t1", "t2"}
+
+
+def test_an_older_copy_by_a_micro_batch_without_updates(jobs: Jobs) -> None:
+    """Its next micro-batch has the number of one that is written, and would be skipped."""
+    folder = jobs.streams.checkpoint
+    copy = shutil.copytree(folder, folder.with_name("copy"))
+    feed = jobs.streams.producer()
+    feed.send(Stream.TOPICS, b"{", "p")
+    feed.flush()
+    jobs.works()
+    shutil.rmtree(folder)
+    copy.rename(folder)
+    born(jobs.streams, "t3")
+    jobs.refuses(UpdatesUnknown, "is written", "older copy", "`reexpand rebuild`")
 
 
 @pytest.mark.long

@@ -11,7 +11,7 @@ from streaming.events.model import Stream
 from streaming.kafka import facts
 from streaming.kafka.facts import NotedTopic
 from streaming.spark import checkpoint, provision, sinks
-from streaming.spark.checkpoint import QueryProgress
+from streaming.spark.checkpoint import Agreement, QueryProgress
 from streaming.spark.expand import _output_frames
 from streaming.updates.records import KafkaRecord
 from streaming.worker.output import Output, OutputKind
@@ -62,6 +62,10 @@ class _Admin:
         """An update because of the last record."""
         return {facts.RecordPlace(SETTINGS.topic_events, 0, 9)}
 
+    def marked(self, _: list[str]) -> int:
+        """No micro-batch is marked as written."""
+        return 0
+
 
 @pytest.mark.parametrize("begun", [False, True])
 def test_it_takes_the_updates_topic_as_it_is(begun: bool, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: FBT001
@@ -70,7 +74,7 @@ def test_it_takes_the_updates_topic_as_it_is(begun: bool, monkeypatch: pytest.Mo
     monkeypatch.setattr(checkpoint, "progress", lambda *_: QueryProgress(begun, offsets, offsets))
     nothing: Any = None
     admin: Any = _Admin()
-    provided = provision.provide(nothing, SETTINGS, admin, {}, rebuilding=True)
+    provided = provision.provide(nothing, SETTINGS, admin, Agreement("id", 1), rebuilding=True)
     assert provided["updates"] == NotedTopic(SETTINGS.updates, "id")
     with pytest.raises(UpdatesUnknown, match="`reexpand rebuild`"):
-        provision.provide(nothing, SETTINGS, admin, {})
+        provision.provide(nothing, SETTINGS, admin, Agreement("id", 1))

@@ -143,7 +143,7 @@ def test_the_query_goes_on_behind_a_topic_that_was_made_anew(folder: Path) -> No
     log(folder, "offsets/0", clock={0: 100}, t={0: 5})
     checkpoint.move(SPARK, made, "clock", {0: 3})
     wanted = checkpoint.QueryProgress(
-        begun=True, read={"clock": {0: 3}, "t": {0: 2}}, planned={"clock": {0: 3}, "t": {0: 5}}
+        begun=True, read={"clock": {0: 3}, "t": {0: 2}}, planned={"clock": {0: 3}, "t": {0: 5}}, micro_batches=1
     )
     assert checkpoint.progress(SPARK, made) == wanted
     log(folder, "commits/0")
@@ -162,12 +162,12 @@ def test_progress_is_what_the_query_has_read_and_planned(folder: Path) -> None:
     log(folder, "sources/0/0", t={0: 2})
     log(folder, "offsets/9", t={0: 5})
     assert checkpoint.progress(SPARK, made) == checkpoint.QueryProgress(
-        begun=True, read={"t": {0: 2}}, planned={"t": {0: 5}}
+        begun=True, read={"t": {0: 2}}, planned={"t": {0: 5}}, micro_batches=10
     )
     log(folder, "offsets/10", t={0: 7}, u={3: 1})
     log(folder, "commits/8")
     log(folder, "commits/9")
-    wanted = checkpoint.QueryProgress(begun=True, read={"t": {0: 5}}, planned={"t": {0: 7}, "u": {3: 1}})
+    wanted = checkpoint.QueryProgress(True, {"t": {0: 5}}, {"t": {0: 7}, "u": {3: 1}}, 11)
     assert checkpoint.progress(SPARK, made) == wanted
     log(folder, "commits/10")
     assert checkpoint.progress(SPARK, made).read == wanted.planned

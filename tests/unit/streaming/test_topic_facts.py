@@ -119,6 +119,15 @@ def test_a_new_checkpoint_needs_an_empty_updates_topic() -> None:
     assert SETTINGS.updates in text_of(UpdatesUnknown, facts.check_empty, 1)
 
 
+def test_a_written_micro_batch_that_was_not_planned_is_of_a_later_checkpoint() -> None:
+    """Markers of a former one are nothing; the sink skips one that is repeated."""
+    facts.check_marked(SETTINGS, 0, 5)
+    facts.check_marked(SETTINGS, 5, 5)
+    said = text_of(UpdatesUnknown, facts.check_marked, 6, 5)
+    assert "micro-batch 5 of the checkpoint" in said
+    assert "none after micro-batch 4" in said
+
+
 def test_updates_because_of_what_was_not_planned_are_of_another_checkpoint() -> None:
     topic = SETTINGS.topic_events
     planned = {topic: {0: 5}}
