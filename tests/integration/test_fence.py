@@ -115,6 +115,9 @@ def test_a_driver_that_wakes_up_after_it_was_replaced_writes_nothing(
         time.sleep(seconds)
         with running(streams, tmp_path / "second.log") as second:
             delete(feed, passing)
+            assert eventually(
+                lambda: streams.are_read() and not second.is_within_a_batch(), SETTLE_SECONDS, POLL_SECONDS
+            )
             settle(streams, kept)
             written = len(streams.updates())
             first.resume_spark()
