@@ -176,9 +176,6 @@ class _MicroBatch:
         else:
             renewed_parents = tuple(each for each in parents if each != parent)
         renewed = ClientLease(renewed_parents, place, versions) if renewed_parents or versions else None
-        if lease is not None and renewed is not None and not self._client_timeout_ms:
-            # Without a timeout the time of the last request does not matter.
-            renewed = renewed._replace(place=lease.place)
         if renewed != lease:
             self._delta.leases[key] = renewed
 

@@ -26,6 +26,9 @@ log = logging.getLogger("reexpand")
 BEAT_SECONDS: Final = 2.0
 """Seconds between two beats."""
 
+_NOTICE_SECONDS = 2 * BEAT_SECONDS + 1
+"""Time in which a driver that lives notices that it was replaced; until then it may plan micro-batches."""
+
 _LOOK_SECONDS = 0.25
 _CLOSE_MS = 2_000
 _TIMEOUTS = {
@@ -151,6 +154,8 @@ class Lease:
         self._beat(self._mine)
         if former and not former[1].has_ended():
             log.warning("took over the checkpoint from %s", former[1])
+            if take_over:  # else it was silent for longer than that
+                time.sleep(_NOTICE_SECONDS)
 
     def _wait_for_end_of_holder(self, way_out: str) -> None:
         first = self._look()

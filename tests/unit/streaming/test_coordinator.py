@@ -335,12 +335,13 @@ def test_a_client_that_only_leaves_leaves_nothing() -> None:
 
 
 @pytest.mark.parametrize("action", [Action.COMPLETE_ADD, Action.PARTIAL_ADD, Action.PARTIAL_REMOVE])
-def test_where_no_client_is_ended_for_silence_nothing_is_written_for_its_voice(action: Action) -> None:
-    """A client that repeats its set each minute changes no state then."""
+def test_a_timeout_that_is_switched_on_later_ends_all_that_was_asked_for(action: Action) -> None:
+    """The shard would keep a client whose end is of a place before its last request."""
     bucket = Bucket(request("p", action=action))
     bucket.then(request("p", action=action))
-    assert not bucket.outcome.changed
-    assert bucket.state.leases == {KEY: ClientLease(("p",), place(0))}
+    bucket.timeout = 10
+    (end,) = bucket.then(Tick(9_000))
+    assert (end["expired"], end["asOf"]) == (True, [3, 1, 1_001, 0])
 
 
 # Leases: a tick ends clients without a request for too long.
