@@ -80,7 +80,7 @@ class _GroupComparison:
         after = apply_policies(matches, topic, metadata, (self._after,), self._policies_after)
         for subscriber, patterns in before.items():
             if subscriber not in after:
-                change = self._change(topic, subscriber, after)
+                change, _ = self._change(topic, subscriber, after)
                 source, cause = change.source, change.cause_remove
                 if subscriber in matches and after:
                     cause = Cause.EVICTED
@@ -89,33 +89,47 @@ class _GroupComparison:
                 yield self._announcer.update(Op.REMOVE, subscriber, topic, patterns, cause=cause, source=source)
         for subscriber, patterns in after.items():
             if subscriber not in before:
-                change = self._change(topic, subscriber, before)
+                change, is_own = self._change(topic, subscriber, before)
                 source, cause, option = change.source, change.cause_add, change.offset_option
                 if subscriber in matched and not before:  # the selector refused the topic before
                     (source, cause), option = view.policy_change(self._group), None
-                elif subscriber.client not in self._changes:
+                elif not is_own:
                     cause, option = Cause.RELEASED, None
                 yield self._announcer.update(
                     Op.ADD, subscriber, topic, patterns, cause=cause, source=source, option=option
                 )
 
-    def _change(self, topic: str, subscriber: SubscriberKey, others: Iterable[SubscriberKey]) -> InterestChange:
-        """Return the change behind a difference: of the subscriber, or of the client that took or left the topic."""
-        for candidate in (subscriber, *others):
-            change = self._changes.get(candidate.client)
-            if change is not None:
-                has_backfill = candidate.client in self._batch.state.backfills
-                return self._of_step(change, topic, candidate) if change.steps or has_backfill else change
-        return next(iter(self._changes.values()))
+    def _change(
+        self, topic: str, subscriber: SubscriberKey, others: Iterable[SubscriberKey]
+    ) -> tuple[InterestChange, bool]:
+        """Return the change behind a difference, and True if it is the subscriber's own.
+
+        In an exclusive group it may be that of a client that took or left the topic, also where the subscriber has
+        changed as well.
+        """
+        changed = [each for each in (subscriber, *others) if each.client in self._changes]
+        if not changed:
+            return next(iter(self._changes.values())), False
+        concerned = changed
+        if self._exclusive:
+            concerned = [each for each in changed if self._makes_a_difference(topic, each)] or changed
+        found = concerned[0]
+        change, has_backfill = self._changes[found.client], found.client in self._batch.state.backfills
+        if change.steps or has_backfill:
+            change = self._of_step(change, topic, found)
+        return change, found.client == subscriber.client
+
+    def _makes_a_difference(self, topic: str, subscriber: SubscriberKey) -> bool:
+        """Tell whether a request of the client, or its backfill, concerns the topic."""
+        orders = self._orders(self._changes[subscriber.client], topic, subscriber)
+        return any(order != orders[0] for order in orders) or subscriber.client in self._batch.state.backfills
 
     def _of_step(self, change: InterestChange, topic: str, subscriber: SubscriberKey) -> InterestChange:
         """Return the part of a change by the last request that made a difference to a topic.
 
         If no request of the micro-batch did, it is the one behind the backfill that the change carries out.
         """
-        orders = [index.orders(topic).get(subscriber) for index in self._indexes(subscriber.client, change)]
-        if not self._exclusive:  # the order of entries does not matter
-            orders = [None if order is None else 0 for order in orders]
+        orders = self._orders(change, topic, subscriber)
         last = max((number for number in range(1, len(orders)) if orders[number] != orders[number - 1]), default=-1)
         backfill = self._batch.state.backfills.get(subscriber.client)
         if last < 0 and backfill is not None:
@@ -123,6 +137,13 @@ class _GroupComparison:
         if not change.steps:
             return change
         return change.by(change.steps[last - 1] if last > 0 else change.steps[-1])
+
+    def _orders(self, change: InterestChange, topic: str, subscriber: SubscriberKey) -> list[float | None]:
+        """Return the orders by which a client asks for a topic before its requests and after each; None if not."""
+        orders = [index.orders(topic).get(subscriber) for index in self._indexes(subscriber.client, change)]
+        if self._exclusive:
+            return orders
+        return [None if order is None else 0 for order in orders]  # the order of entries does not matter
 
     def _indexes(self, key: ClientKey, change: InterestChange) -> list[Interests]:
         """Return the interests of a client before its requests, and after each of them."""

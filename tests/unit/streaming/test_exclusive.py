@@ -338,6 +338,17 @@ def test_an_offset_option_goes_to_the_one_who_asked() -> None:
     assert {update.offset_option for update in story.expansion.updates} == {None}
 
 
+def test_a_topic_is_released_to_who_asks_for_something_else_at_the_same_time() -> None:
+    """The update names the request of who has left the topic."""
+    option = {"type": "TAIL_N", "value": 5}
+    story = Story(EXCLUSIVE, replace("*"), replace("t", client="d"), created("t"))
+    story.then(replace("x", client="d"), add("y", option=option))
+    gained = next(update for update in story.expansion.updates if update.op is Op.ADD)
+    lost = next(update for update in story.expansion.updates if update.op is Op.REMOVE)
+    assert (gained.cause, gained.subscriber.client_id, gained.offset_option) == (Cause.RELEASED, "c", None)
+    assert gained.source == lost.source
+
+
 @pytest.mark.parametrize("entries", [("*",), ()])
 def test_who_repeats_a_set_after_its_end_wins_it_back_when_the_end_arrives(entries: tuple[str, ...]) -> None:
     """Until then it is a mere re-sync, which takes nothing from who asked in between."""
