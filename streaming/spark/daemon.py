@@ -3,10 +3,24 @@
 Spark starts it by the option `spark.python.daemon.module`.
 """
 
+import socket
+
 import pyspark.worker  # noqa: F401 - as below
-from pyspark.daemon import manager
+from pyspark import daemon
 
 import streaming.spark.expand  # noqa: F401 - what each worker would import, pandas and Arrow included
 
+_worker = daemon.worker
+
+
+def _quiet_worker(sock: socket.socket, authenticated: bool) -> int:  # noqa: FBT001 - called by PySpark
+    """Run a worker; one whose JVM has gone away ends without a traceback."""
+    try:
+        return _worker(sock, authenticated)
+    except BrokenPipeError:
+        return 1
+
+
 if __name__ == "__main__":
-    manager()
+    daemon.worker = _quiet_worker
+    daemon.manager()
