@@ -37,6 +37,9 @@ TOPIC_SETTINGS = ("group_events", "subscription_events", "topic_events", "clock"
 PRODUCERS_TIME = {"message.timestamp.type": "CreateTime"}
 """Configuration of topics that keep the timestamps of their producers."""
 
+WORKER = "pyspark.worker"
+"""Text in the command lines of Python workers and of their daemon."""
+
 REEXPAND = str(Path(sys.executable).with_name("reexpand"))
 """Command of the release under test."""
 
@@ -276,7 +279,7 @@ class Job:
 
     def workers(self) -> list[int]:
         """Return the process ids of the Python workers and of the daemon that starts them, as of now."""
-        return self.processes("spark.daemon")
+        return self.processes(WORKER)
 
     def processes(self, command: str = "") -> list[int]:
         """Return the ids of its processes, of all or of those whose command line has a text."""
@@ -305,7 +308,7 @@ class Job:
     def kill_workers(self) -> None:
         """Kills the Python processes that do the work; Spark starts new ones."""
         # They are in a process group of their own, but in this session; the first batch starts them.
-        command = ["pkill", "-KILL", "-s", str(self.process.pid), "-f", "spark.daemon"]
+        command = ["pkill", "-KILL", "-s", str(self.process.pid), "-f", WORKER]
         assert eventually(lambda: subprocess.run(command, check=False).returncode == 0, SETTLE_SECONDS, POLL_SECONDS)
 
     def stop(self, timeout: float = 60) -> int:

@@ -25,7 +25,7 @@ def worker_bytes(pid: int) -> int:
     for member in descendants(pid):
         process = Path(f"/proc/{member}")
         try:
-            if b"spark.daemon" in (process / "cmdline").read_bytes():
+            if b"pyspark.worker" in (process / "cmdline").read_bytes():
                 status = (process / "status").read_text()
                 sizes.append(1_024 * int(status.partition("VmRSS:")[2].split()[0]))
         except (OSError, IndexError):  # it has ended meanwhile
