@@ -13,18 +13,15 @@ from collections import deque
 from contextlib import contextmanager
 from importlib.metadata import version
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streaming.errors import JarsUnavailable
 from streaming.local.cache import cache_folder, locked
-from streaming.local.java import find_java
 from streaming.local.process import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from streaming.local.java import Java
 
 LAUNCH_VARIABLE = "SPARK_PRINT_LAUNCH_COMMAND"
 """Environment variable that lets Spark's launcher print the command of the JVM."""
@@ -37,14 +34,19 @@ _QUIET = ("-Xlog:disable", "-Xlog:all=error:stderr")
 """Options without which Java says of classes that the archive lacks why it lacks them."""
 
 
-def archive(java: Java, class_path: Sequence[Path]) -> Path:
-    """Return the file of the archive for a Java and the jars beside Spark's own, whether it exists or not."""
+def archive(home: Path, class_path: Sequence[Path]) -> Path:
+    """Return the file of an archive, whether it exists or not.
+
+    Args:
+        home: folder of the Java.
+        class_path: jars beside Spark's own.
+    """
     try:
-        release = (java.home / "release").read_bytes()
+        release = (home / "release").read_bytes()
     except OSError:  # a wrapper, whose path has a digest of what it starts
         release = b""
     spec = find_spec("pyspark")  # not imported: that takes long
-    parts = [str(java.home), str(spec and spec.origin), version("pyspark"), *map(str, class_path)]
+    parts = [str(home), str(spec and spec.origin), version("pyspark"), *map(str, class_path)]
     digest = hashlib.sha256("\n".join(parts).encode() + release).hexdigest()[:16]
     return cache_folder() / "classes" / f"{digest}.jsa"
 
@@ -54,7 +56,7 @@ def options(class_path: Sequence[Path]) -> list[str]:
     home = os.environ.get("JAVA_HOME")
     if not home:  # spark-submit on a Java of its own
         return []
-    file = archive(find_java(), class_path)
+    file = archive(Path(home), class_path)
     return [f"-XX:SharedArchiveFile={file}", "-Xshare:auto", *_QUIET] if file.exists() else []
 
 
