@@ -26,7 +26,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from streaming.adapters.watch import Listing, Presence, RoundRobin, TopicChange, decode, encode, listing
 from streaming.errors import WatchFailed
-from streaming.kafka.clients import cause, concerns_group, create, reason, writing
+from streaming.kafka.clients import PARTITION_END, cause, concerns_group, create, reason, writing
 from streaming.kafka.permissions import Grant, readable, writable
 from streaming.kafka.specs import INPUT
 
@@ -244,7 +244,7 @@ class KafkaCluster:
 
     def _is_end(self, error: KafkaError) -> bool:
         """Tell whether an error is the end of a partition; raise `NoAnswer` if it keeps from reading on."""
-        if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its only name
+        if error.code() == PARTITION_END:
             return True
         if concerns_group(error):
             return False

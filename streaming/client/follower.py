@@ -11,7 +11,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from streaming.client.relation import Change, Relation
 from streaming.errors import CallbackFailed, ClientError, Malformed, NotReady, UpdatesUnreadable
-from streaming.kafka.clients import concerns_group, reason
+from streaming.kafka.clients import PARTITION_END, concerns_group, reason
 from streaming.kafka.permissions import readable
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ _FIXED = {
     "auto.offset.reset": "error",  # records removed before they are read would leave a wrong relation
     "enable.partition.eof": True,
 }
-_END = KafkaError._PARTITION_EOF  # noqa: SLF001 - librdkafka's own errors have a leading underscore
 _ALL_DOWN = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001
 _GONE = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001
 _FATAL = frozenset(
@@ -224,7 +223,7 @@ class SubscriptionClient:
         error, partition, offset = message.error(), message.partition() or 0, message.offset() or 0
         if error is None:
             self._apply(message.key(), message.value(), f"{self._topic}[{partition}]@{offset}")
-        elif error.code() != _END:
+        elif error.code() != PARTITION_END:
             self._judge(error)
             return
         # The last offset may hold a transaction marker, not a record: then only the end event follows.

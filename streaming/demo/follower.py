@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import orjson
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from streaming.client import Relation
 from streaming.errors import ReexpandError
+from streaming.kafka.clients import PARTITION_END
 from streaming.oracle import Effective
 from streaming.updates.model import Cause, Op
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from streaming.config import Settings
 
 _TIMEOUT_SECONDS = 15.0
-_END = KafkaError._PARTITION_EOF  # noqa: SLF001 - librdkafka's own errors have a leading underscore
 _LAZY = frozenset({Cause.TOPIC_CREATED, Cause.TOPIC_DELETED, Cause.TOPIC_EXPIRED, Cause.QUOTA_FREED})
 
 
@@ -138,7 +138,7 @@ class Follower:
         message = self._consumer.poll(seconds)
         while message is not None:
             error = message.error()
-            if error is None or error.code() == _END:
+            if error is None or error.code() == PARTITION_END:
                 reached = (message.offset() or 0) + (error is None)
                 self._positions[message.topic() or "", message.partition() or 0] = reached
             if error is None:

@@ -19,6 +19,9 @@ class Polled(Protocol):
         """Call what waits for results and errors."""
 
 
+PARTITION_END: Final = KafkaError._PARTITION_EOF  # noqa: SLF001 - its only name
+"""Code of the error with which a consumer says that it has read a partition to its end."""
+
 _REFUSALS: Final = frozenset(
     {
         KafkaError.TOPIC_AUTHORIZATION_FAILED,

@@ -47,7 +47,7 @@ def for_librdkafka(settings: Settings) -> dict[str, str]:
         ConfigInvalid: as `properties.read`, or an option has no counterpart in librdkafka.
     """
     path = settings.kafka_options
-    return {} if path is None else _translated(properties.read(path), str(path))
+    return {} if path is None else client_options(path)
 
 
 def client_options(path: Path | str) -> dict[str, str]:

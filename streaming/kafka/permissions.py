@@ -125,6 +125,11 @@ PERMISSIONS: Final = (
 """Permissions by role; the topics exist beforehand, except for the role `topics`."""
 
 
+def own_group(checkpoint_id: str) -> str:
+    """Return the consumer group and the transactional id under which Kafka keeps the lease of a checkpoint."""
+    return f"{OWN_NAMES}{checkpoint_id}"
+
+
 def missing(lacking: Sequence[Grant]) -> str:
     """Return the sentence about permissions that a user lacks, without a full stop."""
     return f"Kafka does not allow this user {', '.join(map(str, lacking))}; docs/security.md lists what each needs"

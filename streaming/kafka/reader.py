@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from streaming.errors import TopicMissing, TopicUnreadable
-from streaming.kafka.clients import concerns_group, create, reason
+from streaming.kafka.clients import PARTITION_END, concerns_group, create, reason
 from streaming.kafka.permissions import readable
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ _PAUSE_SECONDS: Final = 0.1
 """Time between two questions to a partition without a leader."""
 
 _NO_LEADER: Final = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
-_END: Final = KafkaError._PARTITION_EOF  # noqa: SLF001 - its only name
 
 
 class Partition(NamedTuple):
@@ -123,7 +122,7 @@ class TopicReader:
                 error = message.error()
                 if span is None:
                     continue
-                if error is not None and error.code() != _END:
+                if error is not None and error.code() != PARTITION_END:
                     raise self._unreadable(where.topic, reason(error, readable(where.topic)))
                 if error is None and offset < span.end:
                     block.append(message)

@@ -22,7 +22,7 @@ from streaming import coordinator
 from streaming.config import Settings
 from streaming.errors import CheckpointInUse, CheckpointMismatch
 from streaming.kafka.facts import REBUILD, START_ANEW, NotedTopic, Offsets
-from streaming.kafka.permissions import OWN_NAMES
+from streaming.kafka.permissions import own_group
 from streaming.storage import journal
 
 MAX_DEFAULT_PARTITIONS = 8
@@ -79,7 +79,7 @@ class Agreement:
     @property
     def group(self) -> str:
         """Consumer group and transactional id of the checkpoint's lease."""
-        return f"{OWN_NAMES}{self.checkpoint_id}"
+        return own_group(self.checkpoint_id)
 
     @property
     def marker_groups(self) -> list[str]:

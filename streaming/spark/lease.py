@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from streaming.config import Settings
 from streaming.errors import CheckpointInUse, KafkaUnavailable, TakenOver
+from streaming.kafka.permissions import own_group
 from streaming.spark import kafka_options
 from streaming.spark.holder import LEASE_SECONDS, Holder
 from streaming.spark.kafka_admin import root_cause
@@ -61,7 +62,7 @@ class Lease:
         self._settings = settings
         self._kafka = jvm.org.apache.kafka.clients
         self.checkpoint_id = checkpoint_id
-        self._group = f"reexpand-{checkpoint_id}"
+        self._group = own_group(checkpoint_id)
         self._admin = self._call(lambda: self._kafka.admin.Admin.create(self._options()))
         self._partition = jvm.org.apache.kafka.common.TopicPartition(settings.clock, 0)
         self._producer: Any = None

@@ -8,6 +8,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from streaming.errors import BackupRefused
 from streaming.kafka.clients import create, reason
+from streaming.kafka.permissions import own_group
 from streaming.spark.holder import LEASE_SECONDS
 
 _ANSWER_SECONDS: Final = 10.0
@@ -28,7 +29,7 @@ def check_ended(identity: Mapping[str, Any], bootstrap_servers: str, options: Ma
     if "id" not in identity:  # releases that wrote none had no lease
         return
     given: dict[str, Any] = {"log_level": 0, **options, "bootstrap.servers": bootstrap_servers}
-    consumer = create(Consumer, {**given, "group.id": f"reexpand-{identity['id']}", "enable.auto.commit": False})
+    consumer = create(Consumer, {**given, "group.id": own_group(identity["id"]), "enable.auto.commit": False})
     where = TopicPartition(str(identity["clock"]), 0)
 
     def beats() -> int:
