@@ -108,42 +108,30 @@ class _GroupComparison:
         changed as well.
         """
         changed = [each for each in (subscriber, *others) if each.client in self._changes]
-        if not changed:
-            return next(iter(self._changes.values())), False
-        concerned = changed
-        if self._exclusive:
-            concerned = [each for each in changed if self._makes_a_difference(topic, each)] or changed
-        found = concerned[0]
-        change, has_backfill = self._changes[found.client], found.client in self._batch.state.backfills
-        if change.steps or has_backfill:
-            change = self._of_step(change, topic, found)
-        return change, found.client == subscriber.client
+        for each in changed if self._exclusive else changed[:1]:
+            change = self._decisive(topic, each)
+            if change is not None:
+                return change, each.client == subscriber.client
+        if changed:
+            return self._changes[changed[0].client], changed[0].client == subscriber.client
+        return next(iter(self._changes.values())), False
 
-    def _makes_a_difference(self, topic: str, subscriber: SubscriberKey) -> bool:
-        """Tell whether a request of the client, or its backfill, concerns the topic."""
-        orders = self._orders(self._changes[subscriber.client], topic, subscriber)
-        return any(order != orders[0] for order in orders) or subscriber.client in self._batch.state.backfills
-
-    def _of_step(self, change: InterestChange, topic: str, subscriber: SubscriberKey) -> InterestChange:
+    def _decisive(self, topic: str, subscriber: SubscriberKey) -> InterestChange | None:
         """Return the part of a change by the last request that made a difference to a topic.
 
-        If no request of the micro-batch did, it is the one behind the backfill that the change carries out.
+        If no request of the micro-batch did, it is the one behind the backfill that the change carries out; None if
+        there is none.
         """
-        orders = self._orders(change, topic, subscriber)
-        last = max((number for number in range(1, len(orders)) if orders[number] != orders[number - 1]), default=-1)
-        backfill = self._batch.state.backfills.get(subscriber.client)
-        if last < 0 and backfill is not None:
-            return InterestChange(change.before, change.after, *backfill[3:])
-        if not change.steps:
+        change, backfill = self._changes[subscriber.client], self._batch.state.backfills.get(subscriber.client)
+        if not (self._exclusive or change.steps or backfill):
             return change
-        return change.by(change.steps[last - 1] if last > 0 else change.steps[-1])
-
-    def _orders(self, change: InterestChange, topic: str, subscriber: SubscriberKey) -> list[float | None]:
-        """Return the orders by which a client asks for a topic before its requests and after each; None if not."""
         orders = [index.orders(topic).get(subscriber) for index in self._indexes(subscriber.client, change)]
-        if self._exclusive:
-            return orders
-        return [None if order is None else 0 for order in orders]  # the order of entries does not matter
+        if not self._exclusive:  # the order of entries does not matter
+            orders = [None if order is None else 0 for order in orders]
+        last = max((number for number in range(1, len(orders)) if orders[number] != orders[number - 1]), default=0)
+        if last:
+            return change.by(change.steps[last - 1]) if change.steps else change
+        return None if backfill is None else InterestChange(change.before, change.after, *backfill[3:])
 
     def _indexes(self, key: ClientKey, change: InterestChange) -> list[Interests]:
         """Return the interests of a client before its requests, and after each of them."""
