@@ -22,7 +22,9 @@ from streaming.local.java import short_lived
 from streaming.local.node import free_port
 from tests.support.brokers import SharedBroker
 from tests.support.engine import obstacle
+from tests.support.guarded_streams import GuardedStreams
 from tests.support.running_job import Streams
+from tests.support.secured import SecuredBroker, secured
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,6 +91,21 @@ def own_broker(tmp_path: Path) -> Iterator[StartBroker]:
     yield start
     for each in started:
         each.kill()
+
+
+@pytest.fixture(scope="module")
+def secured_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    """A broker that requires TLS, credentials and permissions."""
+    with secured(tmp_path_factory.mktemp("secured")) as started:
+        yield started
+
+
+@pytest.fixture
+def guarded(secured_broker: SecuredBroker, tmp_path: Path) -> GuardedStreams:
+    """Six topics of the test's own on that broker, and its users."""
+    found = GuardedStreams(secured_broker, tmp_path)
+    found.streams.create(1)
+    return found
 
 
 @cache

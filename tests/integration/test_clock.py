@@ -1,7 +1,6 @@
 """Time in the real job: never ahead of what was read, the broker's own, and not lost with its topic."""
 
 import json
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from streaming.oracle import Effective
 from streaming.updates.model import Cause
 from tests.support.processes import eventually
 from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Job, Streams, running
-from tests.support.scene import Scene
+from tests.support.scene import Scene, repeated
 from tests.support.topics import delete
 
 HOUR_MS = 3_600_000
@@ -53,22 +52,14 @@ def micro_batches(streams: Streams) -> list[dict[str, dict[str, int]]]:
 @contextmanager
 def feeding(streams: Streams) -> Iterator[None]:
     """New topics all the time, by a thread of their own."""
-    stop = threading.Event()
+    scene = Scene(streams)
 
-    def feed() -> None:
-        scene, number = Scene(streams), 0
-        while not stop.wait(0.02):
-            number += 1
-            scene.born("p", f"later__{number}")
-            scene.sent()
+    def step(number: int) -> None:
+        scene.born("p", f"later__{number}")
+        scene.sent()
 
-    thread = threading.Thread(target=feed)
-    thread.start()
-    try:
+    with repeated(step, 0.02):
         yield
-    finally:
-        stop.set()
-        thread.join()
 
 
 def test_no_tick_runs_ahead_of_what_was_read(streams: Streams, tmp_path: Path) -> None:

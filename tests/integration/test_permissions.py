@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +17,7 @@ from streaming.kafka.topics import TopicSpec, create_topics
 from tests.support.guarded_streams import GROUP, REQUEST, TOPIC, GuardedStreams, wait_for
 from tests.support.processes import eventually
 from tests.support.running_job import SETTLE_SECONDS
-from tests.support.secured import SecuredBroker, secured
+from tests.support.secured import SecuredBroker
 
 pytestmark = pytest.mark.long
 
@@ -53,19 +52,6 @@ CASES = [Case(each, number) for each in PERMISSIONS for number in range(len(each
 
 def cases(*roles: str) -> list[Case]:
     return [case for case in CASES if case.permission.role in roles]
-
-
-@pytest.fixture(scope="module")
-def secured_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
-    with secured(tmp_path_factory.mktemp("secured")) as started:
-        yield started
-
-
-@pytest.fixture
-def guarded(secured_broker: SecuredBroker, tmp_path: Path) -> GuardedStreams:
-    found = GuardedStreams(secured_broker, tmp_path)
-    found.streams.create(1)
-    return found
 
 
 def feed(guarded: GuardedStreams) -> None:

@@ -1,7 +1,6 @@
 """The job and the verbs on a broker that requires TLS, credentials, and a permission for everything."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,20 +19,7 @@ from tests.support.guarded_streams import (
 )
 from tests.support.processes import eventually
 from tests.support.running_job import SETTLE_SECONDS, Job
-from tests.support.secured import SecuredBroker, secured
-
-
-@pytest.fixture(scope="module")
-def secured_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
-    with secured(tmp_path_factory.mktemp("secured")) as started:
-        yield started
-
-
-@pytest.fixture
-def guarded(secured_broker: SecuredBroker, tmp_path: Path) -> GuardedStreams:
-    found = GuardedStreams(secured_broker, tmp_path)
-    found.streams.create(1)
-    return found
+from tests.support.secured import SecuredBroker
 
 
 @pytest.fixture

@@ -1,8 +1,9 @@
 """Events of a test in few words."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import Any
 
 from streaming.events.model import BIND_TOPIC, MODEL, QUOTA, RESET_EXCLUSIVE, RESET_UNSUBSCRIBE, WILDCARD, Stream
@@ -60,9 +61,15 @@ class Scene:
     def settles(self, job: Job) -> None:
         """Wait until the job has read all of it, and what it wrote to itself because of it."""
         self.sent()
-        streams = self._streams
-        eventually(lambda: streams.are_read() or job.process.poll() is not None, SETTLE_SECONDS, POLL_SECONDS)
-        assert streams.are_read(), job.said()
+        # One look decides: the next tick makes the inputs longer again.
+        looks = [False]
+
+        def is_over() -> bool:
+            looks.append(self._streams.are_read())
+            return looks[-1] or job.process.poll() is not None
+
+        eventually(is_over, SETTLE_SECONDS, POLL_SECONDS)
+        assert looks[-1], job.said()
 
     def leads_to(self, wanted: set[Effective], parents: set[str]) -> None:
         """Wait until the relation on these parents becomes this one."""
@@ -78,22 +85,33 @@ class Scene:
 @contextmanager
 def coming_and_going(scene: Scene) -> Iterator[None]:
     """Topics that come and go all the time, in a thread."""
+
+    def step(number: int) -> None:
+        scene.born("busy", f"t__{number}")
+        scene.gone("busy", f"t__{number - 5}")
+        scene.asks(f"c{number % 7}", "hurried", "busy", *(["t__*"] if number % 2 else ["nothing"]))
+
+    scene.group("hurried", "busy")
+    with repeated(step, 0.05):
+        yield
+    scene.sent()
+
+
+@contextmanager
+def repeated(step: Callable[[int], None], seconds: float) -> Iterator[None]:
+    """Take a step again and again in a thread, with its number from 1 on, after a pause each."""
     stop = threading.Event()
 
     def run() -> None:
-        number = 0
-        while not stop.wait(0.05):
-            number += 1
-            scene.born("busy", f"t__{number}")
-            scene.gone("busy", f"t__{number - 5}")
-            scene.asks(f"c{number % 7}", "hurried", "busy", *(["t__*"] if number % 2 else ["nothing"]))
+        for number in count(1):
+            if stop.wait(seconds):
+                return
+            step(number)
 
     thread = threading.Thread(target=run)
-    scene.group("hurried", "busy")
     thread.start()
     try:
         yield
     finally:
         stop.set()
         thread.join()
-        scene.sent()
