@@ -24,16 +24,13 @@ from streaming.errors import CheckpointInUse, CheckpointMismatch
 from streaming.kafka.facts import REBUILD, START_ANEW, NotedTopic, Offsets
 from streaming.kafka.permissions import own_group
 from streaming.storage import journal
+from streaming.storage.layout import IDENTITY, QUERY
 
 MAX_DEFAULT_PARTITIONS = 8
 """Largest default number of state partitions of a new checkpoint."""
 
-IDENTITY = "reexpand.json"
 _ID = "id"
 """Key of the name by which Kafka knows the checkpoint."""
-QUERY = "query"
-"""Folder in which Spark keeps the query's progress and state."""
-
 _TOPICS = "topics"
 """Field of the identity with name and id of each Kafka topic by role; older releases did not write it."""
 

@@ -14,11 +14,12 @@ from streaming.config import Settings
 from streaming.errors import KafkaUnavailable
 from streaming.kafka.facts import NotedTopic
 from streaming.spark import checkpoint
-from streaming.spark.checkpoint import QUERY, CheckpointFiles
+from streaming.spark.checkpoint import CheckpointFiles, QueryProgress
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.producer import Producer
 from streaming.spark.states import StateReader
 from streaming.storage.archive import Folder
+from streaming.storage.layout import QUERY
 from streaming.updates.records import KafkaRecord
 from streaming.worker.reminders import reminders
 
@@ -33,7 +34,9 @@ _TIME = "message.timestamp.type"
 _BROKERS_TIME = "LogAppendTime"
 
 
-def prepare(spark: SparkSession, settings: Settings, admin: KafkaAdmin, noted: NotedTopic | None) -> None:
+def prepare(
+    spark: SparkSession, settings: Settings, admin: KafkaAdmin, noted: NotedTopic | None, progress: QueryProgress
+) -> None:
     """Let the broker stamp the records of the clock topic, and go on with a new topic where the former one was lost.
 
     Args:
@@ -41,12 +44,12 @@ def prepare(spark: SparkSession, settings: Settings, admin: KafkaAdmin, noted: N
         settings: settings of the job.
         admin: Kafka, with all of the job's client options.
         noted: the clock topic of the checkpoint; None if that is new, or of a former release.
+        progress: how far the query of the checkpoint has come.
 
     Raises:
         KafkaUnavailable: no broker answers.
     """
     _set_brokers_time(settings, admin)
-    progress = checkpoint.progress(spark, settings)
     if not progress.begun:
         return
     present = admin.ends([settings.clock])[settings.clock]

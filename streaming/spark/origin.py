@@ -7,8 +7,9 @@ from pyspark.sql import SparkSession
 from streaming.config import Settings
 from streaming.errors import CheckpointMismatch
 from streaming.spark import positions
-from streaming.spark.checkpoint import QUERY, CheckpointFiles
+from streaming.spark.checkpoint import CheckpointFiles
 from streaming.spark.kafka_admin import KafkaAdmin
+from streaming.storage.layout import QUERY
 from streaming.worker.signature import SIGNATURE, Signer
 
 _SECRET_BYTES = 32

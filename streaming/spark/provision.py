@@ -9,7 +9,7 @@ from streaming.kafka import facts
 from streaming.kafka.facts import NotedTopic, Offsets
 from streaming.kafka.specs import INPUT, flaws, specs
 from streaming.spark import checkpoint
-from streaming.spark.checkpoint import Agreement
+from streaming.spark.checkpoint import Agreement, QueryProgress
 from streaming.spark.kafka_admin import KafkaAdmin
 
 log = logging.getLogger("reexpand")
@@ -20,6 +20,7 @@ def provide(
     settings: Settings,
     admin: KafkaAdmin,
     agreed: Agreement,
+    progress: QueryProgress,
     *,
     rebuilding: bool = False,
 ) -> dict[str, NotedTopic]:
@@ -32,6 +33,7 @@ def provide(
         settings: settings of the job.
         admin: Kafka, with all of the job's client options.
         agreed: what is known of the checkpoint; without topics where any topics are accepted.
+        progress: how far its query has come.
         rebuilding: the checkpoint is made anew for an updates topic that may hold anything.
 
     Raises:
@@ -44,16 +46,15 @@ def provide(
     absent = [name for name in facts.names(settings).values() if name not in present]
     found = admin.ids([name for name in facts.names(settings).values() if name in present])
     configurations = admin.configurations(found, INPUT)
-    progress = checkpoint.progress(spark, settings)
     if progress.begun:
         facts.check_identity(settings, agreed.topics, found, absent)
         facts.check_unread(settings, progress.read, *admin.spans(facts.events(settings)))
         if not rebuilding:
             written, marked = admin.last_sources(settings.updates), admin.marked(agreed.marker_groups)
             # Read after them: a job that still runs on this checkpoint plans a micro-batch before it writes.
-            progress = checkpoint.progress(spark, settings)
-            facts.check_ahead(settings, written, progress.planned)
-            facts.check_marked(settings, marked, progress.micro_batches)
+            latest = checkpoint.progress(spark, settings)
+            facts.check_ahead(settings, written, latest.planned)
+            facts.check_marked(settings, marked, latest.micro_batches)
     else:
         _check_new(admin, settings, found, configurations, rebuilding=rebuilding)
     for name, configuration in configurations.items():

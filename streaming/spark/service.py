@@ -182,10 +182,11 @@ def begin(
         lease.acquire(take_over=take_over)
     spark.conf.set("spark.sql.shuffle.partitions", agreed.shuffle_partitions)
     known = replace(agreed, topics={}) if accept_topics else agreed
-    topics = provision.provide(spark, settings, admin, known, rebuilding=rebuilding)
+    progress = checkpoint.progress(spark, settings)
+    topics = provision.provide(spark, settings, admin, known, progress, rebuilding=rebuilding)
     if not has_clock:
         lease.acquire(take_over=take_over)
-    clock_topic.prepare(spark, settings, admin, agreed.topics.get("clock"))
+    clock_topic.prepare(spark, settings, admin, agreed.topics.get("clock"), progress)
     group_file.publish(spark, settings, group_events)
     checkpoint.fix(spark, settings, agreed, topics)  # not earlier: a start that fails must not fix settings
     fence = sinks.Fence(agreed.checkpoint_id, lease.generation)

@@ -10,7 +10,8 @@ from pyspark.sql import SparkSession
 from streaming.config import Settings
 from streaming.errors import StateCorrupted
 from streaming.spark import session
-from streaming.spark.checkpoint import QUERY, absolute
+from streaming.spark.checkpoint import absolute
+from streaming.storage.layout import QUERY
 
 _PARTITIONS = 2
 """Number of shuffle partitions of the session, which shuffles nothing."""

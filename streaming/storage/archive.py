@@ -12,9 +12,7 @@ from pyarrow.fs import FileSystem, LocalFileSystem
 
 from streaming.errors import StateCorrupted
 from streaming.storage.journal import Archive
-
-_FOLDER = "parts"
-"""Folder of all parts, inside the checkpoint."""
+from streaming.storage.layout import PARTS
 
 _OBJECT_STORES = ("s3", "gcs", "abfs")
 """File systems on which an object becomes visible as a whole, so a part needs no other name while it is written."""
@@ -39,13 +37,13 @@ class Folder:
         Each key has a folder of its own, because equal parts of two keys are removed at different times.
         """
         files, root = opened(self.checkpoint)
-        return _KeyFolder(files, f"{root}/{_FOLDER}/{blake2b(parent.encode(), digest_size=8).hexdigest()}-{number}")
+        return _KeyFolder(files, f"{root}/{PARTS}/{blake2b(parent.encode(), digest_size=8).hexdigest()}-{number}")
 
     def problem(self) -> str | None:
         """Create the folder; return the reason if it cannot be used, else None."""
         try:
             files, root = opened(self.checkpoint)
-            files.create_dir(f"{root}/{_FOLDER}", recursive=True)
+            files.create_dir(f"{root}/{PARTS}", recursive=True)
         except (OSError, ValueError, ArrowException) as error:
             return str(error)
         return None

@@ -26,6 +26,7 @@ from streaming.operations.backup.manifest import (
     settle,
 )
 from streaming.storage.journal import flaw_of_part
+from streaming.storage.layout import QUERY
 from streaming.tuning import DEFAULT_TUNING
 
 UNFINISHED: Final = ".unfinished"
@@ -132,7 +133,7 @@ class _Copy:
         )
 
     def _copy(self, micro_batch: int) -> list[CopiedFile]:
-        shutil.rmtree(self._target / selection.QUERY, ignore_errors=True)
+        shutil.rmtree(self._target / QUERY, ignore_errors=True)
         files = [
             self._file(path, done)
             for done, path in enumerate(selection.query_files(self._checkpoint, micro_batch, self._partitions), 1)

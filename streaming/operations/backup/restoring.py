@@ -10,7 +10,7 @@ import orjson
 
 from streaming.errors import BackupDamaged, BackupFailed, BackupRefused
 from streaming.operations.backup.manifest import FOLDER, Manifest, Progress, copied, folders_of, settle
-from streaming.operations.backup.selection import IDENTITY
+from streaming.storage.layout import IDENTITY
 
 RESTORING: Final = ".restoring"
 """End of the name of a checkpoint that is being restored."""

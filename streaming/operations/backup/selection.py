@@ -14,10 +14,7 @@ from zipfile import BadZipFile, ZipFile
 import orjson
 
 from streaming.errors import BackupDamaged, BackupRefused
-
-IDENTITY: Final = "reexpand.json"
-QUERY: Final = "query"
-PARTS: Final = "parts"
+from streaming.storage.layout import IDENTITY, PARTS, QUERY
 
 _PART: Final = re.compile(r"[0-9a-f]{32}-\d+")
 """Name of a finished part; one that is being written has another ending."""

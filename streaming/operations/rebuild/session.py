@@ -18,9 +18,10 @@ from streaming.operations.verify.session import Choices as VerifyChoices
 from streaming.operations.verify.session import verify
 from streaming.operations.verify.witnesses import Progress
 from streaming.spark import service, silent
-from streaming.spark.checkpoint import IDENTITY, QUERY, CheckpointFiles, absolute
+from streaming.spark.checkpoint import CheckpointFiles, absolute
 from streaming.spark.rebuild_note import RebuildNote, Stage
 from streaming.spark.states import StateReader
+from streaming.storage.layout import IDENTITY, QUERY
 
 _ROUNDS: Final = 5
 """Attempts to end between two changes of the relation, beside producers that go on."""

@@ -12,11 +12,9 @@ from streaming.errors import NotVerified
 from streaming.events.routing import Routing
 from streaming.kafka.reader import Partition
 from streaming.storage.archive import opened
+from streaming.storage.layout import IDENTITY, QUERY
 from streaming.worker.reading import StreamTopics
 from streaming.worker.signature import SIGNATURE, Signer
-
-_IDENTITY = "reexpand.json"
-_QUERY = "query"
 
 Offsets = dict[Partition, int]
 """Offset behind the last record that was read, by partition."""
@@ -47,15 +45,15 @@ class JobCheckpoint:
     @cached_property
     def _identity(self) -> dict[str, Any]:
         try:
-            found = orjson.loads(self._read(_IDENTITY))
+            found = orjson.loads(self._read(IDENTITY))
         except FileNotFoundError:
             raise NotVerified(
-                f"{self.location} is no checkpoint of a job: it has no {_IDENTITY}. Give the --checkpoint of the job."
+                f"{self.location} is no checkpoint of a job: it has no {IDENTITY}. Give the --checkpoint of the job."
             ) from None
         except (OSError, ValueError, ArrowException) as error:
-            raise NotVerified(f"{self.location}/{_IDENTITY} cannot be read: {error}") from None
+            raise NotVerified(f"{self.location}/{IDENTITY} cannot be read: {error}") from None
         if not isinstance(found, dict):
-            raise NotVerified(f"{self.location}/{_IDENTITY} cannot be read: it holds no JSON object")
+            raise NotVerified(f"{self.location}/{IDENTITY} cannot be read: it holds no JSON object")
         return found
 
     @property
@@ -117,7 +115,7 @@ class JobCheckpoint:
             NotVerified: Spark keeps no offsets of this micro-batch any more, or they cannot be read.
         """
         try:
-            lines = self._read(f"{_QUERY}/offsets/{micro_batch}").splitlines()
+            lines = self._read(f"{QUERY}/offsets/{micro_batch}").splitlines()
             found = orjson.loads(lines[-1])
         except (OSError, ValueError, IndexError, ArrowException) as error:
             raise NotVerified(
@@ -132,9 +130,9 @@ class JobCheckpoint:
     def _numbers(self, log: str) -> list[int]:
         files, root = self._opened()
         try:
-            listed = files.get_file_info(FileSelector(f"{root}/{_QUERY}/{log}", allow_not_found=True))
+            listed = files.get_file_info(FileSelector(f"{root}/{QUERY}/{log}", allow_not_found=True))
         except (OSError, ArrowException) as error:
-            raise NotVerified(f"{self.location}/{_QUERY}/{log} cannot be read: {error}") from None
+            raise NotVerified(f"{self.location}/{QUERY}/{log} cannot be read: {error}") from None
         return [int(info.base_name) for info in listed if info.base_name.isdigit()]
 
     def _read(self, name: str) -> bytes:

@@ -71,10 +71,11 @@ class _Admin:
 def test_it_takes_the_updates_topic_as_it_is(begun: bool, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: FBT001
     """Updates of another checkpoint, and updates because of records that it has not read."""
     offsets = {SETTINGS.topic_events: {0: 5}}
-    monkeypatch.setattr(checkpoint, "progress", lambda *_: QueryProgress(begun, offsets, offsets))
+    progress = QueryProgress(begun, offsets, offsets)
+    monkeypatch.setattr(checkpoint, "progress", lambda *_: progress)
     nothing: Any = None
     admin: Any = _Admin()
-    provided = provision.provide(nothing, SETTINGS, admin, Agreement("id", 1), rebuilding=True)
+    provided = provision.provide(nothing, SETTINGS, admin, Agreement("id", 1), progress, rebuilding=True)
     assert provided["updates"] == NotedTopic(SETTINGS.updates, "id")
     with pytest.raises(UpdatesUnknown, match="`reexpand rebuild`"):
-        provision.provide(nothing, SETTINGS, admin, Agreement("id", 1))
+        provision.provide(nothing, SETTINGS, admin, Agreement("id", 1), progress)

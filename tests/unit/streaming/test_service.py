@@ -12,7 +12,7 @@ from streaming.config import Settings, load
 from streaming.errors import JobFailed, KafkaUnavailable
 from streaming.local import classes, jars
 from streaming.spark import checkpoint, clock_topic, group_file, job, provision, rebuild_note, service, session, watch
-from streaming.spark.checkpoint import Agreement
+from streaming.spark.checkpoint import Agreement, QueryProgress
 
 WAITING = "Waiting for next trigger"
 
@@ -169,6 +169,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(rebuild_note, "check_usable", step("usable"))
     monkeypatch.setattr(checkpoint, "agree", step("agree", Agreement("id", 3)))
     monkeypatch.setattr(checkpoint, "fix", step("fix"))
+    monkeypatch.setattr(checkpoint, "progress", lambda *_: QueryProgress())
     monkeypatch.setattr(Held, "acquire", step("acquire"))
     monkeypatch.setattr(provision, "provide", step("provide", {}))
     monkeypatch.setattr(clock_topic, "prepare", step("prepare"))
