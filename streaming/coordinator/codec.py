@@ -17,6 +17,9 @@ from streaming.storage.journal import Journal
 from streaming.subscription.client import Mode
 from streaming.subscription.subscribers import ClientKey
 
+_REPEATED_FIELDS = SubscriptionRequest._fields.index("later_count")
+"""Fields that a request can have which is repeated after an end."""
+
 
 def append(journal: Journal, state: CoordinatorState, delta: CoordinatorDelta) -> Journal:
     """Return the journal with one more change.
@@ -77,7 +80,8 @@ def _lease(parents: tuple[str, ...], place: tuple[int, ...], versions: Mapping[s
 
 
 def _pending_fields(pending: PendingEnd) -> tuple[Any, ...]:
-    return pending.as_of, pending.expired, list(pending.ends.items()), pending.later
+    later = [(place, request[:_REPEATED_FIELDS]) for place, request in pending.later]
+    return pending.as_of, pending.expired, list(pending.ends.items()), later
 
 
 def _pending(as_of: tuple[int, ...], expired: bool, ends: Any, later: Any) -> PendingEnd:  # noqa: FBT001 - a field

@@ -2,8 +2,8 @@
 
 A client leaves all of its parents by one request, or falls silent; only the coordinator knows on which parents. It
 writes an end to each of them, which a shard reads some micro-batches later. Meanwhile the client may have asked again.
-So the record repeats the client's requests since then, and a shard works them off anew. A request that comes before the
-record was read back makes the coordinator write a longer one; a shard ignores the shorter one.
+So the record repeats the client's requests and ends since then, and a shard works them off anew. What comes before the
+record was read back makes the coordinator write a longer one, which says again all that the shorter one says.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from streaming.coordinator.state import (
     PendingKey,
     Versions,
 )
-from streaming.events.model import End, Place, SubscriptionRequest
+from streaming.events.model import Action, End, Place, SubscriptionRequest
 from streaming.state import Shard
 from streaming.subscription.client import Mode, Subscription
 from streaming.subscription.requests import RequestRules, advance
@@ -58,15 +58,15 @@ class PendingEnds:
         for parent in {**dict.fromkeys(lease.parents), **lease.versions}:
             known = lease.versions.get(parent, NO_VERSIONS)
             ends = {mode: End(as_of, version, known.of(mode)) for mode in Mode}
-            is_stale = any(end.is_stale for end in ends.values())
-            if is_stale and parent in lease.parents:
+            if parent in lease.parents and any(end.is_stale for end in ends.values()):
                 kept.append(parent)
-            former = self._pending((key, parent)) if is_stale else None
-            if former is None:
+            pending = self._pending((key, parent))
+            if pending is None:
                 self._store((key, parent), PendingEnd(as_of, expired, ends))
             else:
-                ends = {mode: former.ends[mode] if end.is_stale else end for mode, end in ends.items()}
-                self._store((key, parent), former._replace(ends=ends))
+                again = SubscriptionRequest(parent, *key, Action.COMPLETE_REMOVE, (), version, expired=expired)
+                in_force = {mode: ends[mode] if end.is_stale else end for mode, end in pending.ends.items()}
+                self._store((key, parent), pending._replace(ends=in_force, later=(*pending.later, (as_of, again))))
             versions[parent] = Versions(*(_newer(version, known.of(mode)) for mode in (Mode.LITERAL, Mode.WILDCARD)))
         if version is None and not lease.versions:
             versions = {}
@@ -81,7 +81,9 @@ class PendingEnds:
     def confirm(self, key: ClientKey, request: SubscriptionRequest) -> None:
         """Forget a pending end whose record was read back, unless a longer record is under way."""
         pending = self._pending((key, request.parent))
-        if pending is not None and pending.through == request.through:
+        if pending is None or pending.through != request.through:
+            return
+        if request.later_count in (None, len(pending.later)):  # a former release did not count
             self._delta.pending[key, request.parent] = None
 
     def versions(self, former: Versions, request: SubscriptionRequest, place: Place) -> Versions:

@@ -59,6 +59,7 @@ def client_end(key: ClientKey, parent: str, pending: PendingEnd) -> Iterator[Kaf
     }
     first = {**end, "ends": ends}
     for later in _pieces(_request_fields(place, request) for place, request in pending.later):
+        first["laterCount"] = first.get("laterCount", 0) + len(later)
         yield _record(key.group, {**first, "later": later} if later else first)
         first = {**first, "continues": True}
 
@@ -92,6 +93,7 @@ def _request_fields(place: Place, request: SubscriptionRequest) -> dict[str, Any
         "dialect": dialect,
         "policy": policy,
         "delivery": "per-subscription" if per_subscription else "per-client",
+        "expired": request.expired or None,
         "place": list(place),
     })  # fmt: skip
 

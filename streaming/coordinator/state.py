@@ -63,7 +63,7 @@ class PendingEnd(NamedTuple):
         as_of: place of the request that ended the client, or of its last one before its lease expired.
         expired: its lease has expired.
         ends: under each mode.
-        later: the client's requests on this parent since then, each with its place, oldest first.
+        later: the client's requests and ends on this parent since then, each with its place, oldest first.
     """
 
     as_of: Place

@@ -210,9 +210,11 @@ class SubscriptionRequest(NamedTuple):
         expired: the client's lease has expired.
         ends: set by the job with `as_of`: how the client ended under each mode, by the name of the mode; None in
             requests that a former release wrote.
-        later: the client's requests on this parent since then, each with its place, oldest first.
+        later: the client's requests and ends on this parent since then, each with its place, oldest first.
         through: place of the last request that the job knew of when it wrote this.
         continues: True if `later` goes on from a former record, which was too long for all of them.
+        later_count: length of `later`, together with that of the records that it goes on from; None in records that a
+            former release wrote.
     """
 
     parent: str
@@ -230,6 +232,7 @@ class SubscriptionRequest(NamedTuple):
     later: "tuple[tuple[Place, SubscriptionRequest], ...]" = ()
     through: Place | None = None
     continues: bool = False
+    later_count: int | None = None
 
 
 class End(NamedTuple):

@@ -65,6 +65,7 @@ def _request(record: dict[str, Any]) -> SubscriptionRequest:
         _later(record),
         optional_place(record, "through"),
         record.get("continues") is True,
+        optional_integer(record, "laterCount"),
     )
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from streaming.events.model import Place, SubscriptionRequest
 from streaming.expansion.admission import excess
 from streaming.expansion.view import ShardView
-from streaming.subscription.client import Client, Mode, Subscription
+from streaming.subscription.client import Client, Ignored, Mode, Subscription
 from streaming.subscription.requests import advance, ended, ended_by_former_release
 from streaming.subscription.subscribers import ClientKey
 
@@ -22,11 +22,13 @@ class EndStep(NamedTuple):
     Attributes:
         place: of the request, or of the one that ended the client.
         client: subscriptions after it.
+        stale: modes under which the request is stale after the end.
     """
 
     place: Place
     request: SubscriptionRequest
     client: Client
+    stale: tuple[Mode, ...] = ()
 
 
 def is_superseded(view: ShardView, key: ClientKey, request: SubscriptionRequest) -> bool:
@@ -75,7 +77,8 @@ def end_steps(view: ShardView, key: ClientKey, request: SubscriptionRequest, as_
         if in_force in outcomes and excess(view, key, later, outcomes[in_force], subscriptions[in_force]) is not None:
             continue
         subscriptions.update((mode, outcome.subscription) for mode, outcome in outcomes.items())
-        yield EndStep(place, later, _client(subscriptions))
+        stale = tuple(mode for mode, outcome in outcomes.items() if outcome.ignored is Ignored.STALE_VERSION)
+        yield EndStep(place, later, _client(subscriptions), stale)
 
 
 def _client(subscriptions: dict[Mode, Subscription]) -> Client:

@@ -7,7 +7,7 @@ from streaming.expansion.admission import excess
 from streaming.expansion.ends import end_steps, is_superseded
 from streaming.expansion.view import ClientStep, Overlay, ShardView
 from streaming.state import Group, GroupSelectors
-from streaming.state.group import NO_SELECTORS
+from streaming.state.selectors import NO_SELECTORS, Selection
 from streaming.subscription.client import Client, Ignored, LastRequest, Mode, Subscription
 from streaming.subscription.requests import RequestOutcome, advance
 from streaming.subscription.subscribers import ClientKey
@@ -92,8 +92,11 @@ class RequestReader:
         mode = self._view.group(key.group).mode
         former = self._view.client(key).subscription(mode)
         steps = () if is_superseded(self._view, key, request) else tuple(end_steps(self._view, key, request, as_of))
-        for place, each, client in steps:
-            self._store(key, source if each.expired else source.at(place), each, client)
+        for place, each, client, stale in steps:
+            at = source if each.expired else source.at(place)
+            self._store(key, at, each, client)
+            former_selectors = self._view.group_selectors(key.group)
+            self._reselect(key.group, former_selectors, former_selectors.without(place, stale), at)
         if self._view.shard.is_first and former.content == self._view.client(key).subscription(mode).content:
             ignored = Ignored.ASKED_AGAIN if former.live else Ignored.NO_SUBSCRIPTION
             self._ignored[Ignored.STALE_VERSION if former.outdates(request.version) else ignored] += 1
@@ -130,16 +133,26 @@ class RequestReader:
         if request.selector is None or request.action is Action.COMPLETE_REMOVE:
             return
         former = self._view.group_selectors(request.group)
-        selectors = GroupSelectors(*(
-            former.in_mode(mode)
-            if outcomes[mode].refused or outcomes[mode].ignored is Ignored.STALE_VERSION
-            else request.selector
-            for mode in (Mode.LITERAL, Mode.WILDCARD)
-        ))  # fmt: skip
-        if selectors != former:
-            self._overlay.selectors[request.group] = (selectors, source)
-            if former != NO_SELECTORS and self._view.shard.is_first:
-                self._ignored[Ignored.SELECTOR_REPLACED] += 1
+        modes = tuple(
+            mode
+            for mode, outcome in outcomes.items()
+            if not outcome.refused and outcome.ignored is not Ignored.STALE_VERSION
+        )
+        if not modes:
+            return
+        selection = Selection(source.partition, source.place.position, request.selector, modes)
+        selectors = former.after(selection, can_be_stale=request.version is not None)
+        self._reselect(request.group, former, selectors, source)
+        replaced = former != NO_SELECTORS and former.in_force != selectors.in_force
+        if replaced and self._view.shard.is_first:
+            self._ignored[Ignored.SELECTOR_REPLACED] += 1
+
+    def _reselect(self, group: str, former: GroupSelectors, selectors: GroupSelectors, source: Source) -> None:
+        if selectors == former:
+            return
+        if selectors.in_force == former.in_force and group in self._overlay.selectors:
+            source = self._overlay.selectors[group][1]  # of the request behind what is in force
+        self._overlay.selectors[group] = (selectors, source)
 
     def _store(self, key: ClientKey, source: Source, request: SubscriptionRequest, client: Client) -> None:
         former = self._view.client(key)

@@ -120,8 +120,10 @@ class ShardView:
         return name in self._overlay.groups
 
     def reselects(self, name: str) -> bool:
-        """Tell whether a request of the micro-batch set a group's selector."""
-        return name in self._overlay.selectors
+        """Tell whether a request of the micro-batch changed a group's selector."""
+        if name not in self._overlay.selectors:
+            return False
+        return self.group_selectors(name).in_force != self.state.group_selectors(name).in_force
 
     def regrouped(self) -> Iterator[tuple[str, Source]]:
         """Yield the groups with new attributes or selectors, each with the last event behind them."""

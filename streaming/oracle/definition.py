@@ -64,6 +64,11 @@ class _Shard:
     wildcard: SubscriptionSets = SubscriptionSets()  # noqa: RUF009
 
 
+def _agrees(topic: TopicMetadata, selector: SelectorSpec | None) -> bool:
+    tags = () if topic.tags is None else (topic.tags,)
+    return selector is None or _compiled(*selector).agrees(tags, topic.properties)
+
+
 class _GroupRules(NamedTuple):
     """Rules of a group, from its attributes."""
 
@@ -161,7 +166,7 @@ class Oracle:
             selector = sets.selectors.get(group)
             if selector and selector.kind == "SQL92" and (group in self._groups or is_asking):
                 is_used = True
-                if self._agrees(shard, selector, topic):
+                if _agrees(shard.topics[topic], selector):
                     agreeing.add(f"{group}#{parent}")
         return bytes(agreeing) if is_used else None
 
@@ -183,17 +188,21 @@ class Oracle:
         client = request.group, request.client_id
         self._expire_lease(client, place.timestamp)
         self._last_request[client] = place.timestamp
-        parents = self._parents[client]
         if request.parent:
-            parents[request.parent] = None
+            self._parents[client][request.parent] = None
             self._apply_on_parent(request)
         else:
             self.decided["ended everywhere"] += 1
             self._apply_on_all_parents(request)
-        if request.version is not None and parents:
+        if request.version is not None and self._parents[client]:
             self._versioned.add(client)
-        if request.action is Action.COMPLETE_REMOVE and client not in self._versioned:
-            self._parents[client] = {each: None for each in parents if request.parent not in ("", each)}
+        if request.action is Action.COMPLETE_REMOVE:
+            self._forget_parents(client, request.parent)
+
+    def _forget_parents(self, client: Client, parent: str = "") -> None:
+        """Forget where a client without versions has asked: one parent that it has left, or all of them."""
+        if client not in self._versioned:
+            self._parents[client] = {each: None for each in self._parents[client] if parent not in ("", each)}
 
     def _apply_on_all_parents(self, request: SubscriptionRequest) -> None:
         for parent in self._parents[request.group, request.client_id]:
@@ -229,6 +238,7 @@ class Oracle:
         if self._timeout and last is not None and last < now - self._timeout:
             self.decided["lease ended"] += 1
             self._apply_on_all_parents(SubscriptionRequest("", *client, Action.COMPLETE_REMOVE, ()))
+            self._forget_parents(client)
 
     def _expire_topics(self, now: int) -> None:
         for shard in self._shards.values():
@@ -255,16 +265,11 @@ class Oracle:
             int(event.attributes.get(QUOTA, DEFAULT_QUOTA)),
         )
 
-    def _agrees(self, shard: _Shard, selector: SelectorSpec | None, topic: str) -> bool:
-        metadata = shard.topics[topic]
-        tags = () if metadata.tags is None else (metadata.tags,)
-        return selector is None or _compiled(*selector).agrees(tags, metadata.properties)
-
     def _matching_entries(self, shard: _Shard, sets: SubscriptionSets, client: Client, topic: str) -> dict[Entry, int]:
         """Return the entries of a client that match an existing topic, with their orders; quotas play no part."""
         orders = sets.orders(client)
         found = {entry: orders[entry] for entry in orders if entry.matches(topic, inner_multi=self._inner_multi)}
-        if found and not self._agrees(shard, sets.selectors.get(client[0]), topic):
+        if found and not _agrees(shard.topics[topic], sets.selectors.get(client[0])):
             self.decided["selector disagreed"] += 1
             return {}
         return found

@@ -5,10 +5,11 @@ from typing import Any
 
 from streaming.events.model import LITE, NO_METADATA, Notation, SelectorSpec, Source, TopicMetadata
 from streaming.state.delta import Backfill, ShardDelta
-from streaming.state.group import Group, GroupSelectors
+from streaming.state.group import Group
+from streaming.state.selectors import GroupSelectors, Selection
 from streaming.state.shard_state import ShardState
 from streaming.storage.journal import Journal
-from streaming.subscription.client import Block, Client, Interest, LastRequest, Subscription
+from streaming.subscription.client import Block, Client, Interest, LastRequest, Mode, Subscription
 from streaming.subscription.subscribers import ClientKey
 from streaming.updates.model import Cause
 
@@ -80,7 +81,7 @@ def _delta_fields(delta: ShardDelta) -> list[Any]:
             for key, client in delta.clients.items()
         ],
         [(key, place) for key, place in delta.last_requests.items() if key not in delta.clients],
-        list(delta.selectors.items()),
+        [(name, both and _selector_fields(both)) for name, both in delta.selectors.items()],
         list(delta.alarms.items()),
         [(key, backfill and _backfill_fields(backfill)) for key, backfill in delta.backfills.items()],
         list(delta.held.items()) if _TOPICS_PER_COUNT * len(delta.held) < changed_topics else [],
@@ -102,8 +103,21 @@ def _topics(fields: Sequence[Any]) -> dict[str, TopicMetadata]:
     )
 
 
-def _selectors(literal: tuple[str, str] | None, wildcard: tuple[str, str] | None) -> GroupSelectors:
-    return GroupSelectors(literal and SelectorSpec(*literal), wildcard and SelectorSpec(*wildcard))
+def _selector_fields(selectors: GroupSelectors) -> tuple[Any, ...]:
+    return selectors if selectors.unsettled else selectors[:2]
+
+
+def _selectors(
+    literal: tuple[str, str] | None, wildcard: tuple[str, str] | None, unsettled: Iterable[tuple[Any, ...]] = ()
+) -> GroupSelectors:
+    return GroupSelectors(
+        literal and SelectorSpec(*literal),
+        wildcard and SelectorSpec(*wildcard),
+        tuple(
+            Selection(partition, position, SelectorSpec(*selector), tuple(map(Mode, modes)))
+            for partition, position, selector, modes in unsettled
+        ),
+    )
 
 
 def _client_fields(client: Client) -> tuple[Any, Any]:

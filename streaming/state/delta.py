@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from streaming.events.model import Source, TopicMetadata
-from streaming.state.group import Group, GroupSelectors
+from streaming.state.group import Group
+from streaming.state.selectors import GroupSelectors
 from streaming.subscription.client import Client, Interest, LastRequest
 from streaming.subscription.subscribers import ClientKey
 from streaming.updates.model import Cause

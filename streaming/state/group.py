@@ -1,4 +1,4 @@
-"""Groups of clients: attributes in force, selectors, and the policy that follows from both."""
+"""Groups of clients: attributes in force, and the policy that follows from them and the selectors."""
 
 from typing import NamedTuple
 
@@ -9,8 +9,8 @@ from streaming.events.model import (
     RESET_EXCLUSIVE,
     RESET_UNSUBSCRIBE,
     WILDCARD,
-    SelectorSpec,
 )
+from streaming.state.selectors import GroupSelectors
 from streaming.subscription.client import NOTHING, Client, Interest, Mode, interest
 from streaming.subscription.policy import GroupPolicy
 from streaming.updates.model import Cause
@@ -57,20 +57,6 @@ class Group(NamedTuple):
 
 UNKNOWN_GROUP = Group({}, -1, -1)
 """A group without a known event: it has the defaults."""
-
-
-class GroupSelectors(NamedTuple):
-    """Selectors of a group under both modes, since a request may be valid in one mode only."""
-
-    literal: SelectorSpec | None = None
-    wildcard: SelectorSpec | None = None
-
-    def in_mode(self, mode: Mode) -> SelectorSpec | None:
-        """Return the selector in force in a group of that mode."""
-        return self.wildcard if mode is Mode.WILDCARD else self.literal
-
-
-NO_SELECTORS = GroupSelectors()
 
 
 def interest_of(group: Group, client: Client) -> Interest:

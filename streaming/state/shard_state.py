@@ -6,9 +6,10 @@ from typing import Any
 
 from streaming.events.model import DEFAULT_QUOTA, TopicMetadata
 from streaming.state.delta import Backfill, ShardDelta
-from streaming.state.group import NO_SELECTORS, UNKNOWN_GROUP, Group, GroupSelectors, interest_of, policy_of
+from streaming.state.group import UNKNOWN_GROUP, Group, interest_of, policy_of
 from streaming.state.held import HeldCounts
 from streaming.state.indexes import Deadlines, PatternTargets, RemainingTopics
+from streaming.state.selectors import NO_SELECTORS, GroupSelectors
 from streaming.storage.journal import overlay
 from streaming.subscription.client import NOTHING, Client, Interest, LastRequest
 from streaming.subscription.interests import Interests

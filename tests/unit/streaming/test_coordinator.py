@@ -92,7 +92,7 @@ def client_end(
     at = [3, offset, 1_000 + offset, 0]
     end: dict[str, Any] = {"place": at} if version is None else {"place": at, "version": version}
     entry: dict[str, Any] = {"action": "COMPLETE_REMOVE", "clientId": "c", "group": "g", "topic": parent}
-    entry |= {"asOf": at, "through": at, "ends": {"literal": end, "wildcard": end}}
+    entry |= {"asOf": at, "through": at, "ends": {"literal": end, "wildcard": end}, "laterCount": len(later or ())}
     if later:
         asked = {"action": "COMPLETE_ADD", "liteTopicSet": ["t"], "dialect": "lite", "delivery": "per-client"}
         entry["later"] = [{**asked, "place": [3, each, 1_000 + each, 0]} for each in later]
@@ -248,6 +248,7 @@ def test_what_is_written_of_a_client_is_a_valid_request() -> None:
         as_of=place(1),
         ends={"literal": End(place(1)), "wildcard": End(place(1))},
         through=place(1),
+        later_count=0,
     )
 
 
@@ -297,10 +298,28 @@ def test_what_it_asks_for_since_is_repeated_with_its_end() -> None:
     assert bucket.state.pending == {}
 
 
-def test_a_second_end_replaces_the_first() -> None:
-    bucket = Bucket(request("p"))
+def test_a_second_end_follows_the_first() -> None:
+    """Its version holds then, although the first is not read any more, nor the request between them."""
+    bucket = Bucket(request("p"), timeout=HOUR)
+    bucket.then(leaves("", version=3), request("p"))
+    (end,) = bucket.then(Tick(9_000 + HOUR))
+    assert end["ends"]["wildcard"] == {"place": [3, 1, 1_001, 0], "version": 3}
+    assert [(each["action"], each["place"][1], each.get("expired")) for each in end["later"]] == [
+        ("COMPLETE_ADD", 2, None),
+        ("COMPLETE_REMOVE", 2, True),
+    ]
+
+
+def test_an_end_is_pending_until_the_longest_record_is_read_back() -> None:
+    """Those of a request, and of the end of the lease after it, go up to the same place."""
+    bucket = Bucket(request("p"), timeout=HOUR)
     bucket.then(leaves(""), request("p"))
-    assert bucket.then(leaves("")) == [client_end("p", 3)]
+    bucket.then(Tick(9_000 + HOUR))
+    shorter = read_back("p", 1, 2)
+    bucket.then(shorter._replace(later_count=1))
+    assert set(bucket.state.pending) == {(KEY, "p")}
+    bucket.then(shorter._replace(later_count=2))
+    assert bucket.state.pending == {}
 
 
 def test_a_stale_end_leaves_the_pending_one_in_force() -> None:
@@ -309,7 +328,15 @@ def test_a_stale_end_leaves_the_pending_one_in_force() -> None:
     (first,) = bucket.then(leaves("", version=6))
     assert first["ends"]["literal"] == {"place": [3, 1, 1_001, 0], "version": 6, "known": 5}
     (second,) = bucket.then(leaves("", version=4))
-    assert second == first
+    assert second["ends"] == first["ends"]
+    assert [each["version"] for each in second["later"]] == [4]
+
+
+def test_an_end_after_a_stale_one_takes_its_place() -> None:
+    bucket = Bucket(request("p", version=5))
+    bucket.then(leaves("", version=4))
+    (second,) = bucket.then(leaves("", version=6))
+    assert second["ends"]["literal"] == {"place": [3, 2, 1_002, 0], "version": 6, "known": 5}
 
 
 def test_requests_too_long_for_one_record_are_spread_over_several(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,6 +346,7 @@ def test_requests_too_long_for_one_record_are_spread_over_several(monkeypatch: p
     assert {first["through"][1], second["through"][1]} == {3}
     assert [[each["place"][1] for each in part["later"]] for part in (first, second)] == [[2], [3]]
     assert ("continues" in first, second["continues"]) == (False, True)
+    assert (first["laterCount"], second["laterCount"]) == (1, 2)
 
 
 def test_a_client_whose_end_has_a_version_is_remembered() -> None:

@@ -605,6 +605,14 @@ def test_a_silent_client_ends_on_every_parent() -> None:
     assert world.batch(add("z"), at=1_200).rows == {"d a"}, "its former set is gone"
 
 
+def test_where_a_silent_client_has_asked_is_forgotten() -> None:
+    """As after an end on all parents; unless it has sent versions."""
+    for version, rows in ((None, {"c a"}), (1, set())):
+        world = World(created("a"), client_timeout_ms=100).batch(replace("a", version=version)).batch(tick(500))
+        world.batch(leave(parent="", version=3), at=501)
+        assert world.batch(replace("a", version=2), at=502).rows == rows
+
+
 def test_a_client_that_asks_too_late_begins_anew() -> None:
     """Whether a tick has told of it or not."""
     world = World(created("a"), created("b"), client_timeout_ms=100).batch(replace("a"), at=1_000)

@@ -11,7 +11,8 @@ from streaming.errors import Rejected
 from streaming.events.columns import Event
 from streaming.events.model import GroupEvent, Place, Reason, SelectorSpec, Source, SubscriptionRequest
 from streaming.events.parsing import parse_subscription
-from streaming.state import GroupSelectors, Shard
+from streaming.state import Shard
+from streaming.state.selectors import NO_SELECTORS
 from streaming.subscription import policy
 from streaming.subscription.client import Ignored
 from streaming.updates.model import Cause, Op
@@ -28,6 +29,7 @@ from tests.support.builders import (
     leave,
     replace,
     request_json,
+    told,
 )
 from tests.support.story import Said, Story, added, removed
 
@@ -138,7 +140,27 @@ def test_that_of_any_other_request_counts(request_: Event) -> None:
 def test_that_of_a_stale_or_refused_request_does_not_count() -> None:
     story = Story(WILD, replace("*", version=5), created("t", "y"))
     assert story.then(replace("*", version=4, tag="x"), add("a*", tag="x")) == set()
-    assert story.state.selectors == {"g": GroupSelectors(TAG_X, None)}, "`a*` is no pattern, but a name"
+    assert story.state.selectors["g"].in_force == (TAG_X, None), "`a*` is no pattern, but a name"
+
+
+def test_that_of_a_request_that_turns_out_to_be_stale_is_taken_back() -> None:
+    """Its client had left everywhere before, with a higher version; the shard learns of it later."""
+    story = Story(WILD, replace("*"), created("t", "y"))
+    late = add("z", client="d", tag="x", version=2)
+    assert story.then(late) == {deselected("t", "*")}
+    assert story.then(told(3, (4, late), client="d", version=3)) == {selected("t", "*")}
+    assert story.state.selectors == {"g": NO_SELECTORS}
+
+
+@pytest.mark.parametrize("version", [None, 7])
+def test_that_of_a_request_after_the_stale_one_stays(version: int | None) -> None:
+    """Also if it sets the same selector as the stale one."""
+    for tag, received in (("x", set()), ("y", {"t"})):
+        story = Story(WILD, replace("*"), created("t", "y"))
+        late = add("z", client="d", tag="x", version=2)
+        story.then(late, add("z", client="e", tag=tag, version=version))
+        assert story.then(told(3, (4, late), client="d", version=3)) == set()
+        assert set(story.held()) == received
 
 
 def test_there_and_back_in_one_batch_emits_nothing() -> None:

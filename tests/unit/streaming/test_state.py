@@ -25,6 +25,7 @@ from streaming.events.model import (
     TopicMetadata,
 )
 from streaming.state import Backfill, Group, GroupSelectors, ShardDelta, ShardState, append
+from streaming.state.selectors import Selection
 from streaming.storage import journal
 from streaming.storage.journal import Journal
 from streaming.subscription.client import ABSENT, Block, Client, Interest, LastRequest, Mode, Subscription
@@ -51,7 +52,11 @@ views = st.builds(
 )
 shared = views.map(lambda subscription: Client(subscription, subscription))
 groups = st.builds(Group, st.dictionaries(names, names, max_size=3), partitions, offsets, st.none() | names)
-selections = st.none() | st.builds(SelectorSpec, names, names)
+selectors = st.builds(SelectorSpec, names, names)
+unsettled = st.builds(Selection, partitions, offsets, selectors, st.sampled_from([(mode,) for mode in Mode]))
+group_selectors = st.builds(
+    GroupSelectors, st.none() | selectors, st.none() | selectors, st.lists(unsettled, max_size=2).map(tuple)
+)
 metadata = st.builds(
     TopicMetadata,
     st.none() | names,
@@ -79,7 +84,7 @@ def states(draw: st.DrawFn) -> ShardState:
     made.last_requests = draw(
         st.dictionaries(keys, st.builds(LastRequest, partitions, offsets, begins, begins, offsets, offsets))
     )
-    made.selectors = draw(st.dictionaries(names, st.builds(GroupSelectors, selections, selections), max_size=2))
+    made.selectors = draw(st.dictionaries(names, group_selectors, max_size=2))
     made.alarms = draw(st.dictionaries(st.integers(0, INT64 - 1), st.just(True), max_size=2))
     made.latest_order = draw(st.integers(1, INT64 - 1)) if made else 0
     return made
