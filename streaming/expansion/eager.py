@@ -125,9 +125,8 @@ class _GroupComparison:
         change, backfill = self._changes[subscriber.client], self._batch.state.backfills.get(subscriber.client)
         if not (self._exclusive or change.steps or backfill):
             return change
-        orders = [index.orders(topic).get(subscriber) for index in self._indexes(subscriber.client, change)]
-        if not self._exclusive:  # the order of entries does not matter
-            orders = [None if order is None else 0 for order in orders]
+        found = [index.orders(topic) for index in self._indexes(subscriber.client, change)]
+        orders = [(subscriber in each, max(each.values(), default=0) if self._exclusive else 0) for each in found]
         last = max((number for number in range(1, len(orders)) if orders[number] != orders[number - 1]), default=0)
         if last:
             return change.by(change.steps[last - 1]) if change.steps else change

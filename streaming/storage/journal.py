@@ -205,13 +205,13 @@ class Journal:
         tail = self.tail + _segment(change, self.position.digest)
         compact_bytes = max(1, self.compact_bytes + growth)
         if self.compact_bytes and self._archived + len(tail) <= 2 * compact_bytes + self.tuning.journal_slack_bytes:
-            return replace(self._swept(), compact_bytes=compact_bytes).spill(tail)
+            return replace(self.swept(), compact_bytes=compact_bytes).spill(tail)
         tail = _segment(whole(), b"")
         return replace(self.cleared(), compact_bytes=len(tail)).spill(tail)
 
     def cleared(self) -> Self:
         """Return a journal without changes; it still knows the parts to remove."""
-        swept = self._swept()
+        swept = self.swept()
         retired = (*swept.retired, *((part.name, self.batch) for part in self.parts))
         return replace(swept, tail=b"", parts=(), compact_bytes=0, retired=retired)
 
@@ -229,7 +229,12 @@ class Journal:
         kept = tuple((name, batch) for name, batch in retired if name != part.name)
         return replace(self, tail=b"", parts=(*parts, part), retired=kept)
 
-    def _swept(self) -> Self:
+    @property
+    def has_left_parts(self) -> bool:
+        """True if the journal has become small, and parts of the large one are still to be removed."""
+        return bool(self.retired) and not self.parts
+
+    def swept(self) -> Self:
         """Remove the retired parts of states that Spark keeps no more, and return the journal without them."""
         kept_from = self.batch - self.tuning.retained_micro_batches
         if self.archive is None or not self.retired or self.retired[0][1] > kept_from:

@@ -19,6 +19,7 @@ def reminders(parent: str, number: int, data: bytes, archive: Archive | None) ->
     if parent == COORDINATOR:
         return []
     shard = ShardState()
-    state.replay(shard, Journal.open(data, archive).changes())
+    journal = Journal.open(data, archive)
+    state.replay(shard, journal.changes())
     alarms = [coordinator.alarm(parent, number, time) for time in sorted(shard.alarms)]
-    return [*alarms, coordinator.wake(parent, number, 0)] if shard.backfills else alarms
+    return [*alarms, coordinator.wake(parent, number, 0)] if shard.backfills or journal.has_left_parts else alarms

@@ -115,6 +115,11 @@ class Worker:
             result = self._coordinate(number, events, journal, output)
         else:
             result = yield from self._expand(parent, number, events, journal, output)
+            if result.journal.has_left_parts:
+                result = result._replace(journal=result.journal.swept())
+            if result.journal.has_left_parts:  # nobody may have anything more to say to this shard
+                time = _time_to_sweep(int(rows.timestamps.max()))
+                output.add(OutputKind.INPUT + Stream.CLOCK, coordinator.alarm(parent, number, time))
         yield from self._add_dead_letters((*rejected, *result.problems), ordered, output)
         output.ignored = result.ignored
         yield output
@@ -209,6 +214,15 @@ class Worker:
             if output.size >= self.tuning.piece_bytes:
                 yield output.drain()
         yield output
+
+
+SWEEP_MS = 1_200_000
+"""Milliseconds between two looks for parts to remove; ticks alone make 120 micro-batches meanwhile."""
+
+
+def _time_to_sweep(now: int) -> int:
+    """Return the next of these looks, at the same time for all shards."""
+    return (now // SWEEP_MS + 1) * SWEEP_MS
 
 
 def _without_problems(entries: Iterable[Entry], problems: list[Problem]) -> Iterator[tuple[Source, Event]]:

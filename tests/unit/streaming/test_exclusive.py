@@ -9,6 +9,7 @@ from tests.support.builders import (
     DELETED,
     EXCLUSIVE,
     MQTT,
+    WAMP,
     WILD,
     add,
     bound,
@@ -47,6 +48,13 @@ def test_a_newer_subscriber_evicts_the_former_one() -> None:
     assert story.then(replace("b", "c", client="d")) == {evicted("b", "b"), subscribed("b", "b", client="d")}
     assert {update.source.offset for update in story.expansion.updates} == {5}
     assert (story.held("c"), story.held("d")) == (["a"], ["b"])
+
+
+def test_a_part_that_comes_with_another_one_names_the_request_for_that() -> None:
+    """The client asks once more for the topic by another entry, and takes it with all that it had asked for before."""
+    story = Story(EXCLUSIVE, add("t", notation=WAMP), replace("t", client="d"), created("t"))
+    assert len(story.then(add("*"), add("u", notation=WAMP))) == 3
+    assert {update.source.offset for update in story.expansion.updates} == {5}
 
 
 def test_also_within_one_batch() -> None:

@@ -32,7 +32,9 @@ def test_what_is_left_is_what_the_other_requests_set(
     """Whichever of the requests with a version turn out to be stale, and under which modes."""
     selectors, wanted = NO_SELECTORS, dict[Mode, SelectorSpec]()
     for position, (selector, modes, has_version, stale) in enumerate(requests):
-        selectors = selectors.after(Selection(0, Place(0, position, 0).position, selector, modes), can_be_stale=has_version)
+        selectors = selectors.after(
+            Selection(0, Place(0, position, 0).position, selector, modes), can_be_stale=has_version
+        )
         wanted |= {mode: selector for mode in modes if not (has_version and mode in stale)}
     for position, (_, _, has_version, stale) in enumerate(requests):
         if has_version:

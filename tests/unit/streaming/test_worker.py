@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,9 +23,10 @@ from streaming.worker import work as process_work
 from streaming.worker.cache import StateCache
 from streaming.worker.output import Output, OutputKind, OutputRow
 from streaming.worker.rows import InputRow, InputRows
+from streaming.worker.worker import SWEEP_MS
 from tests.support.builders import group_json, request_json, tick_json, topic_json
 from tests.support.simulator import TOPICS as NAMES
-from tests.support.simulator import rows_of
+from tests.support.simulator import Memories, rows_of
 from tests.support.states import TOMBSTONE, Written, decode, decode_home, forget, work
 
 GROUPS, SUBSCRIPTIONS, TOPICS, CLOCK = range(4)
@@ -341,6 +343,29 @@ def test_a_shard_asks_to_be_woken_once_for_each_time() -> None:
     late = [row(CLOCK, tick_json(tick=..., wake=70_000, parentTopic="p", shard=0), 9)]
     nothing, output = work("p", 0, late, data, SETTINGS)
     assert (nothing, output.kinds) == (None, [])
+
+
+def test_the_parts_of_a_state_that_has_gone_are_removed() -> None:
+    """The shard asks to be woken for that, once in a while, until Spark keeps none of their states any more."""
+    archives = Memories()
+    worker = Worker(replace(SETTINGS, archives=archives), Tuning(inline_bytes=100, retained_micro_batches=5))
+    names = [f"{number:050}" for number in range(9)]
+    data, _ = work(
+        "p", 0, [row(TOPICS, topic_json(liteTopic=name), at) for at, name in enumerate(names)], None, worker, batch=1
+    )
+    assert len(archives.of("p", 0)) == 1
+    gone = [row(TOPICS, topic_json(liteTopic=name, event="DELETED"), at) for at, name in enumerate(names)]
+    for batch, rows, left in (2, gone, 1), (6, [woken(0)], 1), (8, [woken(SWEEP_MS)], 0):
+        data, output = work("p", 0, rows, data, worker, batch=batch)
+        assert len(archives.of("p", 0)) == left
+        alarms = [json.loads(value or b"") for value in output.payloads if b'"alarm"' in (value or b"")]
+        assert alarms == [{"alarm": SWEEP_MS, "parentTopic": "p", "shard": 0}] * left
+    assert data is None
+
+
+def woken(time: int) -> InputRow:
+    """The row that wakes the shard."""
+    return row(CLOCK, tick_json(tick=..., wake=time, parentTopic="p", shard=0), 9)
 
 
 class Crash(Exception):
