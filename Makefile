@@ -49,8 +49,9 @@ test-fast: .venv/.locked ## the tests that need neither a broker nor Spark
 	.venv/bin/pytest -m 'not integration and not containers'
 
 .PHONY: test-histories
-test-histories: .venv/.locked ## 20,000 random histories against the oracle (a quarter of an hour)
-	REEXPAND_EXAMPLES=2500 .venv/bin/pytest tests/property/streaming/test_histories.py
+test-histories: .venv/.locked ## 20,000 random histories against the oracle, and 50,000 short stories (20 minutes)
+	REEXPAND_EXAMPLES=2500 REEXPAND_STORY_LENGTH=3 .venv/bin/pytest \
+	  tests/property/streaming/test_histories.py tests/property/streaming/test_short_stories.py
 
 .PHONY: test-long
 test-long: setup ## further stories of the real job: topics, time, large records, verification (half an hour)

@@ -128,7 +128,9 @@ def test_a_live_job_is_verified_and_its_updates_are_repaired(streams: Streams, t
     all_features(scene)
     with running(streams, tmp_path / "job.log", *OPTIONS) as job:
         causes = {Cause.TOPIC_EXPIRED, Cause.LEASE_EXPIRED}
-        eventually(lambda: causes <= {update["cause"] for update in streams.updates()}, SETTLE_SECONDS, POLL_SECONDS)
+        assert eventually(
+            lambda: causes <= {update["cause"] for update in streams.updates()}, SETTLE_SECONDS, POLL_SECONDS
+        )
         scene.asks("leaves", "both", "", action="COMPLETE_REMOVE")
         with coming_and_going(scene):
             time.sleep(2)
