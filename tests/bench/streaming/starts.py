@@ -1,0 +1,113 @@
+"""Recovery: from a start after SIGKILL until the first update of a topic that was created meanwhile.
+
+Each command is a `reexpand` of some release; they take turns on jobs of their own.
+
+python -m tests.bench.streaming.starts --kills 20 [--command DIR/.venv/bin/reexpand ...]
+"""
+
+import json
+import statistics
+import time
+from typing import Any
+from uuid import uuid4
+
+from confluent_kafka import Consumer, TopicPartition
+from rich.table import Table
+
+from streaming.events.model import BIND_TOPIC, WILDCARD, Stream
+from tests.bench.command import arguments, broker_and_folder, show
+from tests.support.running_job import REEXPAND, SETTLE_SECONDS, Job, Streams
+
+PARENT = "orders"
+
+
+def main() -> None:
+    """Kill and start the jobs by turns, and print the table."""
+    parser = arguments(__doc__)
+    parser.add_argument("--kills", type=int, default=20, help="for each command")
+    parser.add_argument("--topics", type=int, default=1_000, help="topics that exist before")
+    parser.add_argument("--command", action="append", help="`reexpand` to start; this one by default")
+    options = parser.parse_args()
+    with broker_and_folder() as (broker, folder):
+        jobs = [
+            KilledJob(Streams(broker.bootstrap_servers, folder / f"checkpoint-{number}"), command, options.topics)
+            for number, command in enumerate(options.command or [REEXPAND])
+        ]
+        for turn in range(options.kills):
+            for job in jobs if turn % 2 == 0 else reversed(jobs):
+                job.recover()
+    table = Table(
+        "command", "until ready", "until the update", title=f"seconds of {options.kills} starts after SIGKILL"
+    )
+    for job in jobs:
+        table.add_row(job.command, shown(job.until_ready), shown(job.until_update))
+    show([job.figures() for job in jobs], table, as_json=options.json, width=120)
+
+
+class KilledJob:
+    """A job that is killed and started again.
+
+    Attributes:
+        command: its `reexpand`.
+        until_ready, until_update: seconds of each start.
+    """
+
+    def __init__(self, streams: Streams, command: str, topics: int) -> None:
+        self.command = command
+        self.until_ready: list[float] = []
+        self.until_update: list[float] = []
+        self._streams = streams.create()
+        self._feed = streams.producer()
+        updates = streams.settings.updates
+        self._updates = Consumer({"bootstrap.servers": streams.bootstrap_servers, "group.id": uuid4().hex})
+        self._updates.assign([TopicPartition(updates, number, 0) for number in streams.ends(updates)])
+        self._created = 0
+        group = {"group": "g", "attributes": {BIND_TOPIC: PARENT, WILDCARD: "true"}}
+        request = {"action": "COMPLETE_ADD", "clientId": "c", "group": "g", "topic": PARENT, "liteTopicSet": ["**"]}
+        self._feed.send(Stream.GROUPS, group, "g")
+        self._feed.send(Stream.SUBSCRIPTIONS, request, "g")
+        self._start(topics)
+
+    def recover(self) -> None:
+        """Create a topic, and start the job until it has told of the topic; then kill it."""
+        until_ready, until_update = self._start(1)
+        self.until_ready.append(until_ready)
+        self.until_update.append(until_update)
+
+    def figures(self) -> dict[str, Any]:
+        """Return all figures, in seconds."""
+        return {"command": self.command, "until ready": self.until_ready, "until the update": self.until_update}
+
+    def _start(self, topics: int) -> tuple[float, float]:
+        for _ in range(topics):
+            self._created += 1
+            name = f"eu__{self._created}__created"
+            self._feed.send(Stream.TOPICS, {"event": "CREATED", "parentTopic": PARENT, "liteTopic": name}, PARENT)
+        self._feed.flush()
+        start = time.monotonic()
+        job = Job(self._streams, self._streams.checkpoint.with_suffix(".log"), command=self.command)
+        try:
+            job.wait_ready()
+            until_ready = time.monotonic() - start
+            self._wait_for(name)
+            return until_ready, time.monotonic() - start
+        finally:
+            job.close()
+
+    def _wait_for(self, topic: str) -> None:
+        deadline = time.monotonic() + SETTLE_SECONDS
+        while time.monotonic() < deadline:
+            message = self._updates.poll(1)
+            value = None if message is None or message.error() else message.value()
+            if value is not None and json.loads(value)["liteTopic"] == topic:
+                return
+        raise TimeoutError(f"no update of {topic} after {SETTLE_SECONDS} s")
+
+
+def shown(seconds: list[float]) -> str:
+    """Return the median, and the least and the greatest."""
+    return f"{statistics.median(seconds):.1f} ({min(seconds):.1f} to {max(seconds):.1f})"
+
+
+if __name__ == "__main__":
+    main()
