@@ -18,7 +18,8 @@ from streaming.subscription.client import Mode
 from streaming.subscription.subscribers import ClientKey
 
 _REPEATED_FIELDS = SubscriptionRequest._fields.index("later_count")
-"""Fields that a request can have which is repeated after an end."""
+_END_FIELDS = End._fields.index("forgets")
+"""Fields of a request that is repeated after an end, and of an end; only what forgets has more."""
 
 
 def append(journal: Journal, state: CoordinatorState, delta: CoordinatorDelta) -> Journal:
@@ -80,8 +81,9 @@ def _lease(parents: tuple[str, ...], place: tuple[int, ...], versions: Mapping[s
 
 
 def _pending_fields(pending: PendingEnd) -> tuple[Any, ...]:
-    later = [(place, request[:_REPEATED_FIELDS]) for place, request in pending.later]
-    return pending.as_of, pending.expired, list(pending.ends.items()), later
+    later = [(place, request if request.forgets else request[:_REPEATED_FIELDS]) for place, request in pending.later]
+    ends = [(mode, end if end.forgets else end[:_END_FIELDS]) for mode, end in pending.ends.items()]
+    return pending.as_of, pending.expired, ends, later
 
 
 def _pending(as_of: tuple[int, ...], expired: bool, ends: Any, later: Any) -> PendingEnd:  # noqa: FBT001 - a field

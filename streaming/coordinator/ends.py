@@ -6,7 +6,7 @@ So the record repeats the client's requests and ends since then, and a shard wor
 record was read back makes the coordinator write a longer one, which says again all that the shorter one says.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from streaming.coordinator.records import client_end
 from streaming.coordinator.state import (
@@ -65,12 +65,22 @@ class PendingEnds:
                 self._store((key, parent), PendingEnd(as_of, expired, ends))
             else:
                 again = SubscriptionRequest(parent, *key, Action.COMPLETE_REMOVE, (), version, expired=expired)
-                in_force = {mode: ends[mode] if end.is_stale else end for mode, end in pending.ends.items()}
-                self._store((key, parent), pending._replace(ends=in_force, later=(*pending.later, (as_of, again))))
+                self._follow_end(key, pending, ends, as_of, again)
             versions[parent] = Versions(*(_newer(version, known.of(mode)) for mode in (Mode.LITERAL, Mode.WILDCARD)))
         if version is None and not lease.versions:
             versions = {}
         return ClientLease(tuple(kept), as_of, versions) if kept or versions else None
+
+    def forget(self, key: ClientKey, lease: ClientLease) -> None:
+        """Let the versions of a client that is in no session count no more."""
+        forgets = End(lease.place, forgets=True)
+        for parent in lease.versions:
+            pending = self._pending((key, parent))
+            if pending is None:
+                self._store((key, parent), PendingEnd(lease.place, expired=False, ends=dict.fromkeys(Mode, forgets)))
+            else:
+                forgotten = SubscriptionRequest(parent, *key, Action.COMPLETE_REMOVE, (), forgets=True)
+                self._follow_end(key, pending, dict.fromkeys(Mode, forgets), lease.place, forgotten)
 
     def follow(self, key: ClientKey, request: SubscriptionRequest, place: Place) -> None:
         """Add a request to the pending end of its client on its parent, if there is one."""
@@ -101,6 +111,13 @@ class PendingEnds:
             pending = self._pending((key, parent))
             if pending is not None:
                 yield from client_end(key, parent, pending)
+
+    def _follow_end(
+        self, key: ClientKey, pending: PendingEnd, ends: Mapping[Mode, End], place: Place, again: SubscriptionRequest
+    ) -> None:
+        """Add a further end to a pending one; under modes in which that one is stale it takes its place."""
+        in_force = {mode: ends[mode] if end.is_stale else end for mode, end in pending.ends.items()}
+        self._store((key, again.parent), pending._replace(ends=in_force, later=(*pending.later, (place, again))))
 
     def _pending(self, key: PendingKey) -> PendingEnd | None:
         pending = self._delta.pending

@@ -55,7 +55,8 @@ def client_end(key: ClientKey, parent: str, pending: PendingEnd) -> Iterator[Kaf
     if pending.expired:
         end["expired"] = True
     ends = {
-        str(mode): _without_none({**each._asdict(), "place": list(each.place)}) for mode, each in pending.ends.items()
+        str(mode): _without_none({**each._asdict(), "place": list(each.place), "forgets": each.forgets or None})
+        for mode, each in pending.ends.items()
     }
     first = {**end, "ends": ends}
     for later in _pieces(_request_fields(place, request) for place, request in pending.later):
@@ -90,10 +91,12 @@ def _request_fields(place: Place, request: SubscriptionRequest) -> dict[str, Any
         "liteTopicSet": request.entries,
         "version": request.version,
         "offsetOption": request.offset_option,
+        "selector": request.selector and {"type": request.selector.kind, "expression": request.selector.text},
         "dialect": dialect,
         "policy": policy,
         "delivery": "per-subscription" if per_subscription else "per-client",
         "expired": request.expired or None,
+        "forgets": request.forgets or None,
         "place": list(place),
     })  # fmt: skip
 

@@ -9,11 +9,24 @@ from streaming.coordinator.keys import COORDINATOR
 from streaming.coordinator.records import group_end, wake
 from streaming.coordinator.state import NO_VERSIONS, ClientLease, CoordinatorDelta, CoordinatorState, GroupBinding
 from streaming.events.columns import Event
-from streaming.events.model import Action, Alarm, GroupEvent, Place, Reason, Source, Stream, SubscriptionRequest, Tick
+from streaming.events.model import (
+    VERSION_RETENTION_MS,
+    Action,
+    Alarm,
+    GroupEvent,
+    Place,
+    Reason,
+    Source,
+    Stream,
+    SubscriptionRequest,
+    Tick,
+)
 from streaming.subscription.client import Ignored
 from streaming.subscription.subscribers import ClientKey
 from streaming.updates.model import Problem
 from streaming.updates.records import KafkaRecord
+
+HOUR_MS = 3_600_000
 
 
 @dataclass(slots=True)
@@ -107,8 +120,8 @@ class _MicroBatch:
             self.ends.confirm(key, request)
             return
         lease, place = self._lease(key), source.place
-        if lease is not None and self._has_expired(lease, place.timestamp):
-            lease = self._end_client(key, lease, lease.place, expired=True)
+        if lease is not None:
+            lease = self._expire(key, lease, place.timestamp)
         if request.parent != COORDINATOR:
             self.ends.follow(key, request, place)
             self._renew_lease(key, lease, request, place)
@@ -128,10 +141,12 @@ class _MicroBatch:
                 for parent, shard in sorted(shards):
                     self._wake(parent, shard)
                 delta.alarms[time] = None
-        for key in {**self._state.leases, **delta.leases} if self._client_timeout_ms else ():
-            lease = self._lease(key)
-            if lease is not None and self._has_expired(lease, delta.clock):
-                self._end_client(key, lease, lease.place, expired=True)
+        # What a client without a session has left need not go at once.
+        if self._client_timeout_ms or delta.clock // HOUR_MS > self._state.clock // HOUR_MS:
+            for key in {**self._state.leases, **delta.leases}:
+                lease = self._lease(key)
+                if lease is not None:
+                    self._expire(key, lease, delta.clock)
 
     def apply_alarm(self, event: Alarm) -> None:
         """Remember an alarm, or wake the shard at once if its time has passed."""
@@ -155,24 +170,36 @@ class _MicroBatch:
         keys = (key for key in {**self._state.leases, **self._delta.leases} if key.group == group)
         return {parent for lease in map(self._lease, keys) if lease is not None for parent in lease.parents}
 
-    def _has_expired(self, lease: ClientLease, now: int) -> bool:
-        """Tell whether a lease has run out at a time, whether a tick has told of it or not."""
-        timeout = self._client_timeout_ms
-        return bool(timeout and lease.parents and lease.place.timestamp < now - timeout)
+    def _expire(self, key: ClientKey, lease: ClientLease, now: int) -> ClientLease | None:
+        """End a client whose lease has run out at a time, whether a tick has told of it or not; return what is left.
+
+        A client that is in no session is forgotten later.
+        """
+        left: ClientLease | None = lease
+        age, timeout = now - lease.place.timestamp, self._client_timeout_ms
+        if timeout and lease.parents and age > timeout:
+            left = self._end_client(key, lease, lease.place, expired=True)
+        if left is not None and not left.parents and age > VERSION_RETENTION_MS:
+            self.ends.forget(key, left)
+            self._delta.leases[key] = left = None
+        return left
 
     def _renew_lease(
         self, key: ClientKey, lease: ClientLease | None, request: SubscriptionRequest, place: Place
     ) -> None:
         parent, parents = request.parent, () if lease is None else lease.parents
         versions = {} if lease is None else dict(lease.versions)
+        is_stale = request.version is not None and any(
+            known is not None and request.version < known for known in versions.get(parent, NO_VERSIONS)
+        )
         if request.version is not None:
             versions[parent] = self.ends.versions(versions.get(parent, NO_VERSIONS), request, place)
         elif versions:  # a client with versions is remembered wherever it was
             versions.setdefault(parent, NO_VERSIONS)
         if request.action is not Action.COMPLETE_REMOVE:
             renewed_parents = parents if parent in parents else (*parents, parent)
-        elif request.version is not None:
-            renewed_parents = parents  # the shard may find the version stale, and keep the client
+        elif is_stale:
+            renewed_parents = parents
         else:
             renewed_parents = tuple(each for each in parents if each != parent)
         renewed = ClientLease(renewed_parents, place, versions) if renewed_parents or versions else None

@@ -15,6 +15,9 @@ MAX_TTL_MS = 30 * 24 * 3_600_000
 DEADLINE_STEP_MS = 10_000
 """Step in milliseconds to which deadlines are rounded up, so that a shard is woken once for many topics."""
 
+VERSION_RETENTION_MS = 7 * 24 * 3_600_000
+"""Time in milliseconds since the last request of a client in no session, after which its versions are forgotten."""
+
 MAX_AHEAD_MS = 10_000
 """Maximum time in milliseconds by which a tick or a wake may be ahead of its record's timestamp."""
 
@@ -215,6 +218,7 @@ class SubscriptionRequest(NamedTuple):
         continues: True if `later` goes on from a former record, which was too long for all of them.
         later_count: length of `later`, together with that of the records that it goes on from; None in records that a
             former release wrote.
+        forgets: the client's versions count no more.
     """
 
     parent: str
@@ -233,6 +237,7 @@ class SubscriptionRequest(NamedTuple):
     through: Place | None = None
     continues: bool = False
     later_count: int | None = None
+    forgets: bool = False
 
 
 class End(NamedTuple):
@@ -242,11 +247,13 @@ class End(NamedTuple):
         place: place of the request that ended the client, or of its last one before its lease expired.
         version: version of that request; None for none, and for a lease.
         known: version of the client before it, as far as the coordinator knows.
+        forgets: the client's versions count no more.
     """
 
     place: Place
     version: int | None = None
     known: int | None = None
+    forgets: bool = False
 
     @property
     def is_stale(self) -> bool:

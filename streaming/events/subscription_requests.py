@@ -66,6 +66,7 @@ def _request(record: dict[str, Any]) -> SubscriptionRequest:
         optional_place(record, "through"),
         record.get("continues") is True,
         optional_integer(record, "laterCount"),
+        record.get("forgets") is True,
     )
 
 
@@ -77,7 +78,12 @@ def _ends(record: dict[str, Any]) -> Mapping[str, End] | None:
     if not (isinstance(ends, dict) and all(isinstance(end, dict) for end in ends.values())):
         raise Rejected(Reason.WRONG_TYPE, "ends must be an object of objects")
     return {
-        mode: End(required_place(end, "place"), optional_integer(end, "version"), optional_integer(end, "known"))
+        mode: End(
+            required_place(end, "place"),
+            optional_integer(end, "version"),
+            optional_integer(end, "known"),
+            end.get("forgets") is True,
+        )
         for mode, end in ends.items()
     }
 

@@ -23,12 +23,14 @@ class EndStep(NamedTuple):
         place: of the request, or of the one that ended the client.
         client: subscriptions after it.
         stale: modes under which the request is stale after the end.
+        applied: modes under which it counts after the end.
     """
 
     place: Place
     request: SubscriptionRequest
     client: Client
     stale: tuple[Mode, ...] = ()
+    applied: tuple[Mode, ...] = ()
 
 
 def is_superseded(view: ShardView, key: ClientKey, request: SubscriptionRequest) -> bool:
@@ -68,6 +70,10 @@ def end_steps(view: ShardView, key: ClientKey, request: SubscriptionRequest, as_
     yield EndStep(as_of, request, _client(subscriptions))
     in_force = view.group(key.group).mode
     for place, later in request.later:
+        if later.forgets:
+            subscriptions.update(dict.fromkeys(ends, Subscription()))
+            yield EndStep(place, later, _client(subscriptions))
+            continue
         order = _order_at(view, key, place)
         outcomes = {
             mode: advance(subscriptions[mode], later, view.shard.rules(mode), order, place)
@@ -78,7 +84,8 @@ def end_steps(view: ShardView, key: ClientKey, request: SubscriptionRequest, as_
             continue
         subscriptions.update((mode, outcome.subscription) for mode, outcome in outcomes.items())
         stale = tuple(mode for mode, outcome in outcomes.items() if outcome.ignored is Ignored.STALE_VERSION)
-        yield EndStep(place, later, _client(subscriptions), stale)
+        applied = tuple(mode for mode, outcome in outcomes.items() if mode not in stale and not outcome.refused)
+        yield EndStep(place, later, _client(subscriptions), stale, applied)
 
 
 def _client(subscriptions: dict[Mode, Subscription]) -> Client:

@@ -4,7 +4,7 @@ from collections import Counter
 
 from streaming.events.model import Action, GroupEvent, Place, Reason, Source, SubscriptionRequest
 from streaming.expansion.admission import excess
-from streaming.expansion.ends import end_steps, is_superseded
+from streaming.expansion.ends import EndStep, end_steps, is_superseded
 from streaming.expansion.view import ClientStep, Overlay, ShardView
 from streaming.state import Group, GroupSelectors
 from streaming.state.selectors import NO_SELECTORS, Selection
@@ -92,11 +92,10 @@ class RequestReader:
         mode = self._view.group(key.group).mode
         former = self._view.client(key).subscription(mode)
         steps = () if is_superseded(self._view, key, request) else tuple(end_steps(self._view, key, request, as_of))
-        for place, each, client, stale in steps:
-            at = source if each.expired else source.at(place)
-            self._store(key, at, each, client)
-            former_selectors = self._view.group_selectors(key.group)
-            self._reselect(key.group, former_selectors, former_selectors.without(place, stale), at)
+        for step in steps:
+            at = source if step.request.expired else source.at(step.place)
+            self._store(key, at, step.request, step.client)
+            self._select_again(key.group, at, step)
         if self._view.shard.is_first and former.content == self._view.client(key).subscription(mode).content:
             ignored = Ignored.ASKED_AGAIN if former.live else Ignored.NO_SUBSCRIPTION
             self._ignored[Ignored.STALE_VERSION if former.outdates(request.version) else ignored] += 1
@@ -146,6 +145,15 @@ class RequestReader:
         replaced = former != NO_SELECTORS and former.in_force != selectors.in_force
         if replaced and self._view.shard.is_first:
             self._ignored[Ignored.SELECTOR_REPLACED] += 1
+
+    def _select_again(self, group: str, source: Source, step: EndStep) -> None:
+        """Take a request's selector back, or let it count, as the request itself after an end."""
+        former, request, place = self._view.group_selectors(group), step.request, step.place
+        selectors = former.without(place, step.stale)
+        if request.selector is not None and request.action is not Action.COMPLETE_REMOVE and step.applied:
+            selection = Selection(place.partition, place.position, request.selector, step.applied)
+            selectors = selectors.with_earlier(selection)
+        self._reselect(group, former, selectors, source)
 
     def _reselect(self, group: str, former: GroupSelectors, selectors: GroupSelectors, source: Source) -> None:
         if selectors == former:

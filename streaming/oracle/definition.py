@@ -19,6 +19,7 @@ from streaming.events.model import (
     MODEL,
     QUOTA,
     UNLIMITED,
+    VERSION_RETENTION_MS,
     WILDCARD,
     Action,
     Alarm,
@@ -63,10 +64,42 @@ class _Shard:
     literal: SubscriptionSets = SubscriptionSets()  # noqa: RUF009 - never changed in place
     wildcard: SubscriptionSets = SubscriptionSets()  # noqa: RUF009
 
+    def is_stale(self, request: SubscriptionRequest) -> bool:
+        """Tell whether a request is stale under any mode."""
+        return self.literal.is_stale(request) or self.wildcard.is_stale(request)
+
+    def expire(self, now: int) -> int:
+        """Delete the topics whose time is over, and return their number."""
+        over = [topic for topic, each in self.topics.items() if each.deadline is not None and each.deadline <= now]
+        for topic in over:
+            del self.topics[topic]
+        return len(over)
+
+    def forget(self, client: Client) -> None:
+        """Forget all of a client."""
+        self.literal, self.wildcard = self.literal.without(client), self.wildcard.without(client)
+
 
 def _agrees(topic: TopicMetadata, selector: SelectorSpec | None) -> bool:
     tags = () if topic.tags is None else (topic.tags,)
     return selector is None or _compiled(*selector).agrees(tags, topic.properties)
+
+
+@dataclass
+class _Presence:
+    """What is known of a client beyond its entry sets.
+
+    Attributes:
+        parents: on which it has asked for something; also where it has left, if it has sent versions.
+        present: parents on which it may be in session.
+        is_versioned: it has sent versions.
+        last_request: time of its last request, in milliseconds since the epoch.
+    """
+
+    parents: dict[str, None] = field(default_factory=dict)
+    present: set[str] = field(default_factory=set)
+    is_versioned: bool = False
+    last_request: int = 0
 
 
 class _GroupRules(NamedTuple):
@@ -79,6 +112,13 @@ class _GroupRules(NamedTuple):
     def sets_in_force(self, shard: _Shard) -> SubscriptionSets:
         """Return the sets under the mode of the group."""
         return shard.wildcard if self.wildcard else shard.literal
+
+    def limit(self, number: int, shards: int, orders: Iterable[Entry]) -> int | None:
+        """Return the number of topics of one of the shards that these entries may hold; None is unlimited."""
+        if self.quota == UNLIMITED or EVERYTHING in orders:
+            return None
+        share, rest = divmod(self.quota, shards)
+        return share + (number < rest)
 
 
 class Oracle:
@@ -103,9 +143,7 @@ class Oracle:
         self._timeout = client_timeout_ms
         self._shards: dict[tuple[str, int], _Shard] = defaultdict(_Shard)
         self._groups: dict[str, GroupEvent] = {}
-        self._parents: dict[Client, dict[str, None]] = defaultdict(dict)
-        self._last_request: dict[Client, int] = {}
-        self._versioned: set[Client] = set()
+        self._clients: dict[Client, _Presence] = {}
         self._requests = 0
         self._clock = 0
 
@@ -128,9 +166,9 @@ class Oracle:
         for _, tick in ticks:
             if isinstance(tick, Tick):
                 self._clock = max(self._clock, tick.time)
-                for client in list(self._last_request):
-                    self._expire_lease(client, self._clock)
-        self._expire_topics(self._clock)
+                for client in list(self._clients):
+                    self._expire_client(client, self._clock)
+        self.decided["topic expired"] += sum(shard.expire(self._clock) for shard in self._shards.values())
 
     def relation(self) -> set[Effective]:
         """Return the relation as of now."""
@@ -186,30 +224,31 @@ class Oracle:
 
     def _apply_request(self, place: Place, request: SubscriptionRequest) -> None:
         client = request.group, request.client_id
-        self._expire_lease(client, place.timestamp)
-        self._last_request[client] = place.timestamp
+        self._expire_client(client, place.timestamp)
+        known = self._clients.setdefault(client, _Presence())
+        known.last_request = place.timestamp
         if request.parent:
-            self._parents[client][request.parent] = None
+            known.parents[request.parent] = None
             self._apply_on_parent(request)
         else:
             self.decided["ended everywhere"] += 1
             self._apply_on_all_parents(request)
-        if request.version is not None and self._parents[client]:
-            self._versioned.add(client)
-        if request.action is Action.COMPLETE_REMOVE:
-            self._forget_parents(client, request.parent)
-
-    def _forget_parents(self, client: Client, parent: str = "") -> None:
-        """Forget where a client without versions has asked: one parent that it has left, or all of them."""
-        if client not in self._versioned:
-            self._parents[client] = {each: None for each in self._parents[client] if parent not in ("", each)}
+        known.is_versioned |= request.version is not None and bool(known.parents)
+        if request.action is Action.COMPLETE_REMOVE and not known.is_versioned:
+            known.parents = {each: None for each in known.parents if request.parent not in ("", each)}
 
     def _apply_on_all_parents(self, request: SubscriptionRequest) -> None:
-        for parent in self._parents[request.group, request.client_id]:
+        known = self._clients.get((request.group, request.client_id), _Presence())
+        for parent in known.parents:
             self._apply_on_parent(request._replace(parent=parent))
 
     def _apply_on_parent(self, request: SubscriptionRequest) -> None:
         self._requests += 1
+        known = self._clients[request.group, request.client_id]
+        if request.action is not Action.COMPLETE_REMOVE:
+            known.present.add(request.parent)
+        elif not self._shards[request.parent, 0].is_stale(request):
+            known.present.discard(request.parent)
         for number in range(self._routing.shard_count(request.parent)):
             shard = self._shards[request.parent, number]
             after = _Shard(
@@ -233,19 +272,21 @@ class Oracle:
         else:
             topics.pop(event.lite_topic, None)
 
-    def _expire_lease(self, client: Client, now: int) -> None:
-        last = self._last_request.get(client)
-        if self._timeout and last is not None and last < now - self._timeout:
+    def _expire_client(self, client: Client, now: int) -> None:
+        """End a client whose lease is over; later its versions are forgotten, as soon as it is in no session."""
+        known = self._clients.get(client)
+        if known is None:
+            return
+        if self._timeout and known.last_request < now - self._timeout:
             self.decided["lease ended"] += 1
             self._apply_on_all_parents(SubscriptionRequest("", *client, Action.COMPLETE_REMOVE, ()))
-            self._forget_parents(client)
-
-    def _expire_topics(self, now: int) -> None:
-        for shard in self._shards.values():
-            for topic, metadata in list(shard.topics.items()):
-                if metadata.deadline is not None and metadata.deadline <= now:
-                    self.decided["topic expired"] += 1
-                    del shard.topics[topic]
+            if not known.is_versioned:
+                known.parents = {}
+        if not known.present and known.last_request < now - VERSION_RETENTION_MS:
+            self.decided["versions forgotten"] += known.is_versioned
+            del self._clients[client]
+            for shard in self._shards.values():
+                shard.forget(client)
 
     # Derive the relation.
 
@@ -300,17 +341,11 @@ class Oracle:
             for client_id in newest:
                 held[client_id].append(topic)
         for client_id, topics in held.items():
-            limit = self._limit(parent, number, rules, rules.sets_in_force(shard).orders((group, client_id)))
+            orders = rules.sets_in_force(shard).orders((group, client_id))
+            limit = rules.limit(number, self._routing.shard_count(parent), orders)
             self.decided["capped"] += limit is not None and len(topics) > limit
             held[client_id] = topics[:limit]
         return held
-
-    def _limit(self, parent: str, number: int, rules: _GroupRules, orders: Iterable[Entry]) -> int | None:
-        """Return the number of topics of a shard that these entries may hold; None is unlimited."""
-        if rules.quota == UNLIMITED or EVERYTHING in orders:
-            return None
-        share, rest = divmod(rules.quota, self._routing.shard_count(parent))
-        return share + (number < rest)
 
     def _exceeds_quota(self, number: int, request: SubscriptionRequest, before: _Shard, after: _Shard) -> bool:
         """Return True if a request wants more topics than before, and more than the quota allows."""
@@ -318,7 +353,8 @@ class Oracle:
         if rules is None or request.action not in (Action.COMPLETE_ADD, Action.PARTIAL_ADD):
             return False
         client = request.group, request.client_id
-        limit = self._limit(request.parent, number, rules, rules.sets_in_force(after).orders(client))
+        shards = self._routing.shard_count(request.parent)
+        limit = rules.limit(number, shards, rules.sets_in_force(after).orders(client))
         wanted = self._count_topics(after, rules.sets_in_force(after), client)
         return (
             limit is not None

@@ -79,13 +79,22 @@ class SubscriptionSets(NamedTuple):
         """Return the entries of a client with their orders; a client out of session has none."""
         return self.sets.get(client, EntrySet()).orders
 
+    def is_stale(self, request: SubscriptionRequest) -> bool:
+        """Tell whether a client has sent a newer version than that of its request."""
+        newest = self.sets.get((request.group, request.client_id), EntrySet()).version
+        return request.version is not None and newest is not None and request.version < newest
+
+    def without(self, client: Client) -> "SubscriptionSets":
+        """Return the sets of the other clients."""
+        return self._replace(sets={each: found for each, found in self.sets.items() if each != client})
+
     def after(
         self, request: SubscriptionRequest, number: int, *, wildcard: bool, inner_multi: bool
     ) -> "SubscriptionSets":
         """Return the sets after a request; these same sets if the request is stale or has no valid entry."""
         client = request.group, request.client_id
         former = self.sets.get(client, EntrySet())
-        if request.version is not None and former.version is not None and request.version < former.version:
+        if self.is_stale(request):
             return self
         entries = {Entry(text, request.notation if wildcard else None) for text in request.entries}
         valid = {entry for entry in entries if entry.is_valid(inner_multi=inner_multi)}

@@ -104,11 +104,14 @@ def _topics(fields: Sequence[Any]) -> dict[str, TopicMetadata]:
 
 
 def _selector_fields(selectors: GroupSelectors) -> tuple[Any, ...]:
-    return selectors if selectors.unsettled else selectors[:2]
+    return selectors if selectors.settled_at >= 0 or selectors.unsettled else selectors[:2]
 
 
 def _selectors(
-    literal: tuple[str, str] | None, wildcard: tuple[str, str] | None, unsettled: Iterable[tuple[Any, ...]] = ()
+    literal: tuple[str, str] | None,
+    wildcard: tuple[str, str] | None,
+    unsettled: Iterable[tuple[Any, ...]] = (),
+    settled_at: int = -1,
 ) -> GroupSelectors:
     return GroupSelectors(
         literal and SelectorSpec(*literal),
@@ -117,6 +120,7 @@ def _selectors(
             Selection(partition, position, SelectorSpec(*selector), tuple(map(Mode, modes)))
             for partition, position, selector, modes in unsettled
         ),
+        settled_at,
     )
 
 

@@ -29,16 +29,19 @@ class GroupSelectors(NamedTuple):
     """Selectors of a group under both modes, since a request may be valid in one mode only.
 
     The end of a client on all parents comes late, and its version can make a request stale that was applied before. So
-    the selectors of requests with versions are kept apart for a while.
+    the selectors of requests with versions are kept apart for a while. Where the client's versions were forgotten, a
+    request counts that was stale before.
 
     Attributes:
         literal, wildcard: settled selectors.
         unsettled: the latest requests that set another one, oldest first.
+        settled_at: position of the last request that is settled; -1 if none is known.
     """
 
     literal: SelectorSpec | None = None
     wildcard: SelectorSpec | None = None
     unsettled: tuple[Selection, ...] = ()
+    settled_at: int = -1
 
     def in_mode(self, mode: Mode) -> SelectorSpec | None:
         """Return the selector in force in a group of that mode."""
@@ -59,8 +62,26 @@ class GroupSelectors(NamedTuple):
             selection: the request.
             can_be_stale: it has a version, so an end that comes later can make it stale.
         """
+        if not self.unsettled and self.has_settled(selection):
+            return self  # nearly always: clients repeat their requests now and then
         is_final = not can_be_stale and len(selection.modes) == len(Mode)
         return _settled(self._replace(unsettled=(*self.unsettled, selection)), 0 if is_final else MAX_UNSETTLED)
+
+    def with_earlier(self, selection: Selection) -> "GroupSelectors":
+        """Return the selectors with a request that counts after all, although later ones were read before."""
+        if selection.position <= self.settled_at:
+            return self
+        known = {each[:2]: each for each in (*self.unsettled, selection)}
+        if len(known) == len(self.unsettled):  # it counted under one mode
+            modes = next(each.modes for each in self.unsettled if each[:2] == selection[:2])
+            known[selection[:2]] = selection._replace(modes=tuple(dict.fromkeys((*modes, *selection.modes))))
+        ordered = sorted(known.values(), key=lambda each: each.position)
+        return _settled(self._replace(unsettled=tuple(ordered)), MAX_UNSETTLED)
+
+    def has_settled(self, selection: Selection) -> bool:
+        """Tell whether a request sets what is settled under its modes."""
+        settled = {Mode.LITERAL: self.literal, Mode.WILDCARD: self.wildcard}
+        return all(settled[mode] == selection.selector for mode in selection.modes)
 
     def without(self, place: Place, modes: Collection[Mode]) -> "GroupSelectors":
         """Return the selectors as if the request at a place had set none under these modes."""
@@ -79,9 +100,10 @@ def _settled(selectors: GroupSelectors, keeps: int) -> GroupSelectors:
     """Settle the oldest requests, until few are left and the oldest of them sets another selector."""
     while selectors.unsettled:
         oldest, *rest = selectors.unsettled
-        settled = GroupSelectors(selectors.literal, selectors.wildcard)
-        repeats = all(oldest.selector == settled.in_mode(mode) for mode in oldest.modes)
-        if not repeats and len(selectors.unsettled) <= keeps:
+        settled = selectors._replace(unsettled=())
+        if len(selectors.unsettled) <= keeps and not settled.has_settled(oldest):
             break
-        selectors = settled._replace(**dict.fromkeys(oldest.modes, oldest.selector), unsettled=tuple(rest))
+        selectors = settled._replace(
+            **dict.fromkeys(oldest.modes, oldest.selector), unsettled=tuple(rest), settled_at=oldest.position
+        )
     return selectors

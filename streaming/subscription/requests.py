@@ -109,6 +109,8 @@ def ended(subscription: Subscription, end: End, later: Collection[SubscriptionRe
     known = end.known if later else subscription.version
     if known is None and subscription.version not in {request.version for request in later}:
         known = subscription.version  # from a former release, whose coordinator kept no versions
+    if end.forgets:
+        return Subscription()
     if end._replace(known=known).is_stale:
         return None
     return Subscription(version=known if end.version is None else end.version)

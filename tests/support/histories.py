@@ -9,7 +9,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from streaming.errors import Rejected
-from streaming.events.model import BIND_TOPIC, MODEL, QUOTA, WILDCARD, Place, Stream
+from streaming.events.model import BIND_TOPIC, MODEL, QUOTA, VERSION_RETENTION_MS, WILDCARD, Place, Stream
 from streaming.events.parsing import parse_clock, parse_group_event, parse_subscription, parse_topic_event
 from streaming.events.routing import Routing
 from streaming.oracle import Oracle
@@ -233,6 +233,8 @@ class _Writer:
         found: list[Record] = []
         for _ in range(length):
             stream = self.random.choice(self.streams)
+            if self.profile.life and self._maybe(0.02):
+                self.now += VERSION_RETENTION_MS
             value = json.dumps(makers[stream]()).encode()
             for _ in range(self.random.choice([1] * 9 + [2])):
                 self.now += self.random.choice([0, 0, 1_000, 2_000])

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from streaming.events.model import BIND_TOPIC, MODEL, WILDCARD, Stream
+from streaming.events.model import BIND_TOPIC, MODEL, VERSION_RETENTION_MS, WILDCARD, Stream
 from streaming.events.routing import Routing
 from streaming.oracle import Effective, Oracle
 from tests.support.histories import feed
@@ -89,6 +89,11 @@ def later(happening: Happening) -> Happening:
     return happening._replace(after_ms=LEASE_MS + STEP_MS)
 
 
+def much_later(happening: Happening) -> Happening:
+    """The same, after the versions of a client are forgotten."""
+    return happening._replace(after_ms=VERSION_RETENTION_MS + STEP_MS)
+
+
 TAG_X = {"type": "TAG", "expression": "x"}
 TAG_Y = {"type": "TAG", "expression": "y"}
 EXCLUSIVE = group(**{MODEL: "Exclusive"})
@@ -106,6 +111,13 @@ SCOPES = {
         (
             *(replace("t"), add("u", version=1), add(version=3), later(add("u", version=2))),
             *(leave(parent="", version=2), tick(), tick(LEASE_MS), later(replace("t"))),
+        ),
+    ),
+    "versions that are forgotten": Scope(
+        (group(), topic("t"), topic("u"), replace("t", version=3)),
+        (
+            *(add("u", version=1), much_later(add("u", version=2)), much_later(tick()), tick()),
+            *(leave(version=3), leave(parent=""), leave(parent="", version=2)),
         ),
     ),
     "selectors and versions": Scope(

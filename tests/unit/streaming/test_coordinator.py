@@ -24,6 +24,7 @@ from streaming.errors import StateCorrupted
 from streaming.events.columns import Event
 from streaming.events.model import (
     BIND_TOPIC,
+    VERSION_RETENTION_MS,
     Action,
     Alarm,
     End,
@@ -265,7 +266,7 @@ def test_a_client_that_is_not_known_cannot_leave() -> None:
 
 
 def test_a_parent_that_was_left_is_not_ended_again() -> None:
-    """After a request with a version it is: the parent may have found that stale."""
+    """After a request with a version it is: the version of the end is to hold there as well."""
     bucket = Bucket(request("p"), request("q"))
     bucket.then(leaves("p"))
     assert bucket.then(leaves("")) == [client_end("q", 3)]
@@ -273,7 +274,7 @@ def test_a_parent_that_was_left_is_not_ended_again() -> None:
     bucket.then(leaves("p", version=1))
     known = {"place": [3, 3, 1_003, 0], "known": 1}
     of_p = {**client_end("p", 3), "ends": {"literal": known, "wildcard": known}}
-    assert bucket.then(leaves("")) == [of_p, client_end("q", 3)]
+    assert bucket.then(leaves("")) == [client_end("q", 3), of_p]
 
 
 def test_a_client_that_leaves_everywhere_is_forgotten_when_its_ends_are_read_back() -> None:
@@ -370,6 +371,44 @@ def test_a_timeout_that_is_switched_on_later_ends_all_that_was_asked_for(action:
     bucket.timeout = 10
     (end,) = bucket.then(Tick(9_000))
     assert (end["expired"], end["asOf"]) == (True, [3, 1, 1_001, 0])
+
+
+# Versions: they are forgotten.
+
+
+def test_versions_of_a_client_in_no_session_are_forgotten() -> None:
+    """A week after its last request, by the tick of the next hour or by the timestamp of its next request."""
+    bucket = Bucket(request("p", version=3))
+    bucket.then(leaves("p", version=3))
+    assert bucket.then(Tick(1_001 + VERSION_RETENTION_MS)) == []
+    (end,) = bucket.then(Tick(HOUR + VERSION_RETENTION_MS))
+    assert end["ends"]["literal"] == {"place": [3, 1, 1_001, 0], "forgets": True}
+    assert bucket.state.leases == {}
+    bucket = Bucket(request("p", version=3))
+    bucket.then(leaves("p", version=3))
+    bucket.offset = VERSION_RETENTION_MS + 1
+    (end,) = bucket.then(request("p", version=1))
+    assert (end["ends"]["literal"]["forgets"], [each["version"] for each in end["later"]]) == (True, [1])
+
+
+def test_versions_of_a_client_in_session_are_kept() -> None:
+    """A stale goodbye ends no session."""
+    bucket = Bucket(request("p", version=3))
+    bucket.then(leaves("p", version=2))
+    assert bucket.then(Tick(2 * VERSION_RETENTION_MS)) == []
+
+
+def test_what_is_forgotten_follows_an_end_that_is_pending() -> None:
+    """One that is stale was none: its place is taken."""
+    bucket = Bucket(request("p", version=3), leaves("p", version=3), timeout=HOUR)
+    bucket.then(leaves("", version=4))
+    (end,) = bucket.then(Tick(2 * VERSION_RETENTION_MS))
+    assert end["ends"]["literal"]["version"] == 4
+    assert [each.get("forgets") for each in end["later"]] == [True]
+    bucket = Bucket(request("p", version=3), leaves("p", version=3), timeout=HOUR)
+    bucket.then(leaves("", version=2))
+    (end,) = bucket.then(Tick(2 * VERSION_RETENTION_MS))
+    assert end["ends"]["literal"] == {"place": [3, 2, 1_002, 0], "forgets": True}
 
 
 # Leases: a tick ends clients without a request for too long.
@@ -508,6 +547,13 @@ def test_the_bytes_of_a_former_release_are_readable() -> None:
         "cd03f0009292cd1388c092cd1b589292a1610292a162015ce06187519db1cc661ca9dffaee0d03"
     )
     assert decode_home(bytes.fromhex(whole + change)) == state
+
+
+def test_what_forgets_is_read_back_as_it_was_stored() -> None:
+    ends = dict.fromkeys(Mode, End(place(5), forgets=True))
+    later = (place(6), leaves("p")._replace(forgets=True))
+    state = CoordinatorState(pending={(KEY, "p"): PendingEnd(place(5), False, ends, (later,))})
+    assert decode_home(append(Journal(), state, CoordinatorDelta(0)).stored) == state
 
 
 def test_the_bytes_of_a_journal_stay_readable() -> None:

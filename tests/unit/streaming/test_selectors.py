@@ -4,7 +4,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.events.model import Place, SelectorSpec
-from streaming.state import GroupSelectors
 from streaming.state.selectors import MAX_UNSETTLED, NO_SELECTORS, Selection
 from streaming.subscription.client import Mode
 
@@ -46,7 +45,7 @@ def test_a_request_that_repeats_what_is_settled_is_not_kept() -> None:
     """Clients repeat their requests now and then: that costs nothing."""
     settled = NO_SELECTORS.after(selection(0, "x"), can_be_stale=False)
     assert settled.after(selection(1, "x"), can_be_stale=True) == settled
-    assert settled == GroupSelectors(SelectorSpec("TAG", "x"), SelectorSpec("TAG", "x"))
+    assert settled.in_force == (SelectorSpec("TAG", "x"),) * 2
 
 
 def test_of_many_requests_the_oldest_are_settled() -> None:
@@ -58,3 +57,14 @@ def test_of_many_requests_the_oldest_are_settled() -> None:
     for position in range(MAX_UNSETTLED + 1):
         selectors = selectors.without(Place(0, position, 0), BOTH)
     assert selectors.in_force == (SelectorSpec("TAG", "x"),) * 2
+
+
+def test_a_request_that_counts_after_all_takes_its_turn() -> None:
+    """It was stale when it was read: what was set since then stays, and what was set before does not."""
+    first, late, last = (selection(position, text) for position, text in enumerate("xyz"))
+    selectors = NO_SELECTORS.after(first, can_be_stale=True).with_earlier(late)
+    assert selectors.in_force == (SelectorSpec("TAG", "y"),) * 2
+    assert selectors.with_earlier(late) == selectors
+    settled = NO_SELECTORS.after(last, can_be_stale=False)
+    assert settled.with_earlier(late) == settled
+    assert selectors.after(last, can_be_stale=True).with_earlier(late).in_force == (SelectorSpec("TAG", "z"),) * 2

@@ -152,6 +152,15 @@ def test_that_of_a_request_that_turns_out_to_be_stale_is_taken_back() -> None:
     assert story.state.selectors == {"g": NO_SELECTORS}
 
 
+def test_that_of_a_stale_request_counts_where_the_versions_of_its_client_were_forgotten() -> None:
+    story = Story(WILD, replace("*"), created("t", "y"), leave(client="d", version=3))
+    late = add("z", client="d", tag="x", version=2)
+    assert story.then(late) == set()
+    end = told(4, (5, late), client="d")
+    forgets = {mode: end._replace(forgets=True) for mode, end in (end.ends or {}).items()}
+    assert story.then(end._replace(ends=forgets)) == {deselected("t", "*")}
+
+
 @pytest.mark.parametrize("version", [None, 7])
 def test_that_of_a_request_after_the_stale_one_stays(version: int | None) -> None:
     """Also if it sets the same selector as the stale one."""

@@ -55,7 +55,7 @@ groups = st.builds(Group, st.dictionaries(names, names, max_size=3), partitions,
 selectors = st.builds(SelectorSpec, names, names)
 unsettled = st.builds(Selection, partitions, offsets, selectors, st.sampled_from([(mode,) for mode in Mode]))
 group_selectors = st.builds(
-    GroupSelectors, st.none() | selectors, st.none() | selectors, st.lists(unsettled, max_size=2).map(tuple)
+    GroupSelectors, st.none() | selectors, st.none() | selectors, st.lists(unsettled, max_size=2).map(tuple), begins
 )
 metadata = st.builds(
     TopicMetadata,
