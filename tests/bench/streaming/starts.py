@@ -8,10 +8,11 @@ python -m tests.bench.streaming.starts --kills 20 [--command DIR/.venv/bin/reexp
 import json
 import statistics
 import time
+from contextlib import chdir
 from typing import Any
 from uuid import uuid4
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer
 from rich.table import Table
 
 from streaming.events.model import BIND_TOPIC, WILDCARD, Stream
@@ -28,7 +29,8 @@ def main() -> None:
     parser.add_argument("--topics", type=int, default=1_000, help="topics that exist before")
     parser.add_argument("--command", action="append", help="`reexpand` to start; this one by default")
     options = parser.parse_args()
-    with broker_and_folder() as (broker, folder):
+    # Elsewhere than in the checkout: Python's workers would import its code, whatever the command.
+    with broker_and_folder() as (broker, folder), chdir(folder):
         jobs = [
             KilledJob(Streams(broker.bootstrap_servers, folder / f"checkpoint-{number}"), command, options.topics)
             for number, command in enumerate(options.command or [REEXPAND])
@@ -58,9 +60,9 @@ class KilledJob:
         self.until_update: list[float] = []
         self._streams = streams.create()
         self._feed = streams.producer()
-        updates = streams.settings.updates
-        self._updates = Consumer({"bootstrap.servers": streams.bootstrap_servers, "group.id": uuid4().hex})
-        self._updates.assign([TopicPartition(updates, number, 0) for number in streams.ends(updates)])
+        options = {"bootstrap.servers": streams.bootstrap_servers, "auto.offset.reset": "earliest", "log_level": 0}
+        self._updates = Consumer({**options, "group.id": uuid4().hex})
+        self._updates.subscribe([streams.settings.updates])
         self._created = 0
         group = {"group": "g", "attributes": {BIND_TOPIC: PARENT, WILDCARD: "true"}}
         request = {"action": "COMPLETE_ADD", "clientId": "c", "group": "g", "topic": PARENT, "liteTopicSet": ["**"]}
