@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 import pytest
 from confluent_kafka import Producer
 
+from streaming.kafka.topics import configure
 from streaming.oracle import Effective
 from streaming.updates.model import Cause
 from streaming.updates.records import update_key
 from tests.support.brokers import StartBroker
 from tests.support.processes import eventually
 from tests.support.recorded_job import RecordedJob
-from tests.support.running_job import POLL_SECONDS, REEXPAND, SETTLE_SECONDS, Streams, running
+from tests.support.running_job import POLL_SECONDS, PRODUCERS_TIME, REEXPAND, SETTLE_SECONDS, Streams, running
 from tests.support.scene import Scene, coming_and_going
 
 RECORDED = sorted((Path(__file__).parents[1] / "fixtures").glob("checkpoint-format-*"))
@@ -124,6 +125,7 @@ def all_features(scene: Scene) -> None:
 
 def test_a_live_job_is_verified_and_its_updates_are_repaired(streams: Streams, tmp_path: Path) -> None:
     """A right relation has no difference; stale records are named, all of them and nothing else, and taken back."""
+    configure(streams.bootstrap_servers, {streams.settings.subscription_events: PRODUCERS_TIME})  # one fell silent
     scene, forger = Scene(streams), Forger(streams)
     all_features(scene)
     with running(streams, tmp_path / "job.log", *OPTIONS) as job:
