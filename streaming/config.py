@@ -100,6 +100,9 @@ class Settings(BaseSettings):
     max_name_bytes: PositiveInt = Field(
         16_384, le=16_384, description="Maximum length of a name or pattern, in bytes of JSON."
     )
+    state_cache_bytes: int = Field(
+        1_073_741_824, ge=0, description="Memory for decoded states in each Python worker, in bytes."
+    )
     accept_loss: bool = Field(
         default=False, description="Let a new checkpoint begin although inputs have lost records."
     )

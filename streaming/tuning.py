@@ -22,7 +22,6 @@ class Tuning:
         output_row_bytes: bytes of updates in an output row; a row costs PySpark as much as some 20 updates cost us.
         column_row_bytes: bytes of updates in an output row by column, which itself has a sixth of them.
         piece_bytes: bytes of output rows that leave the worker at once.
-        cache_bytes: journal bytes of the states that a worker keeps decoded.
     """
 
     columnar_min_topics: float = 32
@@ -36,7 +35,6 @@ class Tuning:
     output_row_bytes: int = 16_384
     column_row_bytes: int = 512 * 1024
     piece_bytes: int = 4 * 1024 * 1024
-    cache_bytes: int = 256 * 1024 * 1024
 
 
 DEFAULT_TUNING = Tuning()

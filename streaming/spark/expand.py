@@ -55,6 +55,7 @@ def expand(routed: DataFrame, settings: Settings, signer: Signer | None = None, 
         _archives(settings),
         bounds_of(settings),
         signer,
+        settings.state_cache_bytes,
     )
     topics = sinks.topics(settings, silent=silent)
 

@@ -20,6 +20,9 @@ class PatternTargets:
         self._inner_multi = inner_multi
         self._indexes: dict[str, TopicIndex] = {}
 
+    def __len__(self) -> int:
+        return len(self._indexes)
+
     def expand(self, wanted: Interest, topics: Topics) -> Iterator[str]:
         """Yield the stored topics that the patterns of an interest match, one for each match."""
         for block in wanted.blocks:

@@ -6,6 +6,7 @@ from typing import Any
 
 from streaming.events.model import DEFAULT_QUOTA, TopicMetadata
 from streaming.state.delta import Backfill, ShardDelta
+from streaming.state.footprint import Footprint
 from streaming.state.group import UNKNOWN_GROUP, Group, interest_of, policy_of
 from streaming.state.held import HeldCounts
 from streaming.state.indexes import Deadlines, PatternTargets, RemainingTopics
@@ -42,6 +43,7 @@ class ShardState:
         self._deadlines = Deadlines()
         self._remaining = RemainingTopics(inner_multi=inner_multi)
         self._held = HeldCounts(tuning.columnar_min_topics)
+        self._footprint = Footprint()
         self._interests: Interests | None = None
         self._restrictive: dict[str, GroupPolicy] | None = None
         self._quotas: frozenset[int] | None = None
@@ -189,8 +191,19 @@ class ShardState:
         """Forget the counts of `held`, which nobody keeps up to date any more."""
         self._held.drop()
 
+    def memory_bytes(self, text_bytes: int) -> int:
+        """Return the estimated memory of the state with its indexes, in bytes.
+
+        Args:
+            text_bytes: size of its journal, which has all names, patterns and properties.
+        """
+        return self._footprint.memory_bytes(
+            text_bytes=text_bytes, topics=len(self.topics), indexes=len(self._targets), clients=len(self.clients)
+        )
+
     def apply(self, delta: ShardDelta) -> None:
         """Make the changes of a micro-batch, in the indexes that exist as well."""
+        self._footprint.follow(delta, self.topics, self.clients)
         for topic in delta.removed:
             self._deadlines.remove(topic, self.topics.pop(topic).deadline)
         self.topics.update(delta.added)

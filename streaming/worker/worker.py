@@ -21,7 +21,7 @@ from streaming.tuning import DEFAULT_TUNING, Tuning
 from streaming.updates.model import Problem
 from streaming.updates.records import KafkaRecord, UpdateWriter, dead_letter
 from streaming.worker.bounds import Bounds
-from streaming.worker.cache import StateCache
+from streaming.worker.cache import STATE_CACHE_BYTES, StateCache
 from streaming.worker.output import Output, OutputKind
 from streaming.worker.reading import Entry, KeyReader, StreamTopics
 from streaming.worker.rows import InputRows, position
@@ -47,6 +47,7 @@ class WorkerConfig:
         archives: places of the parts of states; None keeps each state in its value as a whole.
         bounds: bounds of what records may say; None for none.
         signer: signer of the records that the job writes to its own inputs; None takes everybody's for the job's own.
+        state_cache_bytes: memory of the states that a worker keeps decoded.
     """
 
     topics: StreamTopics
@@ -56,6 +57,7 @@ class WorkerConfig:
     archives: Archives | None = None
     bounds: Bounds | None = None
     signer: Signer | None = None
+    state_cache_bytes: int = STATE_CACHE_BYTES
 
 
 class _Result(NamedTuple):
@@ -72,8 +74,7 @@ class Worker:
     def __init__(self, config: WorkerConfig, tuning: Tuning = DEFAULT_TUNING) -> None:
         self.config = config
         self.tuning = tuning
-        self.shards: StateCache[ShardState] = StateCache(tuning.cache_bytes, state.replay)
-        self.coordinators: StateCache[CoordinatorState] = StateCache(tuning.cache_bytes, coordinator.replay)
+        self.states = StateCache(config.state_cache_bytes)
 
     def work(
         self, parent: str, number: int, rows: InputRows, data: bytes | None, *, batch: int = 0
@@ -136,7 +137,9 @@ class Worker:
         """Apply events to a shard."""
         key, tuning = (parent, number), self.tuning
         shard = Shard(parent, number, self.config.routing, self.config.inner_multi)
-        former = self.shards.take(key, journal, lambda: ShardState(inner_multi=self.config.inner_multi, tuning=tuning))
+        former = self.states.take(
+            key, journal, lambda: ShardState(inner_multi=self.config.inner_multi, tuning=tuning), state.replay
+        )
         writer = UpdateWriter(parent)
         steps = expand(former, events, shard, tuning)
         while True:
@@ -156,7 +159,7 @@ class Worker:
             journal = state.append(journal, former, delta)
         if former.backfills:  # they go on with the next micro-batch
             output.add(OutputKind.INPUT + Stream.CLOCK, coordinator.wake(*key, 0))
-        self.shards.put(key, journal, former)
+        self.states.put(key, journal, former)
         return _Result(journal, problems, ignored)
 
     def _add_updates(self, updates: Updates, writer: UpdateWriter, output: Output) -> Iterator[None]:
@@ -174,7 +177,7 @@ class Worker:
     ) -> _Result:
         """Apply events to a bucket of the coordinator."""
         key = (COORDINATOR, number)
-        former = self.coordinators.take(key, journal, CoordinatorState)
+        former = self.states.take(key, journal, CoordinatorState, coordinator.replay)
         outcome = coordinator.follow(former, events, self.config.client_timeout_ms, inner_multi=self.config.inner_multi)
         signer = self.config.signer
         for stream, (name, value) in outcome.records:
@@ -184,7 +187,7 @@ class Worker:
         if outcome.changed:
             former.apply(outcome.delta)
             journal = coordinator.append(journal, former, outcome.delta)
-        self.coordinators.put(key, journal, former)
+        self.states.put(key, journal, former)
         return _Result(journal, outcome.problems, outcome.ignored)
 
     def _add_dead_letters(

@@ -26,13 +26,13 @@ from streaming.worker.reading import StreamTopics
 from streaming.worker.rows import STREAMS
 from streaming.worker.signature import Signer
 
-CACHE_BYTES: Final = 32 * 1024 * 1024
-"""Journal bytes of the states that are kept decoded."""
+STATE_CACHE_BYTES: Final = 256 * 1024 * 1024
+"""Memory of the states that are kept decoded."""
 
 _NUMBERS = {stream: number for number, stream in enumerate(STREAMS)}
 
 # Nothing is announced, so a wide request need not be carried out in steps.
-_TUNING = replace(DEFAULT_TUNING, backfill_topics=1 << 62, retained_micro_batches=0, cache_bytes=CACHE_BYTES)
+_TUNING = replace(DEFAULT_TUNING, backfill_topics=1 << 62, retained_micro_batches=0)
 
 Key = tuple[str, int]
 """A parent and the number of one of its shards."""
@@ -130,7 +130,13 @@ class Rules:
         own = Folder(str(folder))
         archives = own if job is None else _BorrowedArchives(Folder(job), own)
         config = WorkerConfig(
-            self.topics, self.routing, self.inner_multi, archives=archives, bounds=self.bounds, signer=self.signer
+            self.topics,
+            self.routing,
+            self.inner_multi,
+            archives=archives,
+            bounds=self.bounds,
+            signer=self.signer,
+            state_cache_bytes=STATE_CACHE_BYTES,
         )
         return Worker(config, _TUNING)
 

@@ -109,7 +109,7 @@ def test_columns_say_what_topics_one_by_one_say(profile: str, seed: int, length:
 def at_work(job: Simulation, tuning: Tuning, process: Worker) -> Worker:
     """Return a worker with the decoded states of a process, under another tuning."""
     worker = Worker(job.config, tuning)
-    worker.shards, worker.coordinators = process.shards, process.coordinators
+    worker.states = process.states
     return worker
 
 

@@ -1,7 +1,7 @@
 """The work on one state key, and what a worker process keeps between micro-batches."""
 
 import json
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 from streaming import state
 from streaming.coordinator import COORDINATOR, UNROUTABLE, bucket_of
 from streaming.errors import StateCorrupted
-from streaming.events.model import BIND_TOPIC, NO_METADATA, QUOTA, WILDCARD, Reason
+from streaming.events.model import BIND_TOPIC, QUOTA, WILDCARD, Reason
 from streaming.events.routing import Routing
 from streaming.expansion.announce import Announcer
 from streaming.state import ShardDelta, ShardState
@@ -20,14 +20,13 @@ from streaming.tuning import Tuning
 from streaming.updates.model import Update
 from streaming.worker import Worker, WorkerConfig
 from streaming.worker import work as process_work
-from streaming.worker.cache import StateCache
 from streaming.worker.output import Output, OutputKind, OutputRow
 from streaming.worker.rows import InputRow, InputRows
 from streaming.worker.worker import SWEEP_MS
 from tests.support.builders import group_json, request_json, tick_json, topic_json
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.simulator import Memories, rows_of
-from tests.support.states import TOMBSTONE, Written, decode, decode_home, forget, work
+from tests.support.states import TOMBSTONE, Written, decode_home, forget, work
 
 GROUPS, SUBSCRIPTIONS, TOPICS, CLOCK = range(4)
 BUCKET = bucket_of("g")
@@ -58,124 +57,6 @@ def updates(output: Written) -> list[tuple[str, str]]:
 
 
 SUBSCRIBED = [row(GROUPS, group_json()), row(SUBSCRIPTIONS, request_json(liteTopicSet=["*"]))]
-
-
-# The cache serves a state for bytes that begin with those that it stands for.
-
-
-def unread(decoded: ShardState, changes: Iterable[Any]) -> None:
-    """Stands for making the changes: what they are does not matter."""
-
-
-def cached(max_bytes: int = 1_000) -> StateCache[ShardState]:
-    return StateCache(max_bytes, unread)
-
-
-def put(cache: StateCache[ShardState], name: str, size: int) -> tuple[Journal, ShardState]:
-    """Keeps a state that stands for so many bytes."""
-    journal, decoded = Journal(tail=name[:1].encode() * size), ShardState()
-    cache.put((name, 0), journal, decoded)
-    return journal, decoded
-
-
-def take(cache: StateCache[ShardState], name: str, journal: Journal, shard: int = 0) -> ShardState | None:
-    """What the cache has for this journal; None when it has to begin afresh."""
-    fresh = ShardState()
-    found = cache.take((name, shard), journal, lambda: fresh)
-    return None if found is fresh else found
-
-
-def test_a_state_is_taken_out() -> None:
-    """Whoever takes it may change it, so nobody else must get it."""
-    cache = cached()
-    data, decoded = put(cache, "a", 100)
-    assert take(cache, "a", data) is decoded
-    assert take(cache, "a", data) is None
-
-
-def test_keys_are_parent_and_shard() -> None:
-    cache = cached()
-    data, decoded = put(cache, "a", 100)
-    assert take(cache, "a", data, shard=1) is None
-    assert take(cache, "b", data) is None
-    assert take(cache, "a", data) is decoded
-
-
-def test_a_state_of_other_bytes_is_never_used() -> None:
-    """Nor is it kept: the bytes that it stands for are not the ones in the store."""
-    for other in (b"y" * 100, b"a" * 99, b""):
-        cache = cached()
-        data, _ = put(cache, "a", 100)
-        assert take(cache, "a", Journal(tail=other)) is None
-        assert take(cache, "a", data) is None
-
-
-def test_a_state_is_brought_up_to_what_another_worker_appended() -> None:
-    cache: StateCache[ShardState] = StateCache(1_000, state.replay)
-    decoded = ShardState()
-    decoded.apply(ShardDelta(added={"a": NO_METADATA}))
-    former = state.append(Journal(), decoded, ShardDelta())
-    cache.put(("p", 0), former, decoded)
-    elsewhere = decode(former.stored)
-    elsewhere.apply(ShardDelta(added={"b": NO_METADATA}))
-    renewed = state.append(former, elsewhere, ShardDelta(added={"b": NO_METADATA}))
-    assert renewed.continues(former.position)
-    assert cache.take(("p", 0), renewed, ShardState) is decoded
-    assert list(decoded.topics) == ["a", "b"]
-
-
-def test_a_state_that_another_worker_wrote_anew_is_decoded_anew() -> None:
-    """Its journal amounts to the same, but no longer continues the one that is known."""
-    cache: StateCache[ShardState] = StateCache(1_000, state.replay)
-    decoded = ShardState()
-    delta = ShardDelta(added={"a": NO_METADATA})
-    decoded.apply(delta)
-    longer = state.append(state.append(Journal(), decoded, ShardDelta()), decoded, ShardDelta())
-    cache.put(("p", 0), longer, decoded)
-    fresh = ShardState()
-    assert cache.take(("p", 0), state.append(Journal(), decoded, ShardDelta()), lambda: fresh) is fresh
-    assert fresh == decoded
-
-
-def test_nothing_is_kept_for_an_empty_journal() -> None:
-    cache = cached()
-    cache.put(("a", 0), Journal(), ShardState())
-    assert take(cache, "a", Journal()) is None
-
-
-def test_the_least_recently_used_goes_first() -> None:
-    """Until the rest has room, in bytes."""
-    cache = cached()
-    kept = {name: put(cache, name, 300) for name in "abc"}
-    assert take(cache, "a", kept["a"][0]) is kept["a"][1]
-    kept["a"] = put(cache, "a", 300)
-    kept["d"] = put(cache, "d", 400)  # 1,300: b has to go
-    assert take(cache, "b", kept["b"][0]) is None
-    for name in "acd":
-        assert take(cache, name, kept[name][0]) is kept[name][1]
-
-
-def test_exactly_as_many_bytes_as_allowed_are_kept() -> None:
-    cache = cached()
-    a, b = put(cache, "a", 500), put(cache, "b", 500)
-    assert take(cache, "a", a[0]) is a[1]
-    assert take(cache, "b", b[0]) is b[1]
-
-
-def test_a_state_larger_than_the_cache_is_not_kept() -> None:
-    cache = cached()
-    large, _ = put(cache, "large", 1_001)
-    assert take(cache, "large", large) is None
-    small, decoded = put(cache, "small", 1_000)
-    assert take(cache, "small", small) is decoded
-
-
-def test_what_is_taken_or_replaced_makes_room() -> None:
-    cache = cached()
-    for _ in range(10):
-        put(cache, "a", 600)
-        data, decoded = put(cache, "a", 900)
-        assert take(cache, "a", data) is decoded
 
 
 # InputRows in, new bytes and output rows out.
@@ -476,7 +357,7 @@ def test_workers_by_turns_give_what_one_gives() -> None:
         batches.append([row(TOPICS, topic_json(liteTopic=name, event=event), offset)])
     data: bytes | None = None
     for number, rows in enumerate(batches):
-        alone = work("p", 0, rows, data, Worker(SETTINGS, Tuning(cache_bytes=0)))
+        alone = work("p", 0, rows, data, Worker(replace(SETTINGS, state_cache_bytes=0)))
         renewed = work("p", 0, rows, data, turns[number // 2 % 2])
         assert rows_of(renewed[1]) == rows_of(alone[1])
         assert renewed[0] == alone[0]
