@@ -134,6 +134,7 @@ def test_a_live_job_is_verified_and_its_updates_are_repaired(streams: Streams, t
             lambda: causes <= {update["cause"] for update in streams.updates()}, SETTLE_SECONDS, POLL_SECONDS
         )
         scene.asks("leaves", "both", "", action="COMPLETE_REMOVE")
+        scene.settles(job)
         with coming_and_going(scene):
             time.sleep(2)
             settled = {row for row in streams.relation() if row.parent != "busy"}
