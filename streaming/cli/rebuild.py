@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     "--without-former", is_flag=True,
     help="Instead of --former: that checkpoint is lost, and no job writes to the updates topic.",
 )  # fmt: skip
+@click.option(
+    "--from-state", is_flag=True,
+    help="Begin with the state of --former, and read the inputs from where it stopped.",
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of sentences.")
 @verbose_option
 def rebuild(
@@ -31,6 +35,7 @@ def rebuild(
     *,
     former: str | None,
     without_former: bool,
+    from_state: bool,
     as_json: bool,
     **given: Any,
 ) -> None:
@@ -40,6 +45,8 @@ def rebuild(
     are read from their beginning. Then the differences between the new state and the updates topic are written to it,
     as ADDs and REMOVEs with the cause REPAIRED. So consumers go on and see true differences only, none if nothing
     differs. Producers may go on as well.
+
+    Where the inputs lack their beginning, --from-state takes the states of --former over, divided among the new shards.
 
     The job must have ended: its lease is held meanwhile, and its checkpoint is marked as replaced afterwards. If the
     rebuild is interrupted, the same command goes on. No job starts on a checkpoint whose rebuild is not complete.
@@ -60,10 +67,12 @@ def rebuild(
 
     if (former is None) != without_former:
         raise click.UsageError("give --former, or --without-former if the former checkpoint is lost")
+    if from_state and former is None:
+        raise click.UsageError("--from-state needs --former")
     settings = load(config_file, given)
     provide_java()
     with progress_line() as show:
-        note = run_rebuild(settings, Plan(former, for_librdkafka(settings)), show)
+        note = run_rebuild(settings, Plan(former, for_librdkafka(settings), from_state), show)
     command = _job_command(config_file, given)
     if as_json:
         click.echo(json.dumps({**asdict(note), "checkpoint": settings.checkpoint, "run": command}))

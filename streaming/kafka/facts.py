@@ -167,7 +167,8 @@ def check_complete(settings: Settings, beginnings: Offsets, compacted: Collectio
     if lost:
         raise RecordsLost(
             f"the checkpoint {settings.checkpoint} is new, and the inputs are not complete: {'; '.join(lost)}. "
-            "What they said would be missing in the relation. Send all events again, to new topics, or start with "
+            "What they said would be missing in the relation. Where a former checkpoint is left, `reexpand rebuild "
+            "--from-state` goes on from its state. Otherwise send all events again, to new topics, or start with "
             "--accept-loss to go on without them. `reexpand topics --fix` keeps further records for ever."
         )
 

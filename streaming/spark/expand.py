@@ -21,9 +21,10 @@ from streaming.storage.archive import Folder
 from streaming.worker import InputRow, InputRows, WorkerConfig, work
 from streaming.worker.bounds import Bounds
 from streaming.worker.output import Output
+from streaming.worker.renewal import Archives
 from streaming.worker.rows import joined
 from streaming.worker.signature import Signer
-from streaming.worker.worker import Archives, without_collection
+from streaming.worker.worker import without_collection
 
 T = TypeVar("T")
 Frames = Generator[pd.DataFrame, None, T]
@@ -38,7 +39,9 @@ _MICRO_BATCH = "streaming.sql.batchId"
 """Local property under which Spark's MicroBatchExecution tells tasks the number of their micro-batch."""
 
 
-def expand(routed: DataFrame, settings: Settings, signer: Signer | None = None, *, silent: bool = False) -> DataFrame:
+def expand(
+    routed: DataFrame, settings: Settings, signer: Signer | None = None, *, silent: bool = False, adopts: bool = False
+) -> DataFrame:
     """Return the output rows of all keys, and renew the state of each key.
 
     Args:
@@ -46,6 +49,7 @@ def expand(routed: DataFrame, settings: Settings, signer: Signer | None = None, 
         settings: settings of the job.
         signer: signer of the records that the job writes to its own inputs; None takes everybody's for the job's own.
         silent: return only what the job says to itself.
+        adopts: keys begin with the states in their archives.
     """
     config = WorkerConfig(
         settings.inputs,
@@ -56,6 +60,7 @@ def expand(routed: DataFrame, settings: Settings, signer: Signer | None = None, 
         bounds_of(settings),
         signer,
         settings.state_cache_bytes,
+        adopts,
     )
     topics = sinks.topics(settings, silent=silent)
 

@@ -4,6 +4,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config import Settings
+from streaming.kafka.facts import Offsets
 from streaming.spark import counts, kafka_options, origin, positions, sinks
 from streaming.spark.expand import expand
 from streaming.spark.kafka_admin import KafkaAdmin
@@ -11,7 +12,13 @@ from streaming.spark.route import route
 
 
 def start(
-    spark: SparkSession, settings: Settings, admin: KafkaAdmin, fence: sinks.Fence, *, silent: bool = False
+    spark: SparkSession,
+    settings: Settings,
+    admin: KafkaAdmin,
+    fence: sinks.Fence,
+    *,
+    silent: bool = False,
+    adopted: Offsets | None = None,
 ) -> StreamingQuery:
     """Start the query on a session from `streaming.spark.session.build`.
 
@@ -21,13 +28,14 @@ def start(
         admin: Kafka, with all of the job's client options.
         fence: what tells the records of this driver from those of others.
         silent: write neither updates nor dead letters; the state takes them as written.
+        adopted: positions that the states have read with which a new checkpoint begins; None if it has none.
     """
-    records = read(spark, settings, positions.beginning(admin, settings))  # Kafka records of all input streams
+    beginning = positions.beginning(admin, settings, adopted)  # the first records, or those behind the adopted states
+    records = read(spark, settings, beginning)  # Kafka records of all input streams
     routed = route(records, settings)  # an input row for each entry and each of its keys (parent, shard)
     signer = origin.signer(spark, settings, admin)  # which knows the records that the job writes to its own inputs
-    expanded = expand(
-        routed, settings, signer, silent=silent
-    )  # output rows of each key, made from its input rows and its state
+    # output rows of each key, made from its input rows and its state
+    expanded = expand(routed, settings, signer, silent=silent, adopts=adopted is not None)
     counted = counts.observe(expanded)  # the same rows; Spark's progress gets the counts among them
     addressed = sinks.address(counted)  # the Kafka records that output rows hold
     return sinks.start(addressed, settings, fence)

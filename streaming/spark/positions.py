@@ -43,15 +43,21 @@ def unread(wanted: Offsets, read: Offsets) -> list[str]:
     ]
 
 
-def beginning(admin: KafkaAdmin, settings: Settings) -> str:
+def beginning(admin: KafkaAdmin, settings: Settings, adopted: Offsets | None = None) -> str:
     """Return where a new checkpoint begins to read, as an option of Spark's Kafka source.
 
     It reads events from the first one on. What the clock said before is left out: ticks, alarms and wakes are made of
     the events, and a new checkpoint makes its own. Spark does not look at this for a checkpoint that has begun.
+
+    Args:
+        admin: Kafka, with all of the job's client options.
+        settings: settings of the job.
+        adopted: positions that the states have read with which the checkpoint begins: it goes on from there.
 
     Raises:
         KafkaUnavailable: no broker answers, or a topic does not exist.
     """
     found = admin.ends(settings.inputs)
     events = {topic: dict.fromkeys(offsets, _EARLIEST) for topic, offsets in found.items()}
-    return dump({**events, settings.clock: found[settings.clock]})
+    fresh = {**events, settings.clock: found[settings.clock]}
+    return dump({topic: {**offsets, **(adopted or {}).get(topic, {})} for topic, offsets in fresh.items()})

@@ -1,5 +1,7 @@
 """A Kafka producer in Spark's JVM, with all of the job's client options."""
 
+from collections.abc import Iterable
+from itertools import islice
 from typing import Any, Self
 
 from py4j.protocol import Py4JJavaError
@@ -10,9 +12,13 @@ from streaming.errors import NotWritten
 from streaming.kafka.permissions import missing, writable
 from streaming.spark import kafka_options
 from streaming.spark.kafka_admin import root_cause
+from streaming.updates.records import KafkaRecord
 
 _TIMEOUTS = {"max.block.ms": 10_000, "request.timeout.ms": 5_000, "delivery.timeout.ms": 10_000}
 """Longest waits for a broker, in milliseconds; with Kafka's defaults a stopping job would wait two minutes."""
+
+_RECORDS_AT_ONCE = 1_000
+"""Records under way at a time."""
 
 
 class Producer:
@@ -39,8 +45,25 @@ class Producer:
         Raises:
             NotWritten: Kafka did not take it in time.
         """
+        return self._timestamp(topic, self._send(topic, key, value))
+
+    def send_all(self, topic: str, records: Iterable[KafkaRecord]) -> None:
+        """Write records, and wait until Kafka has them.
+
+        Raises:
+            NotWritten: Kafka did not take one of them in time.
+        """
+        rest = iter(records)
+        while some := list(islice(rest, _RECORDS_AT_ONCE)):
+            for sent in [self._send(topic, key.decode(), (value or b"").decode()) for key, value in some]:
+                self._timestamp(topic, sent)
+
+    def _send(self, topic: str, key: str, value: str) -> Any:
+        return self._producer.send(self._package.ProducerRecord(topic, key, value))
+
+    def _timestamp(self, topic: str, sent: Any) -> int:
         try:
-            return int(self._producer.send(self._package.ProducerRecord(topic, key, value)).get().timestamp())
+            return int(sent.get().timestamp())
         except Py4JJavaError as error:
             why = root_cause(error)
             refused = "TopicAuthorizationException" in why

@@ -23,6 +23,7 @@ def provide(
     progress: QueryProgress,
     *,
     rebuilding: bool = False,
+    adopted: Offsets | None = None,
 ) -> dict[str, NotedTopic]:
     """Check the topics against the checkpoint, create the missing ones, and return all of them by role.
 
@@ -35,6 +36,7 @@ def provide(
         agreed: what is known of the checkpoint; without topics where any topics are accepted.
         progress: how far its query has come.
         rebuilding: the checkpoint is made anew for an updates topic that may hold anything.
+        adopted: positions that the states have read with which a new checkpoint begins; None if it has none.
 
     Raises:
         KafkaUnavailable: no broker answers, or a topic can neither be found nor created.
@@ -55,6 +57,8 @@ def provide(
             latest = checkpoint.progress(spark, settings)
             facts.check_ahead(settings, written, latest.planned)
             facts.check_marked(settings, marked, latest.micro_batches)
+    elif adopted is not None:
+        facts.check_unread(settings, adopted, *admin.spans(facts.events(settings)))
     else:
         _check_new(admin, settings, found, configurations, rebuilding=rebuilding)
     for name, configuration in configurations.items():

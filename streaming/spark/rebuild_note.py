@@ -19,12 +19,14 @@ class Stage(StrEnum):
     """Stage of a rebuild.
 
     Attributes:
+        ADOPTING: the states of the former checkpoint are written into the new one.
         READING: the inputs are read, and no updates are written.
         CORRECTING: differences are written to the updates topic.
         COMPLETE: the job may start.
         REPLACED: the note stands in the former checkpoint, and names the new one.
     """
 
+    ADOPTING = "adopting"
     READING = "reading"
     CORRECTING = "correcting"
     COMPLETE = "complete"
@@ -37,6 +39,7 @@ class RebuildNote:
 
     Attributes:
         updates: updates topic for which the checkpoint is made.
+        begins_at: positions that the states have read with which it begins, as JSON; empty without such states.
         added: number of ADDs that the rebuild wrote.
         removed: number of REMOVEs that it wrote.
         rows: number of rows that hold.
@@ -46,6 +49,7 @@ class RebuildNote:
 
     stage: Stage
     updates: str = ""
+    begins_at: str = ""
     added: int = 0
     removed: int = 0
     rows: int = 0

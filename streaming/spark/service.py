@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config import Settings
 from streaming.errors import JobFailed, ReexpandError, TopicReplaced
-from streaming.kafka.facts import NotedTopic
+from streaming.kafka.facts import NotedTopic, Offsets
 from streaming.local import classes, jars
 from streaming.spark import (
     access,
@@ -163,6 +163,7 @@ def begin(
     take_over: bool = False,
     accept_topics: bool = False,
     rebuilding: bool = False,
+    adopted: Offsets | None = None,
 ) -> tuple[StreamingQuery, dict[str, NotedTopic]]:
     """Check the checkpoint and the Kafka topics, start the query, and return it with the topics by role.
 
@@ -172,6 +173,7 @@ def begin(
         take_over: as for `run`.
         accept_topics: as for `run`.
         rebuilding: take the updates topic as it is, and write no updates to it.
+        adopted: positions that the states have read with which a new checkpoint begins; None if it has none.
 
     Raises:
         ReexpandError: as `run` says.
@@ -183,14 +185,14 @@ def begin(
     spark.conf.set("spark.sql.shuffle.partitions", agreed.shuffle_partitions)
     known = replace(agreed, topics={}) if accept_topics else agreed
     progress = checkpoint.progress(spark, settings)
-    topics = provision.provide(spark, settings, admin, known, progress, rebuilding=rebuilding)
+    topics = provision.provide(spark, settings, admin, known, progress, rebuilding=rebuilding, adopted=adopted)
     if not has_clock:
         lease.acquire(take_over=take_over)
     clock_topic.prepare(spark, settings, admin, agreed.topics.get("clock"), progress)
     group_file.publish(spark, settings, group_events)
     checkpoint.fix(spark, settings, agreed, topics)  # not earlier: a start that fails must not fix settings
     fence = sinks.Fence(agreed.checkpoint_id, lease.generation)
-    return job.start(spark, settings, admin, fence, silent=rebuilding), topics
+    return job.start(spark, settings, admin, fence, silent=rebuilding, adopted=adopted), topics
 
 
 def end_after_batch(query: StreamingQuery) -> None:

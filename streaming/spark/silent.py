@@ -50,6 +50,7 @@ def read_inputs(
     settings: Settings,
     signal: threading.Event,
     settling: Callable[[Reading], Callable[[], bool]],
+    adopted: Offsets | None = None,
 ) -> None:
     """Run the job without updates and dead letters until it has settled, or until a signal.
 
@@ -58,6 +59,7 @@ def read_inputs(
         settings: settings of the job.
         signal: set on SIGTERM and SIGINT.
         settling: returns, for the running query, a function that tells whether it may end.
+        adopted: positions that the states have read with which the checkpoint begins; None if it has none.
 
     Raises:
         ReexpandError: as `service.run` says.
@@ -67,7 +69,7 @@ def read_inputs(
     agreed = checkpoint.agree(spark, settings)
     with KafkaAdmin(spark, settings) as admin, Lease(spark, settings, agreed.checkpoint_id) as lease:
         start = service.Start(spark, settings, admin, lease, agreed)
-        query, topics = service.begin(start, {}, rebuilding=True)
+        query, topics = service.begin(start, {}, rebuilding=True, adopted=adopted)
         watch = TopicWatch(spark, settings, admin, topics)
         with Clock(spark, settings, query) as clock:
             is_settled = settling(_reading(settings, admin, query, clock))

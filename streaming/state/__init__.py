@@ -3,6 +3,7 @@
 from streaming.state.codec import append, replay
 from streaming.state.delta import Backfill, ShardDelta
 from streaming.state.group import UNKNOWN_GROUP, Group
+from streaming.state.resharding import reshard
 from streaming.state.selectors import GroupSelectors
 from streaming.state.shard import Shard
 from streaming.state.shard_state import ShardState
@@ -17,4 +18,5 @@ __all__ = [
     "ShardState",
     "append",
     "replay",
+    "reshard",
 ]

@@ -8,7 +8,7 @@ from hashlib import blake2b
 from urllib.parse import unquote, urlparse
 
 from pyarrow import ArrowException
-from pyarrow.fs import FileSystem, LocalFileSystem
+from pyarrow.fs import FileSelector, FileSystem, LocalFileSystem
 
 from streaming.errors import StateCorrupted
 from streaming.storage.journal import Archive
@@ -38,6 +38,18 @@ class Folder:
         """
         files, root = opened(self.checkpoint)
         return _KeyFolder(files, f"{root}/{PARTS}/{blake2b(parent.encode(), digest_size=8).hexdigest()}-{number}")
+
+    def remove_everywhere(self, name: str) -> None:
+        """Remove the files of this name from the archives of all keys."""
+        files, root = opened(self.checkpoint)
+        for info in files.get_file_info(FileSelector(f"{root}/{PARTS}", recursive=True, allow_not_found=True)):
+            if info.base_name == name:
+                files.delete_file(info.path)
+
+    def clear(self) -> None:
+        """Remove the archives of all keys."""
+        files, root = opened(self.checkpoint)
+        files.delete_dir_contents(f"{root}/{PARTS}", missing_dir_ok=True)
 
     def problem(self) -> str | None:
         """Create the folder; return the reason if it cannot be used, else None."""

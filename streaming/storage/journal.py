@@ -42,6 +42,9 @@ _HEADER = b"rx" + bytes([FORMAT])
 _DIGEST_BYTES = 16
 _LENGTH_BYTES = 4
 
+EMPTY = _HEADER + bytes(_LENGTH_BYTES)
+"""Value without changes, for a key that must have one."""
+
 _WAY_OUT = "restore the checkpoint from a copy or start with an empty one"
 
 
@@ -308,7 +311,7 @@ def _decode_segments(data: bytes, start: int, digest: bytes) -> Iterator[Any]:
 def _after_header(value: bytes) -> int:
     """Check the header, and return the offset of the head."""
     start = len(_HEADER) + _LENGTH_BYTES
-    if value[:2] != _HEADER[:2] or len(value) <= start:
+    if value[:2] != _HEADER[:2] or len(value) < start:
         raise StateCorrupted(f"a state value lacks its header; {_WAY_OUT}")
     if value[2] not in READ_FORMATS:
         raise StateFormatUnknown(

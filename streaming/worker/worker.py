@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from streaming import coordinator, state
 from streaming.coordinator import COORDINATOR, OVERSIZE, CoordinatorState
@@ -15,7 +15,7 @@ from streaming.events.model import Reason, Source, Stream
 from streaming.events.routing import Routing
 from streaming.expansion import Updates, expand
 from streaming.state import Shard, ShardState
-from streaming.storage.journal import Archive, Journal
+from streaming.storage.journal import EMPTY, Journal
 from streaming.subscription.client import Ignored
 from streaming.tuning import DEFAULT_TUNING, Tuning
 from streaming.updates.model import Problem
@@ -24,15 +24,9 @@ from streaming.worker.bounds import Bounds
 from streaming.worker.cache import STATE_CACHE_BYTES, StateCache
 from streaming.worker.output import Output, OutputKind
 from streaming.worker.reading import Entry, KeyReader, StreamTopics
+from streaming.worker.renewal import Archives, adopted
 from streaming.worker.rows import InputRows, position
 from streaming.worker.signature import Signer
-
-
-class Archives(Protocol):
-    """Archives of all keys; equal ones lead to the same parts."""
-
-    def of(self, parent: str, number: int) -> Archive:
-        """Return the archive of one key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +42,7 @@ class WorkerConfig:
         bounds: bounds of what records may say; None for none.
         signer: signer of the records that the job writes to its own inputs; None takes everybody's for the job's own.
         state_cache_bytes: memory of the states that a worker keeps decoded.
+        adopts: keys begin with the states in their archives (see `renewed_states`).
     """
 
     topics: StreamTopics
@@ -58,6 +53,7 @@ class WorkerConfig:
     bounds: Bounds | None = None
     signer: Signer | None = None
     state_cache_bytes: int = STATE_CACHE_BYTES
+    adopts: bool = False
 
 
 class _Result(NamedTuple):
@@ -111,7 +107,8 @@ class Worker:
         rejected: list[Problem] = []
         events = _without_problems(reader.read(ordered), rejected)
         archive = None if self.config.archives is None else self.config.archives.of(parent, number)
-        journal = Journal.open(data, archive, batch, self.tuning)
+        former = adopted(archive) if data is None and self.config.adopts else data
+        journal = Journal.open(former, archive, batch, self.tuning)
         if parent == COORDINATOR:
             result = self._coordinate(number, events, journal, output)
         else:
@@ -124,7 +121,10 @@ class Worker:
         yield from self._add_dead_letters((*rejected, *result.problems), ordered, output)
         output.ignored = result.ignored
         yield output
-        return data if result.journal is journal else result.journal.stored
+        if result.journal is journal:
+            return former
+        # A key that has become empty must not begin with its adopted state once more.
+        return result.journal.stored or (EMPTY if self.config.adopts and former is not None else None)
 
     def _expand(
         self,

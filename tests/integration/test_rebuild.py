@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from streaming.events.model import Stream
@@ -196,6 +196,57 @@ def test_other_shards_and_partitions_cost_no_update_but_true_differences(streams
     identity = json.loads((new.checkpoint / "reexpand.json").read_text())
     assert (identity["shards"], identity["shuffle_partitions"]) == ({"many": 3, "only": 2, "p": 3}, 3)
     assert f"was replaced by {new.checkpoint}" in refused(streams, log, *BEFORE)
+
+
+def shorten(streams: Streams) -> None:
+    """Remove all that the job has read from its inputs."""
+    last = max(int(file.name) for file in (streams.checkpoint / "query" / "commits").glob("[0-9]*"))
+    read = json.loads((streams.checkpoint / "query" / "offsets" / str(last)).read_text().splitlines()[-1])
+    admin = AdminClient({"bootstrap.servers": streams.bootstrap_servers})
+    wanted = [TopicPartition(topic, int(n), at) for topic, found in read.items() for n, at in found.items()]
+    for removed in admin.delete_records(wanted).values():
+        removed.result(30)
+
+
+@pytest.mark.timeout(1_200)
+def test_states_go_on_in_other_shards_where_the_inputs_lack_their_beginning(streams: Streams, tmp_path: Path) -> None:
+    """Exclusive groups keep who holds what; clients keep their leases; records that nobody has read are read."""
+    records = history(Random(6), 600, Profile(dialects=True, selectors=True, exclusive=True, bound=True))
+    scene, feed, log = Scene(streams), streams.producer(), tmp_path / "job.log"
+    with running(streams, log, *BEFORE) as job:
+        rows = limits_and_times(scene)
+        feed.send_slowly(records[:300])
+        former = rows | expected([records[:300]]).relation()
+        settles(streams, former)
+        scene.settles(job)
+        assert job.stop() == 0
+    shorten(streams)
+    feed.send_slowly(records[300:400])
+    before, letters = len(streams.updates()), len(streams.dead_letters())
+    new = other(streams)
+    without = subprocess.run(words(new, streams.checkpoint, *AFTER), check=False, capture_output=True, text=True)
+    assert without.returncode == 2
+    assert "`reexpand rebuild --from-state` goes on from its state" in without.stderr
+    wanted = rows | expected([records[:400]]).relation()
+    new = other(streams, "taken-over")
+    said = rebuilt(new, streams.checkpoint, "--from-state", *AFTER)
+    assert (said["added"], said["removed"]) == (len(wanted - former), len(former - wanted))
+    assert said["rows"] == len(wanted)
+    assert_equal_relations(streams.relation(), wanted)
+    assert sum(update["cause"] != Cause.REPAIRED for update in streams.updates()) == before
+    assert len(streams.dead_letters()) == letters
+    assert not list(new.checkpoint.glob("parts/*/adopted"))
+
+    with running(new, log, *AFTER) as job:
+        feed.send_slowly(records[400:])
+        scene.asks("second", "only-g", "only", action="COMPLETE_REMOVE")
+        scene.gone("limited", "2")
+        left = {Effective("only", "only-g", "second", topic) for topic in ("b__1", "b__2")}
+        freed = {row._replace(client_id="first") for row in left}
+        quota = {Effective("limited", "few", "some", topic) for topic in ("2", "3")}
+        settles(streams, (rows - left - quota | freed) | expected([records]).relation())
+        assert job.stop() == 0
+    assert streams.repeated() == 0
 
 
 @pytest.mark.long

@@ -6,12 +6,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from streaming import state
+from streaming.coordinator import COORDINATOR
 from streaming.events.model import Stream
 from streaming.events.routing import Routing
+from streaming.operations.verify.holding import holdings
 from streaming.oracle import Effective
+from streaming.state import Shard, ShardState
+from streaming.storage.journal import Journal
 from streaming.worker import Worker, WorkerConfig
 from streaming.worker.output import OutputKind
 from streaming.worker.placing import placed
+from streaming.worker.renewal import ADOPTED, Layout, renewed_states
 from streaming.worker.rows import STREAMS, InputRow
 from tests.support.states import TOMBSTONE, Memory, Written, work
 
@@ -74,11 +80,14 @@ class Simulation:
     archives: Memories = field(default_factory=Memories)
     worker: Worker | None = None
     batch: int = 0
+    adopts: bool = False
 
     @property
     def config(self) -> WorkerConfig:
         """Settings of its workers."""
-        return WorkerConfig(TOPICS, self.routing, self.inner_multi, self.client_timeout_ms, self.archives)
+        return WorkerConfig(
+            TOPICS, self.routing, self.inner_multi, self.client_timeout_ms, self.archives, adopts=self.adopts
+        )
 
     def run(self, records: Iterable[Record], *, crash: bool = False, settle: bool = True) -> int:
         """One micro-batch, then further ones for what the job wrote back to itself.
@@ -100,6 +109,25 @@ class Simulation:
                 batch, self.slices = self.slices, []
             count += 1
         return count
+
+    def move(self, routing: Routing) -> "Simulation":
+        """Return a job under another routing that goes on from the states of this one, as `reexpand rebuild` makes it.
+
+        It has not read what this one wrote to itself. Its relation is what its states amount to.
+        """
+        later = Simulation(routing, self.inner_multi, self.client_timeout_ms, now=self.now, adopts=True)
+        later.echoes, later.slices, later.offset = self.echoes, self.slices, self.offset
+        waiting = {key: memory[ADOPTED] for key, memory in self.archives.items() if ADOPTED in memory}
+        values = [(*key, value) for key, value in (waiting | self.states).items()]
+        former, renewed = Layout(self.routing, self.archives), Layout(routing, later.archives)
+        for parent, number, value, records in renewed_states(values, former, renewed, inner_multi=self.inner_multi):
+            later.archives.of(parent, number).write(ADOPTED, value)
+            for record in records:
+                later.offset += 1
+                later.echoes.append(Record(Stream.CLOCK, record.value, 1, later.offset, self.now))
+            if parent != COORDINATOR:
+                later.relation |= _relation(value, Shard(parent, number, routing, self.inner_multi), later.archives)
+        return later
 
     def run_once(self, records: Iterable[Record]) -> None:
         """One micro-batch; what the job wrote to itself is kept in `echoes` and `slices`."""
@@ -156,3 +184,14 @@ class Simulation:
         else:
             assert row in self.relation, f"removed but not there: {row}"
             self.relation.remove(row)
+
+
+def _relation(value: bytes, shard: Shard, archives: Memories) -> set[Effective]:
+    """Return the rows that the state of a shard amounts to."""
+    made = ShardState(inner_multi=shard.inner_multi)
+    state.replay(made, Journal.open(value, archives.of(shard.parent, shard.number)).changes())
+    return {
+        Effective(shard.parent, row.group, row.client_id, topic, row.part)
+        for topic, rows in holdings(made, shard)
+        for row in rows
+    }

@@ -10,14 +10,16 @@ from typing import Any, Final
 
 from streaming.config import Settings
 from streaming.errors import NotVerified, RebuildFailed, RebuildRefused, TopicUnreadable
+from streaming.kafka.facts import Offsets
 from streaming.kafka.reader import TopicReader
+from streaming.operations.rebuild import adoption
 from streaming.operations.rebuild.settling import Settling, looking
 from streaming.operations.verify.findings import Fault, Findings
 from streaming.operations.verify.progress import JobCheckpoint
 from streaming.operations.verify.session import Choices as VerifyChoices
 from streaming.operations.verify.session import verify
 from streaming.operations.verify.witnesses import Progress
-from streaming.spark import service, silent
+from streaming.spark import positions, service, silent
 from streaming.spark.checkpoint import CheckpointFiles, absolute
 from streaming.spark.rebuild_note import RebuildNote, Stage
 from streaming.spark.states import StateReader
@@ -36,10 +38,12 @@ class Plan:
     Attributes:
         former: checkpoint that the new one replaces; None if it is lost.
         client: Kafka client options, in the names of librdkafka.
+        from_state: begin with the states of the former checkpoint instead of the beginning of the inputs.
     """
 
     former: str | None
     client: Mapping[str, str] = field(default_factory=dict)
+    from_state: bool = False
 
 
 def rebuild(settings: Settings, plan: Plan, progress: Progress) -> RebuildNote:
@@ -61,14 +65,19 @@ def rebuild(settings: Settings, plan: Plan, progress: Progress) -> RebuildNote:
     signal, begun = threading.Event(), time.monotonic()
     with service.started(settings, signal) as spark:
         files = CheckpointFiles(spark, settings.checkpoint)
-        note = _taken_up(files, settings)
+        note = _taken_up(files, settings, plan)
         if note.stage is Stage.COMPLETE:
             return note
         with _held(spark, settings, plan) as check:
             note.write(files)
             run = _Rebuild(spark, settings, plan, signal, progress)
-            found = run.until_settled(lambda stage: replace(note, stage=stage).write(files))
+            if note.stage is Stage.ADOPTING:
+                note = replace(note, begins_at=run.adopt())
+            adopted = positions.parse(note.begins_at) if note.begins_at else None
+            found = run.until_settled(adopted, lambda stage: replace(note, stage=stage).write(files))
             check()
+            if note.begins_at:
+                adoption.forget(settings)
             done = replace(
                 note,
                 stage=Stage.COMPLETE,
@@ -84,7 +93,7 @@ def rebuild(settings: Settings, plan: Plan, progress: Progress) -> RebuildNote:
     return done
 
 
-def _taken_up(files: CheckpointFiles, settings: Settings) -> RebuildNote:
+def _taken_up(files: CheckpointFiles, settings: Settings, plan: Plan) -> RebuildNote:
     """Return the note of a rebuild that goes on, or a new one.
 
     Raises:
@@ -97,7 +106,7 @@ def _taken_up(files: CheckpointFiles, settings: Settings) -> RebuildNote:
             "the checkpoint that it is to replace."
         )
     if note is None:
-        return RebuildNote(Stage.READING, settings.updates)
+        return RebuildNote(Stage.ADOPTING if plan.from_state else Stage.READING, settings.updates)
     if note.stage is Stage.REPLACED:
         raise RebuildRefused(
             f"{settings.checkpoint} was replaced by {note.successor}. Give --checkpoint for a new folder."
@@ -106,6 +115,11 @@ def _taken_up(files: CheckpointFiles, settings: Settings) -> RebuildNote:
         raise RebuildRefused(
             f"{settings.checkpoint} is being rebuilt for the updates topic {note.updates}, not for {settings.updates}. "
             "Go on with that one, or give --checkpoint for a new folder."
+        )
+    if plan.from_state != (note.stage is Stage.ADOPTING or bool(note.begins_at)):
+        raise RebuildRefused(
+            f"the rebuild of {settings.checkpoint} was begun {'without' if plan.from_state else 'with'} --from-state. "
+            "Go on in the same way, or give --checkpoint for a new folder."
         )
     return note
 
@@ -153,17 +167,23 @@ class _Rebuild:
         self._progress = progress
         self._checkpoint = JobCheckpoint(settings.checkpoint)
 
-    def until_settled(self, enter: Callable[[Stage], None]) -> Findings:
+    def adopt(self) -> str:
+        """Take over the states of the former checkpoint, and return the positions that they have read, as JSON."""
+        former = JobCheckpoint(absolute(self._plan.former or ""))
+        return adoption.adopt(self._spark, self._settings, former, self._checked)
+
+    def until_settled(self, adopted: Offsets | None, enter: Callable[[Stage], None]) -> Findings:
         """Read and correct until no row is about to change, and return what was corrected.
 
         Args:
+            adopted: positions that the states have read with which the checkpoint begins; None if it has none.
             enter: notes a stage.
         """
         mended = Findings(0).mended
         for _ in range(_ROUNDS):
             enter(Stage.READING)
             log.info("reading the inputs into %s", self._settings.checkpoint)
-            self._read()
+            self._read(adopted)
             # What a planned micro-batch has to write would count as written: it was planned without updates.
             if self._is_within_a_micro_batch():
                 continue
@@ -191,14 +211,18 @@ class _Rebuild:
         except NotVerified:
             raise RebuildRefused("the inputs hold no record from which a checkpoint could be made.") from None
 
-    def _read(self) -> None:
+    def _read(self, adopted: Offsets | None) -> None:
         settings = self._settings
         with TopicReader(settings.bootstrap_servers, self._plan.client) as reader:
             # The signer is made when the query begins.
             look = looking(reader, settings.clock, {settings.group_events, settings.subscription_events},
                            lambda: JobCheckpoint(settings.checkpoint).signer)  # fmt: skip
             silent.read_inputs(
-                self._spark, settings, self._signal, lambda reading: Settling(reading, look, self._checked)
+                self._spark,
+                settings,
+                self._signal,
+                lambda reading: Settling(reading, look, self._checked),
+                adopted,
             )
         self._check_signal()
 

@@ -10,6 +10,7 @@ from pyarrow.fs import FileSelector, FileSystem
 
 from streaming.errors import NotVerified
 from streaming.events.routing import Routing
+from streaming.kafka.facts import NotedTopic
 from streaming.kafka.reader import Partition
 from streaming.storage.archive import opened
 from streaming.storage.layout import IDENTITY, QUERY
@@ -68,6 +69,12 @@ class JobCheckpoint:
             str(self._identity[name]) for name in ("group_events", "subscription_events", "topic_events", "clock")
         )
         return groups, subscriptions, topics, clock
+
+    @property
+    def noted(self) -> dict[str, NotedTopic]:
+        """Kafka topics of the checkpoint by role; none in one of a release that noted none."""
+        found = self._identity.get("topics") or {}
+        return {role: NotedTopic(topic["name"], topic["id"]) for role, topic in found.items()}
 
     @property
     def routing(self) -> Routing:

@@ -40,6 +40,34 @@ def test_any_cut_leaves_the_relation_of_single_records(
     assert oracle.relation() - job.relation == set(), "missing"
 
 
+@pytest.mark.parametrize("profile", CUTTABLE)
+@settings(max_examples=EXAMPLES)
+@given(seed=st.integers(0, 2**32), length=st.integers(1, 120), routing=st.lists(routings, min_size=2, max_size=3))
+def test_states_may_move_to_other_shards_at_any_time(
+    profile: str, seed: int, length: int, routing: list[Routing]
+) -> None:
+    """A new checkpoint that begins with the states of a former one has its relation, and goes on exactly."""
+    random = Random(seed)
+    records = history(random, length, PROFILES[profile])
+    oracle = Oracle(client_timeout_ms=lease_of(records))
+    for record in records:
+        feed(oracle, [record])
+    job = Simulation(routing[0], client_timeout_ms=lease_of(records))
+    for batch in batches(random, records, random.choice([1, 5, 40]), punctual=True):
+        if random.random() < 0.3:
+            settled = not job.slices and random.random() < 0.5
+            while settled and job.echoes:
+                job.run_once(taken(random, job.echoes))
+            before = job.relation
+            job = job.move(random.choice(routing))
+            assert not settled or job.relation == before
+        job.run_once([*taken(random, job.echoes), *taken(random, job.slices), *batch])
+    while job.echoes or job.slices:
+        job.run_once([*taken(random, job.echoes), *taken(random, job.slices)])
+    assert job.relation - oracle.relation() == set(), "surplus"
+    assert oracle.relation() - job.relation == set(), "missing"
+
+
 def taken(random: Random, waiting: list[Record]) -> list[Record]:
     """Take some of the records that the job wrote to itself, the oldest first."""
     count = random.choice([0, 1, len(waiting), len(waiting)])

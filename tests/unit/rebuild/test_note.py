@@ -7,6 +7,7 @@ import pytest
 from streaming.config import Settings, load
 from streaming.errors import CheckpointMismatch, CheckpointUnfinished, RebuildRefused
 from streaming.operations.rebuild import session
+from streaming.operations.rebuild.session import Plan
 from streaming.spark import rebuild_note
 from streaming.spark.rebuild_note import NOTE, RebuildNote, Stage
 
@@ -45,7 +46,7 @@ def noted(note: RebuildNote | None) -> Any:
 
 
 def test_it_is_read_as_it_was_written() -> None:
-    note = RebuildNote(Stage.COMPLETE, "updates", 1, 2, 3, 4.5, "/next")
+    note = RebuildNote(Stage.COMPLETE, "updates", "{}", 1, 2, 3, 4.5, "/next")
     assert RebuildNote.read(noted(note), "/new") == note
     assert RebuildNote.read(noted(None), "/new") is None
 
@@ -64,6 +65,7 @@ def test_one_that_cannot_be_read_is_refused(content: bytes) -> None:
         (None, None),
         (RebuildNote(Stage.COMPLETE), None),
         (RebuildNote(Stage.READING), "Run the same `reexpand rebuild` again"),
+        (RebuildNote(Stage.ADOPTING), "stage: adopting"),
         (RebuildNote(Stage.CORRECTING), "stage: correcting"),
         (RebuildNote(Stage.REPLACED, successor="/next"), "Start the job with --checkpoint /next"),
     ],
@@ -81,9 +83,18 @@ def test_a_job_starts_only_on_what_is_complete(
 
 
 def test_a_rebuild_begins_in_a_new_folder_or_goes_on(settings: Settings) -> None:
-    assert session._taken_up(noted(None), settings) == RebuildNote(Stage.READING, settings.updates)
-    under_way = RebuildNote(Stage.CORRECTING, settings.updates)
-    assert session._taken_up(noted(under_way), settings) == under_way
+    from_inputs, from_state = Plan("/old"), Plan("/old", from_state=True)
+    assert session._taken_up(noted(None), settings, from_inputs) == RebuildNote(Stage.READING, settings.updates)
+    assert session._taken_up(noted(None), settings, from_state) == RebuildNote(Stage.ADOPTING, settings.updates)
+    for plan, under_way in (
+        (from_inputs, RebuildNote(Stage.CORRECTING, settings.updates)),
+        (from_state, RebuildNote(Stage.ADOPTING, settings.updates)),
+        (from_state, RebuildNote(Stage.READING, settings.updates, "{}")),
+    ):
+        assert session._taken_up(noted(under_way), settings, plan) == under_way
+        other = from_inputs if plan.from_state else from_state
+        with pytest.raises(RebuildRefused, match=r"with(out)? --from-state\. Go on in the same way"):
+            session._taken_up(noted(under_way), settings, other)
     as_of_a_job: Any = Files(reexpand_json=b"{}")
     for files, said in (
         (as_of_a_job, "is the checkpoint of a job"),
@@ -91,4 +102,4 @@ def test_a_rebuild_begins_in_a_new_folder_or_goes_on(settings: Settings) -> None
         (noted(RebuildNote(Stage.READING, "others")), "for the updates topic others"),
     ):
         with pytest.raises(RebuildRefused, match=said):
-            session._taken_up(files, settings)
+            session._taken_up(files, settings, from_inputs)

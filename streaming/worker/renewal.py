@@ -1,0 +1,117 @@
+"""The states of a checkpoint, written anew for another one, perhaps under another routing."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Final, NamedTuple, Protocol
+
+from streaming import coordinator, state
+from streaming.coordinator import COORDINATOR, CoordinatorDelta, CoordinatorState
+from streaming.errors import StateCorrupted
+from streaming.events.routing import Routing
+from streaming.state import Shard, ShardDelta, ShardState, reshard
+from streaming.storage.journal import Archive, Journal
+from streaming.updates.records import KafkaRecord
+
+ADOPTED: Final = "adopted"
+"""Name, in the archive of a key, of the state bytes with which it begins."""
+
+
+class Archives(Protocol):
+    """Archives of all keys; equal ones lead to the same parts."""
+
+    def of(self, parent: str, number: int) -> Archive:
+        """Return the archive of one key."""
+
+
+class Layout(NamedTuple):
+    """Routing of a checkpoint, and the archives of its states."""
+
+    routing: Routing
+    archives: Archives
+
+
+class Renewed(NamedTuple):
+    """A key of the new checkpoint.
+
+    Attributes:
+        parent: the parent topic.
+        number: the shard.
+        value: its state bytes, whose parts are in the archive of the key.
+        records: clock records by which the shard is visited once, and told of the times for which it waits.
+    """
+
+    parent: str
+    number: int
+    value: bytes
+    records: list[KafkaRecord]
+
+
+def renewed_states(
+    values: Iterable[tuple[str, int, bytes]], former: Layout, later: Layout, *, inner_multi: bool
+) -> Iterator[Renewed]:
+    """Yield the states of a new checkpoint, and write their parts.
+
+    Changes that several micro-batches carry out count as carried out: nothing is announced by the way.
+
+    Args:
+        values: parent, number and state bytes of each key of the former checkpoint.
+        former: layout of that.
+        later: layout of the new one.
+        inner_multi: `**` may stand inside a pattern.
+
+    Raises:
+        StateCorrupted: a state is damaged.
+    """
+    moved = _moved_parents(former.routing, later.routing)
+    shards: defaultdict[str, list[ShardState]] = defaultdict(list)
+    for parent, number, value in values:
+        journal = Journal.open(value, former.archives.of(parent, number))
+        archive = later.archives.of(parent, number)
+        if parent == COORDINATOR:
+            home = CoordinatorState()
+            coordinator.replay(home, journal.changes())
+            whole = coordinator.append(
+                Journal.open(None, archive), home.without_alarms(moved), CoordinatorDelta(home.clock)
+            )
+            if whole.stored is not None:
+                yield Renewed(parent, number, whole.stored, [])
+            continue
+        shard = ShardState(inner_multi=inner_multi)
+        state.replay(shard, journal.changes())
+        if shard.backfills:
+            shard.apply(ShardDelta(backfills=dict.fromkeys(shard.backfills)))
+        if parent in moved:
+            shards[parent].append(shard)
+        else:
+            yield from _renewed(parent, number, shard, archive)
+    for parent, states in shards.items():
+        count = later.routing.shard_count(parent)
+        made = reshard(states, (Shard(parent, number, later.routing, inner_multi) for number in range(count)))
+        for number, shard in made.items():
+            yield from _renewed(parent, number, shard, later.archives.of(parent, number))
+
+
+def adopted(archive: Archive | None) -> bytes | None:
+    """Return the state bytes with which a key of a new checkpoint begins; None if it begins without state."""
+    if archive is not None:
+        with suppress(StateCorrupted):
+            return archive.read(ADOPTED)
+    return None
+
+
+def _moved_parents(former: Routing, later: Routing) -> set[str]:
+    """Return the parents whose topics lie in other shards."""
+    return {
+        parent
+        for parent in {**former.shards, **later.shards}
+        if former.shard_count(parent) != later.shard_count(parent)
+        or (former.depth != later.depth and former.shard_count(parent) > 1)
+    }
+
+
+def _renewed(parent: str, number: int, shard: ShardState, archive: Archive) -> Iterator[Renewed]:
+    value = state.append(Journal.open(None, archive), shard, ShardDelta()).stored
+    if value is not None:
+        alarms = [coordinator.alarm(parent, number, time) for time in shard.alarms]
+        yield Renewed(parent, number, value, [*alarms, coordinator.wake(parent, number, 0)])
