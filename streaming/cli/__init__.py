@@ -1,6 +1,6 @@
 """The `reexpand` command: one module for each group of verbs."""
 
-from streaming.cli import advise, backup, demo, dlq, local, match, rebuild, run, verify, watch
+from streaming.cli import advise, backup, compact_inputs, demo, dlq, local, match, rebuild, run, verify, watch
 from streaming.cli.root import main
 
 __all__ = ["main"]
@@ -17,6 +17,7 @@ for _command in (
     backup.backup,
     backup.restore,
     rebuild.rebuild,
+    compact_inputs.compact_inputs,
     dlq.dlq,
     match.match,
     match.expand,

@@ -1,6 +1,6 @@
 """Permissions at the broker that each user of Kafka needs: the least with which everything works.
 
-READ and WRITE include DESCRIBE, and ALTER_CONFIGS includes DESCRIBE_CONFIGS, as Kafka has it.
+READ, WRITE and DELETE include DESCRIBE, and ALTER_CONFIGS includes DESCRIBE_CONFIGS, as Kafka has it.
 """
 
 from __future__ import annotations
@@ -97,6 +97,7 @@ PERMISSIONS: Final = (
     Permission("advise", "TOPIC", _EVENTS, "READ", "reads the inputs"),
     Permission("verify", "TOPIC", (*_EVENTS, "clock", "updates", "dead_letters"), "READ", "reads what it compares"),
     Permission("verify --repair", "TOPIC", ("updates",), "WRITE", "writes corrections, beside all of `verify`"),
+    Permission("compact-inputs", "TOPIC", (*_EVENTS, "clock"), "DELETE", "removes the records that a backup has in it"),
     Permission("dlq list", "TOPIC", ("dead_letters",), "READ", "reads dead letters; `dlq show` as well"),
     Permission(
         "dlq replay",

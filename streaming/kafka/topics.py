@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._resource import ResourceType
@@ -19,7 +19,12 @@ from streaming.kafka.permissions import Grant
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from streaming.kafka.reader import Partition
+
 _POLICY = "cleanup.policy"
+
+_URL_SAFE = str.maketrans("+/", "-_")
+"""From the base64 of librdkafka to that of Java's client."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +125,54 @@ def configure(
         except KafkaException as error:
             why = reason(error, Grant("TOPIC", str(resource.name), "ALTER_CONFIGS"))
             raise TopicsUnusable(f"The settings of {resource.name!r} cannot be changed: {why}.") from error
+
+
+def ids(
+    bootstrap_servers: str,
+    topics: Sequence[str],
+    *,
+    client_options: Mapping[str, str] | None = None,
+    timeout: float = 30,
+) -> dict[str, str]:
+    """Return the ids that Kafka gave to topics when they were created, as its Java client writes them.
+
+    Raises:
+        TopicsUnusable: the cluster does not answer, or a topic does not exist.
+        ConfigInvalid: a client option is not valid.
+    """
+    client = _admin(bootstrap_servers, client_options)
+    _existing(client, bootstrap_servers, timeout)  # which says in time that no broker answers
+    found = {}
+    for name, future in client.describe_topics(TopicCollection(list(topics)), request_timeout=timeout).items():
+        try:
+            found[name] = str(future.result().topic_id).translate(_URL_SAFE)
+        except KafkaException as error:
+            why = reason(error, Grant("TOPIC", name, "DESCRIBE"))
+            raise TopicsUnusable(f"The topic {name!r} cannot be looked at: {why}.") from error
+    return found
+
+
+def remove_records(
+    bootstrap_servers: str,
+    ends: Mapping[Partition, int],
+    *,
+    client_options: Mapping[str, str] | None = None,
+    timeout: float = 30,
+) -> None:
+    """Remove the records before an offset of each partition.
+
+    Raises:
+        TopicsUnusable: the cluster does not answer, or does not allow it.
+        ConfigInvalid: a client option is not valid.
+    """
+    client = _admin(bootstrap_servers, client_options)
+    wanted = [TopicPartition(partition.topic, partition.number, end) for partition, end in ends.items()]
+    for partition, future in client.delete_records(wanted, request_timeout=timeout).items():
+        try:
+            future.result()
+        except KafkaException as error:
+            why = reason(error, Grant("TOPIC", partition.topic, "DELETE"))
+            raise TopicsUnusable(f"Records of {partition.topic!r} cannot be removed: {why}.") from error
 
 
 def _admin(bootstrap_servers: str, client_options: Mapping[str, str] | None) -> AdminClient:

@@ -42,9 +42,6 @@ _HEADER = b"rx" + bytes([FORMAT])
 _DIGEST_BYTES = 16
 _LENGTH_BYTES = 4
 
-EMPTY = _HEADER + bytes(_LENGTH_BYTES)
-"""Value without changes, for a key that must have one."""
-
 _WAY_OUT = "restore the checkpoint from a copy or start with an empty one"
 
 
@@ -137,6 +134,14 @@ class Journal:
         """Value to store; None if there is nothing to remember."""
         if not (self.parts or self.retired):
             return b"".join((_HEADER, bytes(_LENGTH_BYTES), self.tail)) if self.tail else None
+        return self._with_head()
+
+    @property
+    def kept(self) -> bytes:
+        """Value to store where a key must have one."""
+        return self.stored or self._with_head()
+
+    def _with_head(self) -> bytes:
         head: bytes = msgpack.packb((self.compact_bytes, self.parts, self.retired))
         return b"".join((_HEADER, len(head).to_bytes(_LENGTH_BYTES), head, _digest(head, b""), self.tail))
 
@@ -311,7 +316,7 @@ def _decode_segments(data: bytes, start: int, digest: bytes) -> Iterator[Any]:
 def _after_header(value: bytes) -> int:
     """Check the header, and return the offset of the head."""
     start = len(_HEADER) + _LENGTH_BYTES
-    if value[:2] != _HEADER[:2] or len(value) < start:
+    if value[:2] != _HEADER[:2] or len(value) <= start:
         raise StateCorrupted(f"a state value lacks its header; {_WAY_OUT}")
     if value[2] not in READ_FORMATS:
         raise StateFormatUnknown(

@@ -15,7 +15,7 @@ from streaming.events.model import Reason, Source, Stream
 from streaming.events.routing import Routing
 from streaming.expansion import Updates, expand
 from streaming.state import Shard, ShardState
-from streaming.storage.journal import EMPTY, Journal
+from streaming.storage.journal import Journal
 from streaming.subscription.client import Ignored
 from streaming.tuning import DEFAULT_TUNING, Tuning
 from streaming.updates.model import Problem
@@ -124,7 +124,8 @@ class Worker:
         if result.journal is journal:
             return former
         # A key that has become empty must not begin with its adopted state once more.
-        return result.journal.stored or (EMPTY if self.config.adopts and former is not None else None)
+        is_adopted = self.config.adopts and former is not None
+        return result.journal.kept if is_adopted else result.journal.stored
 
     def _expand(
         self,

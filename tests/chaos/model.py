@@ -67,6 +67,7 @@ class Fault:
         operator: what an operator does about it.
         strike: what makes it happen; raises an AssertionError where the job does not do as it should.
         survivable: the job, or its next start, goes on without anybody's help, so that it fits among random ones.
+        spends_stage: the inputs cannot be read from their beginning any more, so the next fault gets other ones.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Fault:
     operator: str
     strike: Strike
     survivable: bool
+    spends_stage: bool
 
 
 @dataclass(frozen=True)
@@ -103,12 +105,14 @@ FAULTS: dict[str, Fault] = {}
 """All faults by name, in the order in which they are played."""
 
 
-def fault(name: str, how: str, operator: str = "nothing", *, survivable: bool = False) -> Callable[[Strike], Strike]:
+def fault(
+    name: str, how: str, operator: str = "nothing", *, survivable: bool = False, spends_stage: bool = False
+) -> Callable[[Strike], Strike]:
     """Register a function as a fault."""
 
     def register(strike: Strike) -> Strike:
         assert name not in FAULTS, f"two faults are called {name}"
-        FAULTS[name] = Fault(name, how, operator, strike, survivable)
+        FAULTS[name] = Fault(name, how, operator, strike, survivable, spends_stage)
         return strike
 
     return register

@@ -84,6 +84,6 @@ def play(fault: Fault, theatre: Theatre) -> Row:
             failure = f"the relation is wrong, such as {verdict.examples}"
     except (AssertionError, KafkaException, OSError) as error:
         failure = f"{type(error).__name__}: {error}"
-    if failure:
+    if failure or fault.spends_stage:
         theatre.leave()
     return Row(fault, struck, verdict, back, failure, datetime.now(UTC).date().isoformat())

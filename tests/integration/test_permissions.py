@@ -16,7 +16,7 @@ from streaming.kafka.permissions import PERMISSIONS, Grant, Permission, grants
 from streaming.kafka.topics import TopicSpec, create_topics
 from tests.support.guarded_streams import GROUP, REQUEST, TOPIC, GuardedStreams, wait_for
 from tests.support.processes import eventually
-from tests.support.running_job import SETTLE_SECONDS
+from tests.support.running_job import REEXPAND, SETTLE_SECONDS
 from tests.support.secured import SecuredBroker
 
 pytestmark = pytest.mark.long
@@ -164,7 +164,11 @@ def dispatched(guarded: GuardedStreams, options: Path) -> "subprocess.CompletedP
 @pytest.fixture(scope="module")
 def worked(secured_broker: SecuredBroker, tmp_path_factory: pytest.TempPathFactory) -> GuardedStreams:
     """Topics with records, and the checkpoint of a job that has read them."""
-    found = GuardedStreams(secured_broker, tmp_path_factory.mktemp("worked"))
+    return worked_off(secured_broker, tmp_path_factory.mktemp("worked"))
+
+
+def worked_off(secured_broker: SecuredBroker, folder: Path) -> GuardedStreams:
+    found = GuardedStreams(secured_broker, folder)
     found.streams.create(1)
     feed(found)
     job = found.job(found.user("job"))
@@ -223,6 +227,21 @@ def test_the_permissions_of_a_verb_suffice(role: str, worked: GuardedStreams) ->
     assert "does not allow" not in done.stderr
 
 
+def test_compact_inputs_needs_its_permissions_which_suffice(secured_broker: SecuredBroker, tmp_path: Path) -> None:
+    worked, copy = worked_off(secured_broker, tmp_path), tmp_path / "backup"
+    words = ["--checkpoint", str(worked.streams.checkpoint)]
+    subprocess.run([REEXPAND, "backup", *words, str(copy)], check=True, capture_output=True, timeout=120)
+    words = ["compact-inputs", *words, "--backup", str(copy), "--yes"]
+    for case in cases("compact-inputs"):
+        grant = case.grant(worked)
+        refused = worked.verb(*words, options=worked.user("compact-inputs", without=grant))
+        assert refused.returncode != 0
+        assert f"{grant.name!r}" in refused.stderr
+        assert "docs/security.md" in refused.stderr
+    done = worked.verb(*words, options=worked.user("compact-inputs"))
+    assert done.returncode == 0, done.stderr
+
+
 def test_watch_kafka_announces_only_what_it_may_describe(worked: GuardedStreams) -> None:
     (case,) = [case for case in cases("watch-kafka") if case.permission.operation == "DESCRIBE"]
     create_topics(worked.streams.bootstrap_servers, [TopicSpec(f"{worked.parent}-seen")])
@@ -245,7 +264,16 @@ def test_the_permissions_of_topics_and_of_the_dispatcher_suffice(
 
 def test_every_case_is_in_a_test() -> None:
     """A role that is added to the list gets a test."""
-    tested = {"job", "topics", "topics --fix", "producer of topic events", "client", "owner of groups", "follower"}
+    tested = {
+        "job",
+        "topics",
+        "topics --fix",
+        "producer of topic events",
+        "client",
+        "owner of groups",
+        "follower",
+        "compact-inputs",
+    }
     assert {case.permission.role for case in CASES} == {*tested, "dispatcher", *VERBS}
     settings = load({"bootstrap_servers": "b:1", "checkpoint": "/c"})
     assert sum(len(grants(role, settings)) for role in {each.role for each in PERMISSIONS}) == len(CASES)

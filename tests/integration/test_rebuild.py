@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from streaming.events.model import Stream
@@ -198,14 +198,23 @@ def test_other_shards_and_partitions_cost_no_update_but_true_differences(streams
     assert f"was replaced by {new.checkpoint}" in refused(streams, log, *BEFORE)
 
 
-def shorten(streams: Streams) -> None:
-    """Remove all that the job has read from its inputs."""
-    last = max(int(file.name) for file in (streams.checkpoint / "query" / "commits").glob("[0-9]*"))
-    read = json.loads((streams.checkpoint / "query" / "offsets" / str(last)).read_text().splitlines()[-1])
-    admin = AdminClient({"bootstrap.servers": streams.bootstrap_servers})
-    wanted = [TopicPartition(topic, int(n), at) for topic, found in read.items() for n, at in found.items()]
-    for removed in admin.delete_records(wanted).values():
-        removed.result(30)
+def verb(*words: object) -> str:
+    """Run a verb, and return what it prints."""
+    done = subprocess.run([REEXPAND, *map(str, words)], check=False, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def shorten(streams: Streams, copy: Path) -> int:
+    """Remove all that the job has read from its inputs, and return the number of records."""
+    where = ("--checkpoint", streams.checkpoint)
+    verb("backup", *where, copy)
+    words = ("compact-inputs", *where, "--bootstrap-servers", streams.bootstrap_servers, "--backup", copy)
+    counted, removed = (json.loads(verb(*words, "--json", *more)) for more in ((), ("--yes",)))
+    assert (counted["removed"], removed["removed"]) == (False, True)
+    assert counted["records"] == removed["records"] == sum(each["records"] for each in removed["partitions"])
+    assert "\n0 records were removed\n" in verb(*words, "--yes")
+    return int(removed["records"])
 
 
 @pytest.mark.timeout(1_200)
@@ -216,12 +225,14 @@ def test_states_go_on_in_other_shards_where_the_inputs_lack_their_beginning(stre
     with running(streams, log, *BEFORE) as job:
         rows = limits_and_times(scene)
         feed.send_slowly(records[:300])
-        former = rows | expected([records[:300]]).relation()
-        settles(streams, former)
+        settles(streams, rows | expected([records[:300]]).relation())
         scene.settles(job)
+        assert shorten(streams, tmp_path / "backup") > 300
+        feed.send_slowly(records[300:350])
+        settles(streams, rows | expected([records[:350]]).relation())
         assert job.stop() == 0
-    shorten(streams)
-    feed.send_slowly(records[300:400])
+    former = streams.relation()
+    feed.send_slowly(records[350:400])
     before, letters = len(streams.updates()), len(streams.dead_letters())
     new = other(streams)
     without = subprocess.run(words(new, streams.checkpoint, *AFTER), check=False, capture_output=True, text=True)

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator
 
 from confluent_kafka import KafkaException, Producer
@@ -19,6 +20,11 @@ DAMAGED = 3_000
 HOT_EVENTS = 30_000
 BACKLOG = 100_000
 HOUR_MS = 3_600_000
+
+
+def _letters(stage: Stage) -> Counter[str]:
+    """Return the number of dead letters by reason."""
+    return Counter(letter["reason"] for letter in stage.streams.dead_letters())
 
 
 @fault(
@@ -51,7 +57,7 @@ def _(stage: Stage) -> Struck:
     survivable=True,
 )
 def _(stage: Stage) -> Struck:
-    before = len(stage.streams.dead_letters())
+    before = _letters(stage)
     options = {"bootstrap.servers": stage.streams.bootstrap_servers, "message.max.bytes": 1_048_000, "log_level": 0}
     producer = Producer(options)
     for number in range(20):
@@ -64,9 +70,9 @@ def _(stage: Stage) -> Struck:
     proof = stage.strikes(stage.running.kill)
     stage.start()
     stage.answers()
-    reasons = [letter["reason"] for letter in stage.streams.dead_letters()[before:]]
-    assert reasons.count(Reason.VALUE_TOO_LARGE) == 20, reasons
-    assert reasons.count(Reason.NAME_TOO_LONG) >= 20, reasons
+    found = _letters(stage) - before
+    assert found[Reason.VALUE_TOO_LARGE] == 20, found
+    assert found[Reason.NAME_TOO_LONG] >= 20, found
     return Struck(proof, "40 dead letters with their reason")
 
 
@@ -155,7 +161,8 @@ def _(stage: Stage) -> Struck:
     return Struck(proof, "works it off")
 
 
-@fault("partitions-added", "each input gets 4 more partitions, and a SIGKILL once they have records")
+# Events of one topic then lie in two partitions, between which a new checkpoint knows no order.
+@fault("partitions-added", "each input gets 4 more partitions, and a SIGKILL once they have records", spends_stage=True)
 def _(stage: Stage) -> Struck:
     stage.quiet()
     names = stage.streams.settings.inputs[:3]

@@ -150,8 +150,9 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         signal.signal(signal.SIGINT, aborted)
         return Spark()
 
-    def start(_: object, settings: Settings, *__: object, silent: bool) -> Query:
+    def start(_: object, settings: Settings, *__: object, silent: bool, adopted: object) -> Query:
         assert not silent
+        assert adopted is None
         done.append(f"start {settings.checkpoint}")
         signal.raise_signal(signal.SIGINT)
         return Query()

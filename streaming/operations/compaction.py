@@ -1,0 +1,89 @@
+"""Removal of the input records that a backup has in it, so that the inputs of a job need not be kept for ever."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from streaming.errors import BackupRefused, NotVerified
+from streaming.kafka import topics
+from streaming.kafka.reader import Partition, TopicReader
+from streaming.operations.backup.manifest import FOLDER, Manifest, Progress
+from streaming.operations.verify.progress import JobCheckpoint
+
+
+class InputRemoval(NamedTuple):
+    """Records of one partition of an input.
+
+    Attributes:
+        partition: the partition.
+        first: offset of its first record.
+        end: offset up to which records are removed.
+        size: number of records that it has.
+    """
+
+    partition: Partition
+    first: int
+    end: int
+    size: int
+
+    @property
+    def records(self) -> int:
+        """Number of records to remove."""
+        return max(0, self.end - self.first)
+
+
+def plan(
+    bootstrap_servers: str, options: Mapping[str, str], checkpoint: str, backup: Path, progress: Progress
+) -> list[InputRemoval]:
+    """Return what can be removed: all that the job had read when the backup was made.
+
+    Args:
+        bootstrap_servers: addresses of brokers.
+        options: client options, in the names of librdkafka.
+        checkpoint: checkpoint of the job.
+        backup: a backup of it.
+        progress: called after each file of the backup.
+
+    Raises:
+        BackupDamaged: the backup is not whole.
+        BackupRefused: it is one of another checkpoint, or of other Kafka topics.
+        TopicsUnusable: Kafka does not answer.
+        TopicUnreadable: the same, or an input does not exist.
+    """
+    manifest = Manifest.read(backup)
+    manifest.check(backup, progress)
+    copy, live = JobCheckpoint(str(backup / FOLDER)), JobCheckpoint(checkpoint)
+    try:
+        if copy.id is None or copy.id != live.id:
+            raise BackupRefused(
+                f"{backup} is no backup of {checkpoint}, but of {manifest.checkpoint}, or of what was restored since. "
+                "Make a new one with `reexpand backup`."
+            )
+        read = copy.offsets(manifest.micro_batch)
+        noted = {topic.name: topic.id for topic in copy.noted.values() if topic.name in copy.topics}
+    except NotVerified as error:
+        raise BackupRefused(str(error)) from None
+    found = topics.ids(bootstrap_servers, copy.topics, client_options=options)
+    others = [name for name, topic_id in noted.items() if found[name] != topic_id]
+    if others or len(noted) < len(copy.topics):
+        raise BackupRefused(
+            f"the backup does not know {', '.join(others or copy.topics)}: the topic was created anew since then, or "
+            "the backup is of an older release. Make a new one with `reexpand backup`."
+        )
+    with TopicReader(bootstrap_servers, options) as reader:
+        spans = reader.spans(list(copy.topics))
+    return [
+        InputRemoval(partition, span.start, min(read.get(partition, 0), span.end), span.end - span.start)
+        for partition, span in sorted(spans.items())
+    ]
+
+
+def remove(bootstrap_servers: str, options: Mapping[str, str], removals: list[InputRemoval]) -> None:
+    """Remove the records; what is removed already does no harm.
+
+    Raises:
+        TopicsUnusable: Kafka does not answer, or does not allow it.
+    """
+    ends = {each.partition: each.end for each in removals if each.records}
+    if ends:
+        topics.remove_records(bootstrap_servers, ends, client_options=options)
