@@ -1,7 +1,7 @@
 """State of one coordinator bucket, and a micro-batch's changes to it."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from streaming.events.model import End, Place, SubscriptionRequest
@@ -108,14 +108,6 @@ class CoordinatorState:
             text_bytes: size of its journal, which has all names.
         """
         return text_bytes + (len(self.leases) + len(self.pending)) * _LEASE_BYTES
-
-    def without_alarms(self, parents: Collection[str]) -> "CoordinatorState":
-        """Return the state without the alarms of some parents' shards."""
-        kept = {
-            time: frozenset((parent, shard) for parent, shard in shards if parent not in parents)
-            for time, shards in self.alarms.items()
-        }
-        return replace(self, alarms={time: shards for time, shards in kept.items() if shards})
 
     def apply(self, delta: "CoordinatorDelta") -> None:
         """Apply the changes of a micro-batch."""

@@ -69,22 +69,11 @@ def renewed_states(
         journal = Journal.open(value, former.archives.of(parent, number))
         archive = later.archives.of(parent, number)
         if parent == COORDINATOR:
-            home = CoordinatorState()
-            coordinator.replay(home, journal.changes())
-            whole = coordinator.append(
-                Journal.open(None, archive), home.without_alarms(moved), CoordinatorDelta(home.clock)
-            )
-            if whole.stored is not None:
-                yield Renewed(parent, number, whole.stored, [])
-            continue
-        shard = ShardState(inner_multi=inner_multi)
-        state.replay(shard, journal.changes())
-        if shard.backfills:
-            shard.apply(ShardDelta(backfills=dict.fromkeys(shard.backfills)))
-        if parent in moved:
-            shards[parent].append(shard)
+            yield from _renewed_coordinator(number, journal, archive)
+        elif parent in moved:
+            shards[parent].append(_shard(journal, inner_multi=inner_multi))
         else:
-            yield from _renewed(parent, number, shard, archive)
+            yield from _renewed(parent, number, _shard(journal, inner_multi=inner_multi), archive)
     for parent, states in shards.items():
         count = later.routing.shard_count(parent)
         made = reshard(states, (Shard(parent, number, later.routing, inner_multi) for number in range(count)))
@@ -108,6 +97,23 @@ def _moved_parents(former: Routing, later: Routing) -> set[str]:
         if former.shard_count(parent) != later.shard_count(parent)
         or (former.depth != later.depth and former.shard_count(parent) > 1)
     }
+
+
+def _shard(journal: Journal, *, inner_multi: bool) -> ShardState:
+    shard = ShardState(inner_multi=inner_multi)
+    state.replay(shard, journal.changes())
+    if shard.backfills:
+        shard.apply(ShardDelta(backfills=dict.fromkeys(shard.backfills)))
+    return shard
+
+
+def _renewed_coordinator(number: int, former: Journal, archive: Archive) -> Iterator[Renewed]:
+    """Yield a bucket of the coordinator as it is; an alarm that it knows twice, or in vain, does no harm."""
+    bucket = CoordinatorState()
+    coordinator.replay(bucket, former.changes())
+    value = coordinator.append(Journal.open(None, archive), bucket, CoordinatorDelta(bucket.clock)).stored
+    if value is not None:
+        yield Renewed(COORDINATOR, number, value, [])
 
 
 def _renewed(parent: str, number: int, shard: ShardState, archive: Archive) -> Iterator[Renewed]:
