@@ -111,6 +111,7 @@ def test_a_new_checkpoint_needs_all_events_but_no_ticks() -> None:
     facts.check_complete(SETTINGS, {SETTINGS.topic_events: {0: 0}, SETTINGS.clock: {0: 7}}, [SETTINGS.clock])
     beginnings = {SETTINGS.topic_events: {0: 0, 1: 3}}
     said = text_of(RecordsLost, facts.check_complete, beginnings, [SETTINGS.group_events])
+    assert "`reexpand rebuild --from-state` goes on from its state" in said
     assert f"{SETTINGS.topic_events}, partition 1, offsets 0 to 2; {SETTINGS.group_events} is compacted" in said
 
 
