@@ -106,7 +106,7 @@ class PendingEnds:
         return Versions(after(Mode.LITERAL), after(Mode.WILDCARD))
 
     def records(self) -> Iterator[KafkaRecord]:
-        """Yield the records of the ends that are new, or that have become longer."""
+        """Yield the records of new and prolonged ends."""
         for key, parent in self._changed:
             pending = self._pending((key, parent))
             if pending is not None:

@@ -1,4 +1,4 @@
-"""Comparison of what Kafka has with what a checkpoint knows; pure rules, whichever client has asked.
+"""Comparison of Kafka with the knowledge of a checkpoint; pure rules, whichever client has asked.
 
 A checkpoint belongs to six topics of one Kafka: it knows how far it has read the inputs, and what the updates topic
 holds. A topic of the same name is not the same topic: Kafka gives each one an id when it is created.
@@ -196,7 +196,7 @@ def check_empty(settings: Settings, records: int) -> None:
 
 
 def check_ahead(settings: Settings, written: Collection[RecordPlace], planned: Offsets) -> None:
-    """Check that the updates topic holds nothing that the checkpoint does not know of.
+    """Check that the checkpoint knows of everything in the updates topic.
 
     Each update names the record that caused it. No micro-batch of the checkpoint was planned to read a record beyond
     `planned`, so an update because of one was written by another checkpoint, or by this one after it was copied.
@@ -216,7 +216,7 @@ def check_ahead(settings: Settings, written: Collection[RecordPlace], planned: O
 
 
 def check_marked(settings: Settings, marked: int, planned: int) -> None:
-    """Check that no micro-batch is marked as written of which the checkpoint does not know.
+    """Check that the checkpoint knows all micro-batches marked as written.
 
     The sink takes a micro-batch with the number of a marker for a repeated one, and skips it. A checkpoint that was
     copied earlier would plan another one under that number.

@@ -1,4 +1,4 @@
-"""Specifications of the job's Kafka topics, and what is wrong with those that exist."""
+"""Specifications of the job's Kafka topics, and differences between them and the existing topics."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
@@ -57,7 +57,7 @@ def specs(settings: Settings, partitions: int = 1) -> list[TopicSpec]:
 
 
 def flaws(settings: Settings, topic: str, found: Mapping[str, str]) -> list[Flaw]:
-    """Return what is wrong with the configuration of one of the job's topics that exists."""
+    """Return the faults in the configuration of an existing topic of the job."""
     if topic in settings.inputs:
         return list(_flaws_of_input(topic, found, clock=topic == settings.clock))
     policy = found.get("cleanup.policy", "compact")

@@ -81,7 +81,7 @@ def configurations(
     client_options: Mapping[str, str] | None = None,
     timeout: float = 30,
 ) -> dict[str, dict[str, str]]:
-    """Return the configurations of those of the topics that exist.
+    """Return the configurations of the existing topics among some.
 
     Raises:
         TopicsUnusable: the cluster does not answer, or refuses to say.

@@ -61,7 +61,7 @@ def options(class_path: Sequence[Path]) -> list[str]:
 
 
 def recording(classes: Path) -> list[str]:
-    """Return the options of a JVM that writes the names of the classes that it loads to a file."""
+    """Return the options of a JVM that writes the names of all loaded classes to a file."""
     return [f"-XX:DumpLoadedClassList={classes}"]
 
 

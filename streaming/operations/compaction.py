@@ -1,4 +1,4 @@
-"""Removal of the input records that a backup has in it, so that the inputs of a job need not be kept for ever."""
+"""Removal of input records covered by a backup, so that the inputs of a job need not be kept for ever."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config import Settings
-from streaming.errors import JobFailed, ReexpandError, TopicReplaced
+from streaming.errors import JobError, JobFailed, ReexpandError
 from streaming.kafka.facts import NotedTopic, Offsets
 from streaming.local import classes, jars
 from streaming.spark import (
@@ -247,7 +247,7 @@ def attend(query: StreamingQuery, stop: Stop, beside: Beside) -> None:
                 _silence(query)  # Spark would log each task that it cancels
                 query.stop()
                 raise lease.taken_over()
-            watch.look()
+            _look(watch, query)
             if not query.isActive:
                 query.awaitTermination()  # raises the error that ended it
                 raise JobFailed("the query ended without being asked to")
@@ -256,9 +256,6 @@ def attend(query: StreamingQuery, stop: Stop, beside: Beside) -> None:
         query.awaitTermination()
         report.write()
         clock.check()
-    except TopicReplaced:
-        query.stop()  # at once: what the running micro-batch reads may be of another topic
-        raise
     except StreamingQueryException as error:
         if lease.find_successor():
             raise lease.taken_over() from None
@@ -266,6 +263,16 @@ def attend(query: StreamingQuery, stop: Stop, beside: Beside) -> None:
         if refusal:
             raise JobFailed(f"{refusal[1]}.") from None
         raise watch.explain(_reason(error)) from error
+
+
+def _look(watch: TopicWatch, query: StreamingQuery) -> None:
+    """Look at the topics; end the query at once where one was replaced: its micro-batch may read another topic."""
+    try:
+        watch.look()
+    except JobError:
+        _silence(query)
+        query.stop()
+        raise
 
 
 def _silence(query: StreamingQuery) -> None:

@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from pyspark.sql import SparkSession
 
@@ -31,7 +31,7 @@ class TopicWatch:
         self._settings = settings
         self._admin = admin
         self._topics = topics
-        self._names = [topics[role].name for role in topics if role not in facts.DISPENSABLE]
+        self._names = [topic.name for role, topic in topics.items() if role != "dead_letters"]
         self._asked: TopicIds | None = None
         self._absent: set[str] = set()
         self._next = time.monotonic() + LOOK_SECONDS
@@ -43,6 +43,7 @@ class TopicWatch:
 
         Raises:
             TopicReplaced: a topic does not exist any more, or is another one.
+            JobFailed: the same of the clock topic, which the next start makes anew.
         """
         if self._asked is None:
             if time.monotonic() >= self._next:
@@ -57,27 +58,31 @@ class TopicWatch:
         except KafkaUnavailable:  # Spark waits for the broker as well
             return
         absent = set(self._names) - found.keys()
-        facts.check_identity(self._settings, self._topics, found, absent & self._absent)
+        self._check(found, absent & self._absent)
         self._absent = absent
 
     def explain(self, failure: str) -> ReexpandError:
         """Return the reason why the query has failed, given Spark's text."""
         settings = self._settings
         try:
-            found = self._admin.ids([*self._names, settings.clock])
-            facts.check_identity(settings, self._topics, found, set(self._names) - found.keys())
+            found = self._admin.ids(self._names)
+            self._check(found, set(self._names) - found.keys())
             progress = checkpoint.progress(self._spark, settings)
             facts.check_unread(settings, progress.read, *self._admin.spans(facts.events(settings)))
-            if found.get(settings.clock) != self._topics["clock"].id:
-                return JobFailed(
-                    f"the topic {settings.clock} was deleted, or created anew, while the job ran. Start the job again: "
-                    "it makes the topic anew, and nothing is lost."
-                )
         except KafkaUnavailable:
             pass
         except ReexpandError as error:
             return error
         return JobFailed(explained(failure, settings.checkpoint))
+
+    def _check(self, found: Mapping[str, str], absent: Collection[str]) -> None:
+        facts.check_identity(self._settings, self._topics, found, absent)
+        clock = self._topics["clock"]
+        if clock.name in absent or found.get(clock.name, clock.id) != clock.id:
+            raise JobFailed(
+                f"the topic {clock.name} was deleted, or created anew, while the job ran. Start the job again: "
+                "it makes the topic anew, and nothing is lost."
+            )
 
 
 def explained(failure: str, folder: str) -> str:

@@ -30,7 +30,7 @@ class Shard:
 
     @property
     def is_first(self) -> bool:
-        """True for the one shard of a parent that reports what all of them see."""
+        """True for one shard of each parent: the reporter of events seen by all shards."""
         return self.number == 0
 
     @property

@@ -143,13 +143,13 @@ class KeyReader:
         return event
 
     def _reports_invalid(self, stream: int, entry: int) -> bool:
-        """Tell whether this key, of those that see an invalid entry, reports it."""
+        """Tell whether this key reports an invalid entry, of all keys that see it."""
         if stream == _CLOCK:
             return not entry % 2
         return self._is_coordinator or stream == _TOPICS
 
     def _reports_misrouted(self, stream: int, entry: int) -> bool:
-        """Tell whether this key, of those that see an entry, reports it as not routable."""
+        """Tell whether this key reports an entry as not routable, of all keys that see it."""
         if stream == _GROUPS:
             return self._is_coordinator
         if self._number == UNROUTABLE:

@@ -1,4 +1,4 @@
-"""Signatures, by which a job knows the records that it wrote to its own inputs.
+"""Signatures, by which a job knows its own records in its inputs.
 
 Requests and group events have fields for the job alone. A record of the job carries them together with a signature: a
 keyed hash of its bytes, by a secret that lies in the checkpoint. So nobody else can set these fields, whoever may

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config import Settings
-from streaming.errors import RecordsLost, ReexpandError, TopicReplaced, UpdatesUnknown
+from streaming.errors import JobError, RecordsLost, ReexpandError, TopicReplaced, UpdatesUnknown
 from streaming.events.model import Stream
 from streaming.kafka import facts
 from streaming.kafka.topics import configure
@@ -365,7 +365,7 @@ def sees(topic_watch: TopicWatch, seconds: float) -> str | None:
     while time.monotonic() < deadline:
         try:
             topic_watch.look()
-        except TopicReplaced as error:
+        except JobError as error:
             return str(error)
         time.sleep(0.05)
     return None
@@ -386,6 +386,17 @@ def test_a_topic_that_is_deleted_while_the_job_runs(jobs: Jobs, topic_watch: Top
     assert sees(topic_watch, 2) is None
     delete(jobs.streams, jobs.settings.topic_events)
     assert f"the topic {jobs.settings.topic_events} does not exist" in (sees(topic_watch, 10) or "")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("happens", [delete, recreate])
+def test_the_clock_goes_while_the_job_runs(
+    jobs: Jobs, topic_watch: TopicWatch, happens: Callable[[Streams, str], None]
+) -> None:
+    """Spark itself may try to read it for minutes."""
+    clock = jobs.settings.clock
+    happens(jobs.streams, clock)
+    assert f"the topic {clock} was deleted, or created anew, while the job ran" in (sees(topic_watch, 10) or "")
 
 
 def failure(jobs: Jobs, happens: Callable[[], None]) -> str:

@@ -128,7 +128,7 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _all(checkpoint: Path, *folders: Path) -> Iterator[Path]:
-    """Yield all files below folders, but those with which Hadoop checks others: a manifest does that as well."""
+    """Yield all files below folders, without Hadoop's checksum files: a manifest does that as well."""
     for folder in folders:
         for file in sorted(folder.rglob("*")):
             if file.is_file() and not file.name.startswith("."):

@@ -81,7 +81,7 @@ class LetterFilter(NamedTuple):
 
 
 def read(reader: TopicReader, topic: str, chosen: LetterFilter) -> list[Letter]:
-    """Return the dead letters that a filter admits, in the order in which their entries were rejected.
+    """Return the dead letters that a filter admits, in the order of their rejection.
 
     A dead letter that was written again counts once, and one whose entry was written back does not count any more.
 

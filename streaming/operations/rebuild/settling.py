@@ -1,4 +1,4 @@
-"""The moment at which a job has read what was there, and all that followed from it."""
+"""Moment at which a job has read its inputs and everything that followed from them."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
@@ -91,7 +91,7 @@ class Settling:
 
 
 def _sizes(read: Offsets, target: Offsets) -> tuple[int, int]:
-    """Return the number of offsets that were read, and that of all that are to be read."""
+    """Return the number of offsets read so far, and of all to be read."""
     wanted = {(topic, number): end for topic, offsets in target.items() for number, end in offsets.items()}
     done = sum(min(end, read.get(topic, {}).get(number, 0)) for (topic, number), end in wanted.items())
     return done, sum(wanted.values())

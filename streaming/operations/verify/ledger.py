@@ -109,7 +109,7 @@ class Ledger:
         )
 
     def mark(self, keys: Iterable[bytes], says: Says) -> None:
-        """Note that a witness says that these rows hold."""
+        """Note that these rows hold according to a witness."""
         self._write(_MARK, ((key, int(says)) for key in keys))
 
     def fold(self, marks: Iterable[UpdateMark]) -> None:

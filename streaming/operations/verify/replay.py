@@ -60,7 +60,7 @@ class _Borrowed:
 
 @dataclass(frozen=True, slots=True)
 class _BorrowedArchives:
-    """Archives of all keys, of which those of the job are only read."""
+    """Archives of all keys; the job's own are only read."""
 
     job: Folder
     own: Folder

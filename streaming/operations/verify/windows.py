@@ -111,7 +111,7 @@ def _place_in_time(placed: tuple[tuple[int, int], StoredInput]) -> tuple[int, in
 
 
 def _micro_batch(placed: tuple[tuple[int, int], StoredInput]) -> tuple[int, bool]:
-    """Return a value that differs from that of the former record where a micro-batch begins."""
+    """Return a value that changes where a micro-batch begins."""
     (time, _), record = placed
     return time // STEP_MS, record.is_of_job
 
