@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -35,7 +35,7 @@ from streaming.spark.clock import Clock
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.lease import Lease
 from streaming.spark.report import Report
-from streaming.spark.watch import TopicWatch
+from streaming.spark.watch import TopicWatch, explained
 
 log = logging.getLogger("reexpand")
 
@@ -192,7 +192,11 @@ def begin(
     group_file.publish(spark, settings, group_events)
     checkpoint.fix(spark, settings, agreed, topics)  # not earlier: a start that fails must not fix settings
     fence = sinks.Fence(agreed.checkpoint_id, lease.generation)
-    return job.start(spark, settings, admin, fence, silent=rebuilding, adopted=adopted), topics
+    try:
+        query = job.start(spark, settings, admin, fence, silent=rebuilding, adopted=adopted)
+    except PySparkException as error:
+        raise JobFailed(explained(one_line(str(error)), settings.checkpoint)) from error
+    return query, topics
 
 
 def end_after_batch(query: StreamingQuery) -> None:
@@ -290,5 +294,11 @@ def _jvm() -> Any:
 
 def _reason(error: StreamingQueryException, limit: int = 4_000) -> str:
     """Return Spark's text of an error without the query's plan, cut to `limit` characters."""
-    text = str(error).partition("=== Streaming Query ===")[0].strip()
+    text = one_line(str(error).partition("=== Streaming Query ===")[0].strip())
     return text if len(text) <= limit else f"{text[:limit]}..."
+
+
+def one_line(text: str) -> str:
+    """Return Spark's text of an error without the stacks of Java, in one line; a Python traceback stays as it is."""
+    without = re.sub(r"\n\s*(at |\.\.\. \d+ more|Driver stacktrace:).*", "", text)
+    return without if "Traceback" in without else " ".join(without.split())

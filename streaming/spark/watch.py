@@ -90,6 +90,11 @@ def explained(failure: str, folder: str) -> str:
     corrupted = re.search(r"StateCorrupted: (.+)", failure)
     if corrupted:  # by a worker, which names the file and the way out
         return corrupted[1].strip()
+    if "CHECKPOINT_MISSING_METADATA_FILE" in failure:
+        return (
+            f"{folder}/query/metadata is missing, and Spark does not go on without it. "
+            "Restore a copy of the checkpoint, or start anew with a new one."
+        )
     if "CANNOT_LOAD_STATE_STORE" not in failure:
         return failure
     return (

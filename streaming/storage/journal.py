@@ -177,7 +177,8 @@ class Journal:
         end, digest = 0, after.digest
         for piece in self._pieces():
             if after.end < end + piece.length:
-                yield from _decode_segments(self._content(piece), max(0, after.end - end), digest)
+                where = _part_named(piece) if piece in self.parts else "a state value"
+                yield from _decode_segments(self._content(piece), max(0, after.end - end), digest, where)
                 digest = piece.digest
             end += piece.length
 
@@ -196,7 +197,7 @@ class Journal:
             )
         data = self.archive.read(part.name)
         if len(data) != part.length:
-            raise StateCorrupted(f"a part of the state is {len(data)} bytes long, not {part.length}; {_WAY_OUT}")
+            raise StateCorrupted(f"{_part_named(part)} is {len(data)} bytes long, not {part.length}; {_WAY_OUT}")
         return data
 
     def append(self, change: Any, whole: Callable[[], Any], growth: int = 0) -> Self:
@@ -299,7 +300,11 @@ def _length(data: bytes, start: int) -> int:
     return int.from_bytes(data[start : start + _LENGTH_BYTES])
 
 
-def _decode_segments(data: bytes, start: int, digest: bytes) -> Iterator[Any]:
+def _part_named(part: Part) -> str:
+    return f"the part {part.name} of the state, a file in `parts` of the checkpoint,"
+
+
+def _decode_segments(data: bytes, start: int, digest: bytes, where: str = "a state value") -> Iterator[Any]:
     """Yield the changes of the segments from an offset on, of which the first continues the given digest."""
     view = memoryview(data)
     while start < len(data):
@@ -309,7 +314,7 @@ def _decode_segments(data: bytes, start: int, digest: bytes) -> Iterator[Any]:
         digest = _digest(body, digest)
         start = body_end + _DIGEST_BYTES
         if data[body_end:start] != digest:
-            raise StateCorrupted(f"a state value fails its checksum; {_WAY_OUT}")
+            raise StateCorrupted(f"{where} fails its checksum; {_WAY_OUT}")
         yield msgpack.unpackb(body, use_list=False)
 
 

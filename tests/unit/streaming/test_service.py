@@ -296,3 +296,16 @@ def test_only_a_query_between_triggers_is_interrupted(
     running: Any = query
     service.end_after_batch(running)
     assert query.done == done
+
+
+def test_a_missing_file_of_spark_is_named() -> None:
+    said = watch.explained("[STREAMING_CHECKPOINT_MISSING_METADATA_FILE] Checkpoint location ...", "/c")
+    assert said.startswith("/c/query/metadata is missing")
+    assert "Restore a copy" in said
+
+
+def test_an_error_of_spark_is_one_line_without_the_stacks_of_java() -> None:
+    said = "Job aborted: java.io.IOException: No space left on device"
+    assert service.one_line(f"{said}\n\tat java.base/a.B\n\t... 2 more\nDriver stacktrace:") == said
+    traceback = "Traceback (most recent call last):\n  File x\nValueError: y"
+    assert service.one_line(traceback) == traceback
