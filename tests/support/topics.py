@@ -1,6 +1,6 @@
 """What an administrator, or nobody in particular, does to Kafka topics."""
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
@@ -32,7 +32,14 @@ def add_partitions(streams: Streams, topic: str, total: int) -> None:
     client = _admin(streams)
     for future in client.create_partitions([NewPartitions(topic, total)]).values():
         future.result(30)
-    assert eventually(lambda: len(streams.ends(topic)) == total, 30, POLL_SECONDS)
+
+    def have_leaders() -> bool:
+        try:
+            return len(streams.ends(topic)) == total
+        except KafkaException:  # of a partition that is there, but has no leader yet
+            return False
+
+    assert eventually(have_leaders, 30, POLL_SECONDS)
 
 
 def remove_records(streams: Streams, topic: str, before: int) -> None:
