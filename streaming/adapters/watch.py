@@ -23,11 +23,21 @@ ALL_DELETED_AFTER = 10
 
 
 class TopicChange(NamedTuple):
-    """Creation or deletion of a topic; `topic_id` is the cluster's own, where known."""
+    """Creation or deletion of a topic.
+
+    Attributes:
+        created: True for a creation.
+        topic: its name.
+        topic_id: the cluster's own, where known.
+        tags: of a creation, its tag for selectors.
+        properties: of a creation, for selectors.
+    """
 
     created: bool
     topic: str
     topic_id: str | None = None
+    tags: str | None = None
+    properties: Mapping[str, str] = {}
 
 
 class Presence(Enum):
@@ -147,13 +157,14 @@ class Watch:
 
 def encode(change: TopicChange, parent: str, timestamp: int) -> bytes:
     """Encode a change as a topic event; `topicId` serves the watcher itself after a restart."""
-    event = {
+    event: dict[str, object] = {
         "event": "CREATED" if change.created else "DELETED",
         "parentTopic": parent,
         "liteTopic": change.topic,
         "timestamp": timestamp,
     }
-    return orjson.dumps(event if change.topic_id is None else {**event, "topicId": change.topic_id})
+    further = {"topicId": change.topic_id, "tags": change.tags, "properties": change.properties}
+    return orjson.dumps({**event, **{name: value for name, value in further.items() if value}})
 
 
 def decode(value: bytes | None, parent: str) -> TopicChange | None:

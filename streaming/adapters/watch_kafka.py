@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
-from streaming.adapters.cluster import KafkaCluster, NoAnswer, Stopped
+from streaming.adapters.cluster import KafkaCluster
+from streaming.adapters.topic_events import NoAnswer, Stopped
 from streaming.adapters.watch import TopicFilter, Watch
 from streaming.errors import ConfigInvalid, WatchFailed
 from streaming.events.model import check_name

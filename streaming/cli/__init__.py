@@ -12,6 +12,7 @@ for _command in (
     local.topics,
     local.jars,
     watch.watch_kafka,
+    watch.watch_rocketmq,
     advise.advise,
     verify.verify,
     backup.backup,

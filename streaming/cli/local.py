@@ -5,6 +5,8 @@ import json
 import shlex
 import signal
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -18,44 +20,83 @@ from streaming.errors import BrokerFailed
     "--home", type=click.Path(file_okay=False, path_type=Path), default=HOME / "kafka", show_default=True,
     help="Folder of the broker's data, kept for the next start.",
 )  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print address, data folder and checkpoint as one JSON object.")
+@click.option("--rocketmq", is_flag=True, help="Run a RocketMQ 5.5 beside it: name server, broker and proxy.")
+@click.option(
+    "--parent", "parents", multiple=True, metavar="NAME",
+    help="Parent of lite topics to create in RocketMQ; repeatable.",
+)  # fmt: skip
+@click.option(
+    "--group", "groups", multiple=True, metavar="NAME=PARENT",
+    help="Consumer group of a parent to create in RocketMQ; repeatable.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print addresses, data folder and checkpoint as one JSON object.")
 @verbose_option
-def local(home: Path, as_json: bool) -> None:  # noqa: FBT001 - click passes options by name
+def local(*, home: Path, rocketmq: bool, parents: tuple[str, ...], groups: tuple[str, ...], as_json: bool) -> None:
     """Run a single-node Kafka broker with the job's topics.
 
-    It is a real broker on a free port of this machine, and keeps its address from start to start. Ctrl-C or SIGTERM
-    stops it, with exit code 0.
+    With --rocketmq it runs a RocketMQ as well. Kafka is a real broker on a free port of this machine, and keeps its
+    address from start to start. Ctrl-C or SIGTERM stops both, with exit code 0.
 
     The checkpoint that it suggests lies beside the data folder: a checkpoint belongs to one broker, and the job fails
-    when it finds the records of another one.
+    when it finds the records of another one. RocketMQ's data lie there too; its jars (106 MB) are downloaded when it is
+    first asked for.
 
     \b
     Example:
       reexpand local &
       reexpand run --bootstrap-servers 127.0.0.1:PORT --checkpoint .reexpand/kafka-checkpoint
+      reexpand local --rocketmq --parent orders --group billing=orders
     """
     from streaming import config
     from streaming.kafka import specs
     from streaming.kafka.topics import create_topics
     from streaming.local.broker import Broker
 
+    bound = _bound(groups)
+    if not rocketmq and (parents or groups):
+        raise click.UsageError("--parent and --group are of RocketMQ: add --rocketmq.")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    with Broker(home) as broker:
+    with Broker(home) as broker, _rocketmq(Path(f"{home}-rocketmq") if rocketmq else None, parents, bound) as other:
         address, checkpoint = broker.bootstrap_servers, f"{home}-checkpoint"
         settings = config.load({"bootstrap_servers": address, "checkpoint": checkpoint})
         create_topics(address, specs.specs(settings))
         if as_json:
-            click.echo(json.dumps({"bootstrapServers": address, "data": str(home), "checkpoint": checkpoint}))
+            click.echo(json.dumps({"bootstrapServers": address, "data": str(home), "checkpoint": checkpoint, **other}))
         else:
             command = shlex.join(["reexpand", "run", "--bootstrap-servers", address, "--checkpoint", checkpoint])
             click.echo(f"Kafka listens on {address}; data in {home}; Ctrl-C stops it.")
             click.echo(f"Next: {command}")
+            if other:
+                click.echo(f"RocketMQ: name server {other['nameServer']}, proxy {other['endpoints']}.")
         sys.stdout.flush()
         try:
             broker.wait()
         except KeyboardInterrupt:
             return
         raise BrokerFailed(f"The broker ended by itself; its log is {broker.log_file}.")
+
+
+def _bound(groups: tuple[str, ...]) -> dict[str, str]:
+    """Return the parent of each group."""
+    pairs = [group.partition("=") for group in groups]
+    wrong = [name for name, _, parent in pairs if not name or not parent]
+    if wrong:
+        raise click.BadParameter(f"{wrong[0]!r} is not NAME=PARENT.", param_hint="--group")
+    return {name: parent for name, _, parent in pairs}
+
+
+@contextmanager
+def _rocketmq(folder: Path | None, parents: tuple[str, ...], groups: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """Run a RocketMQ, if a folder is given; yield its addresses."""
+    if folder is None:
+        yield {}
+        return
+    from streaming.adapters.rocketmq import admin
+    from streaming.local.rocketmq import RocketMQ
+
+    with RocketMQ(folder) as server:
+        admin.create(server.broker, parents, groups)
+        yield {"nameServer": server.name_server, "endpoints": server.endpoints}
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""`reexpand watch-kafka`: real Kafka topics as topic events."""
+"""`reexpand watch-kafka` and `watch-rocketmq`: topics of Kafka, and lite topics of RocketMQ, as topic events."""
 # ruff: noqa: PLC0415 - a verb imports its own needs
 
 from pathlib import Path
@@ -54,3 +54,44 @@ def watch_kafka(
     client = for_librdkafka(settings)
     options = watcher.Options(client=client, **given)
     watcher.run(settings, options, lambda event: click.echo(event if as_json else watcher.in_words(event)))
+
+
+@click.command()
+@bootstrap_servers_option
+@click.option("--namesrv", "name_server", required=True, metavar="HOST:PORT", help="Address of RocketMQ's name server.")
+@click.option("--parent", required=True, help="Parent topic whose lite topics are announced.")
+@click.option("--topic-events", default=None, help="Kafka topic of the events. [default: lite-topic-events]")
+@kafka_options_option
+@click.option("--once", is_flag=True, help="Announce the changes since the last time, and end.")
+@click.option("--json", "as_json", is_flag=True, help="Print each event as it is written, one a line.")
+@verbose_option
+def watch_rocketmq(
+    bootstrap_servers: str | None, topic_events: str | None, kafka_options: Path | None, *, as_json: bool, **given: Any
+) -> None:
+    """Announce births and deaths of lite topics of RocketMQ.
+
+    It reads the parent's own queues, without a consumer group of its own, and needs nothing on the broker. Changes that
+    happened in its absence are announced at the next start. It runs until SIGTERM or Ctrl-C.
+
+    Exit code 0 after SIGTERM or Ctrl-C, 1 when RocketMQ or Kafka cannot be used, 2 when an option is wrong. With
+    --once, exit code 1 when it was stopped before everything was announced.
+
+    \b
+    Example:
+      reexpand watch-rocketmq --bootstrap-servers broker:9092 --namesrv rocketmq:9876 --parent orders
+    """
+    from streaming import config
+    from streaming.adapters.rocketmq import watcher
+    from streaming.adapters.watch_kafka import in_words
+    from streaming.kafka.options import for_librdkafka
+
+    settings = config.load(
+        {
+            "bootstrap_servers": bootstrap_servers,
+            "topic_events": topic_events,
+            "checkpoint": "unused",
+            "kafka_options": kafka_options,
+        }
+    )
+    options = watcher.RocketMQOptions(client=for_librdkafka(settings), **given)
+    watcher.run(settings, options, lambda event: click.echo(event if as_json else in_words(event)))

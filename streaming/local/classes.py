@@ -1,6 +1,6 @@
-"""The jar of this package's own Java classes: a sink for Spark that PySpark cannot express in Python.
+"""Jars of this package's own Java classes: a sink for Spark that PySpark cannot express, and a start of RocketMQ.
 
-Janino compiles them, the compiler that Spark has for its own generated code: no development kit is needed. The jar lies
+Janino compiles them, the compiler that Spark has for its own generated code: no development kit is needed. The jars lie
 beside the downloaded ones, under a digest of the sources and of what they are compiled against.
 """
 
@@ -24,9 +24,9 @@ from streaming.local.java import FIRST_TIER, find_java
 from streaming.local.process import run
 
 SOURCES = Path(__file__).parents[1] / "spark" / "jvm"
-"""Folder of the Java sources."""
+"""Folder of the Java sources of the sink."""
 
-_NAME = "reexpand-sink.jar"
+_ROCKETMQ_SOURCES = Path(__file__).parent / "jvm"
 _LOG_LINES_SHOWN = 15
 """Number of lines of the compiler's output in an error message."""
 
@@ -37,48 +37,55 @@ def sink() -> Path:
     Raises:
         JarsUnavailable: the jars that it is compiled against cannot be had, or it cannot be compiled or stored.
     """
-    libraries = jars.spark()
-    sources = sorted(SOURCES.rglob("*.java"))
+    return _compiled("reexpand-sink.jar", SOURCES, jars.LOCAL, [*_spark_jars(), *jars.spark()])
+
+
+def rocketmq() -> Path:
+    """Return the jar that starts RocketMQ; compile it when it is not in the cache.
+
+    Raises:
+        JarsUnavailable: as for `sink`.
+    """
+    return _compiled("reexpand-rocketmq.jar", _ROCKETMQ_SOURCES, jars.ROCKETMQ, jars.rocketmq())
+
+
+def _compiled(name: str, folder: Path, versions: jars.JarSets, libraries: list[Path]) -> Path:
+    """Return the jar of the Java sources of a folder, compiled against some libraries."""
+    sources = sorted(folder.rglob("*.java"))
     root = cache_folder() / "jars"
-    target = root / f"classes-{_digest(sources)}" / _NAME
+    target = root / f"classes-{_digest(sources, versions)}" / name
     if target.exists():
         return target
     try:
-        with locked(root / "lock-classes") as lock, tempfile.TemporaryDirectory() as folder:
+        with locked(root / "lock-classes") as lock, tempfile.TemporaryDirectory() as temporary:
             if not target.exists():  # else another process has compiled it meanwhile
-                classes = Path(folder)
+                classes = Path(temporary)
                 _compile(sources, libraries, classes, lock)
                 write_whole(target, _packed(classes))
     except OSError as error:
         raise JarsUnavailable(
-            f"The jar of the sink cannot be stored in {root}: {error.strerror}. "
+            f"The jar {name} cannot be stored in {root}: {error.strerror}. "
             "Make room there, or set XDG_CACHE_HOME to a folder that can be written."
         ) from error
     return target
 
 
-def _digest(sources: list[Path]) -> str:
+def _digest(sources: list[Path], versions: jars.JarSets) -> str:
     content = b"".join(source.read_bytes() for source in sources)
-    return hashlib.sha256(f"{jars.LOCAL.folder.name} {version('pyspark')}".encode() + content).hexdigest()[:16]
+    return hashlib.sha256(f"{versions.folder.name} {version('pyspark')}".encode() + content).hexdigest()[:16]
 
 
 def _compile(sources: list[Path], libraries: list[Path], classes: Path, lock: IO[str]) -> None:
     """Compile the sources into a folder of class files."""
-    classpath = os.pathsep.join(map(str, [*_spark_jars(), *libraries]))
     log: deque[str] = deque(maxlen=_LOG_LINES_SHOWN)
     command = [
-        *(
-            str(find_java().executable),
-            FIRST_TIER,
-            "-cp",
-            classpath,
-            "org.codehaus.commons.compiler.samples.CompilerDemo",
-        ),
-        *("-g", "-d", str(classes), "-classpath", classpath, *map(str, sources)),
+        *(str(find_java().executable), FIRST_TIER, "-cp", os.pathsep.join(map(str, _spark_jars()))),
+        "org.codehaus.commons.compiler.samples.CompilerDemo",
+        *("-g", "-d", str(classes), "-classpath", os.pathsep.join(map(str, libraries)), *map(str, sources)),
     ]
     if run(command, lock, lambda line: log.append(line.rstrip())):
         raise JarsUnavailable(
-            f"The classes of the sink cannot be compiled. Remove {jars.LOCAL.folder} and try again. "
+            f"Classes of this package cannot be compiled. Remove {cache_folder() / 'jars'} and try again. "
             "The end of the compiler's output:\n" + "\n".join(f"    {line}" for line in log)
         )
 

@@ -166,6 +166,9 @@ class JarSets:
 LOCAL = JarSets(_HERE / "ivy.xml", _HERE / "jars.sha256", ("spark", "kafka"))
 """Jar sets of the service and of the embedded broker."""
 
+ROCKETMQ = JarSets(_HERE / "ivy-rocketmq.xml", _HERE / "jars-rocketmq.sha256", ("rocketmq",))
+"""Jar set of a local RocketMQ, which only those who start one need."""
+
 
 def spark() -> list[Path]:
     """Return the jars of Spark's Kafka connector; download them when they are not in the cache."""
@@ -175,6 +178,11 @@ def spark() -> list[Path]:
 def kafka() -> list[Path]:
     """Return the jars of the broker; download them when they are not in the cache."""
     return LOCAL.jars("kafka")
+
+
+def rocketmq() -> list[Path]:
+    """Return the jars of RocketMQ; download them when they are not in the cache."""
+    return ROCKETMQ.jars("rocketmq")
 
 
 def fetch(progress: Progress | None = None) -> None:

@@ -226,7 +226,7 @@ def test_a_port_taken_at_the_last_moment_is_replaced(
 
 def test_a_second_broker_on_a_folder_is_refused(own_broker: StartBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names the process that has the folder, and the first broker goes on."""
-    monkeypatch.setattr("streaming.local.broker._LOCK_SECONDS", 0.2)
+    monkeypatch.setattr("streaming.local.server._LOCK_SECONDS", 0.2)
     first = own_broker()
     with pytest.raises(FolderInUse, match=rf"process {os.getpid()} works in {first.folder}"):
         own_broker(first.folder)

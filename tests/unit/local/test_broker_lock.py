@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streaming.errors import BrokerFailed, FolderInUse
-from streaming.local import broker as module
 from streaming.local import jars
+from streaming.local import server as module
 from streaming.local.broker import Broker
 
 if TYPE_CHECKING:

@@ -1,0 +1,128 @@
+"""The lite topics that exist, by broker, and the changes to announce; independent of any connection.
+
+A parent may lie on several brokers, and each of them has lives of its own of a lite topic. The topic is announced with
+the first of them, and deleted with the last one.
+"""
+
+import heapq
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from streaming.adapters.rocketmq.messages import Message
+from streaming.adapters.watch import TopicChange
+
+_OVERDUE_PARTS = 8
+"""A topic that outlives its time is asked for again after an eighth of the time by which it does."""
+
+_MIN_PAUSE_MS = 1_000
+
+
+class Life(NamedTuple):
+    """The life of a lite topic on one broker.
+
+    Attributes:
+        broker: name of the broker.
+        topic: name of the lite topic.
+        born_ms: time at which its first message was stored; 0 where that message is gone.
+    """
+
+    broker: str
+    topic: str
+    born_ms: int
+
+
+class LiteTopics:
+    """Lives of all lite topics of a parent.
+
+    Args:
+        announced: topics that exist for readers of the events, with their ids, from before a restart.
+    """
+
+    def __init__(self, announced: Mapping[str, str | None]) -> None:
+        self._announced = announced
+        self._lives: dict[str, dict[str, Life]] = {}
+        self._counts: dict[str, int] = {}
+        self._due: dict[str, list[tuple[float, Life]]] = defaultdict(list)
+
+    def __len__(self) -> int:
+        return len(self._lives)
+
+    def count(self, broker: str) -> int:
+        """Return the number of topics that live on a broker."""
+        return self._counts.get(broker, 0)
+
+    def lives(self, broker: str) -> list[Life]:
+        """Return all lives on a broker."""
+        return [lives[broker] for lives in self._lives.values() if broker in lives]
+
+    def found(self, alive: Iterable[tuple[Life, Message | None]]) -> Iterator[TopicChange]:
+        """Take over what exists at the start, and yield how it differs from what was announced.
+
+        Args:
+            alive: all lives, each with the message of its birth where that is known.
+        """
+        births: dict[str, Message | None] = {}
+        for life, birth in sorted(alive, key=lambda found: found[0].born_ms):
+            self._add(life)
+            births.setdefault(life.topic, birth)
+        for topic, topic_id in sorted(self._announced.items()):
+            if topic not in self._lives or self._is_later(topic, topic_id):
+                yield TopicChange(False, topic)
+        for topic in sorted(self._lives):
+            if topic not in self._announced or self._is_later(topic, self._announced[topic]):
+                yield self._created(topic, births[topic])
+        self._announced = {}
+
+    def born(self, broker: str, birth: Message) -> Iterator[TopicChange]:
+        """Take over a birth, and yield what is to be announced; one that is known already changes nothing."""
+        lives = self._lives.get(birth.topic, {})
+        former = lives.get(broker)
+        if former is not None and birth.stored_ms <= former.born_ms:
+            return
+        self._add(Life(broker, birth.topic, birth.stored_ms))
+        if former is not None and len(lives) == 1:  # its end was not seen
+            yield TopicChange(False, birth.topic)
+        if not lives or (former is not None and len(lives) == 1):
+            yield self._created(birth.topic, birth)
+
+    def ended(self, life: Life) -> Iterator[TopicChange]:
+        """Take over the end of a life, unless another one has begun meanwhile; yield what is to be announced."""
+        lives = self._lives.get(life.topic, {})
+        if lives.get(life.broker) != life:
+            return
+        del lives[life.broker]
+        self._counts[life.broker] -= 1
+        if not lives:
+            del self._lives[life.topic]
+            yield TopicChange(False, life.topic)
+
+    def expect(self, life: Life, now_ms: float, end_ms: float) -> None:
+        """Note when a life may end: at a time, or some time after now where that has passed."""
+        pause = max(_MIN_PAUSE_MS, (now_ms - end_ms) / _OVERDUE_PARTS)
+        heapq.heappush(self._due[life.broker], (end_ms if end_ms > now_ms else now_ms + pause, life))
+
+    def due(self, broker: str, now_ms: float) -> Iterator[Life]:
+        """Yield the lives on a broker that may have ended by now; expect anew those that go on."""
+        due = self._due[broker]
+        while due and due[0][0] <= now_ms:
+            _, life = heapq.heappop(due)
+            if self._lives.get(life.topic, {}).get(life.broker) == life:
+                yield life
+
+    def _add(self, life: Life) -> None:
+        lives = self._lives.setdefault(life.topic, {})
+        if life.broker not in lives:
+            self._counts[life.broker] = self._counts.get(life.broker, 0) + 1
+        lives[life.broker] = life
+
+    def _is_later(self, topic: str, topic_id: str | None) -> bool:
+        """Tell whether all lives of a topic began after the one that was announced."""
+        announced = int(topic_id) if topic_id is not None and topic_id.isdecimal() else None
+        return announced is not None and min(life.born_ms for life in self._lives[topic].values()) > announced
+
+    def _created(self, topic: str, birth: Message | None) -> TopicChange:
+        first = min(life.born_ms for life in self._lives[topic].values())
+        if birth is None:
+            return TopicChange(True, topic, str(first))
+        return TopicChange(True, topic, str(first), birth.tags, birth.properties)

@@ -1,0 +1,353 @@
+"""`reexpand watch-rocketmq`: follows births and deaths of lite topics, and announces each of them.
+
+A birth is the first message of a lite topic. It lies in one of the parent's own queues as well, from which the broker
+sends it at once. A death is silent: a topic is asked for when its time is over, and whenever a broker has fewer topics
+than known.
+"""
+
+import asyncio
+import logging
+import signal
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from streaming.adapters.rocketmq.admin import Queue, route
+from streaming.adapters.rocketmq.brokers import ParentBroker
+from streaming.adapters.rocketmq.lite_topics import Life, LiteTopics
+from streaming.adapters.rocketmq.messages import Damaged, Message
+from streaming.adapters.rocketmq.remoting import Link, Refused, Unreachable
+from streaming.adapters.topic_events import NoAnswer, Stopped, TopicEvents
+from streaming.adapters.watch import TopicChange, Watch
+from streaming.errors import ConfigInvalid, WatchFailed
+from streaming.events.model import check_name
+
+if TYPE_CHECKING:
+    from streaming.config import Settings
+
+log = logging.getLogger("reexpand")
+
+READY = "ready: watching %d lite topics of %s at %s"
+"""Log line after all existing lite topics are announced; scripts may wait for it."""
+
+_START_SECONDS = 30.0
+"""Longest wait for RocketMQ, and for Kafka, at the start, in seconds."""
+
+_RETRY_SECONDS = 0.5
+_LOOK_SECONDS = 1.0
+"""Time between two looks at the number of topics, in seconds."""
+
+_ROUTE_SECONDS = 30.0
+"""Time between two looks at the brokers and queues of the parent, in seconds."""
+
+_PROBES_A_LOOK = 2_000
+"""Number of topics that are asked for between two looks where some have ended before their time."""
+
+_NO_TOPIC = 17
+_FAULTS = (Unreachable, Refused, Damaged)
+
+
+class RocketMQOptions(NamedTuple):
+    """RocketMQOptions of a watcher.
+
+    Attributes:
+        name_server: address of the name server.
+        parent: parent topic.
+        once: end as soon as the announced topics are exactly the existing ones.
+        client: further options of the Kafka client.
+    """
+
+    name_server: str
+    parent: str
+    once: bool = False
+    client: Mapping[str, str] = {}
+
+
+def run(settings: "Settings", options: RocketMQOptions, announced: Callable[[bytes], None]) -> None:
+    """Watch until SIGTERM or SIGINT.
+
+    Args:
+        settings: address of Kafka, and the name of the topic of events.
+        options: options of the watcher.
+        announced: called with each written event.
+
+    Raises:
+        ConfigInvalid: an option is not valid.
+        WatchFailed: RocketMQ or Kafka does not answer at the start, or Kafka does not take the events.
+    """
+    problem = check_name("--parent", options.parent)
+    if problem is not None:
+        raise ConfigInvalid(problem)
+    stop = threading.Event()
+    events = TopicEvents(settings.bootstrap_servers, settings.topic_events, options.parent, options.client, stop)
+    asyncio.run(_until_stopped(_LiteWatcher(events, options, announced).run(), stop))
+    if stop.is_set():
+        if options.once:
+            raise WatchFailed("Stopped before everything was announced.")
+        log.info("stopped")
+
+
+async def _until_stopped(work: Awaitable[None], stop: threading.Event) -> None:
+    """Do some work until it ends, or until a signal arrives."""
+    task = asyncio.ensure_future(work)
+
+    def on_signal() -> None:
+        stop.set()
+        task.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, on_signal)
+    try:
+        await task
+    except (asyncio.CancelledError, Stopped):
+        pass
+    except ExceptionGroup as group:  # of which the first one has ended the others
+        raise group.exceptions[0] from None
+
+
+class _LiteWatcher:
+    """Tasks of the watcher: one for each queue, two for each broker, one that announces."""
+
+    def __init__(self, events: TopicEvents, options: RocketMQOptions, announced: Callable[[bytes], None]) -> None:
+        self._events = events
+        self._options = options
+        self._announced = announced
+        self._names = Link(options.name_server)
+        self._brokers: dict[str, ParentBroker] = {}
+        self._offsets: dict[Queue, int] = {}
+        self._changes: asyncio.Queue[TopicChange] = asyncio.Queue()
+        self._topics = LiteTopics({})
+        self._lasts_ms: dict[str, int] = {}
+        self._silent: set[str] = set()
+
+    async def run(self) -> None:
+        """Announce how the existing topics differ from the announced ones, then follow them."""
+        former = await self._history()
+        try:
+            changes = await self._survey(former)
+            await self._write(changes)
+            log.info(READY, len(self._topics), self._options.parent, self._options.name_server)
+            if not self._options.once:
+                await self._follow()
+        finally:
+            for link in (self._names, *self._brokers.values()):
+                await link.close()
+
+    # At the start.
+
+    async def _history(self) -> Mapping[str, str | None]:
+        """Return the topics that were announced before, with their ids."""
+        deadline = time.monotonic() + _START_SECONDS
+        while True:
+            try:
+                await asyncio.to_thread(self._events.create_events_topic)
+                watch = Watch()
+                for change in await asyncio.to_thread(self._events.read_history):
+                    watch.fold(change)
+            except NoAnswer as error:
+                if time.monotonic() > deadline:
+                    raise WatchFailed(
+                        f"Kafka at {self._events.bootstrap_servers} does not answer: {error}. "
+                        "Check the address and the client options, and that the broker runs."
+                    ) from None
+            else:
+                return watch.announced
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _survey(self, former: Mapping[str, str | None]) -> list[TopicChange]:
+        """Find all lite topics that exist, and return how they differ from those announced before."""
+        deadline = time.monotonic() + _START_SECONDS
+        while True:
+            self._offsets = {}
+            try:
+                await self._find_brokers()
+                for name in self._brokers:
+                    await self._look_at(name)
+                births: dict[tuple[str, str], Message | None] = {}
+                for queue in self._offsets:
+                    await self._read(queue, births, births_only=bool(former))
+                known = {(broker, topic): 0 for broker in self._brokers for topic in former}
+                known |= {place: birth.stored_ms if birth else 0 for place, birth in births.items()}
+                lives = [Life(broker, topic, born_ms) for (broker, topic), born_ms in known.items()]
+                alive = await self._alive(lives)
+            except _FAULTS as error:
+                if (isinstance(error, Refused) and error.code == _NO_TOPIC) or time.monotonic() > deadline:
+                    raise self._unavailable(error) from None
+            else:
+                self._topics = LiteTopics(former)
+                changes = list(self._topics.found((life, births.get((life.broker, life.topic))) for life in alive))
+                for life, end_ms in alive.items():
+                    self._topics.expect(life, _now_ms(), end_ms)
+                return changes
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _read(self, queue: Queue, births: dict[tuple[str, str], Message | None], *, births_only: bool) -> None:
+        """Read a queue to its end.
+
+        Args:
+            queue: the queue.
+            births: gets the last birth of each topic, by broker and topic; None where only later messages are there.
+            births_only: leave out topics whose birth is gone.
+        """
+        offset = self._offsets[queue]
+        while True:
+            found = await self._brokers[queue.broker].pull(queue.number, offset, births=births_only, hold=False)
+            for message in found.messages:
+                if message.is_first:
+                    births[queue.broker, message.topic] = message
+                elif not births_only:
+                    births.setdefault((queue.broker, message.topic), None)
+            offset = found.next
+            if offset >= found.end:
+                break
+        self._offsets[queue] = offset
+
+    async def _alive(self, lives: Iterable[Life]) -> dict[Life, float]:
+        """Return those of some lives that go on, each with the time at which it may end."""
+
+        async def look(life: Life) -> tuple[Life, float] | None:
+            probe = await self._brokers[life.broker].probe(life.topic)
+            return (life, probe.last_ms + self._lasts_ms[life.broker]) if probe.is_alive else None
+
+        found = dict[Life, float]()
+        remaining = iter(lives)
+        while some := list(islice(remaining, _PROBES_A_LOOK)):
+            found.update(filter(None, await asyncio.gather(*map(look, some))))
+        return found
+
+    async def _find_brokers(self) -> list[Queue]:
+        """Ask the name server for brokers and queues; return the queues that are new."""
+        found = await route(self._names, self._options.parent)
+        for name, address in found.addresses.items():
+            known = self._brokers.get(name)
+            if known is None or known.address != address:
+                self._brokers[name] = ParentBroker(name, address, self._options.parent)
+                if known is not None:
+                    await known.close()
+        new = [queue for queue in found.queues if queue not in self._offsets and queue.broker in self._brokers]
+        self._offsets.update(dict.fromkeys(new, 0))
+        return new
+
+    # Afterwards.
+
+    async def _follow(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._announce())
+            for queue in self._offsets:
+                tasks.create_task(self._follow_queue(queue))
+            watched = set(self._brokers)
+            for name in watched:
+                tasks.create_task(self._follow_deaths(name))
+            while True:
+                await asyncio.sleep(_ROUTE_SECONDS)
+                with suppress(*_FAULTS):
+                    for queue in await self._find_brokers():
+                        await self._look_at(queue.broker)
+                        tasks.create_task(self._follow_queue(queue))
+                for name in self._brokers.keys() - watched:
+                    watched.add(name)
+                    tasks.create_task(self._follow_deaths(name))
+
+    async def _follow_queue(self, queue: Queue) -> None:
+        """Take over the births of a queue as they happen."""
+        while True:
+            try:
+                found = await self._brokers[queue.broker].pull(
+                    queue.number, self._offsets[queue], births=True, hold=True
+                )
+            except _FAULTS as error:
+                await self._pause(queue.broker, error)
+                continue
+            self._answers(queue.broker)
+            self._offsets[queue] = found.next
+            for message in found.messages:
+                if message.is_first:
+                    self._note(self._topics.born(queue.broker, message))
+                    life = Life(queue.broker, message.topic, message.stored_ms)
+                    self._topics.expect(life, _now_ms(), message.stored_ms + self._lasts_ms[queue.broker])
+
+    async def _follow_deaths(self, name: str) -> None:
+        """Ask for the topics whose time is over and, where there are fewer topics than known, for all."""
+        missing, rest = False, iter(list[Life]())
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            try:
+                await self._probe_due(name)
+                count = await self._look_at(name)
+                fewer = count < self._topics.count(name)
+                if fewer and missing:  # not only between two answers
+                    some = list(islice(rest, _PROBES_A_LOOK))
+                    if not some:
+                        rest = iter(self._topics.lives(name))
+                        some = list(islice(rest, _PROBES_A_LOOK))
+                    await self._probe(some)
+                missing = fewer
+            except _FAULTS as error:
+                await self._pause(name, error)
+            else:
+                self._answers(name)
+
+    async def _probe_due(self, broker: str) -> None:
+        """Ask for the topics of a broker whose time is over."""
+        lives = list(self._topics.due(broker, _now_ms()))
+        alive: dict[Life, float] = dict.fromkeys(lives, 0)  # where the broker does not answer
+        try:
+            alive = await self._probe(lives)
+        finally:
+            for life, end_ms in alive.items():
+                self._topics.expect(life, _now_ms(), end_ms)
+
+    async def _probe(self, lives: list[Life]) -> dict[Life, float]:
+        """Ask for lives, take over the end of those that have ended, and return the others as `_alive` does."""
+        alive = await self._alive(lives)
+        for life in lives:
+            if life not in alive:
+                self._note(self._topics.ended(life))
+        return alive
+
+    async def _look_at(self, broker: str) -> int:
+        """Return the number of lite topics on a broker, and note how long an unused one lasts."""
+        count, minutes = await self._brokers[broker].parent_info()
+        self._lasts_ms[broker] = minutes * 60_000
+        return count
+
+    def _note(self, changes: Iterable[TopicChange]) -> None:
+        for change in changes:
+            self._changes.put_nowait(change)
+
+    async def _announce(self) -> None:
+        """Write changes in the order in which they were seen, as many at once as there are."""
+        while True:
+            changes = [await self._changes.get()]
+            while not self._changes.empty():
+                changes.append(self._changes.get_nowait())
+            await self._write(changes)
+
+    async def _write(self, changes: list[TopicChange]) -> None:
+        for event in await asyncio.to_thread(self._events.announce, changes, _now_ms()):
+            self._announced(event)
+
+    async def _pause(self, broker: str, error: Exception) -> None:
+        """Wait before the next attempt; log a line when a broker stops answering."""
+        if broker not in self._silent:
+            self._silent.add(broker)
+            log.warning("no news of broker %s: %s", broker, error)
+        await asyncio.sleep(_RETRY_SECONDS)
+
+    def _answers(self, broker: str) -> None:
+        if broker in self._silent:
+            self._silent.discard(broker)
+            log.info("broker %s answers again", broker)
+
+    def _unavailable(self, error: Exception) -> WatchFailed:
+        return WatchFailed(
+            f"The parent {self._options.parent!r} at {self._options.name_server} cannot be watched: {error}. "
+            "Check the address of the name server, and that the parent exists there with message.type=LITE."
+        )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,198 @@
+"""A real RocketMQ with lite topics: name server, broker and proxy, in one process with the lifetime of its parent."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from streaming.errors import BrokerFailed
+from streaming.local import classes, jars
+from streaming.local.cache import write_whole
+from streaming.local.java import FIRST_TIER, find_java
+from streaming.local.node import HOST, free_port, is_free
+from streaming.local.server import POLL_SECONDS, Server
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+log = logging.getLogger("reexpand")
+
+CLUSTER = "reexpand"
+"""Name of the cluster and of its broker."""
+
+_JAVA_OPTIONS = (
+    "-Xmx128m",
+    "-XX:MaxDirectMemorySize=160m",
+    FIRST_TIER,
+    "-XX:+ExitOnOutOfMemoryError",
+    "-Djava.awt.headless=true",
+    # The broker's files are mapped and unmapped with classes of the JDK.
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
+    "-Drocketmq.home.dir=.",
+    "-Duser.home=.",  # below which its logs lie
+)
+
+_BROKER_SETTINGS = {
+    "enableLmq": "true",  # without it lite messages are taken and never delivered
+    "storeType": "defaultRocksDB",
+    "enablePropertyFilter": "true",  # for the watcher, which asks for births only
+    "autoCreateTopicEnable": "false",  # a misspelt topic is an error, not a new topic
+    "autoCreateSubscriptionGroup": "false",
+    "mappedFileSizeCommitLog": "16777216",
+    "storePathRootDir": "store",
+    "storePathCommitLog": "store/commitlog",
+}
+"""Usual settings of the broker; paths are relative to the folder, which can so be moved."""
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Ports of the servers, kept in their folder.
+
+    Attributes:
+        name_server: port of the name server.
+        broker: port of the broker; two below lies its fast port.
+        replication: port for copies of the broker, of which there are none.
+        proxy: port of the proxy for clients of gRPC.
+        proxy_remoting: port of the proxy for clients of the former protocol.
+    """
+
+    name_server: int
+    broker: int
+    replication: int
+    proxy: int
+    proxy_remoting: int
+
+
+class RocketMQ(Server):
+    """A RocketMQ 5.5 of one node; its data and its addresses survive restarts.
+
+    | Usage | What happens |
+    |---|---|
+    | `with RocketMQ() as server:` | data in `.reexpand/rocketmq`, stopped at the end |
+    | `RocketMQ(folder, settings={"minLiteTTl": "20000"})` | any setting of the broker |
+
+    Name server and broker listen on the loopback interface only; the proxy listens on all, since it has no setting for
+    it.
+
+    Args:
+        folder: data folder, created when it does not exist; one server at a time works in it.
+        settings: settings of the broker that win over the usual ones.
+        timeout: seconds within which it must be up.
+    """
+
+    def __init__(
+        self,
+        folder: Path | str = Path(".reexpand/rocketmq"),
+        *,
+        settings: Mapping[str, str] | None = None,
+        timeout: float = 180,
+    ) -> None:
+        super().__init__(folder, "rocketmq.log", timeout)
+        self._settings = dict(settings or {})
+        self._ports: Ports | None = None
+
+    @property
+    def name_server(self) -> str:
+        """Address of the name server, as tools and clients of the remoting protocol take it."""
+        return f"{HOST}:{self._started().name_server}"
+
+    @property
+    def broker(self) -> str:
+        """Address of the broker."""
+        return f"{HOST}:{self._started().broker}"
+
+    @property
+    def endpoints(self) -> str:
+        """Address of the proxy, as clients of gRPC take it."""
+        return f"{HOST}:{self._started().proxy}"
+
+    def _started(self) -> Ports:
+        if self._ports is None:
+            raise BrokerFailed(f"The RocketMQ of {self.folder} was not started.")
+        return self._ports
+
+    def _begin(self, lock: IO[str]) -> None:
+        java = find_java()
+        classpath = os.pathsep.join(map(str, [*jars.rocketmq(), classes.rocketmq()]))
+        self._ports = ports = load_ports(self.folder)
+        files = self._configured(ports)
+        command = [str(java.executable), *_JAVA_OPTIONS, "-cp", classpath, "reexpand.local.RocketMQ", *files]
+        self._spawn(java, command, lock)
+        deadline = time.monotonic() + self._timeout
+        while "\nready\n" not in self._log():
+            if not self.running or time.monotonic() > deadline:
+                raise self._failed()
+            time.sleep(POLL_SECONDS)
+
+    def _configured(self, ports: Ports) -> list[str]:
+        """Write the configuration files; return their names."""
+        address = f"{HOST}:{ports.name_server}"
+        names = {"listenPort": ports.name_server, "bindAddress": HOST, "kvConfigPath": "names/kv.json"}
+        broker = {
+            **_BROKER_SETTINGS,
+            **self._settings,
+            "brokerClusterName": CLUSTER,
+            "brokerName": CLUSTER,
+            "brokerId": 0,
+            "brokerIP1": HOST,
+            "bindAddress": HOST,
+            "listenPort": ports.broker,
+            "haListenPort": ports.replication,
+            "namesrvAddr": address,
+        }
+        proxy = {
+            "rocketMQClusterName": CLUSTER,
+            "proxyName": CLUSTER,
+            "proxyMode": "CLUSTER",  # in local mode it fails at lite subscriptions
+            "namesrvAddr": address,
+            "grpcServerPort": ports.proxy,
+            "remotingListenPort": ports.proxy_remoting,
+        }
+        files = {
+            "names.properties": _properties(names),
+            "broker.properties": _properties(broker),
+            "proxy.json": json.dumps(proxy),
+        }
+        for name, text in files.items():
+            write_whole(self.folder / name, text.encode())
+        return list(files)
+
+
+def load_ports(folder: Path) -> Ports:
+    """Return the ports of this folder; choose new ones for a new folder, and where others use them."""
+    path = folder / "ports.json"
+    try:
+        former = Ports(**json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        former = None
+    except (ValueError, TypeError) as error:
+        raise BrokerFailed(
+            f"{path} cannot be read ({error}). Remove {folder} to start with an empty RocketMQ."
+        ) from error
+    if former is not None and all(map(is_free, (*asdict(former).values(), former.broker - 2))):
+        return former
+    ports = _free_ports()
+    if former is not None:
+        log.warning("a port of RocketMQ is taken: its addresses change")
+    write_whole(path, json.dumps(asdict(ports)).encode())
+    return ports
+
+
+def _free_ports() -> Ports:
+    chosen: set[int] = set()
+    while len(chosen) < len(Ports.__dataclass_fields__):
+        port = free_port()
+        if not {port - 2, port, port + 2} & chosen and is_free(port - 2):
+            chosen.add(port)
+    return Ports(*chosen)
+
+
+def _properties(settings: Mapping[str, object]) -> str:
+    return "".join(f"{key}={value}\n" for key, value in settings.items())

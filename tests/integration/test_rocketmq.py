@@ -1,0 +1,123 @@
+"""A real RocketMQ beside Kafka: lite topics that are born and die, as the job learns of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streaming.adapters.rocketmq import admin
+from streaming.adapters.rocketmq.remoting import Link
+from streaming.local.rocketmq import RocketMQ
+from tests.support.processes import eventually
+from tests.support.rocketmq import delete, send
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from tests.support.running_job import Streams
+
+SEEN_SECONDS = 30
+"""Some fifteen times as long as a death takes to be seen: the machine may be busy."""
+
+
+@pytest.fixture(scope="module")
+def rocketmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RocketMQ]:
+    """A RocketMQ with the parent `orders`."""
+    with RocketMQ(tmp_path_factory.mktemp("rocketmq")) as server:
+        admin.create(server.broker, ["orders"], {"billing": "orders"})
+        yield server
+
+
+def does(server: RocketMQ, act: Callable[[Link], Awaitable[object]]) -> None:
+    """Let somebody do something on the broker."""
+
+    async def run() -> None:
+        link = Link(server.broker)
+        try:
+            await act(link)
+        finally:
+            await link.close()
+
+    asyncio.run(run())
+
+
+@contextmanager
+def watching(server: RocketMQ, streams: Streams, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    """`reexpand watch-rocketmq` as a process; killed in the end."""
+    command = [str(Path(sys.executable).with_name("reexpand")), "watch-rocketmq", "--parent", "orders", *options]
+    command += ["--bootstrap-servers", streams.bootstrap_servers, "--topic-events", streams.settings.topic_events]
+    command += ["--namesrv", server.name_server]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def announced(streams: Streams) -> list[dict[str, Any]]:
+    """All announced events, without their times and ids."""
+    values = (json.loads(message.value() or b"") for message in streams.read(streams.settings.topic_events))
+    left_out = {"timestamp", "topicId", "parentTopic"}
+    return [{key: value for key, value in event.items() if key not in left_out} for event in values]
+
+
+def test_births_and_deaths_are_announced_also_those_of_its_absence(rocketmq: RocketMQ, streams: Streams) -> None:
+    """Each once, births with tag and properties; SIGKILL of the watcher loses none."""
+
+    async def at_first(broker: Link) -> None:
+        for number, topic in enumerate(("eu__old", "eu__gone")):
+            await send(broker, "orders", topic, tags="paid", properties={"region": "eu"}, queue=number)
+            await send(broker, "orders", topic, queue=number)
+
+    async def meanwhile(broker: Link) -> None:
+        await delete(broker, "orders", "eu__old")
+        await send(broker, "orders", "eu__old", tags="again", queue=3)
+        await delete(broker, "orders", "us__new")
+        await send(broker, "orders", "us__late")
+
+    does(rocketmq, at_first)
+    described = {"tags": "paid", "properties": {"region": "eu"}}
+    expected: list[dict[str, Any]] = [
+        {"event": "CREATED", "liteTopic": topic, **described} for topic in ("eu__gone", "eu__old")
+    ]
+    with watching(rocketmq, streams):
+        assert eventually(lambda: announced(streams) == expected, SEEN_SECONDS, 0.1), announced(streams)
+        does(rocketmq, lambda broker: send(broker, "orders", "us__new", queue=2))
+        expected.append({"event": "CREATED", "liteTopic": "us__new"})
+        assert eventually(lambda: announced(streams) == expected, SEEN_SECONDS, 0.1), announced(streams)
+        does(rocketmq, lambda broker: delete(broker, "orders", "eu__gone"))
+        expected.append({"event": "DELETED", "liteTopic": "eu__gone"})
+        assert eventually(lambda: announced(streams) == expected, SEEN_SECONDS, 0.1), announced(streams)
+    does(rocketmq, meanwhile)
+    expected += [
+        {"event": "DELETED", "liteTopic": "eu__old"},
+        {"event": "DELETED", "liteTopic": "us__new"},
+        {"event": "CREATED", "liteTopic": "eu__old", "tags": "again"},
+        {"event": "CREATED", "liteTopic": "us__late"},
+    ]
+    for _ in range(2):  # the second one has nothing to announce
+        with watching(rocketmq, streams, "--once") as process:
+            assert process.wait(SEEN_SECONDS) == 0
+        assert announced(streams) == expected
+    with watching(rocketmq, streams) as process:
+        process.terminate()
+        assert process.wait(SEEN_SECONDS) in {0, -15}  # before or after its signals are set
+
+
+def test_a_parent_that_does_not_exist_is_told(rocketmq: RocketMQ, streams: Streams) -> None:
+    command = [str(Path(sys.executable).with_name("reexpand")), "watch-rocketmq", "--parent", "nothing"]
+    command += ["--bootstrap-servers", streams.bootstrap_servers, "--namesrv", rocketmq.name_server]
+    command += ["--topic-events", streams.settings.topic_events]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 1
+    assert "The parent 'nothing' at" in ended.stderr
+    assert "cannot be watched: code 17" in ended.stderr
+    assert "Traceback" not in ended.stderr

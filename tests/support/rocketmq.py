@@ -1,0 +1,42 @@
+"""What producers and administrators do to a RocketMQ."""
+
+import time
+from collections.abc import Mapping
+
+from streaming.adapters.rocketmq.remoting import Link
+
+_SEND, _DELETE_TOPIC = 10, 215
+
+
+async def send(
+    broker: Link,
+    parent: str,
+    topic: str,
+    body: bytes = b"message",
+    *,
+    tags: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    queue: int = 0,
+) -> None:
+    """Send a message to a lite topic, as a producer does; the first one creates it."""
+    all_properties = {**(properties or {}), "__LITE_TOPIC": topic, **({"TAGS": tags} if tags else {})}
+    fields = {
+        "producerGroup": "tests",
+        "topic": parent,
+        "defaultTopic": "TBW102",
+        "defaultTopicQueueNums": 4,
+        "queueId": queue,
+        "sysFlag": 0,
+        "bornTimestamp": int(time.time() * 1_000),
+        "flag": 0,
+        "properties": "\x02".join(f"{name}\x01{value}" for name, value in all_properties.items()),
+        "reconsumeTimes": 0,
+        "unitMode": False,
+        "batch": False,
+    }
+    (await broker.ask(_SEND, fields, body)).checked()
+
+
+async def delete(broker: Link, parent: str, topic: str) -> None:
+    """Delete a lite topic, as an administrator can."""
+    (await broker.ask(_DELETE_TOPIC, {"topic": f"%LMQ%${parent}${topic}"})).checked()

@@ -1,0 +1,100 @@
+"""RocketMQ's remoting protocol, against a server of the test's own."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import orjson
+import pytest
+
+from streaming.adapters.rocketmq.remoting import Link, Refused, Response, Unreachable, decode, encode
+
+
+def frame(opaque: int, flag: int = 1, code: int = 0, body: bytes = b"", **fields: str) -> bytes:
+    """A frame of the server."""
+    header = orjson.dumps({"code": code, "opaque": opaque, "flag": flag, "extFields": fields, "remark": "said"})
+    return (4 + len(header) + len(body)).to_bytes(4) + len(header).to_bytes(4) + header + body
+
+
+async def serving(
+    answer: Callable[[bytes], list[bytes]], work: Callable[[Link], Awaitable[None]], *, ends: bool = False
+) -> None:
+    """Do some work with a server that answers each request with some frames, or ends the connection then."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while size := int.from_bytes(await reader.read(4)):
+            writer.writelines(answer(await reader.readexactly(size)))
+            if ends:
+                break
+        writer.close()
+        await writer.wait_closed()
+        served.release()
+
+    served = asyncio.Semaphore(0)
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    link = Link(f"127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    try:
+        await work(link)
+    finally:
+        await link.close()
+        await served.acquire()  # of the last connection
+        server.close()
+        await server.wait_closed()
+
+
+def test_a_request_is_framed_as_java_reads_it() -> None:
+    framed = encode(11, 7, {"queueId": 3, "order": False}, b"body")
+    assert int.from_bytes(framed[:4]) == len(framed) - 4
+    number, is_answer, content = decode(framed[4:])
+    assert (number, is_answer) == (7, False)
+    assert content == Response(11, {"queueId": "3", "order": "false"}, "", b"body")
+
+
+@pytest.mark.parametrize("bad", [b"", b"HTTP/1.1 400 Bad Request", b"\0\0\0\2[]", b"\0\0\0\2{}"])
+def test_what_is_no_frame_is_told(bad: bytes) -> None:
+    with pytest.raises(Unreachable, match="does not speak RocketMQ's protocol"):
+        decode(bad)
+
+
+def test_answers_find_their_requests_in_any_order_and_other_frames_are_left_out() -> None:
+    waiting: list[int] = []
+
+    def answer(request: bytes) -> list[bytes]:
+        waiting.append(decode(request)[0])
+        if len(waiting) < 3:
+            return [frame(waiting[-1], flag=0), frame(99)]  # a request of the server, and an answer to nothing
+        return [frame(number, body=b"%d" % number) for number in reversed(waiting)]
+
+    async def work(link: Link) -> None:
+        assert [each.body for each in await asyncio.gather(*(link.ask(1) for _ in range(3)))] == [b"1", b"2", b"3"]
+
+    asyncio.run(serving(answer, work))
+
+
+def test_an_error_is_raised_with_its_code() -> None:
+    async def work(link: Link) -> None:
+        with pytest.raises(Refused, match="code 17: said") as caught:
+            (await link.ask(1)).checked()
+        assert caught.value.code == 17
+
+    asyncio.run(serving(lambda request: [frame(decode(request)[0], code=17)], work))
+
+
+def test_a_connection_that_ends_fails_its_requests_and_is_opened_anew() -> None:
+    answers = iter([[], [frame(1, body=b"second")]])
+
+    async def work(link: Link) -> None:
+        with pytest.raises(Unreachable, match="has closed the connection"):
+            await link.ask(1)
+        assert (await link.ask(1)).body == b"second"
+
+    asyncio.run(serving(lambda _: next(answers), work, ends=True))
+
+
+def test_who_does_not_answer_is_told() -> None:
+    async def work(link: Link) -> None:
+        with pytest.raises(Unreachable, match="does not answer within 0 s"):
+            await link.ask(1, seconds=0.05)
+        with pytest.raises(Unreachable, match="cannot be reached"):
+            await Link("127.0.0.1:1").ask(1)
+
+    asyncio.run(serving(lambda _: [], work))
