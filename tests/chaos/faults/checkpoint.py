@@ -26,6 +26,21 @@ def _copy_put_back_afterwards(stage: Stage) -> Iterator[None]:
         copy.rename(stage.streams.checkpoint)
 
 
+@contextmanager
+def _parts_put_back_afterwards(stage: Stage) -> Iterator[None]:
+    """Copy the parts of the state, and put them back in the end, beside those of micro-batches that did without them.
+
+    After such a micro-batch a copy of the whole checkpoint would be an older one.
+    """
+    parts, copy = stage.streams.checkpoint / "parts", stage.folder / "copy"
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(parts, copy)
+    try:
+        yield
+    finally:
+        shutil.copytree(copy, parts, dirs_exist_ok=True)
+
+
 @fault("checkpoint-deleted", "the checkpoint is deleted", ANEW)
 def _(stage: Stage) -> Struck:
     proof = stage.strikes(stage.running.kill)
@@ -127,7 +142,8 @@ def _damage(name: str, how: str, pattern: str, act: Damage) -> None:
     @fault(name, how, BACKUP)
     def _(stage: Stage) -> Struck:
         proof = stage.strikes(stage.running.kill)
-        with _copy_put_back_afterwards(stage):
+        put_back = _parts_put_back_afterwards if pattern == _PARTS else _copy_put_back_afterwards
+        with put_back(stage):
             for file in _files(stage, pattern):
                 act(file)
             stage.burst(1)  # somebody must ask for the part
