@@ -48,18 +48,19 @@ def packages(lock: Path) -> list[Material]:
 
 
 def locked_jars(reports: Path) -> Iterator[Material]:
-    """Yield the jars of the connector and of the broker.
+    """Yield the jars of the connector, of the broker, and of a local RocketMQ.
 
     Args:
         reports: folder of the reports that Ivy has written when it downloaded them.
     """
     known = {}
-    for report in sorted(reports.glob("reexpand-local-*.xml")):
+    for report in sorted(reports.glob("reexpand-*.xml")):
         for module in ElementTree.parse(report).iter("module"):
             for revision in module.iter("revision"):
                 key = f"{module.get('name')}-{revision.get('name')}.jar"
                 known[key] = (module.get("organisation"), module.get("name"), revision.get("name"))
-    for line in (ROOT / "streaming/local/jars.sha256").read_text(encoding="utf-8").splitlines():
+    lists = sorted((ROOT / "streaming/local").glob("jars*.sha256"))
+    for line in (line for each in lists for line in each.read_text(encoding="utf-8").splitlines()):
         checksum, file = line.split()
         jar = file.partition("/")[2]
         group, name, version = known.get(jar, ("", *_split(jar)))

@@ -163,10 +163,15 @@ def test_without_a_network_the_end_of_the_log_says_why(monkeypatch: pytest.Monke
         jars.spark()
 
 
-def test_the_checksums_belong_to_the_versions() -> None:
-    """`jars.sha256` was written after the last change of `ivy.xml`, and the connector belongs to the PySpark here."""
-    listed = [Path(line.split()[1]).name for line in jars.LOCAL.checksums.read_text().splitlines()]
-    wanted = re.findall(r'name="([^"]+)" rev="([^"]+)"', jars.LOCAL.ivy_file.read_text())
-    assert len(wanted) >= 5
+@pytest.mark.parametrize("sets", [jars.LOCAL, jars.ROCKETMQ], ids=["local", "rocketmq"])
+def test_the_checksums_belong_to_the_versions(sets: jars.JarSets) -> None:
+    """They were written after the last change of the Ivy file."""
+    listed = [Path(line.split()[1]).name for line in sets.checksums.read_text().splitlines()]
+    wanted = re.findall(r'name="([^"]+)" rev="([^"]+)"', sets.ivy_file.read_text())
+    assert len(wanted) >= 3
     assert [f"{name}-{rev}.jar" for name, rev in wanted if f"{name}-{rev}.jar" not in listed] == []
+
+
+def test_the_connector_belongs_to_the_pyspark_here() -> None:
+    wanted = re.findall(r'name="([^"]+)" rev="([^"]+)"', jars.LOCAL.ivy_file.read_text())
     assert ("spark-sql-kafka-0-10_2.13", version("pyspark")) in wanted

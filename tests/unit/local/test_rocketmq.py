@@ -1,0 +1,48 @@
+"""The folder of a local RocketMQ: its ports and its configuration; the integration tests start it."""
+
+import json
+import socket
+from dataclasses import astuple
+from pathlib import Path
+
+import pytest
+
+from streaming.errors import BrokerFailed
+from streaming.local.node import HOST
+from streaming.local.rocketmq import RocketMQ, load_ports
+
+
+def test_ports_are_kept_and_all_differ(tmp_path: Path) -> None:
+    ports = load_ports(tmp_path)
+    assert load_ports(tmp_path) == ports
+    assert len({*astuple(ports), ports.broker - 2}) == 6
+
+
+@pytest.mark.parametrize("which", ["proxy", "the fast port of the broker"])
+def test_ports_that_others_use_are_replaced(tmp_path: Path, which: str, caplog: pytest.LogCaptureFixture) -> None:
+    ports = load_ports(tmp_path)
+    with socket.create_server((HOST, ports.proxy if which == "proxy" else ports.broker - 2)):
+        assert load_ports(tmp_path) != ports
+    assert "a port of RocketMQ is taken" in caplog.text
+
+
+def test_ports_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+    (tmp_path / "ports.json").write_text("{}")
+    with pytest.raises(BrokerFailed, match=r"ports\.json cannot be read .* Remove .* to start with an empty RocketMQ"):
+        load_ports(tmp_path)
+
+
+def test_own_settings_win_but_not_over_the_addresses(tmp_path: Path) -> None:
+    server = RocketMQ(tmp_path, settings={"minLiteTTl": "20000", "enableLmq": "false", "listenPort": "1"})
+    ports = load_ports(tmp_path)
+    server._configured(ports)
+    lines = (tmp_path / "broker.properties").read_text().splitlines()
+    assert {"minLiteTTl=20000", "enableLmq=false", f"listenPort={ports.broker}"} <= set(lines)
+    assert len(lines) == len({line.partition("=")[0] for line in lines})
+    proxy = json.loads((tmp_path / "proxy.json").read_text())
+    assert (proxy["grpcServerPort"], proxy["namesrvAddr"]) == (ports.proxy, f"{HOST}:{ports.name_server}")
+
+
+def test_a_server_that_was_never_started_has_no_address(tmp_path: Path) -> None:
+    with pytest.raises(BrokerFailed, match="was not started"):
+        _ = RocketMQ(tmp_path).endpoints
