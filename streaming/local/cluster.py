@@ -14,12 +14,10 @@ from streaming.errors import ClusterFailed
 from streaming.local.guardian import guarded
 from streaming.local.java import FIRST_TIER, environment, find_java
 from streaming.local.node import HOST
+from streaming.local.process import end_of
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-_LOG_LINES_SHOWN = 15
-"""Number of lines of a process's log in an error message."""
 
 _POLL_SECONDS = 0.05
 _STOP_SECONDS = 10.0
@@ -174,8 +172,7 @@ class _Process:
                 return match[1]
             time.sleep(_POLL_SECONDS)
         how = f"is not up after {timeout:.0f} s" if self._guardian.poll() is None else "ended while starting"
-        end = "\n".join(f"    {line}" for line in self._log().splitlines()[-_LOG_LINES_SHOWN:])
-        raise ClusterFailed(f"The Spark {self._name} {how}. The end of {self._log_file}:\n{end}")
+        raise ClusterFailed(f"The Spark {self._name} {how}. The end of {self._log_file}:\n{end_of(self._log_file)}")
 
     def stop(self) -> None:
         """Ask the process to end, and its executors with it; kill them if they do not."""

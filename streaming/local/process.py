@@ -12,6 +12,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+_LOG_LINES_SHOWN = 15
+"""Number of lines of a log in an error message."""
+
+
+def end_of(log_file: Path) -> str:
+    """Return the last lines of a log, indented, for an error message."""
+    lines = log_file.read_text(encoding="utf-8", errors="replace").splitlines()
+    return "\n".join(f"    {line}" for line in lines[-_LOG_LINES_SHOWN:])
+
+
 def run(command: list[str], lock: IO[str], on_line: Callable[[str], object], folder: Path | None = None) -> int:
     """Run a program, pass each line of its output to `on_line`, and return its exit code.
 

@@ -14,14 +14,12 @@ from typing import IO, TYPE_CHECKING, Self
 from streaming.errors import BrokerFailed, FolderInUse
 from streaming.local.guardian import guarded
 from streaming.local.java import Java, environment
+from streaming.local.process import end_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 POLL_SECONDS = 0.05
-
-_LOG_LINES_SHOWN = 15
-"""Number of lines of the server's log in an error message."""
 
 _LOCK_SECONDS = 5.0
 """Seconds to wait for the lock of the folder."""
@@ -143,7 +141,7 @@ class Server:
         self._pid = int(self._guardian.stdout.readline() or 0) if self._guardian.stdout else 0
 
     def _release(self) -> None:
-        """Wait for a process that has not come up, or kill it; the folder stays locked."""
+        """Kill the process; the folder stays locked, for another attempt."""
         if self._guardian is not None:
             self._guardian.communicate()
 
@@ -174,8 +172,7 @@ class Server:
     def _failed(self) -> BrokerFailed:
         """Return the error of a server that does not come up."""
         how = f"did not answer within {self._timeout:.0f} s" if self.running else "ended while starting"
-        end = "\n".join(f"    {line}" for line in self._log().splitlines()[-_LOG_LINES_SHOWN:])
-        return BrokerFailed(f"The broker {how}. The end of {self.log_file}:\n{end}")
+        return BrokerFailed(f"The broker {how}. The end of {self.log_file}:\n{end_of(self.log_file)}")
 
     def _log(self) -> str:
         return self.log_file.read_text(encoding="utf-8", errors="replace")
