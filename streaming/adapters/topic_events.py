@@ -15,7 +15,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from streaming.adapters.watch import TopicChange, decode, encode
+from streaming.adapters.watch import TopicChange, Watch, decode, encode
 from streaming.errors import WatchFailed
 from streaming.kafka.clients import PARTITION_END, cause, concerns_group, create, reason, writing
 from streaming.kafka.permissions import Grant, readable, writable
@@ -30,6 +30,7 @@ _HISTORY_SECONDS = 30.0
 """Longest pause in seconds while events are read back."""
 
 _SLOW_WRITE_SECONDS = 5.0
+_RETRY_SECONDS = 0.5
 
 
 class NoAnswer(Exception):
@@ -217,6 +218,36 @@ class TopicEvents:
     def _last_error(self) -> str:
         self._admin.poll(0)
         return f" ({self._reason})" if self._reason else ""
+
+
+def read_back(events: TopicEvents, watch: Watch) -> None:
+    """Fold the changes announced before into a watch; create the topic of the events if it does not exist.
+
+    Raises:
+        NoAnswer: Kafka does not answer, or does not return the events.
+        Stopped: a stop was requested.
+        WatchFailed: the topic cannot be created.
+    """
+    events.create_events_topic()
+    for change in events.read_history():
+        watch.fold(change)
+
+
+def until_answered(step: Callable[[], None], deadline: float, stop: threading.Event) -> None:
+    """Repeat a step until Kafka answers.
+
+    Raises:
+        NoAnswer: it has not done so by the deadline, a time of `time.monotonic`.
+        Stopped: a stop was requested.
+    """
+    while True:
+        try:
+            return step()
+        except NoAnswer:
+            if time.monotonic() > deadline:
+                raise
+        if stop.wait(_RETRY_SECONDS):
+            raise Stopped
 
 
 def _code(error: KafkaException) -> int:

@@ -179,6 +179,12 @@ def decode(value: bytes | None, parent: str) -> TopicChange | None:
     return TopicChange(event.created, event.lite_topic, topic_id if isinstance(topic_id, str) else None)
 
 
+def in_words(event: bytes) -> str:
+    """Return an event as a line of text for people."""
+    fields = orjson.loads(event)
+    return f"{fields['event']} {fields['liteTopic']}"
+
+
 class RoundRobin:
     """Rotation over names, some at a time: all ids of a large cluster at once would take most of an interval."""
 

@@ -7,10 +7,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-import orjson
-
 from streaming.adapters.cluster import KafkaCluster
-from streaming.adapters.topic_events import NoAnswer, Stopped
+from streaming.adapters.topic_events import NoAnswer, Stopped, read_back, until_answered
 from streaming.adapters.watch import TopicFilter, Watch
 from streaming.errors import ConfigInvalid, WatchFailed
 from streaming.events.model import check_name
@@ -25,8 +23,6 @@ READY = "ready: watching %d topics of %s as parent %s"
 
 _START_SECONDS = 30.0
 """Longest wait for Kafka at the start, in seconds."""
-
-_RETRY_SECONDS = 0.5
 
 
 class Options(NamedTuple):
@@ -82,12 +78,6 @@ def run(settings: "Settings", options: Options, announced: Callable[[bytes], Non
             signal.signal(number, handler)
 
 
-def in_words(event: bytes) -> str:
-    """Return an event as a line of text for people."""
-    fields = orjson.loads(event)
-    return f"{fields['event']} {fields['liteTopic']}"
-
-
 class _Watcher:
     """Loop of the watcher: keeps the announced topics equal to those of the cluster."""
 
@@ -101,8 +91,11 @@ class _Watcher:
     def run(self, options: Options, stop: threading.Event) -> None:
         """Watch until stopped or, with `once`, until everything is announced."""
         deadline = time.monotonic() + _START_SECONDS
-        self._retry(self._read_back, deadline, stop)
-        self._retry(self._poll, deadline, stop)
+        try:
+            until_answered(lambda: read_back(self._cluster, self._watch), deadline, stop)
+            until_answered(self._poll, deadline, stop)
+        except NoAnswer as error:
+            raise self._unavailable(error) from None
         cluster = self._cluster
         log.info(READY, len(self._watch.announced), cluster.bootstrap_servers, cluster.parent)
         pause = options.interval
@@ -123,12 +116,6 @@ class _Watcher:
                 spent = time.monotonic() - began
                 pause = max(options.interval - spent, spent)
 
-    def _read_back(self) -> None:
-        """Read back the changes announced before."""
-        self._cluster.create_events_topic()
-        for change in self._cluster.read_history():
-            self._watch.fold(change)
-
     def _poll(self) -> None:
         """Poll the cluster, and announce the changes."""
         watch = self._watch
@@ -142,17 +129,6 @@ class _Watcher:
             self._announced(event)
         for change in changes:
             watch.fold(change)
-
-    def _retry(self, step: Callable[[], None], deadline: float, stop: threading.Event) -> None:
-        """Repeat a step until Kafka answers, at the latest until the deadline."""
-        while True:
-            try:
-                return step()
-            except NoAnswer as error:
-                if time.monotonic() > deadline:
-                    raise self._unavailable(error) from None
-            if stop.wait(_RETRY_SECONDS):
-                raise Stopped
 
     def _report(self, error: NoAnswer | None) -> None:
         """Log a line when Kafka stops answering, and another when it answers again."""

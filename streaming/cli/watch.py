@@ -1,12 +1,16 @@
 """`reexpand watch-kafka` and `watch-rocketmq`: topics of Kafka, and lite topics of RocketMQ, as topic events."""
 # ruff: noqa: PLC0415 - a verb imports its own needs
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from streaming.cli.root import bootstrap_servers_option, kafka_options_option, verbose_option
+
+if TYPE_CHECKING:
+    from streaming.config import Settings
 
 
 @click.command()
@@ -39,21 +43,11 @@ def watch_kafka(
       reexpand watch-kafka --bootstrap-servers broker:9092
       reexpand watch-kafka --bootstrap-servers broker:9092 --parent shop --include 'orders.>' --exclude 'orders.test.>'
     """
-    from streaming import config
     from streaming.adapters import watch_kafka as watcher
     from streaming.kafka.options import for_librdkafka
 
-    settings = config.load(
-        {
-            "bootstrap_servers": bootstrap_servers,
-            "topic_events": topic_events,
-            "checkpoint": "unused",
-            "kafka_options": kafka_options,
-        }
-    )
-    client = for_librdkafka(settings)
-    options = watcher.Options(client=client, **given)
-    watcher.run(settings, options, lambda event: click.echo(event if as_json else watcher.in_words(event)))
+    settings = _settings(bootstrap_servers, topic_events, kafka_options)
+    watcher.run(settings, watcher.Options(client=for_librdkafka(settings), **given), _shown(as_json=as_json))
 
 
 @click.command()
@@ -80,18 +74,23 @@ def watch_rocketmq(
     Example:
       reexpand watch-rocketmq --bootstrap-servers broker:9092 --namesrv rocketmq:9876 --parent orders
     """
-    from streaming import config
     from streaming.adapters.rocketmq import watcher
-    from streaming.adapters.watch_kafka import in_words
     from streaming.kafka.options import for_librdkafka
 
-    settings = config.load(
-        {
-            "bootstrap_servers": bootstrap_servers,
-            "topic_events": topic_events,
-            "checkpoint": "unused",
-            "kafka_options": kafka_options,
-        }
-    )
-    options = watcher.RocketMQOptions(client=for_librdkafka(settings), **given)
-    watcher.run(settings, options, lambda event: click.echo(event if as_json else in_words(event)))
+    settings = _settings(bootstrap_servers, topic_events, kafka_options)
+    watcher.run(settings, watcher.RocketMQOptions(client=for_librdkafka(settings), **given), _shown(as_json=as_json))
+
+
+def _settings(bootstrap_servers: str | None, topic_events: str | None, kafka_options: Path | None) -> "Settings":
+    """Return the settings of a watcher, which has no checkpoint."""
+    from streaming import config
+
+    given = {"bootstrap_servers": bootstrap_servers, "topic_events": topic_events, "kafka_options": kafka_options}
+    return config.load({**given, "checkpoint": "unused"})
+
+
+def _shown(*, as_json: bool) -> Callable[[bytes], None]:
+    """Return what prints each written event."""
+    from streaming.adapters.watch import in_words
+
+    return lambda event: click.echo(event if as_json else in_words(event))

@@ -9,9 +9,9 @@ import orjson
 from streaming.adapters.rocketmq.remoting import Link, Refused, Unreachable, loads
 from streaming.errors import BrokerFailed
 
-UPDATE_AND_CREATE_TOPIC = 17
-GET_ROUTE = 105
-UPDATE_AND_CREATE_GROUP = 200
+_UPDATE_AND_CREATE_TOPIC = 17
+_GET_ROUTE = 105
+_UPDATE_AND_CREATE_GROUP = 200
 
 _READ_WRITE = 6
 _DAY_MINUTES = 1_440
@@ -88,7 +88,7 @@ async def create_parent(broker: Link, name: str, *, minutes: int, queues: int = 
         "order": False,
         "attributes": f"+message.type=LITE,+lite.topic.expiration={minutes}",
     }
-    (await broker.ask(UPDATE_AND_CREATE_TOPIC, fields)).checked()
+    (await broker.ask(_UPDATE_AND_CREATE_TOPIC, fields)).checked()
 
 
 async def create_group(broker: Link, name: str, attributes: Mapping[str, str]) -> None:
@@ -104,7 +104,7 @@ async def create_group(broker: Link, name: str, attributes: Mapping[str, str]) -
         Unreachable: the broker does not answer.
     """
     group = {"groupName": name, "attributes": {f"+{key}": value for key, value in attributes.items()}}
-    (await broker.ask(UPDATE_AND_CREATE_GROUP, body=orjson.dumps(group))).checked()
+    (await broker.ask(_UPDATE_AND_CREATE_GROUP, body=orjson.dumps(group))).checked()
 
 
 async def route(name_server: Link, parent: str) -> Route:
@@ -115,7 +115,7 @@ async def route(name_server: Link, parent: str) -> Route:
         Unreachable: the name server does not answer.
     """
     fields = {"topic": parent, "acceptStandardJsonOnly": True}
-    found = loads((await name_server.ask(GET_ROUTE, fields)).checked().body)
+    found = loads((await name_server.ask(_GET_ROUTE, fields)).checked().body)
     addresses = {broker["brokerName"]: broker["brokerAddrs"] for broker in found["brokerDatas"]}
     return Route(
         {name: of_brokers["0"] for name, of_brokers in addresses.items() if "0" in of_brokers},

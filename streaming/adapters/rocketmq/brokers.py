@@ -54,9 +54,8 @@ class Probe(NamedTuple):
 class ParentBroker(Link):
     """A broker with a parent topic."""
 
-    def __init__(self, name: str, address: str, parent: str) -> None:
+    def __init__(self, address: str, parent: str) -> None:
         super().__init__(address)
-        self.name = name
         self._parent = parent
         self._selects_births = True
         self._probes = asyncio.Semaphore(_MAX_PROBES)

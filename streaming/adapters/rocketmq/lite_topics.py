@@ -80,11 +80,13 @@ class LiteTopics:
         former = lives.get(broker)
         if former is not None and birth.stored_ms <= former.born_ms:
             return
+        lives_elsewhere = bool(lives.keys() - {broker})
         self._add(Life(broker, birth.topic, birth.stored_ms))
-        if former is not None and len(lives) == 1:  # its end was not seen
+        if lives_elsewhere:
+            return
+        if former is not None:  # its end was not seen
             yield TopicChange(False, birth.topic)
-        if not lives or (former is not None and len(lives) == 1):
-            yield self._created(birth.topic, birth)
+        yield self._created(birth.topic, birth)
 
     def ended(self, life: Life) -> Iterator[TopicChange]:
         """Take over the end of a life, unless another one has begun meanwhile; yield what is to be announced."""

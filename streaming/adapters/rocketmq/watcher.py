@@ -20,7 +20,7 @@ from streaming.adapters.rocketmq.brokers import ParentBroker
 from streaming.adapters.rocketmq.lite_topics import Life, LiteTopics
 from streaming.adapters.rocketmq.messages import Damaged, Message
 from streaming.adapters.rocketmq.remoting import Link, Refused, Unreachable
-from streaming.adapters.topic_events import NoAnswer, Stopped, TopicEvents
+from streaming.adapters.topic_events import NoAnswer, Stopped, TopicEvents, read_back, until_answered
 from streaming.adapters.watch import TopicChange, Watch
 from streaming.errors import ConfigInvalid, WatchFailed
 from streaming.events.model import check_name
@@ -51,7 +51,7 @@ _FAULTS = (Unreachable, Refused, Damaged)
 
 
 class RocketMQOptions(NamedTuple):
-    """RocketMQOptions of a watcher.
+    """Options of a watcher of RocketMQ.
 
     Attributes:
         name_server: address of the name server.
@@ -83,7 +83,7 @@ def run(settings: "Settings", options: RocketMQOptions, announced: Callable[[byt
         raise ConfigInvalid(problem)
     stop = threading.Event()
     events = TopicEvents(settings.bootstrap_servers, settings.topic_events, options.parent, options.client, stop)
-    asyncio.run(_until_stopped(_LiteWatcher(events, options, announced).run(), stop))
+    asyncio.run(_until_stopped(_LiteWatcher(events, options, announced, stop).run(), stop))
     if stop.is_set():
         if options.once:
             raise WatchFailed("Stopped before everything was announced.")
@@ -111,8 +111,15 @@ async def _until_stopped(work: Awaitable[None], stop: threading.Event) -> None:
 class _LiteWatcher:
     """Tasks of the watcher: one for each queue, two for each broker, one that announces."""
 
-    def __init__(self, events: TopicEvents, options: RocketMQOptions, announced: Callable[[bytes], None]) -> None:
+    def __init__(
+        self,
+        events: TopicEvents,
+        options: RocketMQOptions,
+        announced: Callable[[bytes], None],
+        stop: threading.Event,
+    ) -> None:
         self._events = events
+        self._stop = stop
         self._options = options
         self._announced = announced
         self._names = Link(options.name_server)
@@ -140,22 +147,15 @@ class _LiteWatcher:
 
     async def _history(self) -> Mapping[str, str | None]:
         """Return the topics that were announced before, with their ids."""
-        deadline = time.monotonic() + _START_SECONDS
-        while True:
-            try:
-                await asyncio.to_thread(self._events.create_events_topic)
-                watch = Watch()
-                for change in await asyncio.to_thread(self._events.read_history):
-                    watch.fold(change)
-            except NoAnswer as error:
-                if time.monotonic() > deadline:
-                    raise WatchFailed(
-                        f"Kafka at {self._events.bootstrap_servers} does not answer: {error}. "
-                        "Check the address and the client options, and that the broker runs."
-                    ) from None
-            else:
-                return watch.announced
-            await asyncio.sleep(_RETRY_SECONDS)
+        watch, deadline = Watch(), time.monotonic() + _START_SECONDS
+        try:
+            await asyncio.to_thread(until_answered, lambda: read_back(self._events, watch), deadline, self._stop)
+        except NoAnswer as error:
+            raise WatchFailed(
+                f"Kafka at {self._events.bootstrap_servers} does not answer: {error}. "
+                "Check the address and the client options, and that the broker runs."
+            ) from None
+        return watch.announced
 
     async def _survey(self, former: Mapping[str, str | None]) -> list[TopicChange]:
         """Find all lite topics that exist, and return how they differ from those announced before."""
@@ -164,8 +164,6 @@ class _LiteWatcher:
             self._offsets = {}
             try:
                 await self._find_brokers()
-                for name in self._brokers:
-                    await self._look_at(name)
                 births: dict[tuple[str, str], Message | None] = {}
                 for queue in self._offsets:
                     await self._read(queue, births, births_only=bool(former))
@@ -218,38 +216,36 @@ class _LiteWatcher:
             found.update(filter(None, await asyncio.gather(*map(look, some))))
         return found
 
-    async def _find_brokers(self) -> list[Queue]:
-        """Ask the name server for brokers and queues; return the queues that are new."""
+    async def _find_brokers(self) -> None:
+        """Ask the name server for brokers and queues, and new brokers for how long an unused topic lasts."""
         found = await route(self._names, self._options.parent)
         for name, address in found.addresses.items():
             known = self._brokers.get(name)
             if known is None or known.address != address:
-                self._brokers[name] = ParentBroker(name, address, self._options.parent)
+                self._brokers[name] = ParentBroker(address, self._options.parent)
                 if known is not None:
                     await known.close()
-        new = [queue for queue in found.queues if queue not in self._offsets and queue.broker in self._brokers]
-        self._offsets.update(dict.fromkeys(new, 0))
-        return new
+            if name not in self._lasts_ms:
+                await self._look_at(name)
+        for queue in found.queues:
+            if queue.broker in self._lasts_ms:
+                self._offsets.setdefault(queue, 0)
 
     # Afterwards.
 
     async def _follow(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._announce())
-            for queue in self._offsets:
-                tasks.create_task(self._follow_queue(queue))
-            watched = set(self._brokers)
-            for name in watched:
-                tasks.create_task(self._follow_deaths(name))
+            queues, brokers = set[Queue](), set[str]()
             while True:
+                for queue in self._offsets.keys() - queues:
+                    tasks.create_task(self._follow_queue(queue))
+                for name in self._lasts_ms.keys() - brokers:
+                    tasks.create_task(self._follow_deaths(name))
+                queues, brokers = set(self._offsets), set(self._lasts_ms)
                 await asyncio.sleep(_ROUTE_SECONDS)
                 with suppress(*_FAULTS):
-                    for queue in await self._find_brokers():
-                        await self._look_at(queue.broker)
-                        tasks.create_task(self._follow_queue(queue))
-                for name in self._brokers.keys() - watched:
-                    watched.add(name)
-                    tasks.create_task(self._follow_deaths(name))
+                    await self._find_brokers()
 
     async def _follow_queue(self, queue: Queue) -> None:
         """Take over the births of a queue as they happen."""

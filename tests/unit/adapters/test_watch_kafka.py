@@ -13,8 +13,8 @@ from confluent_kafka import KafkaError, KafkaException
 from streaming.adapters import cluster, topic_events, watch_kafka
 from streaming.adapters.cluster import KafkaCluster
 from streaming.adapters.topic_events import NoAnswer, Stopped
-from streaming.adapters.watch import Listing, Presence, TopicChange, TopicFilter, encode
-from streaming.adapters.watch_kafka import Options, in_words
+from streaming.adapters.watch import Listing, Presence, TopicChange, TopicFilter, encode, in_words
+from streaming.adapters.watch_kafka import Options
 from streaming.cli import main
 from streaming.errors import ConfigInvalid, WatchFailed
 
@@ -60,7 +60,7 @@ class FakeCluster:
 @pytest.fixture(autouse=True)
 def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch_kafka, "_START_SECONDS", 0.0)
-    monkeypatch.setattr(watch_kafka, "_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(topic_events, "_RETRY_SECONDS", 0.0)
     monkeypatch.setattr(cluster, "ANSWER_SECONDS", 0.2)
     monkeypatch.setattr(topic_events, "ANSWER_SECONDS", 0.2)
     monkeypatch.setattr(logging, "basicConfig", lambda **_: None)

@@ -1,0 +1,135 @@
+"""The watcher of RocketMQ with brokers of the test's own; the integration test has a real one."""
+
+import asyncio
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar, cast
+
+import pytest
+
+from streaming.adapters.rocketmq import watcher
+from streaming.adapters.rocketmq.admin import Queue, Route
+from streaming.adapters.rocketmq.brokers import Probe, Pulled
+from streaming.adapters.rocketmq.messages import Message
+from streaming.adapters.rocketmq.remoting import Link, Unreachable
+from streaming.adapters.watch import TopicChange
+
+if TYPE_CHECKING:
+    from streaming.adapters.topic_events import TopicEvents
+
+LATER = Message("a", False, 5, None, {})
+FIRST = Message("a", True, 5, "paid", {"region": "eu"})
+
+
+class FakeEvents:
+    """Kafka's side: what was announced before, and what is announced."""
+
+    bootstrap_servers = "broker:9092"
+
+    def __init__(self, *history: TopicChange) -> None:
+        self.history = history
+        self.written: list[TopicChange] = []
+
+    def create_events_topic(self) -> None:
+        """It exists."""
+
+    def read_history(self) -> tuple[TopicChange, ...]:
+        """Return what was announced before."""
+        return self.history
+
+    def announce(self, changes: list[TopicChange], _: int) -> list[bytes]:
+        """Note what is announced."""
+        self.written += changes
+        return []
+
+
+class FakeBroker:
+    """Broker whose queues hold some messages; the topics of all of them live."""
+
+    queues: Mapping[str, list[list[Message]]] = {}
+    unanswered: ClassVar[list[str]] = []
+    """Brokers that do not answer to the next question for the parent, once for each entry."""
+
+    def __init__(self, address: str, _: str) -> None:
+        self.address = address
+
+    async def pull(self, queue: int, offset: int, *, births: bool, hold: bool) -> Pulled:
+        """Return the messages from an offset on; wait where there are none."""
+        messages = self.queues[self.address][queue]
+        if offset >= len(messages) and hold:
+            await asyncio.sleep(60)
+        found = [each for each in messages[offset:] if each.is_first or not births]
+        return Pulled(found, len(messages), len(messages))
+
+    async def probe(self, topic: str) -> Probe:
+        """Say that a topic with messages lives."""
+        named = [each for messages in self.queues[self.address] for each in messages if each.topic == topic]
+        return Probe(bool(named), watcher._now_ms())
+
+    async def parent_info(self) -> tuple[int, int]:
+        """Say that there is one topic, if this broker answers."""
+        if self.address in self.unanswered:
+            self.unanswered.remove(self.address)
+            raise Unreachable("it is away")
+        return 1, 60
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.fixture(autouse=True)
+def _fakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watcher, "ParentBroker", FakeBroker)
+    monkeypatch.setattr(watcher, "_ROUTE_SECONDS", 0.02)
+    monkeypatch.setattr(watcher, "_RETRY_SECONDS", 0.01)
+
+
+def routed(monkeypatch: pytest.MonkeyPatch, *brokers: Mapping[str, int]) -> None:
+    """Let the name server answer with numbers of queues by broker, the last answer again and again."""
+    answers = list(brokers)
+
+    async def route(_: Link, __: str) -> Route:
+        found = answers.pop(0) if len(answers) > 1 else answers[0]
+        queues = [Queue(name, number) for name, count in found.items() for number in range(count)]
+        return Route({name: name for name in found}, queues)
+
+    monkeypatch.setattr(watcher, "route", route)
+
+
+def watched(events: FakeEvents, *, once: bool = False, until: int = 0) -> list[TopicChange]:
+    """Return what a watcher announces by its end, or until there are so many changes."""
+    options = watcher.RocketMQOptions("names:9876", "orders", once=once)
+    stop = threading.Event()
+    work = watcher._LiteWatcher(cast("TopicEvents", events), options, lambda _: None, stop)
+
+    async def run() -> None:
+        task = asyncio.create_task(work.run())
+        async with asyncio.timeout(10):
+            while not (task.done() or (until and len(events.written) >= until)):  # noqa: ASYNC110 - as threads write
+                await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(run())
+    return events.written
+
+
+def test_a_topic_on_two_brokers_is_announced_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    routed(monkeypatch, {"x": 1, "y": 1})
+    monkeypatch.setattr(FakeBroker, "queues", {"x": [[FIRST]], "y": [[FIRST._replace(stored_ms=7)]]})
+    assert watched(FakeEvents(), once=True) == [TopicChange(True, "a", "5", "paid", {"region": "eu"})]
+
+
+def test_the_very_first_start_announces_topics_whose_birth_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later one knows them from its own events."""
+    routed(monkeypatch, {"x": 1})
+    monkeypatch.setattr(FakeBroker, "queues", {"x": [[LATER]]})
+    assert watched(FakeEvents(), once=True) == [TopicChange(True, "a", "0")]
+    assert watched(FakeEvents(TopicChange(True, "a", "0")), once=True) == []
+
+
+def test_queues_of_a_new_broker_that_does_not_answer_at_first_are_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    routed(monkeypatch, {"x": 1}, {"x": 2, "y": 1})
+    monkeypatch.setattr(FakeBroker, "queues", {"x": [[], []], "y": [[FIRST]]})
+    monkeypatch.setattr(FakeBroker, "unanswered", ["y", "y"])
+    assert [change.topic for change in watched(FakeEvents(), until=1)] == ["a"]
