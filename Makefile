@@ -157,7 +157,7 @@ audit: setup ## a bill of materials, and the known vulnerabilities of packages a
 
 .PHONY: lock
 lock: | $(filter .tools/bin/uv,$(UV)) ## write requirements.lock anew from pyproject.toml
-	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --group dev \
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --group dev --all-extras \
 	  --no-annotate --custom-compile-command 'make lock' -o requirements.lock pyproject.toml
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --constraints requirements.lock \
 	  --no-annotate --custom-compile-command 'make lock' -o deploy/requirements.lock pyproject.toml
