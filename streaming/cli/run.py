@@ -62,8 +62,12 @@ config_option = click.option(
     "--accept-topics", is_flag=True,
     help="Once: take Kafka's topics for those of the checkpoint, after they were restored at the same offsets.",
 )  # fmt: skip
+@click.option(
+    "--standby", "stands_by", is_flag=True,
+    help="Wait, warm, while another driver works on the checkpoint; take over when it has ended.",
+)  # fmt: skip
 @verbose_option
-def run(config_file: Path | None, *, take_over: bool, accept_topics: bool, **given: Any) -> None:
+def run(config_file: Path | None, *, take_over: bool, accept_topics: bool, stands_by: bool, **given: Any) -> None:
     """Run the job until SIGTERM or Ctrl-C.
 
     The running micro-batch is finished first; the exit code is then 0.
@@ -84,9 +88,11 @@ def run(config_file: Path | None, *, take_over: bool, accept_topics: bool, **giv
     """
     from streaming.spark import service
 
+    if take_over and stands_by:
+        raise click.UsageError("--take-over ends the other driver, and --standby waits for its end: give one of them.")
     settings = load(config_file, given)
     provide_java()
-    service.run(settings, take_over=take_over, accept_topics=accept_topics)
+    service.run(settings, take_over=take_over, accept_topics=accept_topics, stands_by=stands_by)
 
 
 def load(config_file: Path | None, given: Mapping[str, Any]) -> "Settings":

@@ -136,6 +136,10 @@ class CheckpointFiles:
             raise
         stream.close()  # which gives the file its name
 
+    def delete(self, name: str) -> None:
+        """Delete a file, or a folder with all that is in it; a name that does not exist is left alone."""
+        self._manager.delete(self._in_checkpoint(name))
+
     def _in_checkpoint(self, name: str) -> Any:
         return self._path(f"{self._root}/{name}")
 

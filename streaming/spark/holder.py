@@ -2,7 +2,7 @@
 
 import os
 import socket
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Final, Self
@@ -13,6 +13,8 @@ LEASE_SECONDS: Final = 10.0
 """Seconds without a beat after which a driver counts as gone."""
 
 _PROC = Path("/proc")
+_ENDED = "ZX"
+"""States of a process in /proc that has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,7 @@ class Holder:
         since: time of its start, with the zone.
         process: the process among all that this machine and its containers ever had; empty where this cannot be told.
         released: True once it has ended in order.
+        spark: the same of its Spark's JVM, which may outlive it for a moment.
     """
 
     generation: int
@@ -34,17 +37,26 @@ class Holder:
     since: str
     process: str
     released: bool = False
+    spark: str = ""
 
     @classmethod
-    def of_this_process(cls, generation: int) -> Self:
-        """Return this process as holder."""
+    def of_this_process(cls, generation: int, jvm: int | None = None) -> Self:
+        """Return this process as holder, with the process id of its Spark's JVM."""
         since = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
-        return cls(generation, socket.gethostname(), os.getpid(), since, _process(os.getpid()))
+        return cls(
+            generation,
+            socket.gethostname(),
+            os.getpid(),
+            since,
+            _process(os.getpid()),
+            spark=_process(jvm) if jvm else "",
+        )
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the holder of a text made by `text`."""
-        return cls(**orjson.loads(text))
+        """Return the holder of a text made by `text`, of this release or another one."""
+        found = orjson.loads(text)
+        return cls(**{each.name: found[each.name] for each in fields(cls) if each.name in found})
 
     def text(self) -> str:
         """Return the holder as JSON."""
@@ -55,13 +67,13 @@ class Holder:
         return replace(self, released=True)
 
     def has_ended(self) -> bool:
-        """Tell whether it has surely ended: in order, or it was a process of this machine that is gone."""
+        """Tell whether it has surely ended: in order, or its processes were of this machine and are gone."""
         if self.released:
             return True
         mine = _process(os.getpid())
-        return (
-            bool(self.process and mine) and _place(self.process) == _place(mine) and _process(self.pid) != self.process
-        )
+        if not (self.process and mine) or _place(self.process) != _place(mine):
+            return False
+        return all(_process(int(name.split()[2])) != name for name in (self.process, self.spark) if name)
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}, since {self.since}"
@@ -70,15 +82,16 @@ class Holder:
 def _process(pid: int) -> str:
     """Return a name of a process that no other one has: boot, namespace of ids, id, and start in ticks since the boot.
 
-    It is empty where there is no /proc, or no such process.
+    It is empty where there is no /proc, or no such process. One that has ended may stand there until it is waited for.
     """
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
         namespace = (_PROC / "self/ns/pid").readlink()
-        ticks = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
+        status, *words = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+        ticks = words[18]
+    except (OSError, IndexError, ValueError):
         return ""
-    return f"{boot} {namespace} {pid} {ticks}"
+    return "" if status in _ENDED else f"{boot} {namespace} {pid} {ticks}"
 
 
 def _place(process: str) -> list[str]:

@@ -69,6 +69,7 @@ class Lease:
         self._beats = 0
         self._mine: Holder | None = None
         self._successor: Holder | None = None
+        self._gone: _Look = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
 
@@ -94,8 +95,31 @@ class Lease:
             raise CheckpointInUse("the lease of the checkpoint is not acquired")
         return self._mine.generation
 
+    def wait_until_free(self, stop: threading.Event) -> bool:
+        """Wait until the holder has ended, or is silent for `LEASE_SECONDS`; return False if `stop` is set before.
+
+        As long as no broker answers, nobody counts as silent.
+        """
+        last: _Look = None
+        heard = time.monotonic()
+        while not stop.wait(_LOOK_SECONDS):
+            try:
+                look = self._look()
+            except Py4JJavaError as error:
+                log.debug("the lease could not be looked at: %s", error)
+                last = None
+                continue
+            if look is None or look[1].has_ended():
+                return True
+            if look != last:
+                last, heard = look, time.monotonic()
+            elif time.monotonic() - heard > LEASE_SECONDS:
+                self._gone = look
+                return True
+        return False
+
     def acquire(self, *, take_over: bool, way_out: str = _TAKE_OVER) -> None:
-        """Become the holder, and stay it until the end of the context.
+        """Become the holder, and stay it until the end of the context; a holder stays what it is.
 
         Args:
             take_over: replace the holder, whether it lives or not.
@@ -105,8 +129,9 @@ class Lease:
             CheckpointInUse: another driver lives; the message names it.
             KafkaUnavailable: no broker answers, or it refuses.
         """
-        self._call(lambda: self._acquire(take_over=take_over, way_out=way_out))
-        self._thread.start()
+        if self._mine is None:
+            self._mine = self._call(lambda: self._acquire(take_over=take_over, way_out=way_out))
+            self._thread.start()
 
     def successor(self) -> Holder | None:
         """Return the driver that has taken the lease over; None as long as it is this one's."""
@@ -143,34 +168,54 @@ class Lease:
                 f"with {self._group}."
             ) from None
 
-    def _acquire(self, *, take_over: bool, way_out: str) -> None:
-        if not take_over:
-            self._wait_for_end_of_holder(way_out)
-        self._begin()
-        former = self._look(stable=True)
-        self._beats = former[0] if former else 0
-        # By the clock, because the broker forgets the former number when no driver has run for a week.
-        generation = max(int(time.time() * 1_000), former[1].generation + 1 if former else 0)
-        self._mine = Holder.of_this_process(generation)
-        self._beat(self._mine)
+    def _acquire(self, *, take_over: bool, way_out: str) -> Holder:
+        free = None if take_over else self._wait_for_end_of_holder(way_out)
+        before = self._look()
+        try:
+            former, mine = self._claim(free, take_over=take_over, way_out=way_out)
+        except Py4JJavaError:
+            now = self._next_look(before)
+            if now == before:
+                raise
+            raise self._in_use(now, way_out) from None
         if former and not former[1].has_ended():
             log.warning("took over the checkpoint from %s", former[1])
             if take_over:  # else it was silent for longer than that
                 time.sleep(_NOTICE_SECONDS)
+        return mine
 
-    def _wait_for_end_of_holder(self, way_out: str) -> None:
+    def _claim(self, free: _Look, *, take_over: bool, way_out: str) -> tuple[_Look, Holder]:
+        """Write the first beat, and return the look before it and the new holder."""
+        self._begin()
+        former = self._look(stable=True)
+        if not take_over and former != free:  # of several that wait, another one was first; it begins its beats anew
+            raise self._in_use(former, way_out)
+        self._beats = former[0] if former else 0
+        # By the clock, because the broker forgets the former number when no driver has run for a week.
+        generation = max(int(time.time() * 1_000), former[1].generation + 1 if former else 0)
+        mine = Holder.of_this_process(generation, int(self._jvm.java.lang.ProcessHandle.current().pid()))
+        self._beat(mine)
+        return former, mine
+
+    def _wait_for_end_of_holder(self, way_out: str) -> _Look:
+        """Return the last beat of the holder, or None if there was none."""
         first = self._look()
-        if first is None or first[1].has_ended():
-            return
+        if first is None or first[1].has_ended() or first == self._gone:
+            return first
         log.info("the checkpoint was in use by %s: watching for %g s whether it lives", first[1], LEASE_SECONDS)
         deadline = time.monotonic() + LEASE_SECONDS
         while time.monotonic() < deadline:
             time.sleep(_LOOK_SECONDS)
             now = self._look()
             if now is None or now[1].has_ended():
-                return
+                return now
             if now != first:
-                raise CheckpointInUse(f"the checkpoint {self._settings.checkpoint} is in use by {now[1]}. {way_out}")
+                raise self._in_use(now, way_out)
+        return first
+
+    def _in_use(self, look: _Look, way_out: str) -> CheckpointInUse:
+        holder = look[1] if look else "another driver"
+        return CheckpointInUse(f"the checkpoint {self._settings.checkpoint} is in use by {holder}. {way_out}")
 
     def _begin(self) -> None:
         """Replace the producer; from now on the broker refuses the beats of all others."""
@@ -200,6 +245,16 @@ class Lease:
         found = self._admin.listConsumerGroupOffsets(self._group, options).partitionsToOffsetAndMetadata().get()
         offset = found.get(self._partition)
         return None if offset is None else (offset.offset(), Holder.parse(offset.metadata()))
+
+    def _next_look(self, former: _Look) -> _Look:
+        """Return the first look that differs from `former`, or the last one of a short time.
+
+        Who begins later refuses the beats of who began before, and writes its own a moment later.
+        """
+        deadline = time.monotonic() + BEAT_SECONDS
+        while (now := self._look(stable=True)) == former and time.monotonic() < deadline:
+            time.sleep(_LOOK_SECONDS)
+        return now
 
     def _check(self, look: _Look) -> None:
         if look is not None and look[1].generation > self.generation:

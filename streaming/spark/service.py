@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config import Settings
-from streaming.errors import JobError, JobFailed, ReexpandError
+from streaming.errors import CheckpointMismatch, JobError, JobFailed, ReexpandError
 from streaming.kafka.facts import NotedTopic, Offsets
 from streaming.local import classes, jars
 from streaming.spark import (
@@ -29,6 +29,7 @@ from streaming.spark import (
     rebuild_note,
     session,
     sinks,
+    standby,
 )
 from streaming.spark.checkpoint import Agreement
 from streaming.spark.clock import Clock
@@ -54,13 +55,14 @@ _BETWEEN_TRIGGERS = "Waiting for next trigger"
 """Status message of Spark's MicroBatchExecution between two micro-batches."""
 
 
-def run(settings: Settings, *, take_over: bool = False, accept_topics: bool = False) -> None:
+def run(settings: Settings, *, take_over: bool = False, accept_topics: bool = False, stands_by: bool = False) -> None:
     """Run the job until SIGTERM or SIGINT; a running micro-batch is finished first.
 
     Args:
         settings: settings of the job.
         take_over: end another driver that works on the checkpoint.
         accept_topics: take Kafka's topics for those of the checkpoint, although Kafka says that they are others.
+        stands_by: wait until no other driver works on the checkpoint.
 
     Raises:
         SparkUnavailable: Spark does not start.
@@ -81,13 +83,17 @@ def run(settings: Settings, *, take_over: bool = False, accept_topics: bool = Fa
     stop = threading.Event()
     with started(settings, stop) as spark:
         kafka_options.check(spark, settings)
-        rebuild_note.check_usable(spark, settings)
-        agreed = checkpoint.agree(spark, settings)
+        agreed = _agreed(spark, settings)
         with (
             KafkaAdmin(spark, settings) as admin,
             access.explaining(admin, settings, agreed.group),
             Lease(spark, settings, agreed.checkpoint_id) as lease,
         ):
+            if stands_by:
+                if not standby.acquire(spark, settings, admin, lease, stop):
+                    log.info("stopped")
+                    return
+                agreed = _agreed(spark, settings, agreed)
             start = Start(spark, settings, admin, lease, agreed)
             query, topics = begin(start, group_events, take_over=take_over, accept_topics=accept_topics)
             access.warn(admin, settings, agreed.group)
@@ -96,6 +102,18 @@ def run(settings: Settings, *, take_over: bool = False, accept_topics: bool = Fa
             with Clock(spark, settings, query) as clock:
                 attend(query, stop, Beside(Report(query), lease, clock, watch))
     log.info("stopped")
+
+
+def _agreed(spark: SparkSession, settings: Settings, former: Agreement | None = None) -> Agreement:
+    """Return what checkpoint and settings agree on; `former` is what they agreed on before a wait."""
+    rebuild_note.check_usable(spark, settings)
+    agreed = checkpoint.agree(spark, settings)
+    if former and former.topics and former.checkpoint_id != agreed.checkpoint_id:
+        raise CheckpointMismatch(
+            f"the checkpoint {settings.checkpoint} was replaced by another one while this driver stood by. "
+            "Start it again."
+        )
+    return agreed
 
 
 @contextmanager

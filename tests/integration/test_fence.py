@@ -6,7 +6,8 @@
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from streaming.events.model import BIND_TOPIC, QUOTA, WILDCARD, Stream
 from streaming.local.cluster import SparkCluster
 from streaming.oracle import Effective
+from streaming.spark.holder import LEASE_SECONDS
 from tests.support.poison import created, request
 from tests.support.processes import eventually
 from tests.support.running_job import (
@@ -74,6 +76,18 @@ def delete(feed: Feed, names: range) -> None:
 def settle(streams: Streams, wanted: set[Effective]) -> None:
     eventually(lambda: streams.relation() == wanted, SETTLE_SECONDS, POLL_SECONDS)
     assert_equal_relations(streams.relation(), wanted)
+
+
+@contextmanager
+def standing_by(streams: Streams, log: Path, holder: Job) -> Iterator[Job]:
+    """A driver that is warm, and waits for the end of another one."""
+    job = Job(streams, log, "--standby")
+    try:
+        waiting = f"standing by: the checkpoint {streams.checkpoint} is in use by process {holder.process.pid} on"
+        assert eventually(lambda: waiting in job.said(), START_SECONDS, POLL_SECONDS)
+        yield job
+    finally:
+        job.close()
 
 
 def pause_while_it_writes(
@@ -191,6 +205,52 @@ def test_a_second_driver_is_refused_until_it_is_to_take_over(streams: Streams, t
             f"it waited for a driver that has ended, {time.monotonic() - begun:.0f} s"
         )
         assert third.stop() == 0
+
+
+def test_a_driver_that_stands_by_goes_on_when_the_other_one_is_killed(streams: Streams, tmp_path: Path) -> None:
+    """It writes nothing while it waits, and leaves nothing of its warm-up behind."""
+    feed = streams.producer()
+    subscribe(feed)
+    with running(streams, tmp_path / "first.log") as first:
+        rows = create(feed, range(10))
+        settle(streams, rows)
+        with standing_by(streams, tmp_path / "second.log", first) as second:
+            assert not list((streams.checkpoint / "standby").iterdir())
+            rows |= create(feed, range(10, 20))
+            settle(streams, rows)
+            assert len(streams.updates()) == len(rows)
+            with standing_by(streams, tmp_path / "third.log", first) as third:
+                first.kill()
+                rows |= create(feed, range(20, 30))
+                settle(streams, rows)
+                assert eventually(
+                    lambda: third.said().count("standing by") == 2 or second.said().count("standing by") == 2,
+                    START_SECONDS,
+                    POLL_SECONDS,
+                )
+                assert {second.process.poll(), third.process.poll()} == {None}
+                assert third.stop() == 0
+                rows |= create(feed, range(30, 40))
+                assert second.stop() == 0
+    assert streams.repeated() == 0
+
+
+@pytest.mark.long
+def test_a_driver_that_stands_by_ends_at_once_and_does_not_follow_who_is_well(streams: Streams, tmp_path: Path) -> None:
+    feed = streams.producer()
+    subscribe(feed)
+    with running(streams, tmp_path / "first.log") as first:
+        rows = create(feed, range(10))
+        settle(streams, rows)
+        with standing_by(streams, tmp_path / "second.log", first) as second:
+            time.sleep(2 * LEASE_SECONDS)
+            assert "ready" not in second.said()
+            assert second.stop(5) == 0
+        assert first.stop() == 0
+    with running(streams, tmp_path / "third.log", "--standby") as third:
+        assert "standing by" not in third.said()
+        assert third.stop() == 0
+    assert len(streams.updates()) == len(rows)
 
 
 @pytest.mark.long

@@ -1,8 +1,9 @@
 """Recovery: from a start after SIGKILL until the first update of a topic that was created meanwhile.
 
-Each command is a `reexpand` of some release; they take turns on jobs of their own.
+Each command is a `reexpand` of some release; they take turns on jobs of their own. With `--standby` a further job takes
+part: a second driver stands by beside the one that is killed.
 
-python -m tests.bench.streaming.starts --kills 20 [--command DIR/.venv/bin/reexpand ...]
+python -m tests.bench.streaming.starts --kills 20 [--standby] [--command DIR/.venv/bin/reexpand ...]
 """
 
 import json
@@ -17,7 +18,8 @@ from rich.table import Table
 
 from streaming.events.model import BIND_TOPIC, WILDCARD, Stream
 from tests.bench.command import arguments, broker_and_folder, show
-from tests.support.running_job import REEXPAND, SETTLE_SECONDS, Job, Streams
+from tests.support.processes import eventually
+from tests.support.running_job import POLL_SECONDS, REEXPAND, SETTLE_SECONDS, START_SECONDS, Job, Streams
 
 PARENT = "orders"
 
@@ -28,6 +30,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=20, help="for each command")
     parser.add_argument("--topics", type=int, default=1_000, help="topics that exist before")
     parser.add_argument("--command", action="append", help="`reexpand` to start; this one by default")
+    parser.add_argument("--standby", action="store_true", help="also with a driver that stands by")
     options = parser.parse_args()
     # Elsewhere than in the checkout: Python's workers would import its code, whatever the command.
     with broker_and_folder() as (broker, folder), chdir(folder):
@@ -35,14 +38,18 @@ def main() -> None:
             KilledJob(Streams(broker.bootstrap_servers, folder / f"checkpoint-{number}"), command, options.topics)
             for number, command in enumerate(options.command or [REEXPAND])
         ]
+        if options.standby:
+            jobs.append(RelievedJob(Streams(broker.bootstrap_servers, folder / "relieved"), REEXPAND, options.topics))
         for turn in range(options.kills):
             for job in jobs if turn % 2 == 0 else reversed(jobs):
                 job.recover()
+        for job in jobs:
+            job.close()
     table = Table(
         "command", "until ready", "until the update", title=f"seconds of {options.kills} starts after SIGKILL"
     )
     for job in jobs:
-        table.add_row(job.command, shown(job.until_ready), shown(job.until_update))
+        table.add_row(job.name, shown(job.until_ready), shown(job.until_update))
     show([job.figures() for job in jobs], table, as_json=options.json, width=120)
 
 
@@ -50,12 +57,12 @@ class KilledJob:
     """A job that is killed and started again.
 
     Attributes:
-        command: its `reexpand`.
+        name: its `reexpand`, as the table shows it.
         until_ready, until_update: seconds of each start.
     """
 
     def __init__(self, streams: Streams, command: str, topics: int) -> None:
-        self.command = command
+        self.name = self.command = command
         self.until_ready: list[float] = []
         self.until_update: list[float] = []
         self._streams = streams.create()
@@ -76,18 +83,28 @@ class KilledJob:
         self.until_ready.append(until_ready)
         self.until_update.append(until_update)
 
+    def close(self) -> None:
+        """Leave nothing behind."""
+
     def figures(self) -> dict[str, Any]:
         """Return all figures, in seconds."""
-        return {"command": self.command, "until ready": self.until_ready, "until the update": self.until_update}
+        return {"command": self.name, "until ready": self.until_ready, "until the update": self.until_update}
 
-    def _start(self, topics: int) -> tuple[float, float]:
+    def _create(self, topics: int) -> str:
         for _ in range(topics):
             self._created += 1
             name = f"eu__{self._created}__created"
             self._feed.send(Stream.TOPICS, {"event": "CREATED", "parentTopic": PARENT, "liteTopic": name}, PARENT)
         self._feed.flush()
+        return name
+
+    def _driver(self, *options: str) -> Job:
+        return Job(self._streams, self._streams.checkpoint.with_suffix(".log"), *options, command=self.command)
+
+    def _start(self, topics: int) -> tuple[float, float]:
+        name = self._create(topics)
         start = time.monotonic()
-        job = Job(self._streams, self._streams.checkpoint.with_suffix(".log"), command=self.command)
+        job = self._driver()
         try:
             job.wait_ready()
             until_ready = time.monotonic() - start
@@ -104,6 +121,45 @@ class KilledJob:
             if value is not None and json.loads(value)["liteTopic"] == topic:
                 return
         raise TimeoutError(f"no update of {topic} after {SETTLE_SECONDS} s")
+
+
+class RelievedJob(KilledJob):
+    """A job with two drivers: the one that works is killed, and the other one goes on."""
+
+    def __init__(self, streams: Streams, command: str, topics: int) -> None:
+        self._drivers: list[Job] = []
+        super().__init__(streams, command, topics)
+        self.name = f"{command} --standby"
+
+    def recover(self) -> None:
+        """Create a topic, and kill the driver that works; the other one tells of the topic."""
+        driver, relief = self._drivers
+        name = self._create(1)
+        start = time.monotonic()
+        driver.kill()
+        relief.wait_ready()
+        self.until_ready.append(time.monotonic() - start)
+        self._wait_for(name)
+        self.until_update.append(time.monotonic() - start)
+        driver.close()
+        self._drivers = [relief, self._stand_by()]
+
+    def close(self) -> None:
+        """End both drivers."""
+        for driver in self._drivers:
+            driver.close()
+
+    def _start(self, topics: int) -> tuple[float, float]:
+        driver = self._driver("--standby").wait_ready()
+        self._drivers.append(driver)
+        self._wait_for(self._create(topics))
+        self._drivers.append(self._stand_by())
+        return 0, 0
+
+    def _stand_by(self) -> Job:
+        job = self._driver("--standby")
+        assert eventually(lambda: "standing by" in job.said(), START_SECONDS, POLL_SECONDS), job.said()
+        return job
 
 
 def shown(seconds: list[float]) -> str:

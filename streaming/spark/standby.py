@@ -1,0 +1,79 @@
+"""A driver that stands by: it waits, warm, until no other driver holds the checkpoint.
+
+Most of a start is the work of a cold JVM: Spark's session, the first plan of the query, the first Python worker. A
+driver that stands by has it done before it is needed.
+"""
+
+import logging
+import threading
+from uuid import uuid4
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from streaming.config import Settings
+from streaming.errors import CheckpointInUse
+from streaming.spark import counts, job, positions, sinks
+from streaming.spark.checkpoint import CheckpointFiles
+from streaming.spark.expand import expand
+from streaming.spark.kafka_admin import KafkaAdmin
+from streaming.spark.lease import Lease
+from streaming.spark.route import route
+
+log = logging.getLogger("reexpand")
+
+STANDING_BY = "standing by: %s"
+"""Log line of a driver that is warm and waits; scripts may wait for it."""
+
+_WARM_RECORDS = 20
+"""Largest number of records of each input partition with which a driver warms up."""
+
+_WARM_SECONDS = 60
+"""Longest time in seconds of the warm-up; what is not warm by then costs time later."""
+
+
+def acquire(spark: SparkSession, settings: Settings, admin: KafkaAdmin, lease: Lease, stop: threading.Event) -> bool:
+    """Acquire the lease, at once or after a wait; return False if `stop` is set before.
+
+    Raises:
+        KafkaUnavailable: no broker answers at the start. Later the driver waits until one answers.
+    """
+    if settings.clock not in admin.names():  # the lease is kept under its name; nobody holds the checkpoint
+        return True
+    is_warm = False
+    while True:
+        try:
+            lease.acquire(take_over=False, way_out="This driver takes over when that one has ended.")
+        except CheckpointInUse as error:
+            if not is_warm:
+                _warm_up(spark, settings, admin, stop)
+                is_warm = True
+            log.info(STANDING_BY, error)
+            if not lease.wait_until_free(stop):
+                return False
+        else:
+            return True
+
+
+def _warm_up(spark: SparkSession, settings: Settings, admin: KafkaAdmin, stop: threading.Event) -> None:
+    """Run the query on the last records of the inputs, in a folder of its own; nothing is written to Kafka."""
+    folder = f"standby/{uuid4().hex}"
+    own = settings.model_copy(update={"checkpoint": f"{settings.checkpoint.rstrip('/')}/{folder}"})
+    first, ends = admin.spans(settings.inputs)
+    beginning = {
+        topic: {number: max(first[topic][number], end - _WARM_RECORDS) for number, end in offsets.items()}
+        for topic, offsets in ends.items()
+    }
+    try:
+        records = job.read(spark, own, positions.dump(beginning))
+        expanded = counts.observe(expand(route(records, own), own))
+        writer = sinks.address(expanded).writeStream.format("noop").outputMode("update").queryName("standby")
+        query = writer.option("checkpointLocation", f"{own.checkpoint}/query").trigger(availableNow=True).start()
+        for _ in range(_WARM_SECONDS):
+            if query.awaitTermination(1) or stop.is_set():
+                break
+        query.stop()
+    except PySparkException as error:  # a cold driver is right as well, only slower
+        log.debug("the warm-up failed: %s", error)
+    finally:
+        CheckpointFiles(spark, settings.checkpoint).delete(folder)
