@@ -108,12 +108,13 @@ def _agreed(spark: SparkSession, settings: Settings, former: Agreement | None = 
     """Return what checkpoint and settings agree on; `former` is what they agreed on before a wait."""
     rebuild_note.check_usable(spark, settings)
     agreed = checkpoint.agree(spark, settings)
-    if former and former.topics and former.checkpoint_id != agreed.checkpoint_id:
-        raise CheckpointMismatch(
-            f"the checkpoint {settings.checkpoint} was replaced by another one while this driver stood by. "
-            "Start it again."
-        )
-    return agreed
+    if former is None or former.checkpoint_id == agreed.checkpoint_id:
+        return agreed
+    if not (former.topics or agreed.topics):  # each look at a new checkpoint gives it another id: the lease has the first
+        return former
+    raise CheckpointMismatch(
+        f"the checkpoint {settings.checkpoint} was replaced by another one while this driver stood by. Start it again."
+    )
 
 
 @contextmanager
