@@ -110,7 +110,9 @@ def _agreed(spark: SparkSession, settings: Settings, former: Agreement | None = 
     agreed = checkpoint.agree(spark, settings)
     if former is None or former.checkpoint_id == agreed.checkpoint_id:
         return agreed
-    if not (former.topics or agreed.topics):  # each look at a new checkpoint gives it another id: the lease has the first
+    if not (
+        former.topics or agreed.topics
+    ):  # each look at a new checkpoint gives it another id: the lease has the first
         return former
     raise CheckpointMismatch(
         f"the checkpoint {settings.checkpoint} was replaced by another one while this driver stood by. Start it again."
