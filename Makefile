@@ -61,6 +61,10 @@ test-long: setup ## further stories of the real job: topics, time, large records
 test-fence: setup ## drivers and workers that wake up after they were replaced: five times each (half an hour)
 	REEXPAND_FENCE_ROUNDS=5 .venv/bin/pytest tests/integration/test_fence.py -k wakes_up
 
+.PHONY: test-rocketmq
+test-rocketmq: setup ## patterns over lite topics of a real RocketMQ, with the job and the official client (a quarter of an hour)
+	.venv/bin/pytest -m "long or not long" tests/integration/test_rocketmq.py tests/integration/test_rocketmq_consumer.py
+
 .PHONY: test-bad-input
 test-bad-input: setup ## 100,000 damaged records, and 2.4 GB of large ones, in the real job (half an hour)
 	REEXPAND_BAD_RECORDS=100000 .venv/bin/pytest -m "long or not long" tests/integration/test_bad_input.py
