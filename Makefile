@@ -36,6 +36,10 @@ demo: setup ## the real thing: a Kafka broker, the Spark job, events, and what t
 cluster-demo: setup ## the same on a Spark cluster of two workers, one of which is killed half way
 	@.venv/bin/reexpand demo --cluster
 
+.PHONY: demo-rocketmq
+demo-rocketmq: setup ## patterns over lite topics of a real RocketMQ: tenants, consumers, a job that is killed half way
+	@.venv/bin/reexpand demo --rocketmq
+
 .PHONY: archive
 archive: setup ## an archive of Spark's Java classes, with which jobs start faster
 	@.venv/bin/reexpand jars --archive

@@ -16,6 +16,7 @@ from streaming.errors import ClientError, ExtraMissing, NotWritten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from types import ModuleType
 
     from streaming.client import Change
 
@@ -29,6 +30,21 @@ _REPEAT_SECONDS = 1.0
 """Wait in seconds for a repetition to be written: it holds up what RocketMQ is told."""
 
 _POLL_SECONDS = 0.2
+
+
+def official_client() -> ModuleType:
+    """Return the module that uses RocketMQ's official client.
+
+    Raises:
+        ExtraMissing: the official client is not installed.
+    """
+    try:
+        from streaming.consumers import rocketmq_official  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        raise ExtraMissing(
+            f"RocketMQ's official client is not installed ({error}). Install it: pip install 'reexpand[rocketmq]'"
+        ) from None
+    return rocketmq_official
 
 
 class Topics(NamedTuple):
@@ -95,12 +111,7 @@ class WildcardLiteConsumer:
         repeat_seconds: float = 30,
         sync_seconds: float = 10,
     ) -> None:
-        try:
-            from streaming.consumers import rocketmq_official as official  # noqa: PLC0415 - an extra
-        except ModuleNotFoundError as error:
-            raise ExtraMissing(
-                f"RocketMQ's official client is not installed ({error}). Install it: pip install 'reexpand[rocketmq]'"
-            ) from None
+        official = official_client()
         self.error: ClientError | None = None
         self._success, self._failure = official.SUCCESS, official.FAILURE
         self._handover = Handover()

@@ -7,9 +7,9 @@ is stopped, and the wildcard consumer repeats the whole set itself.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from rocketmq import ClientConfiguration, ConsumeResult, Credentials, LitePushConsumer
+from rocketmq import ClientConfiguration, ConsumeResult, Credentials, LitePushConsumer, Message, Producer
 from rocketmq.grpc_protocol import Code, LiteSubscriptionAction, SyncLiteSubscriptionRequest
 from rocketmq.v5.util import MessagingResultChecker
 
@@ -145,6 +145,27 @@ def refusal(code: str, message: str, where: str, group: str, parent: str) -> str
     if Code.Value(code) in _QUOTA_CODES:
         return f"{text} Raise lite.sub.client.quota of the group, or maxLiteSubscriptionCount of the broker."
     return f"{text} The group needs lite.bind.topic={parent}, and no lite.sub.wildcard, in RocketMQ."
+
+
+class LiteProducer:
+    """The official producer, for messages of lite topics of one parent; ends with its `with` block."""
+
+    def __init__(self, endpoints: str, parent: str) -> None:
+        self._parent = parent
+        self._producer = Producer(ClientConfiguration(endpoints, Credentials()), (parent,))
+
+    def __enter__(self) -> Self:
+        self._producer.startup()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._producer.shutdown()
+
+    def send(self, lite_topic: str, body: bytes) -> None:
+        """Send a message; the first one makes the lite topic."""
+        message = Message()
+        message.topic, message.lite_topic, message.body = self._parent, lite_topic, body
+        self._producer.send(message)
 
 
 class _Listener:

@@ -16,7 +16,8 @@ import pytest
 
 from streaming.adapters.rocketmq import admin
 from streaming.adapters.rocketmq.remoting import Link
-from streaming.consumers.rocketmq import Topics, WildcardLiteConsumer
+from streaming.consumers.rocketmq import OffsetOption, Topics, WildcardLiteConsumer
+from streaming.errors import LiteSubscriptionRefused
 from streaming.local.rocketmq import RocketMQ
 from tests.support.processes import eventually
 from tests.support.rocketmq import send
@@ -128,3 +129,83 @@ def test_messages_of_all_matching_topics_and_of_no_other_are_delivered(world: Wo
         **{topic: ["first"] for topic in ("eu__acme__1", "us__acme__1", "eu__acme__2")},
         "eu__globex__2": ["first", "later"],
     }
+
+
+def test_a_topic_of_an_exclusive_group_goes_to_the_newest_client_only(world: World) -> None:
+    """The evicted one really stops; when the newest one leaves, the other has the topic again."""
+    attributes = {"lite.sub.model": "Exclusive"}
+    first, second = Received(), Received()
+    world.send("solo__1", body="one")
+    with world.consumer("alone", listener=first, attributes=attributes) as holder:
+        holder.subscribe("solo__*")
+        assert eventually(lambda: first.bodies["solo__1"] == ["one"], DELIVERED_SECONDS)
+        with world.consumer("alone", listener=second, attributes=attributes, sync_seconds=2) as newest:
+            newest.subscribe("solo__*")
+            assert eventually(lambda: newest.lite_topics == {"solo__1"}, DELIVERED_SECONDS)
+            assert eventually(lambda: holder.lite_topics == set(), DELIVERED_SECONDS)
+            for number in range(24):  # for longer than the sync of the official client
+                world.send("solo__1", body=f"two {number}")
+                time.sleep(0.5)
+            expected = {f"two {number}" for number in range(24)}
+            assert eventually(lambda: set(second.bodies["solo__1"]) == expected, DELIVERED_SECONDS)
+            assert holder.lite_topics == set()
+        assert eventually(lambda: holder.lite_topics == {"solo__1"}, DELIVERED_SECONDS)
+        world.send("solo__1", body="three")
+        assert eventually(lambda: first.bodies["solo__1"] == ["one", "three"], DELIVERED_SECONDS)
+
+
+def test_offset_options_say_where_to_begin(world: World) -> None:
+    """In topics that are there; a later one is read from its first message."""
+    world.send("offset__old", body="old")
+    received = Received()
+    with world.consumer("offsets", listener=received) as consumer:
+        time.sleep(1)  # the watcher and the job have seen it
+        consumer.subscribe("offset__*", offset=OffsetOption.max())
+        assert eventually(lambda: consumer.lite_topics == {"offset__old"}, DELIVERED_SECONDS)
+        time.sleep(2)
+        world.send("offset__old", "offset__new", body="new")
+        assert eventually(lambda: received.topics() == {"offset__old", "offset__new"}, DELIVERED_SECONDS)
+        assert received.bodies == {"offset__old": ["new"], "offset__new": ["new"]}
+
+
+def test_messages_come_by_iteration_and_again_where_the_loop_fails(world: World) -> None:
+    world.send("loop__1", "loop__2", "loop__3")
+    with world.consumer("loops") as consumer:
+        consumer.subscribe("loop__*")
+        failed = []
+
+        def work() -> None:
+            for message in consumer:
+                failed.append(message.lite_topic)
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            work()
+        found = [message.lite_topic for message in consumer.messages(timeout=DELIVERED_SECONDS / 2)]
+    assert sorted(found) == ["loop__1", "loop__2", "loop__3"]
+    assert failed[0] in found
+
+
+def test_a_topic_that_ends_and_is_born_again_is_received_again(world: World) -> None:
+    """RocketMQ drops the subscriptions of a dead topic without a word."""
+    received = Received()
+    with world.consumer("audit", listener=received) as consumer:
+        consumer.subscribe("again__*")
+        world.send("again__1", body="one")
+        assert eventually(lambda: received.bodies["again__1"] == ["one"], DELIVERED_SECONDS)
+        world.does(lambda broker: admin.delete_lite_topic(broker, "orders", "again__1"))
+        assert eventually(lambda: consumer.lite_topics == set(), DELIVERED_SECONDS)
+        world.send("again__1", body="two")
+        assert eventually(lambda: received.bodies["again__1"] == ["one", "two"], DELIVERED_SECONDS)
+
+
+def test_what_does_not_fit_is_told(world: World) -> None:
+    """A group without its parent, and a proxy that is not there, at the start."""
+    consumer = world.consumer("stranger")
+    with pytest.raises(LiteSubscriptionRefused, match=r"'stranger' on 'orders'.*lite.bind.topic=orders"):
+        consumer.start()
+    consumer.close()
+    absent = WildcardLiteConsumer("127.0.0.1:1", "billing", "orders", world.streams.bootstrap_servers)
+    with pytest.raises(LiteSubscriptionRefused, match=r"Check that the proxy at 127\.0\.0\.1:1 answers"):
+        absent.start()
+    absent.close()
