@@ -104,7 +104,7 @@ QUIX_VENV := $(CACHE)/quix
 FLINK_VENV := $(CACHE)/flink
 
 SUITE := job
-SUITES := job delivery starts cluster scale wide backlog eager low-rate resync columnar matcher peers
+SUITES := job delivery starts cluster scale wide backlog eager low-rate resync columnar matcher peers rocketmq
 # Modules of the suites: below tests.bench.streaming, by the name of the suite, where nothing else stands here.
 BENCH_job := streaming.run
 BENCH_low-rate := streaming.low_rate
@@ -135,7 +135,8 @@ bench-suites: ## list what make bench can measure
 	  'resync    10,000 clients that repeat their sets' \
 	  'columnar  new topics judged one by one and by column, by topics a key' \
 	  'matcher   the matcher against other libraries (Go adds nats-server)' \
-	  'peers     the same operator in Kafka Streams (needs a JDK), Quix Streams and PyFlink (BENCH=--help)'
+	  'peers     the same operator in Kafka Streams (needs a JDK), Quix Streams and PyFlink (BENCH=--help)' \
+	  'rocketmq  first message of a new lite topic at a consumer of a pattern, later ones, and a burst (five minutes)'
 
 .PHONY: peers-venvs
 peers-venvs: setup

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
+import os
+import re
 import subprocess
 import sys
-import threading
 import time
-from collections import defaultdict
-from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from streaming.adapters.rocketmq import admin
-from streaming.adapters.rocketmq.remoting import Link
-from streaming.consumers.rocketmq import OffsetOption, Topics, WildcardLiteConsumer
+from streaming.consumers.rocketmq import OffsetOption, WildcardLiteConsumer
 from streaming.errors import LiteSubscriptionRefused
-from streaming.local.rocketmq import RocketMQ
+from tests.support.lite_world import LiteWorld, Received, lite_world
 from tests.support.processes import eventually
-from tests.support.rocketmq import send
-from tests.support.running_job import Streams, running
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from tests.support.brokers import SharedBroker
 
@@ -34,81 +29,15 @@ DELIVERED_SECONDS = 40
 """Well above what a sync of the client and a busy machine take."""
 
 
-class Received:
-    """Messages of one consumer: bodies by lite topic, and the time of each."""
-
-    def __init__(self) -> None:
-        self.bodies: dict[str, list[str]] = defaultdict(list)
-        self.times: dict[tuple[str, str], float] = {}
-        self._lock = threading.Lock()
-
-    def __call__(self, message: Any) -> None:
-        """Keep a message."""
-        with self._lock:
-            body = message.body.decode()
-            self.bodies[message.lite_topic].append(body)
-            self.times.setdefault((message.lite_topic, body), time.monotonic())
-
-    def topics(self) -> set[str]:
-        """The lite topics of which messages came."""
-        return set(self.bodies)
-
-
-class World:
-    """RocketMQ, Kafka, the watcher and the job."""
-
-    def __init__(self, rocketmq: RocketMQ, streams: Streams) -> None:
-        self.rocketmq, self.streams = rocketmq, streams
-        settings = streams.settings
-        self._topics = Topics(settings.subscription_events, settings.group_events, settings.updates)
-
-    def consumer(self, group: str, **options: Any) -> WildcardLiteConsumer:
-        """A consumer of a group, which it declares."""
-        return WildcardLiteConsumer(
-            self.rocketmq.endpoints, group, "orders", self.streams.bootstrap_servers, topics=self._topics,
-            **{"attributes": {}, **options},
-        )  # fmt: skip
-
-    def does(self, act: Callable[[Link], Any]) -> None:
-        """Let somebody do something on the broker."""
-
-        async def run() -> None:
-            link = Link(self.rocketmq.broker)
-            try:
-                await act(link)
-            finally:
-                await link.close()
-
-        asyncio.run(run())
-
-    def send(self, *topics: str, body: str = "first") -> None:
-        """Send a message to each of these lite topics."""
-
-        async def all_of_them(broker: Link) -> None:
-            for topic in topics:
-                await send(broker, "orders", topic, body.encode())
-
-        self.does(all_of_them)
-
-
 @pytest.fixture(scope="module")
-def world(broker: SharedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    folder = tmp_path_factory.mktemp("rocketmq")
-    streams = Streams(broker.bootstrap_servers, folder / "checkpoint").create(1)
-    groups = dict.fromkeys(("billing", "audit", "alone", "offsets", "loops", "many", "quick"), "orders")
-    with ExitStack() as stack:
-        rocketmq = stack.enter_context(RocketMQ(folder / "rocketmq"))
-        admin.create(rocketmq.broker, ["orders"], groups)
-        stack.enter_context(running(streams, folder / "job.log"))
-        command = [str(Path(sys.executable).with_name("reexpand")), "watch-rocketmq", "--parent", "orders"]
-        command += ["--bootstrap-servers", streams.bootstrap_servers, "--topic-events", streams.settings.topic_events]
-        watcher = subprocess.Popen([*command, "--namesrv", rocketmq.name_server], stdout=subprocess.DEVNULL)
-        stack.callback(watcher.wait)
-        stack.callback(watcher.kill)
-        yield World(rocketmq, streams)
+def world(broker: SharedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiteWorld]:
+    """All of it, with a group for each test."""
+    groups = ("billing", "audit", "alone", "offsets", "loops")
+    with lite_world(broker.bootstrap_servers, tmp_path_factory.mktemp("rocketmq"), groups) as found:
+        yield found
 
 
-def test_messages_of_all_matching_topics_and_of_no_other_are_delivered(world: World) -> None:
+def test_messages_of_all_matching_topics_and_of_no_other_are_delivered(world: LiteWorld) -> None:
     """Those born before and after; by a second pattern, and no longer without it."""
     world.send("eu__acme__1", "us__acme__1", "eu__globex__1")
     received = Received()
@@ -131,7 +60,7 @@ def test_messages_of_all_matching_topics_and_of_no_other_are_delivered(world: Wo
     }
 
 
-def test_a_topic_of_an_exclusive_group_goes_to_the_newest_client_only(world: World) -> None:
+def test_a_topic_of_an_exclusive_group_goes_to_the_newest_client_only(world: LiteWorld) -> None:
     """The evicted one really stops; when the newest one leaves, the other has the topic again."""
     attributes = {"lite.sub.model": "Exclusive"}
     first, second = Received(), Received()
@@ -154,7 +83,7 @@ def test_a_topic_of_an_exclusive_group_goes_to_the_newest_client_only(world: Wor
         assert eventually(lambda: first.bodies["solo__1"] == ["one", "three"], DELIVERED_SECONDS)
 
 
-def test_offset_options_say_where_to_begin(world: World) -> None:
+def test_offset_options_say_where_to_begin(world: LiteWorld) -> None:
     """In topics that are there; a later one is read from its first message."""
     world.send("offset__old", body="old")
     received = Received()
@@ -168,7 +97,7 @@ def test_offset_options_say_where_to_begin(world: World) -> None:
         assert received.bodies == {"offset__old": ["new"], "offset__new": ["new"]}
 
 
-def test_messages_come_by_iteration_and_again_where_the_loop_fails(world: World) -> None:
+def test_messages_come_by_iteration_and_again_where_the_loop_fails(world: LiteWorld) -> None:
     world.send("loop__1", "loop__2", "loop__3")
     with world.consumer("loops") as consumer:
         consumer.subscribe("loop__*")
@@ -186,7 +115,7 @@ def test_messages_come_by_iteration_and_again_where_the_loop_fails(world: World)
     assert failed[0] in found
 
 
-def test_a_topic_that_ends_and_is_born_again_is_received_again(world: World) -> None:
+def test_a_topic_that_ends_and_is_born_again_is_received_again(world: LiteWorld) -> None:
     """RocketMQ drops the subscriptions of a dead topic without a word."""
     received = Received()
     with world.consumer("audit", listener=received) as consumer:
@@ -199,7 +128,7 @@ def test_a_topic_that_ends_and_is_born_again_is_received_again(world: World) -> 
         assert eventually(lambda: received.bodies["again__1"] == ["one", "two"], DELIVERED_SECONDS)
 
 
-def test_what_does_not_fit_is_told(world: World) -> None:
+def test_what_does_not_fit_is_told(world: LiteWorld) -> None:
     """A group without its parent, and a proxy that is not there, at the start."""
     consumer = world.consumer("stranger")
     with pytest.raises(LiteSubscriptionRefused, match=r"'stranger' on 'orders'.*lite.bind.topic=orders"):
@@ -209,3 +138,15 @@ def test_what_does_not_fit_is_told(world: World) -> None:
     with pytest.raises(LiteSubscriptionRefused, match=r"Check that the proxy at 127\.0\.0\.1:1 answers"):
         absent.start()
     absent.close()
+
+
+def test_every_command_of_the_page_runs(tmp_path: Path) -> None:
+    """As it stands there, in one shell."""
+    page = (Path(__file__).parents[2] / "docs" / "rocketmq.md").read_text(encoding="utf-8")
+    script = "set -eu\n" + "".join(re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE))
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    shell = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    received = {"eu__acme__created hello", "us__acme__paid hello", "us__acme__refunded hello"}
+    assert set(shell.stdout.splitlines()) == received, shell.stdout + shell.stderr

@@ -122,7 +122,10 @@ def test_a_second_demo_in_the_same_home_is_refused(tmp_path: Path) -> None:
 
 def test_a_home_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ReexpandError, match=r"cannot work in .*file/home"), runner.demo_folder(tmp_path / "file" / "home"):
+    with (
+        pytest.raises(ReexpandError, match=r"cannot work in .*file/home"),
+        runner.demo_folder(tmp_path / "file" / "home"),
+    ):
         pass
 
 
