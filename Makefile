@@ -67,7 +67,7 @@ test-fence: setup ## drivers and workers that wake up after they were replaced: 
 
 .PHONY: test-rocketmq
 test-rocketmq: setup ## patterns over lite topics of a real RocketMQ, with the job and the official client (a quarter of an hour)
-	.venv/bin/pytest -m "long or not long" tests/integration/test_rocketmq.py tests/integration/test_rocketmq_consumer.py
+	.venv/bin/pytest -m "long or not long" tests/integration/test_rocketmq*.py
 
 .PHONY: test-bad-input
 test-bad-input: setup ## 100,000 damaged records, and 2.4 GB of large ones, in the real job (half an hour)
