@@ -36,6 +36,10 @@ demo: setup ## the real thing: a Kafka broker, the Spark job, events, and what t
 cluster-demo: setup ## the same on a Spark cluster of two workers, one of which is killed half way
 	@.venv/bin/reexpand demo --cluster
 
+.PHONY: demo-rocketmq
+demo-rocketmq: setup ## patterns over lite topics of a real RocketMQ: tenants, consumers, a job that is killed half way
+	@.venv/bin/reexpand demo --rocketmq
+
 .PHONY: archive
 archive: setup ## an archive of Spark's Java classes, with which jobs start faster
 	@.venv/bin/reexpand jars --archive
@@ -60,6 +64,10 @@ test-long: setup ## further stories of the real job: topics, time, large records
 .PHONY: test-fence
 test-fence: setup ## drivers and workers that wake up after they were replaced: five times each (half an hour)
 	REEXPAND_FENCE_ROUNDS=5 .venv/bin/pytest tests/integration/test_fence.py -k wakes_up
+
+.PHONY: test-rocketmq
+test-rocketmq: setup ## patterns over lite topics of a real RocketMQ, with the job and the official client (a quarter of an hour)
+	.venv/bin/pytest -m "long or not long" tests/integration/test_rocketmq*.py
 
 .PHONY: test-bad-input
 test-bad-input: setup ## 100,000 damaged records, and 2.4 GB of large ones, in the real job (half an hour)
@@ -96,7 +104,7 @@ QUIX_VENV := $(CACHE)/quix
 FLINK_VENV := $(CACHE)/flink
 
 SUITE := job
-SUITES := job delivery starts cluster scale wide backlog eager low-rate resync columnar matcher peers
+SUITES := job delivery starts cluster scale wide backlog eager low-rate resync columnar matcher peers rocketmq
 # Modules of the suites: below tests.bench.streaming, by the name of the suite, where nothing else stands here.
 BENCH_job := streaming.run
 BENCH_low-rate := streaming.low_rate
@@ -127,7 +135,8 @@ bench-suites: ## list what make bench can measure
 	  'resync    10,000 clients that repeat their sets' \
 	  'columnar  new topics judged one by one and by column, by topics a key' \
 	  'matcher   the matcher against other libraries (Go adds nats-server)' \
-	  'peers     the same operator in Kafka Streams (needs a JDK), Quix Streams and PyFlink (BENCH=--help)'
+	  'peers     the same operator in Kafka Streams (needs a JDK), Quix Streams and PyFlink (BENCH=--help)' \
+	  'rocketmq  first message of a new lite topic at a consumer of a pattern, later ones, and a burst (five minutes)'
 
 .PHONY: peers-venvs
 peers-venvs: setup

@@ -45,6 +45,8 @@ what happened, where, and what to do about it.
         ├── Malformed               a record of the updates topic is no update; it is skipped
         ├── UpdatesUnreadable       the updates cannot be read, and waiting does not help
         ├── CallbackFailed          `on_change` raised, so the client has stopped
+        ├── ExtraMissing            a package of an extra is not installed
+        ├── LiteSubscriptionRefused RocketMQ does not take the lite subscriptions of a consumer
         └── NotReady                the client has not caught up in time, or was closed
 
 `matcher` has a tree of its own in `matcher.errors`.
@@ -248,6 +250,14 @@ class UpdatesUnreadable(ClientError):
 
 class CallbackFailed(ClientError):
     """`on_change` raised: its owner has missed a change, so the client does not go on."""
+
+
+class ExtraMissing(ClientError):
+    """A package that only an extra brings is not installed; the message has the command."""
+
+
+class LiteSubscriptionRefused(ClientError):
+    """RocketMQ does not answer, or does not take the lite subscriptions of a consumer; the message quotes it."""
 
 
 class NotReady(ClientError, TimeoutError):

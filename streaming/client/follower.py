@@ -7,6 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Self
 
+import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from streaming.client.relation import Change, Relation
@@ -17,7 +18,7 @@ from streaming.kafka.permissions import readable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from streaming.client.rows import Row
+    from streaming.client.rows import Row, Subscriber
 
 log = logging.getLogger("reexpand.client")
 
@@ -71,6 +72,7 @@ class SubscriptionClient:
         on_change: called with each change, in order and in the client's own thread, from the first record on. Any
             exception in it stops the client.
         refresh_seconds: seconds between two searches for new partitions.
+        only: read the rows of this client only; records of others are skipped unread.
 
     Raises:
         UpdatesUnreadable: an option is wrong.
@@ -84,6 +86,7 @@ class SubscriptionClient:
         options: Mapping[str, Any] | None = None,
         on_change: Callable[[Change], object] | None = None,
         refresh_seconds: float = 30,
+        only: Subscriber | None = None,
     ) -> None:
         self.relation = Relation()
         self.malformed = 0
@@ -92,6 +95,7 @@ class SubscriptionClient:
         self._topic = topic
         self._on_change = on_change
         self._refresh_seconds = refresh_seconds
+        self._key_start = b"" if only is None else orjson.dumps(only[:3])[:-1] + b","
         self._errors: list[KafkaError] = []
         self._trouble: KafkaError | None = None
         self._logged: int | None = None
@@ -233,6 +237,8 @@ class SubscriptionClient:
 
     def _apply(self, key: bytes | None, value: bytes | None, place: str) -> None:
         """Apply a record to the relation, and report the change."""
+        if self._key_start and not (key or b"").startswith(self._key_start):
+            return
         try:
             change = self.relation.apply(key, value)
         except Malformed as error:

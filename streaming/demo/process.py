@@ -134,6 +134,14 @@ class Job:
             process.communicate()
         return code
 
+    def kill(self) -> None:
+        """Kill the job with its Java at once, as the death of its machine would."""
+        process, self._guardian = self._guardian, None
+        if process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+
     def _log(self) -> str:
         """Return the end of the log."""
         with self.log_file.open("rb") as log:
