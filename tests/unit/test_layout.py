@@ -22,7 +22,7 @@ FLOORS = [
     {"coordinator", "expansion"},
     {"worker"},
     {"oracle", "client", "local"},
-    {"spark", "adapters", "examples"},
+    {"spark", "adapters", "consumers", "examples"},
     {"advise", "demo", "operations"},
     {"cli"},
 ]
