@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import signal
+import subprocess
+import sys
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from streaming.config import Settings, load
 from streaming.consumers.kafka import PatternConsumer
 from streaming.errors import ConsumerClosed, NotCommitted, UpdatesUnreadable
 from streaming.events.model import Action
 from tests.support.processes import eventually
+from tests.support.running_job import Streams, running
 from tests.support.update_records import Record, add, gone, remove
-from tests.support.watched_kafka import Topics
+from tests.support.watched_kafka import Topics, Watcher
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-    from tests.support.running_job import Streams
+    from tests.support.brokers import StartBroker
 
+PAGE = Path(__file__).parents[2] / "docs/kafka-consumer.md"
 PARENT = "kafka"
 SECONDS = 20
 
@@ -65,12 +75,7 @@ class Played:
 
     def committed(self, topic: str, partition: int = 0) -> int:
         """The offset that Kafka has for the group."""
-        consumer = Consumer({"bootstrap.servers": self.streams.bootstrap_servers, "group.id": self.group})
-        try:
-            (found,) = consumer.committed([TopicPartition(topic, partition)], timeout=10)
-            return int(found.offset)
-        finally:
-            consumer.close()
+        return _committed(self.streams.bootstrap_servers, self.group, topic, partition)
 
 
 @pytest.fixture
@@ -237,3 +242,106 @@ def test_a_group_whose_members_subscribe_takes_no_offsets(played: Played) -> Non
 def test_an_updates_topic_that_is_not_there_is_said(played: Played) -> None:
     with pytest.raises(UpdatesUnreadable, match="none-"), played.consumer("a", updates="none-such") as consumer:
         eventually(lambda: bool(consumer.poll(0.1) and False), SECONDS)
+
+
+class UsualStreams(Streams):
+    """The six topics under their usual names, on a broker of the test's own."""
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The job's settings."""
+        return load({"bootstrap_servers": self.bootstrap_servers, "checkpoint": str(self.checkpoint)})
+
+
+class Printing:
+    """A program that prints what it receives, as a process."""
+
+    def __init__(self, code: str, kafka: str, log: Path) -> None:
+        self._log = log
+        with log.open("wb") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", code], stdout=out, stderr=out, env={**os.environ, "KAFKA": kafka}
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def said(self) -> str:
+        """What it has printed."""
+        return self._log.read_text()
+
+    def says(self, *lines: str) -> bool:
+        """Whether it comes to have printed these."""
+        eventually(lambda: set(lines) <= set(self.said().splitlines()) or self.process.poll() is not None, SECONDS)
+        return set(lines) <= set(self.said().splitlines())
+
+
+EXCLUSIVE = """
+import os
+from streaming.consumers.kafka import PatternConsumer
+with PatternConsumer(os.environ["KAFKA"], ["orders.>"], group="audit", exclusive=True, client_id="b", lease_seconds=4,
+                     auto_commit_seconds=0.1) as consumer:
+    for message in consumer:
+        print(message.value().decode(), flush=True)
+"""
+
+
+@pytest.mark.long
+def test_with_the_real_job_new_topics_come_in_a_second_and_those_of_a_dead_client_after_its_lease(
+    own_broker: StartBroker, tmp_path: Path
+) -> None:
+    """The program of the page, and an exclusive group of which a client is killed."""
+    streams = UsualStreams(own_broker().bootstrap_servers, tmp_path / "checkpoint").create()
+    topics = Topics(streams.bootstrap_servers)
+    kafka = streams.bootstrap_servers
+    (code,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    options = ("--client-timeout-ms", "4000", "--tick-interval-ms", "500")
+    with (
+        running(streams, tmp_path / "job.log", *options),
+        Watcher(kafka, streams.settings.topic_events, tmp_path),
+        Printing(code, kafka, tmp_path / "page.log") as page,
+    ):
+        topics.create("orders.eu.created", "orders.eu.shipped")
+        topics.write("orders.eu.created", b"1")
+        topics.write("orders.eu.shipped", b"not for it")
+        assert page.says("orders.eu.created 1"), page.said()
+        topics.create("orders.us.created", partitions=2)
+        topics.write("orders.us.created", b"2", partition=1)
+        assert page.says("orders.us.created 2"), page.said()
+        page.process.send_signal(signal.SIGINT)
+        page.process.wait(SECONDS)
+        assert "not for it" not in page.said()
+
+        everything = {"orders.eu.created", "orders.eu.shipped", "orders.us.created"}
+        arguments: dict[str, Any] = {"group": "audit", "exclusive": True, "client_id": "a", "lease_seconds": 4}
+        with PatternConsumer(kafka, ["orders.>"], **arguments) as survivor:
+            assert sorted(receives(survivor, count=3)[0]) == [b"1", b"2", b"not for it"]
+            assert survivor.topics == everything
+            with Printing(EXCLUSIVE, kafka, tmp_path / "b.log") as other:
+                assert all_poll(survivor, until=lambda: not survivor.topics), other.said()
+                topics.write("orders.eu.created", b"3", b"4")
+                assert all_poll(survivor, until=lambda: "4" in other.said().splitlines()), other.said()
+                assert all_poll(survivor, until=lambda: _committed(kafka, "audit", "orders.eu.created") == 3)
+                other.process.kill()
+                killed_at = time.monotonic()
+                topics.write("orders.eu.created", b"5")
+                assert receives(survivor, count=1) == [[b"5"]]
+                print(f"from SIGKILL to the next holder: {time.monotonic() - killed_at:.1f} s")  # noqa: T201
+                assert other.said().split() == ["3", "4"]
+            assert survivor.topics == everything
+        assert eventually(lambda: streams.relation() == set(), SECONDS)
+        assert streams.dead_letters() == []
+
+
+def _committed(kafka: str, group: str, topic: str, partition: int = 0) -> int:
+    """The offset that Kafka has for a group."""
+    consumer = Consumer({"bootstrap.servers": kafka, "group.id": group})
+    try:
+        (found,) = consumer.committed([TopicPartition(topic, partition)], timeout=10)
+        return int(found.offset)
+    finally:
+        consumer.close()
