@@ -47,7 +47,12 @@ what happened, where, and what to do about it.
         ├── CallbackFailed          `on_change` raised, so the client has stopped
         ├── ExtraMissing            a package of an extra is not installed
         ├── LiteSubscriptionRefused RocketMQ does not take the lite subscriptions of a consumer
-        └── NotReady                the client has not caught up in time, or was closed
+        ├── NotReady                the client has not caught up in time, or was closed
+        └── ConsumerError           a consumer with patterns cannot go on
+            ├── PatternsRefused     a pattern is not valid, or nothing can match it (exit code 2)
+            ├── TopicsUnreadable    topics or offsets cannot be read, and waiting does not help
+            ├── NotCommitted        the group does not take an offset
+            └── ConsumerClosed      the consumer was closed before
 
 `matcher` has a tree of its own in `matcher.errors`.
 """
@@ -262,3 +267,25 @@ class LiteSubscriptionRefused(ClientError):
 
 class NotReady(ClientError, TimeoutError):
     """The relation is not complete yet."""
+
+
+class ConsumerError(ClientError):
+    """Base of the exceptions of a consumer with patterns."""
+
+
+class PatternsRefused(ConsumerError):
+    """A pattern is not valid, or nothing can match it."""
+
+    exit_code = 2
+
+
+class TopicsUnreadable(ConsumerError):
+    """Topics or their offsets cannot be read, and waiting does not help; the message quotes Kafka."""
+
+
+class NotCommitted(ConsumerError):
+    """The consumer group does not take an offset; the message quotes Kafka."""
+
+
+class ConsumerClosed(ConsumerError):
+    """The consumer was closed before it was asked for something."""

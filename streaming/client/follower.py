@@ -7,7 +7,6 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Self
 
-import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from streaming.client.relation import Change, Relation
@@ -72,7 +71,7 @@ class SubscriptionClient:
         on_change: called with each change, in order and in the client's own thread, from the first record on. Any
             exception in it stops the client.
         refresh_seconds: seconds between two searches for new partitions.
-        only: read the rows of this client only; records of others are skipped unread.
+        keep: predicate of the subscribers whose rows are kept; None keeps all.
 
     Raises:
         UpdatesUnreadable: an option is wrong.
@@ -86,16 +85,15 @@ class SubscriptionClient:
         options: Mapping[str, Any] | None = None,
         on_change: Callable[[Change], object] | None = None,
         refresh_seconds: float = 30,
-        only: Subscriber | None = None,
+        keep: Callable[[Subscriber], bool] | None = None,
     ) -> None:
-        self.relation = Relation()
+        self.relation = Relation(keep)
         self.malformed = 0
         self.error: ClientError | None = None
         self._bootstrap_servers = bootstrap_servers
         self._topic = topic
         self._on_change = on_change
         self._refresh_seconds = refresh_seconds
-        self._key_start = b"" if only is None else orjson.dumps(only[:3])[:-1] + b","
         self._errors: list[KafkaError] = []
         self._trouble: KafkaError | None = None
         self._logged: int | None = None
@@ -237,8 +235,6 @@ class SubscriptionClient:
 
     def _apply(self, key: bytes | None, value: bytes | None, place: str) -> None:
         """Apply a record to the relation, and report the change."""
-        if self._key_start and not (key or b"").startswith(self._key_start):
-            return
         try:
             change = self.relation.apply(key, value)
         except Malformed as error:

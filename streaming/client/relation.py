@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streaming.client.memory import ParentRows, Pool
 from streaming.client.rows import Row, Subscriber, UpdateValue, read_key, read_value
 from streaming.updates.op import Op
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Change(NamedTuple):
@@ -30,9 +33,13 @@ class Relation:
     """Rows after the records applied so far; safe in any number of threads.
 
     The last record of a key decides, so a compacted topic gives the same rows as its full history.
+
+    Args:
+        keep: predicate of the subscribers whose rows are kept; records of others are passed over. None keeps all.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, keep: Callable[[Subscriber], bool] | None = None) -> None:
+        self._keep = keep
         self._lock = threading.Lock()
         self._parents: dict[str, ParentRows] = {}
         self._pool = Pool()
@@ -51,6 +58,8 @@ class Relation:
             Malformed: the record is not an update; the relation is as before.
         """
         subscriber, lite_topic = read_key(key)
+        if self._keep is not None and not self._keep(subscriber):
+            return None
         update = None if value is None else read_value(value)
         with self._lock:
             if update is not None and update.op is Op.ADD:

@@ -155,7 +155,11 @@ class WildcardLiteConsumer:
                 self._writer.write(self._topics.group_events, self._declared)
             servers, options = self._kafka
             self._updates = SubscriptionClient(
-                servers, self._topics.updates, options=options, on_change=self._on_change, only=self._subscriber
+                servers,
+                self._topics.updates,
+                options=options,
+                on_change=self._on_change,
+                keep=lambda subscriber: subscriber[:3] == self._subscriber[:3],
             )
             self._updates.wait_ready(_READY_SECONDS)
         except BaseException:
