@@ -1,8 +1,8 @@
 """The official client of RocketMQ, as the wildcard consumer uses it: the only module that imports it.
 
-Its version is pinned, since two things are done past its public methods. `subscribe_lite` of 5.1.2 extends a set by the
-letters of a name, so requests are sent through its connection. And its own sync every 30 s would overtake them, so it
-is stopped, and the wildcard consumer repeats the whole set itself.
+Its version is pinned, since it is used past its public methods. `subscribe_lite` of 5.1.2 extends a set by the letters
+of a name, so requests are sent through its connection. Its own sync every 30 s would overtake them, so it is stopped,
+and the wildcard consumer repeats the whole set itself.
 """
 
 from __future__ import annotations
@@ -64,6 +64,8 @@ class OfficialConsumer:
             tls_enable=tls,
         )
         self._manager = self._consumer._LitePushConsumer__subscription_manager  # noqa: SLF001 - see above
+        # Its own method fails where metrics are off, which ends the stream by which RocketMQ tells of another quota.
+        self._consumer.reset_metric = self._consumer.client_metrics.reset_metrics
 
     @property
     def client_id(self) -> str:
@@ -93,7 +95,8 @@ class OfficialConsumer:
             first = error.__context__ or error
             raise LiteSubscriptionRefused(
                 f"RocketMQ does not take the consumer of group {self._group!r} on {self._parent!r} ({first}). "
-                f"Check that {self._where} answers, and that the parent is of message type LITE."
+                f"Check that {self._where} answers, that the parent is of message type LITE, and that the group exists "
+                f"with lite.bind.topic={self._parent}, and without lite.sub.wildcard."
             ) from error
         self._manager.stop_scheduler()
 

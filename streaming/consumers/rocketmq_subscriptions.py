@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from streaming.client import Change
 
-MAX_REQUEST_NAMES = 1_000
-"""Most names in a request; the proxy of 5.5.0 refuses a request with more than the quota and 300."""
+MAX_REQUEST_NAMES = 300
+"""Most names in a request for changes; the proxy of 5.5.0 refuses a request with more than the quota and 300."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _DEATHS = frozenset({Cause.TOPIC_DELETED.value, Cause.TOPIC_EXPIRED.value})

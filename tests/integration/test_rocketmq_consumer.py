@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -131,7 +132,7 @@ def test_a_topic_that_ends_and_is_born_again_is_received_again(world: LiteWorld)
 def test_what_does_not_fit_is_told(world: LiteWorld) -> None:
     """A group without its parent, and a proxy that is not there, at the start."""
     consumer = world.consumer("stranger")
-    with pytest.raises(LiteSubscriptionRefused, match=r"'stranger' on 'orders'.*lite.bind.topic=orders"):
+    with pytest.raises(LiteSubscriptionRefused, match=r"'stranger' on 'orders'.*lite\.bind\.topic=orders"):
         consumer.start()
     consumer.close()
     absent = WildcardLiteConsumer("127.0.0.1:1", "billing", "orders", world.streams.bootstrap_servers)
@@ -150,3 +151,16 @@ def test_every_command_of_the_page_runs(tmp_path: Path) -> None:
     )
     received = {"eu__acme__created hello", "us__acme__paid hello", "us__acme__refunded hello"}
     assert set(shell.stdout.splitlines()) == received, shell.stdout + shell.stderr
+
+
+def test_the_demo_on_rocketmq(tmp_path: Path) -> None:
+    """A passed check, exit code 0, and nothing but logs in its folder."""
+    command = [str(Path(sys.executable).with_name("reexpand")), "demo", "--rocketmq", "--json", "--home", str(tmp_path)]
+    demo = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
+    assert demo.returncode == 0, demo.stdout + demo.stderr
+    said = [json.loads(line) for line in demo.stdout.splitlines()]
+    assert said[-1]["type"] == "summary"
+    assert said[-1]["ok"]
+    assert said[-1]["expected"] == sum(line["type"] == "received" for line in said)
+    logs = {"broker.log", "rocketmq.log", "watcher.log", "job-1.log", "job-2.log"}
+    assert {path.name for path in (tmp_path / "demo").rglob("*")} == logs

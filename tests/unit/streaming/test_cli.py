@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 import streaming
 from streaming.cli import main, root
+from streaming.errors import ExtraMissing
 from streaming.local import jars
 from tests.support.environment import forget_settings
 
@@ -160,3 +161,22 @@ def test_times_of_the_log_have_a_zone(monkeypatch: pytest.MonkeyPatch) -> None:
     root.set_up_log(verbose=False)
     line = handlers[0].format(logging.LogRecord("reexpand", logging.INFO, "", 0, "ready", None, None))
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d INFO ready", line)
+
+
+@pytest.mark.parametrize("option", ["--cluster", "--keep"])
+def test_the_demo_on_rocketmq_goes_without_other_options_of_the_demo(option: str) -> None:
+    result = run("demo", "--rocketmq", option)
+    assert result.exit_code == 2
+    assert "--rocketmq goes with neither --cluster nor --keep" in result.output
+
+
+def test_the_demo_on_rocketmq_names_the_extra_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is started."""
+
+    def missing() -> NoReturn:
+        raise ExtraMissing("Install it: pip install 'reexpand[rocketmq]'")
+
+    monkeypatch.setattr("streaming.demo.lite_run.official_client", missing)
+    result = run("demo", "--rocketmq")
+    assert result.exit_code == 1
+    assert result.output == "Error: Install it: pip install 'reexpand[rocketmq]'\n"

@@ -5,17 +5,20 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from importlib.metadata import version
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from rocketmq.grpc_protocol import TelemetryCommand
 
 from streaming.client import Op
 from streaming.consumers import rocketmq
 from streaming.consumers.rocketmq import WildcardLiteConsumer
 from streaming.consumers.rocketmq_keeper import Keeper
+from streaming.consumers.rocketmq_official import OfficialConsumer, refusal
 from streaming.consumers.rocketmq_subscriptions import LiteRequest, OwnLiteTopics
 from streaming.errors import LiteSubscriptionRefused
 from streaming.events.model import Action
@@ -243,3 +246,31 @@ def test_a_loop_acknowledges_each_message_with_the_next_one(played: Played) -> N
         assert results[2] == ("three", "failure")
         assert list(consumer.messages(timeout=0.1)) == []
     assert list(consumer) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "what_to_do"),
+    [
+        ("INTERNAL_SERVER_ERROR", "java.lang.NullPointerException", "in cluster mode (-pm cluster)"),
+        ("LITE_SUBSCRIPTION_QUOTA_EXCEEDED", "quota", "Raise lite.sub.client.quota of the group"),
+        ("ILLEGAL_CONSUMER_GROUP", "wrong", "needs lite.bind.topic=orders"),
+    ],
+)
+def test_a_refusal_says_what_to_do(code: str, message: str, what_to_do: str) -> None:
+    """With code and message of RocketMQ."""
+    text = refusal(code, message, "the proxy at p:1", "billing", "orders")
+    assert f"'billing' on 'orders': {code}, '{message}'" in text
+    assert what_to_do in text
+
+
+def test_the_official_client_is_the_one_that_is_known() -> None:
+    """Its private parts are there, its version is the pinned one, and its stream survives a server with settings."""
+    assert version("rocketmq-python-client") == "5.1.2"
+    consumer = OfficialConsumer(
+        "127.0.0.1:1", "billing", "orders", print, credentials=("", ""), namespace="", tls=False, threads=1
+    )
+    assert consumer.quota == 0
+    assert consumer.max_name_bytes == 64
+    assert consumer.client_id
+    consumer._consumer.reset_metric(TelemetryCommand().settings.metric)
+    consumer.stop()
