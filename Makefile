@@ -104,10 +104,11 @@ QUIX_VENV := $(CACHE)/quix
 FLINK_VENV := $(CACHE)/flink
 
 SUITE := job
-SUITES := job delivery starts cluster scale wide backlog eager low-rate resync columnar matcher peers rocketmq
+SUITES := job delivery starts cluster scale wide backlog eager low-rate resync columnar pattern-consumer matcher peers rocketmq
 # Modules of the suites: below tests.bench.streaming, by the name of the suite, where nothing else stands here.
 BENCH_job := streaming.run
 BENCH_low-rate := streaming.low_rate
+BENCH_pattern-consumer := streaming.pattern_consumer
 BENCH_matcher := matcher.compare
 BENCH_peers := peers.run
 BENCH_NEEDS := $(if $(filter eager resync columnar matcher,$(SUITE)),.venv/.locked,setup) $(if $(filter peers,$(SUITE)),peers-venvs)
@@ -134,7 +135,8 @@ bench-suites: ## list what make bench can measure
 	  'low-rate  cores in use at 20 events a second, by trigger interval (half an hour)' \
 	  'resync    10,000 clients that repeat their sets' \
 	  'columnar  new topics judged one by one and by column, by topics a key' \
-	  'matcher   the matcher against other libraries (Go adds nats-server)' \
+	  'pattern-consumer  new Kafka topics at PatternConsumer, and at subscribe("^...") in three ways (four minutes)' \
+  'matcher   the matcher against other libraries (Go adds nats-server)' \
 	  'peers     the same operator in Kafka Streams (needs a JDK), Quix Streams and PyFlink (BENCH=--help)' \
 	  'rocketmq  first message of a new lite topic at a consumer of a pattern, later ones, and a burst (five minutes)'
 
@@ -178,6 +180,10 @@ lock: | $(filter .tools/bin/uv,$(UV)) ## write requirements.lock anew from pypro
 	  tests/bench/peers/requirements-flink.in
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	  --no-annotate --custom-compile-command 'make lock' -o tests/audit/requirements.txt tests/audit/requirements.in
+
+.PHONY: schemas
+schemas: .venv/.locked ## write the files of the schemas anew from their models
+	$(PY) -m streaming.schemas.files
 
 .PHONY: clean
 clean: ## remove what the other targets made, downloads excepted

@@ -22,7 +22,7 @@ FLOORS = [
     {"coordinator", "expansion"},
     {"worker"},
     {"oracle", "client", "local"},
-    {"spark", "adapters", "consumers", "examples"},
+    {"spark", "adapters", "consumers", "examples", "schemas"},
     {"advise", "demo", "operations"},
     {"cli"},
 ]
