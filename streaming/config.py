@@ -103,6 +103,10 @@ class Settings(BaseSettings):
     state_cache_bytes: int = Field(
         1_073_741_824, ge=0, description="Memory for decoded states in each Python worker, in bytes."
     )
+    cap_requests: bool = Field(
+        default=False,
+        description="Cap a request beyond its client's quota in place of refusing it, on parents with one shard too.",
+    )
     accept_loss: bool = Field(
         default=False, description="Let a new checkpoint begin although inputs have lost records."
     )

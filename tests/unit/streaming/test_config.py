@@ -91,6 +91,7 @@ def test_the_defaults(run: Run, started: list[Settings]) -> None:
         "max_entries": 20_000,
         "max_name_bytes": 16_384,
         "state_cache_bytes": 1_073_741_824,
+        "cap_requests": False,
         "accept_loss": False,
         "master": None,
         "groups": None,
