@@ -83,6 +83,9 @@ class Settings(BaseSettings):
     trigger_interval_ms: int = Field(
         0, ge=0, description="Time between micro-batches; 0: as soon as there are records."
     )
+    pace_cpu: float = Field(
+        0.5, ge=0, description="Cores that micro-batches under a trickle of records may use; 0: any number."
+    )
     tick_interval_ms: int = Field(
         10_000, ge=0, description="Time between ticks of the clock, which expire topics and clients; 0: no ticks."
     )
@@ -280,6 +283,8 @@ def _rule(details: "ErrorDetails") -> str:
         return f"must be at least {bounds['gt'] + 1}"
     if kind.startswith("int_"):
         return "must be a whole number"
+    if kind.startswith("float_"):
+        return "must be a number"
     if kind.startswith("bool_"):
         return "must be true or false"
     rule = _RULES.get(kind)
