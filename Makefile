@@ -132,7 +132,7 @@ bench-suites: ## list what make bench can measure
 	  'wide      a client asks for a parent with a million topics: time, memory, wait of others' \
 	  'backlog   five million events that were there before the start (ten minutes)' \
 	  'eager     a pattern over a million topics: the index of a shard against a scan' \
-	  'low-rate  cores in use at 20 events a second, by trigger interval (half an hour)' \
+	  'low-rate  cores in use at 20 events a second, by budget and trigger interval (half an hour)' \
 	  'resync    10,000 clients that repeat their sets' \
 	  'columnar  new topics judged one by one and by column, by topics a key' \
 	  'pattern-consumer  new Kafka topics at PatternConsumer, and at subscribe("^...") in three ways (four minutes)' \

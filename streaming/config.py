@@ -83,6 +83,9 @@ class Settings(BaseSettings):
     trigger_interval_ms: int = Field(
         0, ge=0, description="Time between micro-batches; 0: as soon as there are records."
     )
+    pace_cpu: float = Field(
+        0.5, ge=0, description="Cores that micro-batches under a trickle of records may use; 0: any number."
+    )
     tick_interval_ms: int = Field(
         10_000, ge=0, description="Time between ticks of the clock, which expire topics and clients; 0: no ticks."
     )
@@ -102,6 +105,10 @@ class Settings(BaseSettings):
     )
     state_cache_bytes: int = Field(
         1_073_741_824, ge=0, description="Memory for decoded states in each Python worker, in bytes."
+    )
+    cap_requests: bool = Field(
+        default=False,
+        description="Cap a request beyond its client's quota in place of refusing it, on parents with one shard too.",
     )
     accept_loss: bool = Field(
         default=False, description="Let a new checkpoint begin although inputs have lost records."
@@ -276,6 +283,8 @@ def _rule(details: "ErrorDetails") -> str:
         return f"must be at least {bounds['gt'] + 1}"
     if kind.startswith("int_"):
         return "must be a whole number"
+    if kind.startswith("float_"):
+        return "must be a number"
     if kind.startswith("bool_"):
         return "must be true or false"
     rule = _RULES.get(kind)

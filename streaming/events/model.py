@@ -75,6 +75,7 @@ class Reason(StrEnum):
     GROUP_NOT_PLACED = "group-not-placed"
     GROUP_BOUND_ELSEWHERE = "group-bound-elsewhere"
     QUOTA_EXCEEDED = "quota-exceeded"
+    QUOTA_CAPPED = "quota-capped"
     NOT_ROUTABLE = "not-routable"
     AHEAD_OF_TIME = "ahead-of-time"
 

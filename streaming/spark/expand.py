@@ -61,6 +61,7 @@ def expand(
         signer,
         settings.state_cache_bytes,
         adopts,
+        settings.cap_requests,
     )
     topics = sinks.topics(settings, silent=silent)
 

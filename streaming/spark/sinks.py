@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config import Settings
 from streaming.events.model import Stream
-from streaming.spark import kafka_options
+from streaming.spark import kafka_options, pace
 from streaming.updates.tables import TABLE_END, Tables
 from streaming.worker.output import OutputKind
 
@@ -107,7 +107,7 @@ def start(records: DataFrame, settings: Settings, fence: Fence | None = None) ->
         records.writeStream.format(sink)
         .options(**{**producer, **kafka_options.for_spark(settings), **own})
         .option("checkpointLocation", f"{settings.checkpoint.rstrip('/')}/query")
-        .trigger(processingTime=f"{settings.trigger_interval_ms} milliseconds")
+        .trigger(processingTime=f"{pace.trigger_ms(settings)} milliseconds")
         .queryName("reexpand")
         .outputMode("update")
         .start()

@@ -43,6 +43,7 @@ class WorkerConfig:
         signer: signer of the records that the job writes to its own inputs; None takes everybody's for the job's own.
         state_cache_bytes: memory of the states that a worker keeps decoded.
         adopts: keys begin with the states in their archives (see `renewed_states`).
+        cap_requests: requests beyond a quota are applied, and capped, on parents with one shard as well.
     """
 
     topics: StreamTopics
@@ -54,6 +55,7 @@ class WorkerConfig:
     signer: Signer | None = None
     state_cache_bytes: int = STATE_CACHE_BYTES
     adopts: bool = False
+    cap_requests: bool = False
 
 
 class _Result(NamedTuple):
@@ -137,7 +139,7 @@ class Worker:
     ) -> Generator[Output, None, _Result]:
         """Apply events to a shard."""
         key, tuning = (parent, number), self.tuning
-        shard = Shard(parent, number, self.config.routing, self.config.inner_multi)
+        shard = Shard(parent, number, self.config.routing, self.config.inner_multi, self.config.cap_requests)
         former = self.states.take(
             key, journal, lambda: ShardState(inner_multi=self.config.inner_multi, tuning=tuning), state.replay
         )
