@@ -1,6 +1,7 @@
 """The `reexpand` command: one module for each group of verbs."""
 
 from streaming.cli import advise, backup, compact_inputs, demo, dlq, local, match, rebuild, run, verify, watch
+from streaming.cli.inspect import explain
 from streaming.cli.root import main
 
 __all__ = ["main"]
@@ -20,6 +21,7 @@ for _command in (
     rebuild.rebuild,
     compact_inputs.compact_inputs,
     dlq.dlq,
+    explain.explain,
     match.match,
     match.expand,
     match.validate,

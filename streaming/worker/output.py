@@ -18,6 +18,7 @@ class OutputKind:
     UPDATES = "updates"
     DEAD_LETTER = "dead-letter"
     INPUT = "input:"
+    ANSWER = "answer"
     COUNTS = "counts"
     ADD = "add"
     REMOVE = "remove"
