@@ -24,10 +24,12 @@ from streaming.inquiry.overview import BindingFacts, LeaseFacts
 from streaming.inquiry.planning import PlannedProblem, PlannedUpdate
 from streaming.inspect.api import Explanation, Inspector
 from streaming.inspect.filters import Filter
+from streaming.inspect.planning import DryRun, ParentEffect
 
 __all__ = [
     "BindingFacts",
     "ClientFacts",
+    "DryRun",
     "EntryVerdict",
     "EventPlace",
     "Explanation",
@@ -39,6 +41,7 @@ __all__ = [
     "Page",
     "PairFacts",
     "PairVerdict",
+    "ParentEffect",
     "PlannedProblem",
     "PlannedUpdate",
     "QuotaFacts",

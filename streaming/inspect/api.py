@@ -18,14 +18,20 @@ from streaming.events.routing import Routing
 from streaming.inquiry.listing import Page, SubscriptionFacts, TopicDetails
 from streaming.inquiry.model import ClientFacts, GroupFacts, Hint, PairFacts, PairVerdict, TopicFacts
 from streaming.inquiry.overview import BindingFacts, LeaseFacts, Overview
+from streaming.inquiry.planning import PlannedEffect
 from streaming.inquiry.questions import MAX_ITEMS, Ask, Question
 from streaming.inspect.asking import ANSWER_SECONDS, Answer, Inquirer, Key
 from streaming.inspect.filters import EVERYTHING, Filter
+from streaming.inspect.following import Chosen
+from streaming.inspect.planning import DryRun, dry_run, stream_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from streaming.config import Settings
+    from streaming.events.model import Stream
+    from streaming.inquiry.model import EventPlace
+    from streaming.inspect.following import UpdatesFollower
 
 T = TypeVar("T")
 
@@ -142,6 +148,34 @@ class Inspector:
         key = parent, self._shard_of(parent, name)
         question = Question(_id(), Ask.TOPIC, topic=name)
         return _read(TopicDetails, self._ask(question, [key])[key].value)
+
+    def plan(self, record: Mapping[str, Any], stream: Stream | None = None) -> DryRun:
+        """Return what an event would do if it were sent now.
+
+        Args:
+            record: the event, as its JSON says it.
+            stream: input stream of the event; None to tell it by the fields.
+        """
+
+        def coordinate(question: Question) -> list[PlannedEffect]:
+            return [_read(PlannedEffect, answer.value) for answer in self._ask(question, _BUCKETS).values()]
+
+        def ask(question: Question, parent: str, number: int) -> PlannedEffect:
+            return _read(PlannedEffect, self._ask(question, [(parent, number)])[parent, number].value)
+
+        return dry_run(stream or stream_of(record), record, coordinate, ask, self._routing_of)
+
+    def updates_of(self, place: EventPlace, follower: UpdatesFollower) -> list[dict[str, Any]]:
+        """Return the updates of an event that was sent before, once the job has read it.
+
+        The coordinator is asked: it answers in a micro-batch that has read what was there before the question.
+
+        Args:
+            place: of the event.
+            follower: of the updates, since before the event.
+        """
+        self.bindings("")
+        return list(follower.updates(Chosen(source=place), to_end=True))
 
     def bindings(self, group: str | None = None) -> tuple[BindingFacts, ...]:
         """Return the parents of groups."""
