@@ -11,7 +11,7 @@ from streaming.events.model import BIND_TOPIC, LITE, WILDCARD, Notation
 from streaming.inquiry.facts import request_place
 from streaming.inquiry.model import EntryVerdict, EventPlace, Hint, SegmentStep
 from streaming.state import UNKNOWN_GROUP, Group
-from streaming.subscription.client import Block, Mode, Subscription
+from streaming.subscription.client import Block, Client, Mode, Subscription
 from streaming.subscription.interests import pattern_of
 
 NEAREST = 5
@@ -115,6 +115,32 @@ class Names(NamedTuple):
     parent: str
     group: str
     topic: str
+
+
+def refused(client: Client, group: Group, topic: str) -> list[Hint]:
+    """Return hints at the entries that a wildcard group has refused: no patterns, so they are known as names only."""
+    if group.mode is Mode.LITERAL:
+        return []
+    known = {text for block in client.wildcard.blocks for text in block.entries}
+    names = (each for each in held(client.literal.blocks, Mode.LITERAL) if each.text not in known)
+    near = [each for each in nearest(names, topic, _SUSPECTS) if not matcher.is_valid(each.text)]
+    if not near:
+        return []
+    hint = Hint(
+        "no-pattern",
+        f"{near[0].text!r} is in a request, but it is no valid pattern, and was refused: {_problem(near[0].text)}; "
+        "see `reexpand dlq list --reason invalid-pattern`",
+    )
+    likely = (each for entry in near for each in _mistakes_of(entry._replace(notation=LITE), topic, inner_multi=False))
+    return list({each.code: each for each in (hint, *likely)}.values())
+
+
+def _problem(text: str) -> str:
+    try:
+        matcher.validate(text)
+    except matcher.InvalidPattern as error:
+        return str(error)
+    return ""
 
 
 def spellings(topic: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ the job announces them. Where there is no row, the rules are gone through one by
 from itertools import islice
 from typing import NamedTuple
 
-from streaming.inquiry.entries import NEAREST, Held, Names, held, mistakes, nearest, spellings
+from streaming.inquiry.entries import NEAREST, Held, Names, held, mistakes, nearest, refused, spellings
 from streaming.inquiry.facts import client_facts, group_facts, request_place, topic_facts
 from streaming.inquiry.model import (
     EntryVerdict,
@@ -258,20 +258,22 @@ class _Pair:
 
     def _hints(self, verdict: PairVerdict) -> list[Hint]:
         state, key, parent = self._state, self._key, self._shard.parent
-        if verdict is PairVerdict.NO_MATCH:
-            client = state.clients[key]
-            return mistakes(
+        client = state.clients.get(key)
+        others = [] if client is None else refused(client, self._group, self._topic)
+        if verdict is PairVerdict.NO_MATCH and client is not None:
+            found = mistakes(
                 client.subscription(self._group.mode),
                 client.subscription(Mode.WILDCARD),
                 self._group,
                 Names(parent, key.group, self._topic),
                 inner_multi=self._shard.inner_multi,
             )
+            return list({hint.code: hint for hint in (*others, *found)}.values())
         if verdict in (PairVerdict.CLIENT_UNKNOWN, PairVerdict.NOT_IN_SESSION):
-            return self._other_clients()
+            return [*others, *self._other_clients()]
         if verdict is PairVerdict.TOPIC_UNKNOWN:
-            others = [name for name in spellings(self._topic) if name in state.topics]
-            return [Hint("topic-spelling", f"there is a topic {others[0]!r}: is that meant?")] if others else []
+            names = [name for name in spellings(self._topic) if name in state.topics]
+            return [Hint("topic-spelling", f"there is a topic {names[0]!r}: is that meant?")] if names else []
         if verdict is PairVerdict.QUOTA:
             text = "ask for less, or raise lite.sub.client.quota of the group; -1 is no limit"
             return [Hint("quota", text)]

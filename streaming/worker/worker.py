@@ -29,6 +29,7 @@ from streaming.worker.reading import Entry, KeyReader, StreamTopics
 from streaming.worker.renewal import Archives, adopted
 from streaming.worker.rows import InputRows, position
 from streaming.worker.signature import Signer
+from streaming.worker.suspects import literal, noting
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,8 @@ class Worker:
             key, journal, lambda: ShardState(inner_multi=self.config.inner_multi, tuning=tuning), state.replay
         )
         writer = UpdateWriter(shard.parent)
-        steps = expand(former, events, shard, tuning)
+        suspects: dict[str, str] = {}
+        steps = expand(former, noting(events, suspects) if shard.is_first else events, shard, tuning)
         while True:
             try:
                 updates = next(steps)
@@ -164,8 +166,8 @@ class Worker:
             journal = state.append(journal, former, delta)
         if former.backfills:  # they go on with the next micro-batch
             output.add(OutputKind.INPUT + Stream.CLOCK, coordinator.wake(*key, 0))
-        for inquiry in inquiries:
-            self._add_answer(answer_shard(inquiry, former, shard, self._asked), output)
+        output.suspects = [(shard.parent, *each) for each in literal(suspects, former).items()]
+        self._add_answers((answer_shard(inquiry, former, shard, self._asked) for inquiry in inquiries), output)
         self.states.put(key, journal, former)
         return _Result(journal, problems, ignored)
 
@@ -199,14 +201,14 @@ class Worker:
         if outcome.changed:
             former.apply(outcome.delta)
             journal = coordinator.append(journal, former, outcome.delta)
-        for inquiry in inquiries:
-            self._add_answer(answer_coordinator(inquiry, former, number, self._asked), output)
+        self._add_answers((answer_coordinator(inquiry, former, number, self._asked) for inquiry in inquiries), output)
         self.states.put(key, journal, former)
         return _Result(journal, outcome.problems, outcome.ignored)
 
-    def _add_answer(self, record: KafkaRecord | None, output: Output) -> None:
-        if record is not None:
-            output.add(OutputKind.ANSWER, record)
+    def _add_answers(self, records: Iterable[KafkaRecord | None], output: Output) -> None:
+        for record in records:
+            if record is not None:
+                output.add(OutputKind.ANSWER, record)
 
     def _add_dead_letters(
         self, problems: Iterable[Problem], rows: InputRows, output: Output
