@@ -106,7 +106,7 @@ def _shard_answer(question: Question, source: Source, state: ShardState, shard: 
     if question.ask is Ask.TOPIC:
         return listing.topic(state, shard, question.topic or "")
     planned = planning.read(question, _topic(question, settings), source.timestamp)
-    return planning.plan_shard(state, shard, planned, question.cursor)
+    return planning.plan_shard(state, shard, planned, question)
 
 
 _LISTS: Final[Mapping[Ask, Callable[[ShardState, Question], Any]]] = {

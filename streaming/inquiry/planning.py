@@ -15,10 +15,10 @@ from streaming.events.columns import Event, SourceColumns
 from streaming.events.model import Source, Stream
 from streaming.events.parsing import PARSERS
 from streaming.expansion import expand
-from streaming.expansion.backfill import due
 from streaming.expansion.micro_batch import MicroBatch, apply_events
 from streaming.inquiry.questions import Question
 from streaming.state import Shard, ShardState
+from streaming.subscription.subscribers import ClientKey
 from streaming.tuning import DEFAULT_TUNING
 from streaming.updates.model import Op, Problem, Update, UpdateColumns
 
@@ -29,7 +29,10 @@ _SHOWN: Final = 100
 """Number of updates that are shown for each operation."""
 
 _COUNTED: Final = 200_000
-"""Number of updates, or of topics of a wide change, that one answer counts; about half a second."""
+"""Number of updates that one answer counts."""
+
+_SLICE: Final = 100_000
+"""Number of topics of a wide change that one answer looks at; some 0.2 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,7 @@ class PlannedEffect:
         ignored: reasons for which it would be ignored.
         echoes: records that the coordinator would write to the inputs, each with its stream.
         cursor: place from which counting goes on; None if everything is counted.
+        wide: group and id of the clients for which it goes on.
         complete: False if there are more updates than were counted.
     """
 
@@ -74,6 +78,7 @@ class PlannedEffect:
     ignored: tuple[str, ...] = ()
     echoes: tuple[tuple[str, dict[str, Any]], ...] = ()
     cursor: int | None = None
+    wide: tuple[tuple[str, str], ...] = ()
     complete: bool = True
 
 
@@ -108,34 +113,39 @@ def read(question: Question, topic: str, timestamp: int) -> Planned:
     return found
 
 
-def plan_shard(state: ShardState, shard: Shard, planned: Planned, cursor: int) -> PlannedEffect:
+def plan_shard(state: ShardState, shard: Shard, planned: Planned, question: Question) -> PlannedEffect:
     """Return the effect of a planned event on a shard.
 
     Args:
         state: of the shard; not changed, but its indexes may get built.
         shard: place of the shard.
         planned: the event.
-        cursor: number of topics of a wide change that are counted already.
+        question: with a cursor and a client where the count of a wide change goes on.
     """
     events = [(source, event) for source, event in planned.events if _parent(event) == shard.parent]
-    problems = planned.problems if shard.is_first and not cursor else []
     tally = _Tally(shard.parent)
-    if cursor:
+    if question.cursor:
         batch = apply_events(state, events, shard, DEFAULT_TUNING)
-        tally.add(_wide_updates(batch, cursor))
-        end = cursor + _COUNTED
-        return tally.plan((), (), cursor=end if end < len(state.topics) else None)
+        end = question.cursor + _SLICE
+        topics = list(islice(state.topics, question.cursor, end))
+        tally.add(_wide_updates(batch, ClientKey(question.group or "", question.client or ""), topics))
+        return tally.effect(cursor=end if end < len(state.topics) else None)
+    problems = planned.problems if shard.is_first else []
     steps = expand(state, events, shard)
     while tally.count < _COUNTED:
         try:
             tally.add([next(steps)])
-        except StopIteration as end:
-            delta, found, ignored = end.value
-            wide = any(each is not None and key not in state.backfills for key, each in delta.backfills.items())
-            left = [*problems, *map(_problem, found)]
-            return tally.plan(left, map(str, ignored), cursor=DEFAULT_TUNING.backfill_topics if wide else None)
+        except StopIteration as end_of_steps:
+            delta, found, ignored = end_of_steps.value
+            begun = tuple(tuple(key) for key, each in delta.backfills.items() if each and key not in state.backfills)
+            return tally.effect(
+                [*problems, *map(_problem, found)],
+                map(str, ignored),
+                cursor=DEFAULT_TUNING.backfill_topics if begun else None,
+                wide=begun,
+            )
     steps.close()
-    return tally.plan(problems, (), complete=False)
+    return tally.effect(problems, complete=False)
 
 
 def plan_coordinator(state: CoordinatorState, planned: Planned, client_timeout_ms: int) -> PlannedEffect:
@@ -173,18 +183,13 @@ class _Tally:
                 self._counts.update(update.op for update in own)
                 self._show(own)
 
-    def plan(
-        self,
-        problems: Iterable[PlannedProblem],
-        ignored: Iterable[str],
-        *,
-        cursor: int | None = None,
-        complete: bool = True,
+    def effect(
+        self, problems: Iterable[PlannedProblem] = (), ignored: Iterable[str] = (), **rest: Any
     ) -> PlannedEffect:
-        """Return the plan."""
+        """Return the effect with these updates."""
         shown = tuple(update for op in Op for update in self._shown[op])
         adds, removes = self._counts[Op.ADD], self._counts[Op.REMOVE]
-        return PlannedEffect(adds, removes, shown, tuple(problems), tuple(ignored), cursor=cursor, complete=complete)
+        return PlannedEffect(adds, removes, shown, tuple(problems), tuple(ignored), **rest)
 
     def _show(self, updates: Iterable[Update]) -> None:
         for update in islice(updates, _SHOWN):
@@ -196,23 +201,21 @@ class _Tally:
                 )
 
 
-def _wide_updates(batch: MicroBatch, cursor: int) -> Iterator[UpdateColumns]:
-    """Yield the updates of a wide change for the topics from a place on, as `backfill_updates` finds them."""
-    state = batch.state
-    topics = list(islice(state.topics, cursor, cursor + _COUNTED))
-    for key, backfill in due(batch).items():
-        if key in state.backfills:
-            continue
-        former, later = state.new_interests(), state.new_interests()
-        former.add(key, backfill.before)
-        later.add(key, batch.view.interest(key))
-        before, after = former.pairs(topics), later.pairs(topics)
-        sources = SourceColumns.same(backfill.source, len(topics))
-        for op, cause, pairs in (
-            (Op.REMOVE, backfill.cause_remove, before.without(after)),
-            (Op.ADD, backfill.cause_add, after.without(before)),
-        ):
-            yield UpdateColumns(op, cause, topics, sources, pairs, [None] * len(pairs.subscriber_table))
+def _wide_updates(batch: MicroBatch, key: ClientKey, topics: list[str]) -> Iterator[UpdateColumns]:
+    """Yield the updates of a wide change of one client for some topics, as `backfill_updates` finds them."""
+    change = batch.changed.get(key)
+    if change is None:
+        return
+    former, later = batch.state.new_interests(), batch.state.new_interests()
+    former.add(key, change.before)
+    later.add(key, change.after)
+    before, after = former.pairs(topics), later.pairs(topics)
+    sources = SourceColumns.same(change.source, len(topics))
+    for op, cause, pairs in (
+        (Op.REMOVE, change.cause_remove, before.without(after)),
+        (Op.ADD, change.cause_add, after.without(before)),
+    ):
+        yield UpdateColumns(op, cause, topics, sources, pairs, [None] * len(pairs.subscriber_table))
 
 
 def _parent(event: Event) -> str | None:

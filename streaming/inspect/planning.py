@@ -113,12 +113,14 @@ def dry_run(
         records += [(Stream(name), value) for each in said for name, value in each.echoes]
     for each, value in records:
         for parent, number in _shards(each, value, routing_of):
-            question: Question | None = _question(each, value)
-            while question is not None:
-                effect = ask(question, parent, number)
-                effects.append((parent, effect))
-                again = effect.cursor
-                question = None if again is None else replace(question, id=uuid4().hex, cursor=again)
+            question = _question(each, value)
+            effects.append((parent, first := ask(question, parent, number)))
+            for group, client in first.wide:
+                cursor = first.cursor
+                while cursor is not None:
+                    again = replace(question, id=uuid4().hex, group=group, client=client, cursor=cursor)
+                    effects.append((parent, effect := ask(again, parent, number)))
+                    cursor = effect.cursor
     named = dict.fromkeys(parent for parent, _ in effects if parent != COORDINATOR)
     return DryRun(
         stream,

@@ -56,7 +56,9 @@ def plans(job: Simulation, record: Record) -> list[PlannedEffect]:
     for parent, number in sorted(key for key in keys if key[0] != COORDINATOR):
         shard, former = decoded(job, (parent, number)), decoded(job, (parent, number))
         topic = TOPICS[list(Stream).index(record.stream)]
-        effect = plan_shard(shard, Shard(parent, number, job.routing), read(question, topic, record.timestamp), 0)
+        effect = plan_shard(
+            shard, Shard(parent, number, job.routing), read(question, topic, record.timestamp), question
+        )
         assert effect.complete
         assert effect.cursor is None
         assert effect.adds + effect.removes == len(effect.shown)

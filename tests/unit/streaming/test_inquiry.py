@@ -1,21 +1,23 @@
 """Questions to a key: what is answered, what is not, and what stays as it was."""
 
+import dataclasses
 import json
 import time
 from typing import Any
 
+import orjson
 import pytest
 
 from matcher import InvalidPattern
 from streaming.coordinator import COORDINATOR, bucket_of
 from streaming.events.columns import Event
-from streaming.events.model import GroupEvent, Place, Stream
+from streaming.events.model import NO_METADATA, GroupEvent, Place, Stream
 from streaming.inquiry import listing
 from streaming.inquiry.model import EventPlace, PairFacts, PairVerdict
 from streaming.inquiry.pair import explain_pair
 from streaming.inquiry.planning import plan_shard, read
 from streaming.inquiry.questions import ANSWERABLE_MS, MAX_ITEMS, Ask, Question
-from streaming.state import Shard, ShardState
+from streaming.state import Shard, ShardDelta, ShardState
 from streaming.subscription.subscribers import ClientKey
 from streaming.tuning import Tuning
 from streaming.worker import InputRow, InputRows, Worker, WorkerConfig
@@ -35,7 +37,7 @@ from tests.support.builders import (
     topic_json,
 )
 from tests.support.simulator import NUMBER, TOPICS
-from tests.support.states import Written, work
+from tests.support.states import Written, encode, work
 from tests.support.story import Story
 
 CONFIG = WorkerConfig(TOPICS)
@@ -231,21 +233,26 @@ def test_a_topic_is_shown_with_those_who_receive_it() -> None:
 
 
 def test_a_wide_change_is_counted_in_slices() -> None:
-    count = 230_000
-    story = ShardState()
-    names = [f"t__{number}" for number in range(count)]
-    story.apply(Story(bound(quota=-1)).expansion.delta)
-    story.topics.update(dict.fromkeys(names, Story(created("t")).state.topics["t"]))
-    question = Question("q", Ask.PLAN, stream="subscriptions", record=request_value(liteTopicSet=["t__*"]))
+    count = 130_000
+    shard = Story(bound(quota=-1), replace("t__1", client="new")).state
+    shard.apply(ShardDelta(added=dict.fromkeys((f"t__{number}" for number in range(count)), NO_METADATA)))
+    former = encode(shard)
+    question = Question(
+        "q", Ask.PLAN, stream="subscriptions", record=request_value(clientId="new", liteTopicSet=["t__*"])
+    )
     planned = read(question, "s", NOW)
-    first = plan_shard(story, Shard("p"), planned, 0)
-    assert (first.adds, first.removes, first.cursor) == (20_000, 0, 20_000)
-    second = plan_shard(story, Shard("p"), planned, 20_000)
-    assert second.cursor == 220_000
-    third = plan_shard(story, Shard("p"), planned, 220_000)
-    assert third.cursor is None
-    assert first.adds + second.adds + third.adds == count
-    assert not story.clients
+    first = plan_shard(shard, Shard("p"), planned, question)
+    assert (first.adds, first.removes, first.cursor, first.wide) == (19_999, 0, 20_000, (("g", "new"),))
+    assert orjson.loads(orjson.dumps(first))["wide"] == [["g", "new"]]
+    again = dataclasses.replace(question, group="g", client="new")
+    second, third = (
+        plan_shard(shard, Shard("p"), planned, dataclasses.replace(again, cursor=cursor))
+        for cursor in (20_000, 120_000)
+    )
+    assert (second.cursor, third.cursor) == (120_000, None)
+    assert first.adds + second.adds + third.adds == count - 1
+    assert {each.cause for each in (*second.shown, *third.shown)} == {"SUBSCRIBED"}
+    assert encode(shard) == former
 
 
 # The worker.
