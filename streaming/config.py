@@ -69,6 +69,7 @@ class Settings(BaseSettings):
     clock: TopicName = Field("lite-clock", description="Ticks and alarms; the job writes and reads them itself.")
     updates: TopicName = Field("lite-subscription-updates", description="Output: changes of each subscriber's topics.")
     dead_letters: TopicName = Field("lite-dead-letters", description="Output: entries that could not be applied.")
+    answers: TopicName = Field("lite-answers", description="Answers of the job to those who ask for its live state.")
     shards: dict[str, PositiveInt] = Field(
         default_factory=dict, description="Number of shards of a large parent topic; others have 1; repeatable."
     )
@@ -139,9 +140,9 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _check_topics(self) -> Self:
-        names = [*self.inputs, self.updates, self.dead_letters]
+        names = [*self.inputs, self.updates, self.dead_letters, self.answers]
         if len(set(names)) < len(names):
-            raise ValueError(f"the six Kafka topics must differ: {', '.join(names)}")
+            raise ValueError(f"the seven Kafka topics must differ: {', '.join(names)}")
         return self
 
     @property

@@ -33,6 +33,10 @@ what happened, where, and what to do about it.
     ├── RebuildError                no new checkpoint can be made for an updates topic
     │   ├── RebuildRefused          the checkpoints do not fit the rebuild (exit code 2)
     │   └── RebuildFailed           it was interrupted, or cannot go on; the same command goes on
+    ├── InspectError                the live state of a job cannot be asked for
+    │   ├── Unanswered              no job has answered in time
+    │   ├── QuestionRefused         the job says why it cannot answer (exit code 2)
+    │   └── NotPlaced               the question does not say which parent or group is meant (exit code 2)
     ├── WatchFailed                 Kafka cannot be watched, or does not take the topic events
     ├── LocalError                  this machine lacks a part of a broker or cluster of its own
     │   ├── JavaUnusable            no Java that Spark and Kafka run on
@@ -207,6 +211,26 @@ class RebuildRefused(RebuildError):
 
 class RebuildFailed(RebuildError):
     """The rebuild was interrupted, or cannot go on; the same command goes on with it."""
+
+
+class InspectError(ReexpandError):
+    """The live state of a job cannot be asked for."""
+
+
+class Unanswered(InspectError):
+    """No job has answered a question in time."""
+
+
+class QuestionRefused(InspectError):
+    """The job says why it cannot answer a question."""
+
+    exit_code = 2
+
+
+class NotPlaced(InspectError):
+    """A question does not say which parent or group is meant, and there are several, or none."""
+
+    exit_code = 2
 
 
 class WatchFailed(ReexpandError):

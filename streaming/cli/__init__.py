@@ -1,9 +1,12 @@
 """The `reexpand` command: one module for each group of verbs."""
 
 from streaming.cli import advise, backup, compact_inputs, demo, dlq, local, match, rebuild, run, schema, verify, watch
+from streaming.cli.inspect import explain, lists, plan, send, tail
 from streaming.cli.root import main
 
 __all__ = ["main"]
+
+lists.add_to(local.topics)
 
 for _command in (
     run.run,
@@ -21,6 +24,13 @@ for _command in (
     compact_inputs.compact_inputs,
     dlq.dlq,
     schema.schema,
+    explain.explain,
+    plan.plan,
+    send.send,
+    tail.tail,
+    lists.subscriptions,
+    lists.clients,
+    lists.groups,
     match.match,
     match.expand,
     match.validate,

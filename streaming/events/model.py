@@ -281,9 +281,14 @@ class GroupEvent(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """Time of the clock stream, in milliseconds since the epoch."""
+    """Time of the clock stream, in milliseconds since the epoch.
+
+    Attributes:
+        inquiry: a question to the coordinator, in a tick that tells no time.
+    """
 
     time: int
+    inquiry: dict[str, Any] | None = None
 
 
 class Alarm(NamedTuple):
@@ -295,11 +300,16 @@ class Alarm(NamedTuple):
 
 
 class Wake(NamedTuple):
-    """Wake-up of a shard, with the time; written by the job."""
+    """Wake-up of a shard, with the time; written by the job.
+
+    Attributes:
+        inquiry: a question to the shard, in a wake-up that tells no time.
+    """
 
     parent: str
     shard: int
     time: int
+    inquiry: dict[str, Any] | None = None
 
 
 SingleEvent = TopicEvent | SubscriptionRequest | GroupEvent | Tick | Alarm | Wake

@@ -12,6 +12,8 @@ import orjson
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
+from streaming.worker.output import OutputKind
+
 OBSERVATION = "reexpand"
 """Name of the observation in Spark's progress."""
 
@@ -34,3 +36,11 @@ def total(observed: Mapping[str, Any]) -> Counter[str]:
     for counts_of_key in observed.get(_COLUMN) or ():
         summed.update(orjson.loads(counts_of_key))
     return summed
+
+
+def suspects(counts: Counter[str]) -> list[tuple[str, str, str]]:
+    """Take the literal groups with what looks like a pattern out of counts; return parent, group and entry of each."""
+    kinds = [kind for kind in counts if kind.startswith(OutputKind.SUSPECT)]
+    for kind in kinds:
+        del counts[kind]
+    return [tuple(orjson.loads(kind.removeprefix(OutputKind.SUSPECT))) for kind in kinds]

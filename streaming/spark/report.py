@@ -1,6 +1,7 @@
 """The log of micro-batches."""
 
 import logging
+from collections import Counter
 from typing import Any
 
 import orjson
@@ -9,6 +10,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming.spark import counts
 
 log = logging.getLogger("reexpand")
+
+_LITERAL = (
+    "clients of the group %r ask for patterns on %r, as %r, but the group is literal, so its entries are names. "
+    "If patterns are meant: `reexpand send group %s --parent %s --wildcard`"
+)
+_MAX_WARNED = 1_000
+"""Number of groups that are warned of, each once."""
 
 
 class Report:
@@ -25,6 +33,7 @@ class Report:
         java: Any = query
         self._query = java._jsq  # noqa: SLF001 - PySpark's own objects ask the JVM for each field
         self._last_reported = -1
+        self._warned: set[tuple[str, str]] = set()
 
     def write(self) -> None:
         """Log all micro-batches since the last call."""
@@ -33,14 +42,22 @@ class Report:
             return
         for progress in self._query.recentProgress():
             if progress.batchId() > self._last_reported:
-                _write(orjson.loads(progress.json()))
+                self._write(orjson.loads(progress.json()))
         self._last_reported = latest.batchId()
 
+    def _write(self, progress: dict[str, Any]) -> None:
+        if not progress["numInputRows"]:
+            return
+        total = counts.total(progress["observedMetrics"].get(counts.OBSERVATION, {}))
+        suspects = counts.suspects(total)
+        _log(progress, total)
+        for parent, group, entry in suspects:
+            if (parent, group) not in self._warned and len(self._warned) < _MAX_WARNED:
+                self._warned.add((parent, group))
+                log.warning(_LITERAL, group, parent, entry, group, parent)
 
-def _write(progress: dict[str, Any]) -> None:
-    if not progress["numInputRows"]:
-        return
-    total = counts.total(progress["observedMetrics"].get(counts.OBSERVATION, {}))
+
+def _log(progress: dict[str, Any], total: Counter[str]) -> None:
     log.log(
         logging.INFO if total else logging.DEBUG,
         "micro-batch %d: %d records in %d ms: %s",

@@ -20,6 +20,7 @@ from streaming.kafka.facts import NotedTopic, Offsets
 from streaming.local import classes, jars
 from streaming.spark import (
     access,
+    answers,
     checkpoint,
     clock_topic,
     group_file,
@@ -213,8 +214,9 @@ def begin(
     group_file.publish(spark, settings, group_events)
     checkpoint.fix(spark, settings, agreed, topics)  # not earlier: a start that fails must not fix settings
     fence = sinks.Fence(agreed.checkpoint_id, lease.generation)
+    can_answer = not rebuilding and answers.provide(admin, settings)
     try:
-        query = job.start(spark, settings, admin, fence, silent=rebuilding, adopted=adopted)
+        query = job.start(spark, settings, admin, fence, silent=rebuilding, answers=can_answer, adopted=adopted)
     except PySparkException as error:
         raise JobFailed(explained(one_line(str(error)), settings.checkpoint)) from error
     return query, topics

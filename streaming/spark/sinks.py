@@ -29,17 +29,19 @@ _VALUE = (
 """Parts of keys and values, as `Tables` documents them; a tombstone has no pattern, so its value is null."""
 
 
-def topics(settings: Settings, *, silent: bool = False) -> dict[str, str | None]:
+def topics(settings: Settings, *, silent: bool = False, answers: bool = True) -> dict[str, str | None]:
     """Return the Kafka topic of output rows by their kind; rows of counts have none, and other kinds are dropped.
 
     Args:
         settings: settings of the job.
         silent: write only what the job says to itself.
+        answers: the topic of answers can be written.
     """
     said = {
         OutputKind.UPDATES: settings.updates,
         OutputKind.DEAD_LETTER: settings.dead_letters,
         OutputKind.COUNTS: None,
+        **({OutputKind.ANSWER: settings.answers} if answers else {}),
     }
     return {
         **({} if silent else said),

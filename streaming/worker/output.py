@@ -13,15 +13,17 @@ from streaming.updates.tables import Tables, text
 
 
 class OutputKind:
-    """Content of an output row; ADD, REMOVE and IGNORED stand in counts only."""
+    """Content of an output row; ADD, REMOVE, IGNORED and SUSPECT stand in counts only."""
 
     UPDATES = "updates"
     DEAD_LETTER = "dead-letter"
     INPUT = "input:"
+    ANSWER = "answer"
     COUNTS = "counts"
     ADD = "add"
     REMOVE = "remove"
     IGNORED = "ignored:"
+    SUSPECT = "suspect:"
 
 
 COUNTED = {Op.ADD: OutputKind.ADD, Op.REMOVE: OutputKind.REMOVE}
@@ -38,12 +40,14 @@ class Output:
         size: bytes of the updates and dead letters in the rows.
         counts: number of updates and dead letters by kind.
         ignored: number of ignored entries by reason.
+        suspects: parent, group and entry where a literal group reads what looks like a pattern as a name.
     """
 
     rows: list[OutputRow] = field(default_factory=list)
     size: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     ignored: Counter[Ignored] = field(default_factory=Counter)
+    suspects: list[tuple[str, str, str]] = field(default_factory=list)
 
     def add(self, kind: str, record: KafkaRecord) -> None:
         """Append a row of one record."""
@@ -94,6 +98,10 @@ class Output:
     def all_rows(self) -> Iterator[OutputRow]:
         """Yield the rows, and the counts as a last row of JSON unless there are none."""
         yield from self.rows
-        counts = {**self.counts, **{OutputKind.IGNORED + reason: count for reason, count in self.ignored.items()}}
+        counts = {
+            **self.counts,
+            **{OutputKind.IGNORED + reason: count for reason, count in self.ignored.items()},
+            **{OutputKind.SUSPECT + orjson.dumps(suspect).decode(): 1 for suspect in self.suspects},
+        }
         if counts:
             yield OutputKind.COUNTS, b"", orjson.dumps(counts)

@@ -2,6 +2,7 @@
 
 import gc
 import itertools
+import time
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
@@ -11,9 +12,10 @@ from typing import NamedTuple
 from streaming import coordinator, state
 from streaming.coordinator import COORDINATOR, OVERSIZE, CoordinatorState
 from streaming.events.columns import Event
-from streaming.events.model import Reason, Source, Stream
+from streaming.events.model import Reason, Source, Stream, Tick, Wake
 from streaming.events.routing import Routing
 from streaming.expansion import Updates, expand
+from streaming.inquiry.answering import Asked, Inquiry, answer_coordinator, answer_shard
 from streaming.state import Shard, ShardState
 from streaming.storage.journal import Journal
 from streaming.subscription.client import Ignored
@@ -27,6 +29,7 @@ from streaming.worker.reading import Entry, KeyReader, StreamTopics
 from streaming.worker.renewal import Archives, adopted
 from streaming.worker.rows import InputRows, position
 from streaming.worker.signature import Signer
+from streaming.worker.suspects import literal, noting
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,7 @@ class Worker:
         self.config = config
         self.tuning = tuning
         self.states = StateCache(config.state_cache_bytes)
+        self._asked = Asked(config.topics, config.client_timeout_ms)
 
     def work(
         self, parent: str, number: int, rows: InputRows, data: bytes | None, *, batch: int = 0
@@ -107,19 +111,20 @@ class Worker:
             signer=config.signer,
         )
         rejected: list[Problem] = []
-        events = _without_problems(reader.read(ordered), rejected)
+        inquiries: list[Inquiry] = []
+        events = _without_inquiries(_without_problems(reader.read(ordered), rejected), inquiries)
         archive = None if self.config.archives is None else self.config.archives.of(parent, number)
         former = adopted(archive) if data is None and self.config.adopts else data
         journal = Journal.open(former, archive, batch, self.tuning)
         if parent == COORDINATOR:
-            result = self._coordinate(number, events, journal, output)
+            result = self._coordinate(number, events, journal, output, inquiries)
         else:
-            result = yield from self._expand(parent, number, events, journal, output)
+            result = yield from self._expand((parent, number), events, journal, output, inquiries)
             if result.journal.has_left_parts:
                 result = result._replace(journal=result.journal.swept())
             if result.journal.has_left_parts:  # nobody may have anything more to say to this shard
-                time = _time_to_sweep(int(rows.timestamps.max()))
-                output.add(OutputKind.INPUT + Stream.CLOCK, coordinator.alarm(parent, number, time))
+                sweep = _time_to_sweep(int(rows.timestamps.max()))
+                output.add(OutputKind.INPUT + Stream.CLOCK, coordinator.alarm(parent, number, sweep))
         yield from self._add_dead_letters((*rejected, *result.problems), ordered, output)
         output.ignored = result.ignored
         yield output
@@ -131,20 +136,21 @@ class Worker:
 
     def _expand(
         self,
-        parent: str,
-        number: int,
+        key: tuple[str, int],
         events: Iterable[tuple[Source, Event]],
         journal: Journal,
         output: Output,
+        inquiries: list[Inquiry],
     ) -> Generator[Output, None, _Result]:
         """Apply events to a shard."""
-        key, tuning = (parent, number), self.tuning
-        shard = Shard(parent, number, self.config.routing, self.config.inner_multi, self.config.cap_requests)
+        tuning = self.tuning
+        shard = Shard(*key, self.config.routing, self.config.inner_multi, self.config.cap_requests)
         former = self.states.take(
             key, journal, lambda: ShardState(inner_multi=self.config.inner_multi, tuning=tuning), state.replay
         )
-        writer = UpdateWriter(parent)
-        steps = expand(former, events, shard, tuning)
+        writer = UpdateWriter(shard.parent)
+        suspects: dict[str, str] = {}
+        steps = expand(former, noting(events, suspects) if shard.is_first else events, shard, tuning)
         while True:
             try:
                 updates = next(steps)
@@ -154,14 +160,16 @@ class Worker:
             for _ in self._add_updates(updates, writer, output):
                 if output.size >= tuning.piece_bytes:
                     yield output.drain()
-        for time, wanted in delta.alarms.items():
+        for due, wanted in delta.alarms.items():
             if wanted:
-                output.add(OutputKind.INPUT + Stream.CLOCK, coordinator.alarm(*key, time))
+                output.add(OutputKind.INPUT + Stream.CLOCK, coordinator.alarm(*key, due))
         if delta:
             former.apply(delta)
             journal = state.append(journal, former, delta)
         if former.backfills:  # they go on with the next micro-batch
             output.add(OutputKind.INPUT + Stream.CLOCK, coordinator.wake(*key, 0))
+        output.suspects = [(shard.parent, *each) for each in literal(suspects, former).items()]
+        self._add_answers((answer_shard(inquiry, former, shard, self._asked) for inquiry in inquiries), output)
         self.states.put(key, journal, former)
         return _Result(journal, problems, ignored)
 
@@ -176,7 +184,12 @@ class Worker:
                 yield
 
     def _coordinate(
-        self, number: int, events: Iterable[tuple[Source, Event]], journal: Journal, output: Output
+        self,
+        number: int,
+        events: Iterable[tuple[Source, Event]],
+        journal: Journal,
+        output: Output,
+        inquiries: list[Inquiry],
     ) -> _Result:
         """Apply events to a bucket of the coordinator."""
         key = (COORDINATOR, number)
@@ -190,8 +203,14 @@ class Worker:
         if outcome.changed:
             former.apply(outcome.delta)
             journal = coordinator.append(journal, former, outcome.delta)
+        self._add_answers((answer_coordinator(inquiry, former, number, self._asked) for inquiry in inquiries), output)
         self.states.put(key, journal, former)
         return _Result(journal, outcome.problems, outcome.ignored)
+
+    def _add_answers(self, records: Iterable[KafkaRecord | None], output: Output) -> None:
+        for record in records:
+            if record is not None:
+                output.add(OutputKind.ANSWER, record)
 
     def _add_dead_letters(
         self, problems: Iterable[Problem], rows: InputRows, output: Output
@@ -238,6 +257,19 @@ def _without_problems(entries: Iterable[Entry], problems: list[Problem]) -> Iter
             problems.append(entry)
         else:
             yield entry
+
+
+def _without_inquiries(
+    events: Iterable[tuple[Source, Event]], inquiries: list[Inquiry]
+) -> Iterator[tuple[Source, Event]]:
+    """Yield the events, and collect the questions for whose answers somebody waits."""
+    for source, event in events:
+        if isinstance(event, Tick | Wake) and event.inquiry is not None:
+            inquiry = Inquiry(source, event.inquiry)
+            if not inquiry.is_stale(time.time()):
+                inquiries.append(inquiry)
+        else:
+            yield source, event
 
 
 _kept: list[Worker] = []
