@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("matcher", "streaming")
 FLOORS = [
     {"errors", "matcher", "tuning"},
-    {"properties"},
+    {"address", "properties"},
     {"config"},
     {"kafka", "storage", "events"},
     {"subscription"},
@@ -21,7 +21,7 @@ FLOORS = [
     {"state"},
     {"coordinator", "expansion"},
     {"worker"},
-    {"oracle", "client", "local"},
+    {"oracle", "client", "local", "monitor"},
     {"spark", "adapters", "examples"},
     {"advise", "demo", "operations"},
     {"cli"},

@@ -78,6 +78,13 @@ class Idle:
         """Nothing."""
 
 
+class Fed(Idle):
+    """Stands for what feeds the metrics."""
+
+    def follow(self, batch: object) -> None:
+        """Nothing."""
+
+
 class Held(Idle):
     """Stands for the lease of the checkpoint, which nobody else wants."""
 
@@ -182,11 +189,12 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(service, "KafkaAdmin", Kafka)
     monkeypatch.setattr(service, "TopicWatch", Idle)
     monkeypatch.setattr(service, "Report", Idle)
+    monkeypatch.setattr(service, "QueryMonitor", Fed)
     return done
 
 
 def settings(folder: str = "/c") -> Settings:
-    return load({"bootstrap_servers": "b:1", "checkpoint": folder})
+    return load({"bootstrap_servers": "b:1", "checkpoint": folder, "http": "off"})
 
 
 def test_ctrl_c_lets_the_running_micro_batch_finish(steps: list[str]) -> None:
