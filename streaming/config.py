@@ -38,6 +38,9 @@ _PREFIX: Final = "REEXPAND_"
 _FILE_VARIABLE: Final = "REEXPAND_CONFIG"
 """Environment variable with the path of the TOML file."""
 
+_OTHER_VARIABLES: Final = (_FILE_VARIABLE, "REEXPAND_HTTP_TOKEN", "REEXPAND_LOG_FORMAT")
+"""Environment variables that are no settings."""
+
 _MISSPELT: Final = 0.75
 """Similarity, as `difflib` measures it, from which an unknown variable is taken for a misspelt setting."""
 
@@ -243,7 +246,7 @@ def _may_be_absent(setting: str) -> bool:
 
 
 def _warn_of_misspelt_variables() -> None:
-    settings = [*map(_variable, Settings.model_fields), _FILE_VARIABLE]
+    settings = [*map(_variable, Settings.model_fields), *_OTHER_VARIABLES]
     names = [name.removeprefix(_PREFIX) for name in settings]
     for variable in sorted(os.environ):
         prefix, name = variable[: len(_PREFIX)].upper(), variable[len(_PREFIX) :].upper()

@@ -48,7 +48,7 @@ class Metrics:
     def __init__(
         self, health: Health, lag: LagMeter, memory: Callable[[], Mapping[str, int]], spark: str = "unknown"
     ) -> None:
-        disable_created_metrics()  # a series more for each one, for nobody
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a series more for each one, for nobody
         self.registry = CollectorRegistry()
         self.shards = ShardSizes()
         self._lag = lag

@@ -61,6 +61,12 @@ def _write(progress: dict[str, Any], total: Counter[str]) -> None:
         progress["numInputRows"],
         progress["durationMs"].get("triggerExecution", 0),
         ", ".join(f"{count} {name}" for name, count in sorted(total.items())) or "no change",
+        extra={
+            "micro_batch": progress["batchId"],
+            "records": progress["numInputRows"],
+            "milliseconds": progress["durationMs"].get("triggerExecution", 0),
+            "counts": dict(total),
+        },
     )
 
 

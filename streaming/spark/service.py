@@ -100,6 +100,7 @@ def run(settings: Settings, *, take_over: bool = False, accept_topics: bool = Fa
             access.warn(admin, settings, agreed.group)
             log.info(READY, ", ".join(settings.inputs), settings.bootstrap_servers)
             watch = TopicWatch(spark, settings, admin, topics)
+            monitor.health.note_former(lease.end_of_former())
             follower = QueryMonitor(monitor, settings, query, admin)
             with Clock(spark, settings, query) as clock:
                 attend(query, stop, Beside(Report(query, follower.follow), lease, clock, watch, follower))

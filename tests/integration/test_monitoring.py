@@ -29,7 +29,7 @@ def test_metrics_health_and_offsets_of_a_job_that_works(streams: Streams, tmp_pa
         address = url(job)
         send(streams)
         assert eventually(lambda: sample(address, "reexpand_updates_total", op="add", cause="TOPIC_CREATED") >= TOPICS)
-        assert sample(address, "reexpand_dead_letters_total", reason="invalid-json") == 1
+        assert sample(address, "reexpand_dead_letters_total", reason="not-json") == 1
         assert sample(address, "reexpand_ignored_total", reason="topic-exists") == 1
         assert sample(address, "reexpand_latency_seconds_count") >= TOPICS
         assert sample(address, "reexpand_latency_seconds_sum") / sample(address, "reexpand_latency_seconds_count") > 0

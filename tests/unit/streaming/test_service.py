@@ -98,6 +98,10 @@ class Held(Idle):
 
     find_successor = successor
 
+    def end_of_former(self) -> str:
+        """There was none."""
+        return "none"
+
 
 class Kafka(Idle):
     """Stands for Kafka, which has the topics of the job."""

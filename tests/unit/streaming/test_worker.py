@@ -286,7 +286,7 @@ def test_what_was_done_is_counted() -> None:
     assert KeyFacts(*counted.pop("facts"))[:4] == ("p", 0, 1, 1)
     assert (kind, counted) == (
         OutputKind.COUNTS,
-        {"add:TOPIC_CREATED": 1, "dead-letter:invalid-json": 1, "ignored:topic-exists": 1},
+        {"add:TOPIC_CREATED": 1, "dead-letter:not-json": 1, "ignored:topic-exists": 1},
     )
     _, (kind, _, counts) = last_row([row(TOPICS, topic_json(event="DELETED"), 3)], data)
     counted = json.loads(counts or b"")
