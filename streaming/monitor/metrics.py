@@ -1,6 +1,7 @@
 """The metrics of a job, in a registry of their own."""
 
 import platform
+import time
 from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
 from typing import Final
@@ -121,8 +122,8 @@ class Metrics:
         for key in batch.keys:
             self.shards.follow(key)
             if key.parent:
-                for time in key.times:
-                    self._latency.observe(max(0.0, batch.ended - time / 1_000), key.weight)
+                for timestamp in key.times:
+                    self._latency.observe(max(0.0, batch.ended - timestamp / 1_000), key.weight)
 
     def _count(self, kind: str, count: int) -> None:
         name, _, rest = kind.partition(":")
@@ -172,7 +173,8 @@ class _Live(Collector):
         for condition in Condition:
             state.add_metric((condition,), condition is answer.condition)
         yield state
-        yield GaugeMetricFamily("reexpand_up_seconds", "Time since the start of the process.", self._health.uptime)
+        began = time.time() - self._health.uptime
+        yield GaugeMetricFamily("reexpand_start_time_seconds", "Start of the process, since the epoch.", round(began))
         yield GaugeMetricFamily(
             "reexpand_kafka_unreachable_seconds", "Time for which Kafka has not answered; 0 if it answers.",
             self._health.unreachable_seconds,
