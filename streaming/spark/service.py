@@ -98,10 +98,10 @@ def run(settings: Settings, *, take_over: bool = False, accept_topics: bool = Fa
             start = Start(spark, settings, admin, lease, agreed)
             query, topics = begin(start, group_events, take_over=take_over, accept_topics=accept_topics)
             access.warn(admin, settings, agreed.group)
-            log.info(READY, ", ".join(settings.inputs), settings.bootstrap_servers)
-            watch = TopicWatch(spark, settings, admin, topics)
             monitor.health.note_former(lease.end_of_former())
             follower = QueryMonitor(monitor, settings, query, admin)
+            log.info(READY, ", ".join(settings.inputs), settings.bootstrap_servers)
+            watch = TopicWatch(spark, settings, admin, topics)
             with Clock(spark, settings, query) as clock:
                 attend(query, stop, Beside(Report(query, follower.follow), lease, clock, watch, follower))
     log.info("stopped")
