@@ -194,11 +194,9 @@ class _Live(Collector):
 
     def _of_shards(self) -> Iterator[Metric]:
         shards = self._shards
-        yield GaugeMetricFamily("reexpand_topics", "Lite topics on the shards that were visited.", shards.topics)
-        yield GaugeMetricFamily(
-            "reexpand_clients", "Clients of the coordinator's buckets that were visited.", shards.clients
-        )
-        yield GaugeMetricFamily("reexpand_parents", "Parents that were visited.", shards.parents)
+        yield GaugeMetricFamily("reexpand_topics", "Lite topics.", shards.topics)
+        yield GaugeMetricFamily("reexpand_clients", "Clients.", shards.clients)
+        yield GaugeMetricFamily("reexpand_parents", "Parents with lite topics or clients.", shards.parents)
         yield GaugeMetricFamily("reexpand_state_bytes", "Bytes of states, parts included.", shards.state_bytes)
         names = ("parent", "shard")
         topics = GaugeMetricFamily("reexpand_shard_topics", "Lite topics of a shard of a large parent.", labels=names)

@@ -3,6 +3,8 @@
 from collections import defaultdict
 from typing import Final, NamedTuple
 
+import orjson
+
 from streaming.worker.facts import KeyFacts
 
 SHOWN_PARENTS: Final = 20
@@ -32,11 +34,33 @@ class ShardSizes:
         if not key.parent:
             self._coordinator[key.shard] = key.clients
             return
-        former = self._shards[key.parent].get(key.shard, ShardSize(0, 0, 0))
-        self._shards[key.parent][key.shard] = ShardSize(key.topics, key.clients, key.state_bytes)
-        self._topics[key.parent] += key.topics - former.topics
-        self.topics += key.topics - former.topics
-        self.state_bytes += key.state_bytes - former.state_bytes
+        self._resize(key.parent, key.shard, ShardSize(key.topics, key.clients, key.state_bytes))
+
+    def _resize(self, parent: str, shard: int, size: ShardSize) -> None:
+        former = self._shards[parent].get(shard, ShardSize(0, 0, 0))
+        self._shards[parent][shard] = size
+        self._topics[parent] += size.topics - former.topics
+        self.topics += size.topics - former.topics
+        self.state_bytes += size.state_bytes - former.state_bytes
+
+    def dump(self) -> bytes:
+        """Return the sizes as JSON, for `load`."""
+        shards = [(parent, number, *size) for parent, sizes in self._shards.items() for number, size in sizes.items()]
+        return orjson.dumps({"shards": shards, "clients": list(self._coordinator.items())})
+
+    def load(self, data: bytes) -> None:
+        """Take over the sizes of a former driver.
+
+        Raises:
+            ValueError: it is no JSON of `dump`.
+        """
+        try:
+            found = orjson.loads(data)
+            for parent, number, *size in found["shards"]:
+                self._resize(parent, number, ShardSize(*size))
+            self._coordinator.update((number, count) for number, count in found["clients"])
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not the sizes of shards: {error}") from None
 
     @property
     def parents(self) -> int:

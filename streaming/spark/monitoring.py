@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 import pyspark
+from py4j.protocol import Py4JError
 from pyspark.sql.streaming.query import StreamingQuery
 from starlette.routing import BaseRoute
 
@@ -23,8 +24,10 @@ from streaming.monitor.processes import ProcessMemory
 from streaming.monitor.routes import routes
 from streaming.monitor.server import HttpServer
 from streaming.spark import positions
+from streaming.spark.checkpoint import CheckpointFiles
 from streaming.spark.input_ends import CommittedPositions, InputEnds
 from streaming.spark.kafka_admin import KafkaAdmin
+from streaming.storage.layout import SIZES
 
 log = logging.getLogger("reexpand")
 
@@ -42,6 +45,9 @@ _COMMIT_SECONDS: Final = 5.0
 
 _COMMIT_AGAIN_SECONDS: Final = 3_600.0
 """Time after which positions are committed although they have not changed."""
+
+_KEEP_SECONDS: Final = 300.0
+"""Time between two notes of the sizes of shards, for the next driver."""
 
 _NEWS_SECONDS: Final = 10.0
 """Time between two lines about catching up."""
@@ -88,9 +94,12 @@ class QueryMonitor:
         settings: settings of the job.
         query: the query.
         admin: Kafka.
+        files: files of the checkpoint.
     """
 
-    def __init__(self, monitor: Monitor, settings: Settings, query: StreamingQuery, admin: KafkaAdmin) -> None:
+    def __init__(
+        self, monitor: Monitor, settings: Settings, query: StreamingQuery, admin: KafkaAdmin, files: CheckpointFiles
+    ) -> None:
         java: Any = query
         self._status = java._jsq  # noqa: SLF001 - PySpark's own objects ask the JVM for each field
         self._query = query
@@ -105,6 +114,10 @@ class QueryMonitor:
         self._again = time.monotonic() + _COMMIT_AGAIN_SECONDS
         self._down_since: datetime | None = None
         self._caught_up = self._has_told = False
+        self._files = files
+        self._next_note = time.monotonic() + _KEEP_SECONDS
+        self._noted = -1
+        self._load_sizes()
         self._health.enter(Condition.READY, "the query runs, and the inputs are read")
         self._metrics.reached("ready", self._health.uptime)
 
@@ -135,6 +148,26 @@ class QueryMonitor:
         if now >= self._next_commit and self._down_since is None:
             self._next_commit = now + _COMMIT_SECONDS
             self._commit(now)
+        if now >= self._next_note:
+            self._next_note = now + _KEEP_SECONDS
+            self.keep_sizes()
+
+    def keep_sizes(self) -> None:
+        """Note the sizes of the shards in the checkpoint, if there were micro-batches since the last time."""
+        if self._noted == self._last_batch:
+            return
+        try:
+            self._files.write(SIZES, self._metrics.shards.dump())
+            self._noted = self._last_batch
+        except Py4JError as error:  # the next driver learns them as it visits the shards
+            log.debug("the sizes of the shards could not be noted: %s", error)
+
+    def _load_sizes(self) -> None:
+        try:
+            if self._files.exists(SIZES):
+                self._metrics.shards.load(self._files.read(SIZES))
+        except (OSError, ValueError, Py4JError) as error:
+            log.debug("the noted sizes of the shards could not be read: %s", error)
 
     def _look_at_query(self) -> None:
         status = self._status.status()

@@ -99,7 +99,9 @@ def run(settings: Settings, *, take_over: bool = False, accept_topics: bool = Fa
             query, topics = begin(start, group_events, take_over=take_over, accept_topics=accept_topics)
             access.warn(admin, settings, agreed.group)
             monitor.health.note_former(lease.end_of_former())
-            follower = QueryMonitor(monitor, settings, query, admin)
+            follower = QueryMonitor(
+                monitor, settings, query, admin, checkpoint.CheckpointFiles(spark, settings.checkpoint)
+            )
             log.info(READY, ", ".join(settings.inputs), settings.bootstrap_servers)
             watch = TopicWatch(spark, settings, admin, topics)
             with Clock(spark, settings, query) as clock:
@@ -283,6 +285,8 @@ def attend(query: StreamingQuery, stop: Stop, beside: Beside) -> None:
         end_after_batch(query)
         query.awaitTermination()
         report.write()
+        if monitor is not None:
+            monitor.keep_sizes()
         clock.check()
     except StreamingQueryException as error:
         if lease.find_successor():

@@ -90,6 +90,20 @@ def test_only_the_largest_parents_are_shown_one_by_one() -> None:
     assert sizes.parents == SHOWN_PARENTS + 5
 
 
+def test_the_next_driver_knows_the_sizes(metrics: Metrics) -> None:
+    first = ShardSizes()
+    for each in (key("p", 0, 30), key("p", 1, 10), key("q", 0, 5), key("", 3, 0, clients=2)):
+        first.follow(each)
+    metrics.shards.load(first.dump())
+    assert (metrics.shards.topics, metrics.shards.clients, metrics.shards.state_bytes) == (45, 2, 450)
+    assert metrics.shards.largest() == first.largest()
+    metrics.shards.follow(key("p", 0, 31))
+    assert value(metrics, "reexpand_topics") == 46
+    for data in (b"", b"[]", b"{}", b'{"shards": [[1]], "clients": []}'):
+        with pytest.raises(ValueError, match=r"."):
+            ShardSizes().load(data)
+
+
 @given(st.lists(st.tuples(st.floats(0, 10), st.integers(1, 9))))
 def test_a_histogram_counts_each_value_as_often_as_its_weight_says(values: list[tuple[float, int]]) -> None:
     histogram = WeightedHistogram("h", "text", (1.0, 5.0))

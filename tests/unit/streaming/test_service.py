@@ -84,6 +84,9 @@ class Fed(Idle):
     def follow(self, batch: object) -> None:
         """Nothing."""
 
+    def keep_sizes(self) -> None:
+        """Nothing."""
+
 
 class Held(Idle):
     """Stands for the lease of the checkpoint, which nobody else wants."""
@@ -181,6 +184,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(rebuild_note, "check_usable", step("usable"))
     monkeypatch.setattr(checkpoint, "agree", step("agree", Agreement("id", 3)))
     monkeypatch.setattr(checkpoint, "fix", step("fix"))
+    monkeypatch.setattr(checkpoint, "CheckpointFiles", Idle)
     monkeypatch.setattr(checkpoint, "progress", lambda *_: QueryProgress())
     monkeypatch.setattr(Held, "acquire", step("acquire"))
     monkeypatch.setattr(provision, "provide", step("provide", {}))
