@@ -20,9 +20,9 @@ class InputLag(NamedTuple):
 class LagMeter:
     """Meter of the lag of each input.
 
-    The ends of the inputs are looked at now and then. An input is behind since the last look at which it was not; of
-    one that was never seen without lag, the newest record that was read tells how far it is behind. Both are upper
-    bounds, and the smaller one counts.
+    The ends of the inputs are looked at now and then. A partition is behind since the last look at which it was not,
+    and by no more than the age of the newest record that was read of it. Both are upper bounds, and the smaller one
+    counts.
 
     Args:
         now: the time in seconds since the epoch.
@@ -31,8 +31,8 @@ class LagMeter:
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self._now = now
         self._began = now()
-        self._level: dict[str, float] = {}
-        self._newest: dict[str, float] = {}
+        self._level: dict[tuple[str, int], float] = {}
+        self._newest: dict[tuple[str, int], float] = {}
         self._reads: list[tuple[float, int]] = []
         self.lags: dict[str, InputLag] = {}
 
@@ -54,9 +54,10 @@ class LagMeter:
         (began, first), (ended, last) = self._reads[0], self._reads[-1]
         return max(0.0, (last - first) / (ended - began)) if ended > began else 0.0
 
-    def learn_newest(self, topic: str, timestamp: float) -> None:
+    def learn_newest(self, topic: str, partition: int, timestamp: float) -> None:
         """Take over the time of a record that was read, in seconds since the epoch."""
-        self._newest[topic] = max(timestamp, self._newest.get(topic, timestamp))
+        place = (topic, partition)
+        self._newest[place] = max(timestamp, self._newest.get(place, timestamp))
 
     def look(self, ends: Offsets, read: Offsets) -> None:
         """Compare the ends of the inputs with the positions up to which micro-batches have read them."""
@@ -67,9 +68,13 @@ class LagMeter:
         self._reads.append((now, total))
 
     def _lag(self, topic: str, ends: Mapping[int, int], read: Mapping[int, int], now: float) -> InputLag:
-        records = sum(max(0, end - read.get(number, 0)) for number, end in ends.items())
-        if not records:
-            self._level[topic] = now
-            return InputLag(0, 0.0)
-        bounds = [times[topic] for times in (self._level, self._newest) if topic in times]
-        return InputLag(records, max(0.0, now - max(bounds, default=self._began)))
+        records, seconds = 0, 0.0
+        for number, end in ends.items():
+            place, unread = (topic, number), max(0, end - read.get(number, 0))
+            if not unread:
+                self._level[place] = now
+                continue
+            since = [times[place] for times in (self._level, self._newest) if place in times]
+            seconds = max(seconds, now - max(since, default=self._began))
+            records += unread
+        return InputLag(records, seconds)

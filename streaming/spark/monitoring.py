@@ -128,9 +128,8 @@ class QueryMonitor:
         self._last_batch = batch.number
         self._metrics.follow(batch)
         for key in batch.keys:
-            for topic, newest in zip(self._inputs, key.newest, strict=True):
-                if newest:
-                    self._lag.learn_newest(topic, newest / 1_000)
+            for stream, partition, newest in key.newest:
+                self._lag.learn_newest(self._inputs[stream], partition, newest / 1_000)
 
     def look(self) -> None:
         """Do what is due."""

@@ -22,7 +22,7 @@ class KeyFacts(NamedTuple):
         state_bytes: size of its journal, parts included.
         times: timestamps of the events, in milliseconds since the epoch: all, or a fair choice of them.
         weight: number of events for which each of these times stands.
-        newest: latest timestamp of each input stream, in the order of `STREAMS`; 0 where nothing was read.
+        newest: latest timestamp of each input partition that was read: number of the stream, partition, timestamp.
     """
 
     parent: str
@@ -32,7 +32,7 @@ class KeyFacts(NamedTuple):
     state_bytes: int
     times: list[int]
     weight: float
-    newest: list[int]
+    newest: list[tuple[int, int, int]]
 
 
 def facts(parent: str, number: int, size: tuple[int, int, int], rows: InputRows) -> KeyFacts:
@@ -49,6 +49,21 @@ def facts(parent: str, number: int, size: tuple[int, int, int], rows: InputRows)
     if count > _TIMES:
         middles = (np.arange(_TIMES) + 0.5) * count / _TIMES
         times = np.sort(times)[middles.astype(np.int64)]
-    newest = [int(rows.timestamps[rows.streams == each].max(initial=0)) for each in range(len(STREAMS))]
     name = "" if parent == COORDINATOR else parent
-    return KeyFacts(name, number, *size, times.tolist(), count / max(1, len(times)), newest)
+    return KeyFacts(name, number, *size, times.tolist(), count / max(1, len(times)), _newest(rows))
+
+
+def _newest(rows: InputRows) -> list[tuple[int, int, int]]:
+    """Return the latest timestamp of each stream and partition among the rows."""
+    found = []
+    for stream in range(len(STREAMS)):
+        of_stream = rows.streams == stream
+        partitions, times = rows.partitions[of_stream], rows.timestamps[of_stream]
+        if not len(partitions):
+            continue
+        # Nearly always one: events are keyed by their parent or group.
+        several = partitions.min() != partitions.max()
+        for partition in np.unique(partitions).tolist() if several else [int(partitions[0])]:
+            newest = times[partitions == partition] if several else times
+            found.append((stream, partition, int(newest.max())))
+    return found

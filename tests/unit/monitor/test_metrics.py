@@ -5,6 +5,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,7 +42,7 @@ def value(metrics: Metrics, name: str, **labels: str) -> float | None:
 
 
 def key(parent: str, shard: int, topics: int, *, clients: int = 0, times: Sequence[int] = ()) -> KeyFacts:
-    return KeyFacts(parent, shard, topics, clients, 10 * topics, list(times), 2.0, [0, 0, 0, 0])
+    return KeyFacts(parent, shard, topics, clients, 10 * topics, list(times), 2.0, [])
 
 
 def test_a_micro_batch_is_counted(metrics: Metrics) -> None:
@@ -120,8 +121,22 @@ def rows(times: Sequence[int], stream: int = 2) -> InputRows:
 
 def test_a_key_reports_the_times_of_its_events() -> None:
     found = facts("p", 1, (3, 2, 100), InputRows.concat([rows([5, 7]), rows([9], stream=3)]))
-    assert found == KeyFacts("p", 1, 3, 2, 100, [5, 7], 1.0, [0, 0, 7, 9])
+    assert found == KeyFacts("p", 1, 3, 2, 100, [5, 7], 1.0, [(2, 0, 7), (3, 0, 9)])
     assert facts(COORDINATOR, 1, (0, 2, 100), rows([5])).parent == ""
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.integers(0, 10**13)), min_size=1, max_size=30))
+def test_a_key_reports_the_newest_time_of_each_partition(events: list[tuple[int, int, int]]) -> None:
+    """In the small numbers of Spark's columns."""
+    several = InputRows.of([InputRow(stream, part, at, 0, time, b"") for at, (stream, part, time) in enumerate(events)])
+    small = several._replace(
+        streams=several.streams.astype(np.int8),
+        partitions=several.partitions.astype(np.int32),
+    )
+    newest: dict[tuple[int, int], int] = {}
+    for stream, part, time in events:
+        newest[stream, part] = max(time, newest.get((stream, part), 0))
+    assert facts("p", 0, (0, 0, 0), small).newest == [(*place, time) for place, time in sorted(newest.items())]
 
 
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=500))
