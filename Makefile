@@ -104,7 +104,7 @@ QUIX_VENV := $(CACHE)/quix
 FLINK_VENV := $(CACHE)/flink
 
 SUITE := job
-SUITES := job delivery starts cluster scale wide backlog eager low-rate resync columnar pattern-consumer matcher peers rocketmq
+SUITES := job delivery metrics starts cluster scale wide backlog eager low-rate resync columnar pattern-consumer matcher peers rocketmq
 # Modules of the suites: below tests.bench.streaming, by the name of the suite, where nothing else stands here.
 BENCH_job := streaming.run
 BENCH_low-rate := streaming.low_rate
@@ -126,6 +126,7 @@ bench-suites: ## list what make bench can measure
 	@printf '%s\n' \
 	  'job       latency and throughput against a no-op of the same plan, as ratios (two hours)' \
 	  'delivery  exactly once against at least once: latency and throughput as ratios (an hour)' \
+	  'metrics   the job with metrics that are asked for, and without, as ratios (an hour)' \
 	  'starts    recovery: from a start after SIGKILL to the first update, 20 times (ten minutes)' \
   'cluster   throughput in one process and on a Spark cluster of two workers, as a ratio' \
 	  'scale     a micro-batch by what is stored: topics, patterns, parents, shards (a quarter of an hour)' \

@@ -19,7 +19,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from streaming import properties
+from streaming import address, properties
 from streaming.errors import ConfigInvalid
 
 if TYPE_CHECKING:
@@ -37,6 +37,9 @@ _PREFIX: Final = "REEXPAND_"
 
 _FILE_VARIABLE: Final = "REEXPAND_CONFIG"
 """Environment variable with the path of the TOML file."""
+
+_OTHER_VARIABLES: Final = (_FILE_VARIABLE, "REEXPAND_HTTP_TOKEN", "REEXPAND_LOG_FORMAT")
+"""Environment variables that are no settings."""
 
 _MISSPELT: Final = 0.75
 """Similarity, as `difflib` measures it, from which an unknown variable is taken for a misspelt setting."""
@@ -121,8 +124,21 @@ class Settings(BaseSettings):
     kafka_options: Path | None = Field(
         None, description="File of Kafka client options, one key=value a line; the place for credentials."
     )
+    http: str = Field("127.0.0.1:9464", description="Address of metrics and health, HOST:PORT; off: none.")
+    http_token_file: Path | None = Field(
+        None, description="File of the token that all pages but metrics and health ask for."
+    )
+    hang_seconds: PositiveInt = Field(
+        300, description="Time after which a micro-batch counts as hung, so that /healthz says so."
+    )
 
-    @field_validator("kafka_options", "groups")
+    @field_validator("http")
+    @classmethod
+    def _check_address(cls, text: str) -> str:
+        address.parse(text)
+        return text
+
+    @field_validator("kafka_options", "groups", "http_token_file")
     @classmethod
     def _check_readable(cls, path: Path | None) -> Path | None:
         if path is not None and not os.access(path, os.R_OK):
@@ -238,7 +254,7 @@ def _may_be_absent(setting: str) -> bool:
 
 
 def _warn_of_misspelt_variables() -> None:
-    settings = [*map(_variable, Settings.model_fields), _FILE_VARIABLE]
+    settings = [*map(_variable, Settings.model_fields), *_OTHER_VARIABLES]
     names = [name.removeprefix(_PREFIX) for name in settings]
     for variable in sorted(os.environ):
         prefix, name = variable[: len(_PREFIX)].upper(), variable[len(_PREFIX) :].upper()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from streaming.cli.log import log_format_option
 from streaming.cli.root import verbose_option
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ config_option = click.option(
     help="Wait, warm, while another driver works on the checkpoint; take over when it has ended.",
 )  # fmt: skip
 @verbose_option
+@log_format_option
 def run(config_file: Path | None, *, take_over: bool, accept_topics: bool, stands_by: bool, **given: Any) -> None:
     """Run the job until SIGTERM or Ctrl-C.
 

@@ -53,6 +53,7 @@ class Job:
             *("--bootstrap-servers", settings.bootstrap_servers),
             *("--checkpoint", settings.checkpoint),
             *(("--master", settings.master) if settings.master is not None else ()),
+            *("--http", "127.0.0.1:0"),
         ]
         # The demo shows the job with its defaults; settings in the environment are for the user's own jobs.
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("REEXPAND_")}

@@ -36,6 +36,7 @@ from streaming.spark.checkpoint import Agreement
 from streaming.spark.clock import Clock
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.lease import Lease
+from streaming.spark.monitoring import Monitor, QueryMonitor
 from streaming.spark.report import Report
 from streaming.spark.watch import TopicWatch, explained
 
@@ -82,7 +83,7 @@ def run(settings: Settings, *, take_over: bool = False, accept_topics: bool = Fa
     settings = settings.model_copy(update={"checkpoint": checkpoint.absolute(settings.checkpoint)})
     group_events = group_file.read(settings.groups)
     stop = threading.Event()
-    with started(settings, stop) as spark:
+    with Monitor(settings) as monitor, started(settings, stop) as spark:
         kafka_options.check(spark, settings)
         agreed = _agreed(spark, settings)
         with (
@@ -91,17 +92,21 @@ def run(settings: Settings, *, take_over: bool = False, accept_topics: bool = Fa
             Lease(spark, settings, agreed.checkpoint_id) as lease,
         ):
             if stands_by:
-                if not standby.acquire(spark, settings, admin, lease, stop):
+                if not standby.acquire(spark, settings, admin, lease, stop, health=monitor.health):
                     log.info("stopped")
                     return
                 agreed = _agreed(spark, settings, agreed)
             start = Start(spark, settings, admin, lease, agreed)
             query, topics = begin(start, group_events, take_over=take_over, accept_topics=accept_topics)
             access.warn(admin, settings, agreed.group)
+            monitor.health.note_former(lease.end_of_former())
+            follower = QueryMonitor(
+                monitor, settings, query, admin, checkpoint.CheckpointFiles(spark, settings.checkpoint)
+            )
             log.info(READY, ", ".join(settings.inputs), settings.bootstrap_servers)
             watch = TopicWatch(spark, settings, admin, topics)
             with Clock(spark, settings, query) as clock:
-                attend(query, stop, Beside(Report(query), lease, clock, watch))
+                attend(query, stop, Beside(Report(query, follower.follow), lease, clock, watch, follower))
     log.info("stopped")
 
 
@@ -258,6 +263,7 @@ class Beside(NamedTuple):
     lease: Lease
     clock: Clock
     watch: TopicWatch
+    monitor: QueryMonitor | None = None
 
 
 def attend(query: StreamingQuery, stop: Stop, beside: Beside) -> None:
@@ -266,7 +272,7 @@ def attend(query: StreamingQuery, stop: Stop, beside: Beside) -> None:
     Raises:
         ReexpandError: as `run` says.
     """
-    report, lease, clock, watch = beside
+    report, lease, clock, watch, monitor = beside
     try:
         while not (clock.has_failed or stop.wait(_POLL_SECONDS)):
             report.write()
@@ -275,6 +281,8 @@ def attend(query: StreamingQuery, stop: Stop, beside: Beside) -> None:
                 query.stop()
                 raise lease.taken_over()
             _look(watch, query)
+            if monitor is not None:
+                monitor.look()
             if not query.isActive:
                 query.awaitTermination()  # raises the error that ended it
                 raise JobFailed("the query ended without being asked to")
@@ -282,6 +290,8 @@ def attend(query: StreamingQuery, stop: Stop, beside: Beside) -> None:
         end_after_batch(query)
         query.awaitTermination()
         report.write()
+        if monitor is not None:
+            monitor.keep_sizes()
         clock.check()
     except StreamingQueryException as error:
         if lease.find_successor():

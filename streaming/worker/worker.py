@@ -24,6 +24,7 @@ from streaming.updates.model import Problem
 from streaming.updates.records import KafkaRecord, UpdateWriter, dead_letter
 from streaming.worker.bounds import Bounds
 from streaming.worker.cache import STATE_CACHE_BYTES, StateCache
+from streaming.worker.facts import facts
 from streaming.worker.output import Output, OutputKind
 from streaming.worker.reading import Entry, KeyReader, StreamTopics
 from streaming.worker.renewal import Archives, adopted
@@ -67,6 +68,8 @@ class _Result(NamedTuple):
     journal: Journal
     problems: list[Problem]
     ignored: Counter[Ignored]
+    topics: int
+    clients: int
 
 
 class Worker:
@@ -127,6 +130,9 @@ class Worker:
                 output.add(OutputKind.INPUT + Stream.CLOCK, coordinator.alarm(parent, number, sweep))
         yield from self._add_dead_letters((*rejected, *result.problems), ordered, output)
         output.ignored = result.ignored
+        if rows.has_events or result.journal is not journal:  # a tick that changes nothing is no news
+            end = result.journal.position.end
+            output.facts = facts(parent, number, (result.topics, result.clients, end), rows)
         yield output
         if result.journal is journal:
             return former
@@ -171,7 +177,7 @@ class Worker:
         output.suspects = [(shard.parent, *each) for each in literal(suspects, former).items()]
         self._add_answers((answer_shard(inquiry, former, shard, self._asked) for inquiry in inquiries), output)
         self.states.put(key, journal, former)
-        return _Result(journal, problems, ignored)
+        return _Result(journal, problems, ignored, len(former.topics), len(former.clients))
 
     def _add_updates(self, updates: Updates, writer: UpdateWriter, output: Output) -> Iterator[None]:
         """Add updates to the output, and stop after each piece that may fill it."""
@@ -205,7 +211,7 @@ class Worker:
             journal = coordinator.append(journal, former, outcome.delta)
         self._add_answers((answer_coordinator(inquiry, former, number, self._asked) for inquiry in inquiries), output)
         self.states.put(key, journal, former)
-        return _Result(journal, outcome.problems, outcome.ignored)
+        return _Result(journal, outcome.problems, outcome.ignored, 0, len(former.leases))
 
     def _add_answers(self, records: Iterable[KafkaRecord | None], output: Output) -> None:
         for record in records:
@@ -223,7 +229,7 @@ class Worker:
                     (self.config.topics[stream], partition, offset, position(entry)): payload
                     for stream, partition, offset, entry, _, payload in rows.by_row()
                 }
-            output.add(OutputKind.DEAD_LETTER, dead_letter(source, reason, message, originals[source[:4]]))
+            output.add_dead_letter(reason, dead_letter(source, reason, message, originals[source[:4]]))
             if output.size >= self.tuning.piece_bytes:
                 yield output.drain()
 
@@ -235,7 +241,7 @@ class Worker:
             source = Source(self.config.topics[stream], partition, offset, 0, timestamp)
             message = f"the value has {int(size):,} bytes; at most {limit:,} are allowed (max_value_bytes)"
             letter = dead_letter(source, Reason.VALUE_TOO_LARGE, message, beginning, size=int(size))
-            output.add(OutputKind.DEAD_LETTER, letter)
+            output.add_dead_letter(Reason.VALUE_TOO_LARGE, letter)
             if output.size >= self.tuning.piece_bytes:
                 yield output.drain()
         yield output

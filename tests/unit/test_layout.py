@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("matcher", "streaming")
 FLOORS = [
     {"errors", "matcher", "tuning"},
-    {"properties"},
+    {"address", "properties"},
     {"config"},
     {"kafka", "storage", "events"},
     {"subscription"},
@@ -22,7 +22,7 @@ FLOORS = [
     {"coordinator", "expansion"},
     {"inquiry"},
     {"worker"},
-    {"oracle", "client", "local", "inspect"},
+    {"oracle", "client", "local", "inspect", "monitor"},
     {"spark", "adapters", "consumers", "examples", "schemas"},
     {"advise", "demo", "operations"},
     {"cli"},

@@ -72,7 +72,7 @@ class Driver:
         self._system = system
         prefix = f"{re.sub('[^a-z]+', '-', system.name.lower())}-{uuid4().hex[:6]}"
         given = {name: f"{prefix}-{name}" for name in TOPIC_SETTINGS}
-        given |= {"bootstrap_servers": broker.bootstrap_servers, "checkpoint": str(folder / prefix)}
+        given |= {"bootstrap_servers": broker.bootstrap_servers, "checkpoint": str(folder / prefix), "http": "off"}
         self.settings: Settings = load(given)
         create_topics(broker.bootstrap_servers, specs(self.settings, PARTITIONS))
         self._environment = {f"REEXPAND_{name.upper()}": value for name, value in given.items()}

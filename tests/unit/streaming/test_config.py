@@ -98,6 +98,9 @@ def test_the_defaults(run: Run, started: list[Settings]) -> None:
         "master": None,
         "groups": None,
         "kafka_options": None,
+        "http": "127.0.0.1:9464",
+        "http_token_file": None,
+        "hang_seconds": 300,
     }
 
 

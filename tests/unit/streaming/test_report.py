@@ -59,7 +59,11 @@ def lines(caplog: pytest.LogCaptureFixture, *recent: Progress) -> list[tuple[int
 
 
 def test_each_micro_batch_that_did_something_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    assert lines(caplog, Progress(3, 5, {"remove": 1, "add": 2}), Progress(4, 1, {"dead-letter": 1})) == [
+    assert lines(
+        caplog,
+        Progress(3, 5, {"remove:UNSUBSCRIBED": 1, "add:TOPIC_CREATED": 2}),
+        Progress(4, 1, {"dead-letter:not-json": 1}),
+    ) == [
         (logging.INFO, "micro-batch 3: 5 records in 7 ms: 2 add, 1 remove"),
         (logging.INFO, "micro-batch 4: 1 records in 7 ms: 1 dead-letter"),
     ]
