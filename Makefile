@@ -159,8 +159,8 @@ audit: setup ## a bill of materials, and the known vulnerabilities of packages a
 lock: | $(filter .tools/bin/uv,$(UV)) ## write requirements.lock anew from pyproject.toml
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --group dev --all-extras \
 	  --no-annotate --custom-compile-command 'make lock' -o requirements.lock pyproject.toml
-	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --constraints requirements.lock \
-	  --no-annotate --custom-compile-command 'make lock' -o deploy/requirements.lock pyproject.toml
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra job \
+	  --constraints requirements.lock --no-annotate --custom-compile-command 'make lock' -o deploy/requirements.lock pyproject.toml
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	  --no-annotate --custom-compile-command 'make lock' -o tests/bench/peers/requirements.txt \
 	  tests/bench/peers/requirements.in

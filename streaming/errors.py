@@ -5,6 +5,7 @@ what happened, where, and what to do about it.
 
     ReexpandError                   exit code 1 where nothing else is said
     ├── ConfigInvalid               a setting is missing or wrong (exit code 2)
+    ├── ExtraMissing                a package of an extra is not installed (exit code 2)
     ├── CheckpointMismatch          the checkpoint was made with other settings (exit code 2)
     ├── StateError                  a state value cannot be read
     │   ├── StateCorrupted          its bytes differ from the written ones
@@ -59,6 +60,12 @@ class ReexpandError(Exception):
 
 class ConfigInvalid(ReexpandError):
     """A setting is missing, malformed, or contradicts another one."""
+
+    exit_code = 2
+
+
+class ExtraMissing(ReexpandError):
+    """A package is not installed that only some verbs need; the message names the extra that brings it."""
 
     exit_code = 2
 

@@ -41,6 +41,14 @@ class _VerbGroup(click.Group):
         except ReexpandError as error:
             click.echo(f"Error: {error}", err=True)
             ctx.exit(error.exit_code)
+        except ModuleNotFoundError as error:
+            from streaming.cli import extras
+
+            missing = extras.explained(error, ctx.invoked_subcommand)
+            if missing is None:
+                raise
+            click.echo(f"Error: {missing}", err=True)
+            ctx.exit(missing.exit_code)
         except KeyboardInterrupt:
             click.echo(err=True)  # the terminal has written ^C into this line
             ctx.exit(INTERRUPTED)
