@@ -155,6 +155,15 @@ audit: setup ## a bill of materials, and the known vulnerabilities of packages a
 	@PYTHONPATH=.:$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))') \
 	  $(AUDIT_VENV)/bin/python -m tests.audit.run
 
+DOCS_VENV := $(CACHE)/docs
+
+.PHONY: docs
+docs: .venv/.locked ## the documentation as a site in build/site; a link that leads nowhere is an error
+	$(UV) venv --quiet --allow-existing --python $(PY) $(DOCS_VENV)
+	$(UV) pip sync --quiet --python $(DOCS_VENV)/bin/python --require-hashes docs/site/requirements.txt
+	$(DOCS_VENV)/bin/python docs/site/build.py build/site
+	@echo "The site is build/site/index.html."
+
 .PHONY: lock
 lock: | $(filter .tools/bin/uv,$(UV)) ## write requirements.lock anew from pyproject.toml
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --group dev --all-extras \
@@ -169,7 +178,9 @@ lock: | $(filter .tools/bin/uv,$(UV)) ## write requirements.lock anew from pypro
 	  tests/bench/peers/requirements-flink.in
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	  --no-annotate --custom-compile-command 'make lock' -o tests/audit/requirements.txt tests/audit/requirements.in
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	  --no-annotate --custom-compile-command 'make lock' -o docs/site/requirements.txt docs/site/requirements.in
 
 .PHONY: clean
 clean: ## remove what the other targets made, downloads excepted
-	rm -rf .venv .reexpand .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .reexpand build .mypy_cache .ruff_cache .pytest_cache .hypothesis
