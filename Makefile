@@ -65,6 +65,17 @@ test-fence: setup ## drivers and workers that wake up after they were replaced: 
 test-bad-input: setup ## 100,000 damaged records, and 2.4 GB of large ones, in the real job (half an hour)
 	REEXPAND_BAD_RECORDS=100000 .venv/bin/pytest -m "long or not long" tests/integration/test_bad_input.py
 
+# Installed beside the downloads, and needed by no other target; Go builds it.
+S3_SERVER_VERSION := v1.8.0
+S3_SERVER := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/reexpand/versitygw/$(S3_SERVER_VERSION)/versitygw
+
+$(S3_SERVER):
+	GOBIN=$(dir $@) go install github.com/versity/versitygw/cmd/versitygw@$(S3_SERVER_VERSION)
+
+.PHONY: test-s3
+test-s3: setup $(S3_SERVER) ## a checkpoint on S3-compatible storage, on a server that Go builds (needs Go)
+	.venv/bin/pytest -m long tests/integration/test_s3.py
+
 .PHONY: test-containers
 test-containers: .venv/.locked ## docker-compose.yml for real: build, start, send events, restart (needs a container engine)
 	.venv/bin/pytest -m containers tests/containers
