@@ -73,6 +73,17 @@ test-rocketmq: setup ## patterns over lite topics of a real RocketMQ, with the j
 test-bad-input: setup ## 100,000 damaged records, and 2.4 GB of large ones, in the real job (half an hour)
 	REEXPAND_BAD_RECORDS=100000 .venv/bin/pytest -m "long or not long" tests/integration/test_bad_input.py
 
+# Installed beside the downloads, and needed by no other target; Go builds it.
+S3_SERVER_VERSION := v1.8.0
+S3_SERVER := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/reexpand/versitygw/$(S3_SERVER_VERSION)/versitygw
+
+$(S3_SERVER):
+	GOBIN=$(dir $@) go install github.com/versity/versitygw/cmd/versitygw@$(S3_SERVER_VERSION)
+
+.PHONY: test-s3
+test-s3: setup $(S3_SERVER) ## a checkpoint on S3-compatible storage, on a server that Go builds (needs Go)
+	.venv/bin/pytest -m long tests/integration/test_s3.py
+
 .PHONY: test-containers
 test-containers: .venv/.locked ## docker-compose.yml for real: build, start, send events, restart (needs a container engine)
 	.venv/bin/pytest -m containers tests/containers
@@ -167,12 +178,21 @@ audit: setup ## a bill of materials, and the known vulnerabilities of packages a
 	@PYTHONPATH=.:$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))') \
 	  $(AUDIT_VENV)/bin/python -m tests.audit.run
 
+DOCS_VENV := $(CACHE)/docs
+
+.PHONY: docs
+docs: .venv/.locked ## the documentation as a site in build/site; a link that leads nowhere is an error
+	$(UV) venv --quiet --allow-existing --python $(PY) $(DOCS_VENV)
+	$(UV) pip sync --quiet --python $(DOCS_VENV)/bin/python --require-hashes docs/site/requirements.txt
+	$(DOCS_VENV)/bin/python docs/site/build.py build/site
+	@echo "The site is build/site/index.html."
+
 .PHONY: lock
 lock: | $(filter .tools/bin/uv,$(UV)) ## write requirements.lock anew from pyproject.toml
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --group dev --all-extras \
 	  --no-annotate --custom-compile-command 'make lock' -o requirements.lock pyproject.toml
-	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --constraints requirements.lock \
-	  --no-annotate --custom-compile-command 'make lock' -o deploy/requirements.lock pyproject.toml
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --extra job \
+	  --constraints requirements.lock --no-annotate --custom-compile-command 'make lock' -o deploy/requirements.lock pyproject.toml
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	  --no-annotate --custom-compile-command 'make lock' -o tests/bench/peers/requirements.txt \
 	  tests/bench/peers/requirements.in
@@ -181,6 +201,8 @@ lock: | $(filter .tools/bin/uv,$(UV)) ## write requirements.lock anew from pypro
 	  tests/bench/peers/requirements-flink.in
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	  --no-annotate --custom-compile-command 'make lock' -o tests/audit/requirements.txt tests/audit/requirements.in
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	  --no-annotate --custom-compile-command 'make lock' -o docs/site/requirements.txt docs/site/requirements.in
 
 .PHONY: schemas
 schemas: .venv/.locked ## write the files of the schemas anew from their models
@@ -188,4 +210,4 @@ schemas: .venv/.locked ## write the files of the schemas anew from their models
 
 .PHONY: clean
 clean: ## remove what the other targets made, downloads excepted
-	rm -rf .venv .reexpand .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .reexpand build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -10,7 +10,7 @@ import ssl
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from streaming.local import classes
+from streaming.local import classes, jars
 from streaming.local.network import key_store
 
 AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -22,4 +22,5 @@ with TemporaryDirectory() as folder:
     store = Path(folder, "cacerts")
     store.write_bytes(key_store(context.get_ca_certs(binary_form=True)))
     os.environ["JAVA_TOOL_OPTIONS"] = f"-Djavax.net.ssl.trustStore={store}"
+    jars.s3()
     classes.sink()  # which needs the jars of Spark's Kafka connector

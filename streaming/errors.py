@@ -5,6 +5,7 @@ what happened, where, and what to do about it.
 
     ReexpandError                   exit code 1 where nothing else is said
     ├── ConfigInvalid               a setting is missing or wrong (exit code 2)
+    ├── ExtraMissing                a package of an extra is not installed (exit code 2)
     ├── CheckpointMismatch          the checkpoint was made with other settings (exit code 2)
     ├── StateError                  a state value cannot be read
     │   ├── StateCorrupted          its bytes differ from the written ones
@@ -49,7 +50,6 @@ what happened, where, and what to do about it.
         ├── Malformed               a record of the updates topic is no update; it is skipped
         ├── UpdatesUnreadable       the updates cannot be read, and waiting does not help
         ├── CallbackFailed          `on_change` raised, so the client has stopped
-        ├── ExtraMissing            a package of an extra is not installed
         ├── LiteSubscriptionRefused RocketMQ does not take the lite subscriptions of a consumer
         ├── NotReady                the client has not caught up in time, or was closed
         └── ConsumerError           a consumer with patterns cannot go on
@@ -70,6 +70,12 @@ class ReexpandError(Exception):
 
 class ConfigInvalid(ReexpandError):
     """A setting is missing, malformed, or contradicts another one."""
+
+    exit_code = 2
+
+
+class ExtraMissing(ReexpandError):
+    """A package that only an extra brings is not installed; the message has the command that brings it."""
 
     exit_code = 2
 
@@ -279,10 +285,6 @@ class UpdatesUnreadable(ClientError):
 
 class CallbackFailed(ClientError):
     """`on_change` raised: its owner has missed a change, so the client does not go on."""
-
-
-class ExtraMissing(ClientError):
-    """A package that only an extra brings is not installed; the message has the command."""
 
 
 class LiteSubscriptionRefused(ClientError):

@@ -12,6 +12,7 @@ from streaming.adapters.topic_events import NoAnswer, Stopped, read_back, until_
 from streaming.adapters.watch import TopicFilter, Watch
 from streaming.errors import ConfigInvalid, WatchFailed
 from streaming.events.model import check_name
+from streaming.kafka.reach import wait_for_broker
 
 if TYPE_CHECKING:
     from streaming.config import Settings
@@ -68,6 +69,7 @@ def run(settings: "Settings", options: Options, announced: Callable[[bytes], Non
     cluster = KafkaCluster(settings.bootstrap_servers, settings.topic_events, options.parent, options.client, stop)
     former = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
+        wait_for_broker(settings.bootstrap_servers, failure=WatchFailed, is_over=stop.is_set)
         _Watcher(cluster, selected, announced).run(options, stop)
     except Stopped:
         if options.once:

@@ -176,7 +176,7 @@ def topics(
 )  # fmt: skip
 @verbose_option
 def jars(*, archive: bool) -> None:
-    """Download the jars of connector and broker; compile the sink.
+    """Download the jars of Spark and Kafka; compile the sink.
 
     `reexpand run`, `local` and `demo` find them in the cache. Jars in the cache are not downloaded again.
 

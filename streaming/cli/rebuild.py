@@ -39,7 +39,7 @@ def rebuild(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Make a new checkpoint from the inputs, for the same updates.
+    """Make a new checkpoint for the same updates topic.
 
     The new checkpoint may have other shards, another route depth, and another number of state partitions. The inputs
     are read from their beginning. Then the differences between the new state and the updates topic are written to it,

@@ -5,7 +5,9 @@ the matcher.
 """
 # ruff: noqa: PLC0415 - as above
 
+import errno
 import logging
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +33,18 @@ log = logging.getLogger("reexpand")
 class _VerbGroup(click.Group):
     """Group of verbs; errors of the package become one sentence and an exit code."""
 
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the command; an output that cannot be written is one sentence."""
+        try:
+            return super().main(*args, **kwargs)
+        except OSError as error:
+            if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EIO):
+                raise
+            # What could not be written is lost: the interpreter would try again at its end, and fail again.
+            sys.stdout = None
+            click.echo(f"Error: the output cannot be written: {error.strerror}", err=True)
+            sys.exit(1)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the verb.
 
@@ -41,6 +55,14 @@ class _VerbGroup(click.Group):
         except ReexpandError as error:
             say_error(str(error))
             ctx.exit(error.exit_code)
+        except ModuleNotFoundError as error:
+            from streaming.cli import extras
+
+            missing = extras.explained(error, ctx.invoked_subcommand)
+            if missing is None:
+                raise
+            click.echo(f"Error: {missing}", err=True)
+            ctx.exit(missing.exit_code)
         except KeyboardInterrupt:
             click.echo(err=True)  # the terminal has written ^C into this line
             ctx.exit(INTERRUPTED)

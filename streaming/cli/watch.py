@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def watch_kafka(
     bootstrap_servers: str | None, topic_events: str | None, kafka_options: Path | None, *, as_json: bool, **given: Any
 ) -> None:
-    """Announce real Kafka topics that come and go as topic events.
+    """Announce births and deaths of Kafka topics.
 
     It runs until SIGTERM or Ctrl-C. Changes that happened in its absence are announced at the next start. Kafka's
     internal topics (__...) and the six of reexpand are left out.

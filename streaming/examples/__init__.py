@@ -1,1 +1,1 @@
-"""Programs to copy: a dispatcher, and a broker plug-in that reports its topics."""
+"""Programs to copy: a dispatcher, a broker plug-in that reports its topics, and sample traffic."""

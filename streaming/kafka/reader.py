@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from streaming.errors import TopicMissing, TopicUnreadable
 from streaming.kafka.clients import PARTITION_END, concerns_group, create, reason
 from streaming.kafka.permissions import readable
+from streaming.kafka.reach import wait_for_broker
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -50,6 +51,7 @@ class TopicReader:
     def __init__(self, bootstrap_servers: str, options: Mapping[str, str]) -> None:
         self._servers = bootstrap_servers
         self._trouble = ""
+        self._is_reached = False
         given: dict[str, Any] = {
             "log_level": 0,
             **options,
@@ -76,6 +78,9 @@ class TopicReader:
             TopicMissing: a topic does not exist.
             TopicUnreadable: no broker answers, or it does not allow to read a topic.
         """
+        if not self._is_reached:
+            wait_for_broker(self._servers, failure=TopicUnreadable)
+            self._is_reached = True
         found = {}
         for topic in topics:
             try:

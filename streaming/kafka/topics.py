@@ -15,6 +15,7 @@ from confluent_kafka.cimpl import NewTopic
 from streaming.errors import TopicsUnusable
 from streaming.kafka.clients import create, reason
 from streaming.kafka.permissions import Grant
+from streaming.kafka.reach import WAIT_SECONDS, wait_for_broker
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -180,6 +181,7 @@ def _admin(bootstrap_servers: str, client_options: Mapping[str, str] | None) -> 
 
 
 def _existing(client: AdminClient, bootstrap_servers: str, timeout: float) -> Collection[str]:
+    wait_for_broker(bootstrap_servers, min(timeout, WAIT_SECONDS), TopicsUnusable)
     try:
         return client.list_topics(timeout=timeout).topics.keys()
     except KafkaException as error:

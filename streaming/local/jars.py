@@ -169,6 +169,9 @@ LOCAL = JarSets(_HERE / "ivy.xml", _HERE / "jars.sha256", ("spark", "kafka"))
 ROCKETMQ = JarSets(_HERE / "ivy-rocketmq.xml", _HERE / "jars-rocketmq.sha256", ("rocketmq",))
 """Jar set of a local RocketMQ, which only those who start one need."""
 
+S3 = JarSets(_HERE / "ivy-s3.xml", _HERE / "jars-s3.sha256", ("s3",))
+"""Jar set of a checkpoint on S3-compatible storage."""
+
 
 def spark() -> list[Path]:
     """Return the jars of Spark's Kafka connector; download them when they are not in the cache."""
@@ -183,6 +186,11 @@ def kafka() -> list[Path]:
 def rocketmq() -> list[Path]:
     """Return the jars of RocketMQ; download them when they are not in the cache."""
     return ROCKETMQ.jars("rocketmq")
+
+
+def s3() -> list[Path]:
+    """Return the jars of Hadoop's file system of S3; download them when they are not in the cache."""
+    return S3.jars("s3")
 
 
 def fetch(progress: Progress | None = None) -> None:

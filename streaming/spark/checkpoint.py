@@ -23,7 +23,7 @@ from streaming.config import Settings
 from streaming.errors import CheckpointInUse, CheckpointMismatch
 from streaming.kafka.facts import REBUILD, START_ANEW, NotedTopic, Offsets
 from streaming.kafka.permissions import own_group
-from streaming.storage import journal
+from streaming.storage import journal, s3
 from streaming.storage.layout import IDENTITY, QUERY
 
 MAX_DEFAULT_PARTITIONS = 8
@@ -150,6 +150,9 @@ def absolute(checkpoint: str) -> str:
 
     A URI is returned as it is.
     """
+    scheme, colon, rest = checkpoint.partition(":")
+    if scheme in s3.SCHEMES and colon:
+        return f"{s3.SCHEMES[0]}:{rest}"  # the scheme that Hadoop knows
     return checkpoint if urlparse(checkpoint).scheme else str(Path(checkpoint).absolute())
 
 

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from streaming.config import Settings
 from streaming.errors import KafkaUnavailable
 from streaming.kafka.facts import Offsets, RecordPlace, sources
+from streaming.kafka.reach import wait_for_broker
 from streaming.kafka.topics import TopicSpec
 from streaming.spark import kafka_options
 
@@ -48,10 +49,16 @@ class KafkaAdmin:
         self._jvm = jvm
         self._settings = settings
         self._timeout_ms = timeout_ms
+        wait_for_broker(settings.bootstrap_servers, self._given_ms() / 1_000)
         self._clients = self._jvm.org.apache.kafka.clients
         timeouts = {"default.api.timeout.ms": timeout_ms, "request.timeout.ms": timeout_ms // 2}
         properties = kafka_options.for_client(self._jvm, settings, timeouts)
         self._admin = self._call(lambda: self._clients.admin.Admin.create(properties))
+
+    def _given_ms(self) -> int:
+        """Return the longest wait, or the shorter one of the file of client options."""
+        given = self._settings.client_options().get("default.api.timeout.ms", "")
+        return min(self._timeout_ms, int(given)) if given.isdecimal() else self._timeout_ms
 
     def __enter__(self) -> Self:
         return self

@@ -15,6 +15,8 @@ from streaming.config import Settings
 from streaming.errors import SparkUnavailable
 from streaming.kafka.options import SECRET_NAMES
 from streaming.local import class_archive
+from streaming.local import jars as local_jars
+from streaming.storage import s3
 
 _LOG_CONFIGURATION = Path(__file__).parent / "log4j2.properties"
 
@@ -69,13 +71,16 @@ _FILE_SYSTEM = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
 _FILE_SYSTEM_JAR = "hadoop-bare-naked-local-fs"
 
 
-def options(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = ()) -> dict[str, str]:
+def options(
+    settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = (), jars_of_s3: Sequence[Path] = ()
+) -> dict[str, str]:
     """Return the options of the session.
 
     Args:
         settings: settings of the job; without `master` the session is local, unless spark-submit set one.
         shuffle_partitions: number of state partitions of the checkpoint.
         jars: jars that Spark lacks (see `streaming.local.jars`).
+        jars_of_s3: further ones of a checkpoint on S3; the archive of classes is made without them.
     """
     chosen = {**_BASE, "spark.sql.shuffle.partitions": str(shuffle_partitions), "spark.app.name": "reexpand"}
     if _is_local(settings):
@@ -99,8 +104,10 @@ def options(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = 
             # Spark reads files before it has the classes of `spark.jars`.
             chosen["spark.driver.extraClassPath"] = str(file_system.resolve())
             chosen["spark.hadoop.fs.file.impl"] = _FILE_SYSTEM
-    if jars:
-        chosen["spark.jars"] = ",".join(jar.resolve().as_uri() for jar in jars)
+    if s3.is_on_s3(settings.checkpoint):
+        chosen |= s3.S3Address.of().for_spark()
+    if jars or jars_of_s3:
+        chosen["spark.jars"] = ",".join(jar.resolve().as_uri() for jar in (*jars, *jars_of_s3))
     return chosen
 
 
@@ -122,7 +129,7 @@ def _is_on_this_machine(settings: Settings) -> bool:
 
 
 def build(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = ()) -> SparkSession:
-    """Start Spark, or return the session that runs.
+    """Start Spark, or return the session that runs; a checkpoint on S3 gets the jars that it needs.
 
     Raises:
         SparkUnavailable: the master does not exist, or does not answer within a minute.
@@ -133,8 +140,9 @@ def build(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = ()
         os.environ.setdefault(
             "SPARK_LOCAL_IP", "127.0.0.1"
         )  # for parts without an option of their own, such as the web interface
+    of_s3 = local_jars.s3() if s3.is_on_s3(settings.checkpoint) else []
     builder = SparkSession.builder
-    for key, value in options(settings, shuffle_partitions, jars).items():
+    for key, value in options(settings, shuffle_partitions, jars, of_s3).items():
         builder = builder.config(key, value)
     try:
         return builder.getOrCreate()

@@ -11,14 +11,12 @@ from pyarrow import ArrowException
 from pyarrow.fs import FileSelector, FileSystem, LocalFileSystem
 
 from streaming.errors import StateCorrupted
+from streaming.storage import s3
 from streaming.storage.journal import Archive
 from streaming.storage.layout import PARTS
 
 _OBJECT_STORES = ("s3", "gcs", "abfs")
 """File systems on which an object becomes visible as a whole, so a part needs no other name while it is written."""
-
-_SCHEMES = {"s3a": "s3", "s3n": "s3"}
-"""Hadoop's URI schemes, with the ones under which pyarrow knows the same file systems."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +65,19 @@ def opened(checkpoint: str) -> tuple[FileSystem, str]:
     url = urlparse(checkpoint)
     if url.scheme in ("", "file"):
         return LocalFileSystem(), (unquote(url.path) if url.scheme else checkpoint).rstrip("/")
-    files, path = FileSystem.from_uri(url._replace(scheme=_SCHEMES.get(url.scheme, url.scheme)).geturl())
+    if url.scheme in s3.SCHEMES:
+        return _s3(url.netloc), f"{url.netloc}{url.path}".rstrip("/")  # which Hadoop does not decode either
+    files, path = FileSystem.from_uri(checkpoint)
     return files, path.rstrip("/")
+
+
+def _s3(bucket: str) -> FileSystem:
+    from pyarrow.fs import S3FileSystem, resolve_s3_region  # noqa: PLC0415 - loads Amazon's SDK
+
+    arguments = s3.S3Address.of().for_arrow()
+    if "region" not in arguments:
+        arguments["region"] = resolve_s3_region(bucket)
+    return S3FileSystem(**arguments)
 
 
 @dataclass(frozen=True, slots=True)

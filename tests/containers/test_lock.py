@@ -20,7 +20,8 @@ def test_the_image_installs_what_the_tests_are_run_with() -> None:
 
 def test_the_image_installs_all_that_the_project_depends_on() -> None:
     project = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    wanted = {Requirement(text).name for text in project["dependencies"]}
+    requirements = [*project["dependencies"], *project["optional-dependencies"]["job"]]
+    wanted = {Requirement(text).name for text in requirements}
     locked = {package.partition("==")[0] for package in packages(_ROOT / "deploy" / "requirements.lock")}
     assert wanted - locked == set(), "run `make lock`"
 

@@ -80,8 +80,7 @@ def test_the_advice_is_of_what_the_inputs_amount_to(streams: Streams) -> None:
 def test_what_is_wrong_with_kafka_is_a_sentence(tmp_path: Path) -> None:
     away = advise("127.0.0.1:1", {})
     assert (away.returncode, away.stdout) == (1, "")
-    assert away.stderr.startswith("Error: the topic lite-group-events at 127.0.0.1:1 cannot be read: ")
-    assert "Connection refused" in away.stderr
+    assert "Error: no Kafka broker answers at 127.0.0.1:1 within 10 s: 127.0.0.1:1: connection refused" in away.stderr
     options = tmp_path / "client.properties"
     options.write_text("no.such.option=1\n")
     wrong = advise("127.0.0.1:1", {}, "--kafka-options", str(options))

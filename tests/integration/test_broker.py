@@ -174,7 +174,7 @@ def test_a_topic_name_that_kafka_refuses_is_reported(broker: SharedBroker) -> No
 
 def test_an_address_without_a_broker_is_reported() -> None:
     """Where nobody answers, the error says where and for how long."""
-    with pytest.raises(TopicsUnusable, match=r"No Kafka broker answers at 127\.0\.0\.1:1 within 1 s"):
+    with pytest.raises(TopicsUnusable, match=r"no Kafka broker answers at 127\.0\.0\.1:1 within 1 s"):
         create_topics("127.0.0.1:1", [TopicSpec("any")], timeout=1)
 
 

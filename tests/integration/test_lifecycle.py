@@ -189,7 +189,8 @@ def test_a_start_without_a_broker_leaves_the_checkpoint_new(tmp_path: Path) -> N
     job = Job(streams, tmp_path / "job.log", "--kafka-options", str(options))
     try:
         assert job.process.wait(60) == 1
-        assert "does not serve the job" in job.said()
+        assert "connecting to 127.0.0.1:1: 127.0.0.1:1: connection refused; 2 s left" in job.said()
+        assert "no Kafka broker answers at 127.0.0.1:1 within 2 s" in job.said()
         assert not (streams.checkpoint / "reexpand.json").exists()
     finally:
         job.close()

@@ -163,7 +163,7 @@ def test_without_a_network_the_end_of_the_log_says_why(monkeypatch: pytest.Monke
         jars.spark()
 
 
-@pytest.mark.parametrize("sets", [jars.LOCAL, jars.ROCKETMQ], ids=["local", "rocketmq"])
+@pytest.mark.parametrize("sets", [jars.LOCAL, jars.ROCKETMQ, jars.S3], ids=["local", "rocketmq", "s3"])
 def test_the_checksums_belong_to_the_versions(sets: jars.JarSets) -> None:
     """They were written after the last change of the Ivy file."""
     listed = [Path(line.split()[1]).name for line in sets.checksums.read_text().splitlines()]

@@ -4,6 +4,8 @@ import json
 import logging
 import re
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn, Self
@@ -105,6 +107,20 @@ def test_ctrl_c_has_one_exit_code(arguments: list[str], interrupted: str, monkey
     assert (result.exit_code, result.output.strip()) == (130, "")
 
 
+def test_no_summary_of_a_verb_is_cut() -> None:
+    """In the list of all verbs, on a terminal of 80 columns."""
+    listed = run("--help").output.partition("Commands:\n")[2]
+    assert [line for line in listed.splitlines() if line.endswith("...")] == []
+
+
+@pytest.mark.parametrize("verb", [["match", "a", "a"], ["--version"], ["validate", "a"]], ids=lambda verb: verb[0])
+def test_an_output_that_cannot_be_written_is_a_sentence(verb: list[str]) -> None:
+    command = [sys.executable, "-c", "from streaming.cli import main; main(prog_name='reexpand')", *verb]
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (result.returncode, result.stderr) == (1, "Error: the output cannot be written: No space left on device\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "level"),
     [
@@ -179,7 +195,7 @@ def test_the_demo_on_rocketmq_names_the_extra_that_it_needs(monkeypatch: pytest.
 
     monkeypatch.setattr("streaming.demo.lite_run.official_client", missing)
     result = run("demo", "--rocketmq")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.output == "Error: Install it: pip install 'reexpand[rocketmq]'\n"
 
 

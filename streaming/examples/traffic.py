@@ -1,0 +1,120 @@
+"""Sample traffic: tenants whose order topics come and go, and clients that follow them by patterns.
+
+It runs until SIGTERM or Ctrl-C, so that a job, a dashboard or a console has something to show.
+"""
+# ruff: noqa: D301 - click wants the character \b, not its two letters, above what it must not wrap
+
+import itertools
+import signal
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping
+from random import Random
+from typing import Any, NamedTuple
+
+import click
+import orjson
+from confluent_kafka import KafkaException, Producer
+
+from streaming.errors import ConfigInvalid, KafkaUnavailable
+from streaming.events.model import BIND_TOPIC, WILDCARD
+from streaming.kafka.clients import reason
+from streaming.kafka.reach import wait_for_broker
+
+PARENT = "orders"
+TENANTS = ("acme", "globex", "initech", "umbrella")
+REGIONS = ("ap", "eu", "us")
+STEPS = ("created", "paid", "shipped")
+GROUPS = {"billing": "*__{tenant}__*__paid", "dashboard": "*__{tenant}__**", "logistics": "*__{tenant}__*__shipped"}
+"""Groups, and the pattern of each of their clients; one client of a group for each tenant."""
+
+LIVE_TOPICS = 400
+"""Number of topics from which on the oldest one ends with each new one."""
+_REPEAT_EVERY = 50
+"""Number of topic events between two requests of clients, which repeat their sets as a lease asks."""
+
+
+class SampleEvent(NamedTuple):
+    """An event of the sample, with the stream that it belongs to.
+
+    Attributes:
+        stream: `groups`, `subscriptions` or `topics`.
+        key: key of its record.
+        value: its value, before it is JSON.
+    """
+
+    stream: str
+    key: str
+    value: Mapping[str, Any]
+
+
+def events(random: Random) -> Iterator[SampleEvent]:
+    """Yield the sample: groups and clients first, then topics without an end."""
+    for group in GROUPS:
+        yield SampleEvent("groups", group, {"group": group, "attributes": {BIND_TOPIC: PARENT, WILDCARD: "true"}})
+    clients = list(itertools.product(GROUPS, TENANTS))
+    for group, tenant in clients:
+        yield _request(group, tenant)
+    live: deque[str] = deque()
+    for number in itertools.count():
+        topic = "__".join((random.choice(REGIONS), random.choice(TENANTS), f"{number:06}", random.choice(STEPS)))
+        yield _topic("CREATED", topic)
+        live.append(topic)
+        if len(live) > LIVE_TOPICS:
+            yield _topic("DELETED", live.popleft())
+        if number % _REPEAT_EVERY == 0:
+            yield _request(*random.choice(clients))
+
+
+def _request(group: str, tenant: str) -> SampleEvent:
+    request = {"action": "COMPLETE_ADD", "clientId": f"{tenant}-{group}", "group": group, "topic": PARENT,
+               "liteTopicSet": [GROUPS[group].format(tenant=tenant)]}  # fmt: skip
+    return SampleEvent("subscriptions", group, request)
+
+
+def _topic(event: str, topic: str) -> SampleEvent:
+    return SampleEvent("topics", PARENT, {"event": event, "parentTopic": PARENT, "liteTopic": topic})
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--bootstrap-servers", required=True, envvar="REEXPAND_BOOTSTRAP_SERVERS",
+    help="Kafka brokers, host:port[,host:port...].",
+)  # fmt: skip
+@click.option("--rate", type=click.FloatRange(0.1, 10_000), default=5.0, show_default=True, help="Events a second.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Another number makes other traffic.")
+@click.option("--count", type=click.IntRange(1), default=None, help="Number of events; without it there is no end.")
+def main(bootstrap_servers: str, rate: float, seed: int, count: int | None) -> None:
+    """Send sample events to the job's inputs until SIGTERM or Ctrl-C.
+
+    Exit code 1 when Kafka does not answer or does not take the events.
+
+    \b
+    Example:
+      python -m streaming.examples.traffic --bootstrap-servers broker:9092 --rate 20
+    """
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    topics = {"groups": "lite-group-events", "subscriptions": "lite-subscription-events", "topics": "lite-topic-events"}
+    failures: list[str] = []
+    try:
+        wait_for_broker(bootstrap_servers, is_over=stop.is_set)
+        producer = Producer({"bootstrap.servers": bootstrap_servers, "enable.idempotence": True, "log_level": 0})
+        for event in itertools.islice(events(Random(seed)), count):  # noqa: S311 - a sample is no secret
+            if failures or stop.wait(1 / rate):
+                break
+            producer.produce(
+                topics[event.stream], orjson.dumps(event.value), event.key,
+                on_delivery=lambda error, _: failures.append(reason(error)) if error else None,
+            )  # fmt: skip
+            producer.poll(0)
+        producer.flush(10)
+    except (ConfigInvalid, KafkaUnavailable, KafkaException) as error:
+        raise click.ClickException(reason(error) if isinstance(error, KafkaException) else str(error)) from None
+    if failures:
+        raise click.ClickException(f"Kafka at {bootstrap_servers} does not take the events: {failures[0]}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""A checkpoint on S3-compatible storage: a real server, the real job, and what Python writes beside Spark."""
+
+import json
+import subprocess
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from streaming.config import Settings
+from streaming.events.model import Stream
+from tests.support.brokers import SharedBroker
+from tests.support.histories import Profile, expected, history
+from tests.support.processes import eventually
+from tests.support.running_job import (
+    POLL_SECONDS,
+    REEXPAND,
+    SETTLE_SECONDS,
+    Streams,
+    assert_equal_relations,
+    running,
+)
+from tests.support.s3_server import BUCKET, s3_server
+from tests.support.simulator import Record
+
+pytestmark = pytest.mark.long
+
+TOPICS = 2_500
+"""Number of topics of one parent whose state is large enough for files in `parts`."""
+
+
+@dataclass
+class StreamsOnS3(Streams):
+    """Streams whose checkpoint has a URI; the path is where the server has its files."""
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The job's settings, with the URI."""
+        return super().settings.model_copy(update={"checkpoint": f"s3a://{BUCKET}/{self.checkpoint.name}"})
+
+
+def stored(number: int) -> Record:
+    topic = f"stored__{number:05}__{'x' * 20}"
+    event = {"event": "CREATED", "parentTopic": "p", "liteTopic": topic}
+    return Record(Stream.TOPICS, json.dumps(event).encode(), 0, number)
+
+
+def test_a_checkpoint_on_s3_outlives_its_drivers(
+    broker: SharedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed twice, once with a micro-batch to repeat, then taken over by a driver that stood by; then compared."""
+    before, records = [stored(number) for number in range(TOPICS)], history(Random(22), 900, Profile(dialects=True))
+    third = len(records) // 3
+    with s3_server(tmp_path) as server, monkeypatch.context() as patch:
+        for name, value in server.variables.items():
+            patch.setenv(name, value)
+        streams = StreamsOnS3(broker.bootstrap_servers, server.folder / "checkpoint").create()
+        feed, log = streams.producer(), tmp_path / "job.log"
+        for record in before:
+            feed.send(record.stream, record.value, "p")
+        with running(streams, log) as job:
+            feed.send_slowly(records[:third])
+            assert eventually(lambda: bool(streams.updates()), SETTLE_SECONDS, POLL_SECONDS), job.said()
+            job.kill()
+            job.forget_last_commit()
+        with running(streams, log) as job:
+            feed.send_slowly(records[third : 2 * third])
+            job.kill()
+        with running(streams, log, "--standby") as job:
+            feed.send_slowly(records[2 * third :])
+            wanted = expected([[*before, *records]]).relation()
+            eventually(lambda: streams.relation() == wanted, SETTLE_SECONDS, POLL_SECONDS)
+            assert_equal_relations(streams.relation(), wanted)
+            assert job.stop() == 0
+        assert any(path.is_file() for path in (streams.checkpoint / "parts").rglob("*")), "the state has no parts"
+        streams.assert_repeated_updates_are_equal()
+        command = [REEXPAND, "verify", "--bootstrap-servers", broker.bootstrap_servers, "--checkpoint",
+                   streams.settings.checkpoint, "--updates", streams.settings.updates,
+                   "--dead-letters", streams.settings.dead_letters]  # fmt: skip
+        found = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert found.returncode == 0, found.stdout + found.stderr

@@ -1,0 +1,72 @@
+"""An S3-compatible server on this machine: Versity's gateway, whose objects are files of a folder."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.error import HTTPError, URLError
+from urllib.request import urlopen
+
+import pytest
+
+from streaming.local.cache import cache_folder
+from streaming.local.node import free_port
+from tests.support.processes import eventually
+
+VERSION = "v1.8.0"
+"""Of github.com/versity/versitygw; `make test-s3` builds it."""
+BUCKET = "reexpand"
+_PROGRAM = cache_folder() / "versitygw" / VERSION / "versitygw"
+_KEY, _SECRET = "user", "not-a-secret"
+
+
+@dataclass(frozen=True)
+class S3Server:
+    """A server with an empty bucket.
+
+    Attributes:
+        folder: folder of the bucket; each object is a file of it.
+        variables: environment of those who use it.
+    """
+
+    folder: Path
+    variables: dict[str, str]
+
+
+@contextmanager
+def s3_server(home: Path) -> Iterator[S3Server]:
+    """Runs a server with its data in a folder."""
+    if not _PROGRAM.exists():
+        pytest.skip(f"there is no {_PROGRAM}: `make test-s3` builds it, with Go")
+    folder = home / "data" / BUCKET  # a folder below its own is a bucket
+    folder.mkdir(parents=True)
+    endpoint = f"127.0.0.1:{free_port()}"
+    environment = {**os.environ, "ROOT_ACCESS_KEY": _KEY, "ROOT_SECRET_KEY": _SECRET}
+    command = [str(_PROGRAM), "--port", endpoint, "posix", str(folder.parent)]
+    with (home / "s3.log").open("wb") as log:
+        server = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        try:
+            assert eventually(lambda: _answers(f"http://{endpoint}"), 30), (home / "s3.log").read_text()
+            yield S3Server(
+                folder,
+                {
+                    "AWS_ENDPOINT_URL": f"http://{endpoint}",
+                    "AWS_ACCESS_KEY_ID": _KEY,
+                    "AWS_SECRET_ACCESS_KEY": _SECRET,
+                },
+            )
+        finally:
+            server.kill()
+            server.wait()
+
+
+def _answers(url: str) -> bool:
+    try:
+        urlopen(url, timeout=5).close()  # noqa: S310 - an address of this machine
+    except HTTPError:
+        return True  # it asks for credentials
+    except (URLError, OSError):
+        return False
+    return True

@@ -1,0 +1,45 @@
+"""The sample traffic: valid events, after which every client receives something."""
+
+import json
+from itertools import islice
+from random import Random
+
+from click.testing import CliRunner
+
+from streaming.events.model import Stream
+from streaming.examples import traffic
+from tests.support.histories import expected
+from tests.support.simulator import Record
+
+STREAMS = {"groups": Stream.GROUPS, "subscriptions": Stream.SUBSCRIPTIONS, "topics": Stream.TOPICS}
+
+
+def records(count: int, seed: int = 1) -> list[Record]:
+    events = islice(traffic.events(Random(seed)), count)
+    return [Record(STREAMS[each.stream], json.dumps(each.value).encode(), 0, at) for at, each in enumerate(events)]
+
+
+def test_every_client_receives_topics_by_its_pattern() -> None:
+    relation = expected([records(400)]).relation()
+    clients = {(row.group, row.client_id) for row in relation}
+    assert clients == {(group, f"{tenant}-{group}") for group in traffic.GROUPS for tenant in traffic.TENANTS}
+    for row in relation:
+        _, tenant, _, step = row.lite_topic.split("__")
+        assert row.client_id == f"{tenant}-{row.group}"
+        assert step == {"billing": "paid", "logistics": "shipped"}.get(row.group, step)
+
+
+def test_the_number_of_topics_is_bounded() -> None:
+    relation = expected([records(3_000)]).relation()
+    topics = {row.lite_topic for row in relation if row.group == "dashboard"}
+    assert len(topics) - traffic.LIVE_TOPICS in (0, 1)  # one may just have come
+
+
+def test_the_same_seed_is_the_same_traffic() -> None:
+    assert records(200) == records(200) != records(200, seed=2)
+
+
+def test_a_broker_that_is_away_is_a_sentence() -> None:
+    result = CliRunner().invoke(traffic.main, ["--bootstrap-servers", "127.0.0.1"])
+    assert result.exit_code == 1
+    assert "bootstrap_servers must be host:port" in result.output

