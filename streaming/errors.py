@@ -33,6 +33,7 @@ what happened, where, and what to do about it.
     ├── RebuildError                no new checkpoint can be made for an updates topic
     │   ├── RebuildRefused          the checkpoints do not fit the rebuild (exit code 2)
     │   └── RebuildFailed           it was interrupted, or cannot go on; the same command goes on
+    ├── AddressUnusable             the console cannot listen on its address
     ├── WatchFailed                 Kafka cannot be watched, or does not take the topic events
     ├── LocalError                  this machine lacks a part of a broker or cluster of its own
     │   ├── JavaUnusable            no Java that Spark and Kafka run on
@@ -200,6 +201,10 @@ class RebuildRefused(RebuildError):
 
 class RebuildFailed(RebuildError):
     """The rebuild was interrupted, or cannot go on; the same command goes on with it."""
+
+
+class AddressUnusable(ReexpandError):
+    """The console cannot listen on its address: another program does, or this machine does not have it."""
 
 
 class WatchFailed(ReexpandError):

@@ -1,6 +1,6 @@
 """The `reexpand` command: one module for each group of verbs."""
 
-from streaming.cli import advise, backup, compact_inputs, demo, dlq, local, match, rebuild, run, verify, watch
+from streaming.cli import advise, backup, compact_inputs, console, demo, dlq, local, match, rebuild, run, verify, watch
 from streaming.cli.root import main
 
 __all__ = ["main"]
@@ -20,6 +20,7 @@ for _command in (
     rebuild.rebuild,
     compact_inputs.compact_inputs,
     dlq.dlq,
+    console.console,
     match.match,
     match.expand,
     match.validate,

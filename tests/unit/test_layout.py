@@ -22,6 +22,7 @@ FLOORS = [
     {"coordinator", "expansion"},
     {"worker"},
     {"oracle", "client", "local"},
+    {"console"},
     {"spark", "adapters", "examples"},
     {"advise", "demo", "operations"},
     {"cli"},
