@@ -37,24 +37,28 @@ _SAMPLE: Final = 200
 def console(sources: ConsoleSources, access: Access = Access()) -> Starlette:  # noqa: B008 - a tuple does not change
     """Return the application.
 
-    It may be mounted below any path: the page asks with relative addresses.
+    It may be mounted below any path: the page asks with relative addresses. A server that ends calls `state.close`
+    first, which ends the streams of open pages.
 
     Args:
         sources: what it shows.
         access: who may see it.
     """
     sessions = Sessions(access)
-    return Starlette(
+    stream = ChangeStream(sources.relation)
+    app = Starlette(
         routes=[
             Route("/", _page),
             *_Login(sessions, has_token=access.token is not None).routes(),
             *_Questions(sources, has_token=access.token is not None).routes(),
-            Route("/api/stream", ChangeStream(sources.relation).follow),
+            Route("/api/stream", stream.follow),
             Mount("/static", StaticFiles(directory=STATIC)),
         ],
         middleware=[Middleware(Guard, access=access, sessions=sessions)],
         exception_handlers={HTTPException: _refusal},
     )
+    app.state.close = stream.close
+    return app
 
 
 class _Login:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from starlette.applications import Starlette
 
-_GOODBYE_SECONDS: Final = 1
-"""Time that open streams have at the end, in seconds."""
+_GOODBYE_SECONDS: Final = 2
+"""Time that answers have at the end, in seconds."""
 
 
 class Address(NamedTuple):
@@ -113,10 +113,21 @@ def serve(app: Starlette, where: Address, opened: Callable[[str], None]) -> None
             ) from None
         listener.listen()
         opened(Address(where.host, listener.getsockname()[1]).url)
-        server = uvicorn.Server(
-            uvicorn.Config(
-                app, log_config=None, access_log=False, server_header=False, lifespan="off",
-                timeout_graceful_shutdown=_GOODBYE_SECONDS,
-            )
+        config = uvicorn.Config(
+            app, log_config=None, access_log=False, server_header=False, lifespan="off",
+            timeout_graceful_shutdown=_GOODBYE_SECONDS,
         )  # fmt: skip
-        server.run(sockets=[listener])
+        _ConsoleServer(config, app.state.close).run(sockets=[listener])
+
+
+class _ConsoleServer(uvicorn.Server):
+    """Server that ends the streams of open pages before it waits for them."""
+
+    def __init__(self, config: uvicorn.Config, close: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._close = close
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End."""
+        self._close()
+        await super().shutdown(sockets)

@@ -41,6 +41,7 @@ class ChangeStream:
     def __init__(self, relation: LiveRelation) -> None:
         self._relation = relation
         self._open = 0
+        self._closed = False
         self._run = token_hex(4)
 
     async def follow(self, request: Request) -> Response:
@@ -55,12 +56,16 @@ class ChangeStream:
             headers={"X-Accel-Buffering": "no"},
         )
 
+    def close(self) -> None:
+        """End all streams within a moment: a server that ends waits for them."""
+        self._closed = True
+
     async def _events(self, seen: int) -> AsyncIterator[bytes]:
         self._open += 1
         try:
             yield b"retry: 2000\n\n"
             told, told_at = None, 0.0
-            while True:
+            while not self._closed:
                 health, now = self._relation.health(), time.monotonic()
                 if not health.ready:  # the past is read: a page asks for what it shows when all is there
                     seen = health.changes

@@ -2,7 +2,6 @@
 
 import { h } from "./dom.js";
 
-const WIDTH = 900;
 const HEIGHT = 190;
 const LEFT = 56;
 const BOTTOM = 26;
@@ -15,7 +14,8 @@ function steps(most) {
 }
 
 // `bars`: {label, parts: [{value, kind}], text}; `unit(value)` writes a value of the axis.
-export function plot({ label, bars, unit, least = 1 }) {
+export function plot({ label, bars, unit, width, least = 1 }) {
+  const WIDTH = Math.max(300, width);
   const total = (bar) => bar.parts.reduce((sum, part) => sum + part.value, 0);
   const most = Math.max(least, ...bars.map(total));
   const ticks = steps(most);

@@ -12,6 +12,7 @@ export async function timings({ root, signal, complain, every }) {
   const rates = h("section", { "aria-label": "Updates a second" });
   const late = h("section", { "aria-label": "Latency" });
   let drawn = "";
+  const width = () => root.clientWidth - 36;
 
   function drawBatches(found) {
     if (found === null) {
@@ -21,7 +22,7 @@ export async function timings({ root, signal, complain, every }) {
     const names = [...new Set(found.flatMap((batch) => Object.keys(batch.phases)))];
     const kind = (phase) => `phase-${Math.min(names.indexOf(phase), 6)}`;
     batches.replaceChildren(h("h2", {}, "Micro-batches"), names.length ? key(names.map((phase) => [kind(phase), phase])) : "", plot({
-      label: "Duration of micro-batches", least: 0.1, unit: seconds,
+      label: "Duration of micro-batches", width: width(), least: 0.1, unit: seconds,
       bars: found.slice(-120).map((batch) => {
         const known = Object.values(batch.phases).reduce((sum, each) => sum + each, 0);
         const rest = Math.max(0, batch.seconds - known);
@@ -41,12 +42,12 @@ export async function timings({ root, signal, complain, every }) {
     const range = Array.from({ length: 120 }, (_, at) => now - 119 + at);
     const bars = range.map((at) => ({ at, ...(by.get(at) || { adds: 0, removes: 0, worst_ms: null }) }));
     rates.replaceChildren(h("h2", {}, "Updates a second"), key([["add", "ADD"], ["remove", "REMOVE"]]), plot({
-      label: "Updates a second, over two minutes", least: 4, unit: (value) => count(Math.round(value)),
+      label: "Updates a second, over two minutes", width: width(), least: 4, unit: (value) => count(Math.round(value)),
       bars: bars.map((bar) => ({ label: hour(bar.at * 1000), parts: [{ value: bar.adds, kind: "add" }, { value: bar.removes, kind: "remove" }],
         text: `${hour(bar.at * 1000)}: ${count(bar.adds)} ADD, ${count(bar.removes)} REMOVE` })),
     }));
     late.replaceChildren(h("h2", {}, "Latency", h("small", {}, " from the record of the event to this console, the greatest of each second")), plot({
-      label: "Greatest latency a second, over two minutes", least: 0.1, unit: seconds,
+      label: "Greatest latency a second, over two minutes", width: width(), least: 0.1, unit: seconds,
       bars: bars.map((bar) => ({ label: hour(bar.at * 1000), parts: [{ value: (bar.worst_ms || 0) / 1000, kind: "latency" }],
         text: bar.worst_ms === null ? `${hour(bar.at * 1000)}: no update` : `${hour(bar.at * 1000)}: ${seconds(bar.worst_ms / 1000)}` })),
     }));

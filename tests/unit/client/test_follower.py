@@ -5,10 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 
 from streaming.client import (
     CallbackFailed,
@@ -21,30 +19,10 @@ from streaming.client import (
 )
 from streaming.local.node import free_port
 from tests.support.processes import eventually
-from tests.support.update_records import Record, add, gone, remove
+from tests.support.simulated import TOPIC, Simulated
+from tests.support.update_records import add, gone, remove
 
-TOPIC = "updates"
 PARTITIONS = 4
-
-
-class Simulated:
-    """A simulated broker with an updates topic."""
-
-    def __init__(self) -> None:
-        self._producer = Producer({"bootstrap.servers": "", "test.mock.num.brokers": 1, "log_level": 0})
-        (broker,) = self._producer.list_topics(timeout=10).brokers.values()
-        self.address = f"{broker.host}:{broker.port}"
-        self.write(gone("nothing"))  # which creates the topic
-
-    def write(self, *records: Record | tuple[bytes | None, bytes | None], **options: Any) -> None:
-        """Append records to the updates."""
-        for key, value in records:
-            self._producer.produce(TOPIC, key=key, value=value, **options)
-        assert self._producer.flush(10) == 0
-
-    def client(self, topic: str = TOPIC, **options: Any) -> SubscriptionClient:
-        """Return a client of this broker."""
-        return SubscriptionClient(self.address, topic, **options)
 
 
 @pytest.fixture
