@@ -77,7 +77,7 @@ class ChangeStream:
                 due = health != told and now - told_at >= _STATE_SECONDS
                 if told is None or due or now - told_at >= _BEAT_SECONDS:
                     told, told_at = health, now
-                    yield self._event("state", health._asdict(), seen)
+                    yield self._event("state", {**health._asdict(), "run": self._run}, seen)
                 await asyncio.sleep(_LOOK_SECONDS)
         finally:
             self._open -= 1

@@ -76,7 +76,7 @@ export function spaced(milliseconds, act) {
 }
 
 export function field(label, control, note) {
-  return h("label", { class: "field" }, h("span", {}, label), control, note ? h("small", {}, note) : null);
+  return h("div", { class: "field" }, h("label", {}, h("span", {}, label), control), note || null);
 }
 
 export function select(options, chosen, onchange, attributes = {}) {

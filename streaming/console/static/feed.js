@@ -1,6 +1,7 @@
 // Live changes, as server-sent events; a browser connects again by itself and tells the last event that it has seen.
 
-const listeners = { changes: new Set(), state: new Set(), lost: new Set() };
+const listeners = { changes: new Set(), state: new Set(), lost: new Set(), again: new Set() };
+let last = null;
 
 const call = (kind, given) => listeners[kind].forEach((act) => act(given));
 
@@ -12,7 +13,13 @@ export const feed = {
   open() {
     const source = new EventSource("api/stream");
     source.addEventListener("changes", (event) => call("changes", JSON.parse(event.data)));
-    source.addEventListener("state", (event) => call("state", JSON.parse(event.data)));
+    source.addEventListener("state", (event) => {
+      const found = JSON.parse(event.data);
+      const again = last !== null && found.ready && !(last.ready && last.run === found.run);
+      last = found;
+      call("state", found);
+      if (again) call("again");
+    });
     source.onerror = () => {
       call("lost");
       if (source.readyState === EventSource.CLOSED) setTimeout(() => feed.open(), 5000);

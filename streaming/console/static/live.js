@@ -2,7 +2,7 @@
 
 import { clock, count, field, h, hash, plural, shown } from "./dom.js";
 import { feed } from "./feed.js";
-import { cause, client } from "./rows.js";
+import { cause, client, head } from "./rows.js";
 
 const SHOWN = 200;
 const kept = [];
@@ -27,7 +27,7 @@ export async function live({ root, on }) {
   const figures = h("p", { class: "muted", role: "status" });
   const search = h("input", { type: "search", spellcheck: "false", autocomplete: "off", oninput: () => draw() });
   const table = h("table", {}, h("caption", { class: "unseen" }, "Changes, the newest first"),
-    h("thead", {}, h("tr", {}, ["Time", "Update", "Client", "Topic", "Cause", ""].map((text) => h("th", { scope: "col" }, text)))), body);
+    h("thead", {}, h("tr", {}, ["Time", "Update", "Client", "Topic", "Cause", ""].map(head))), body);
   const draw = () => {
     const wanted = search.value;
     const found = kept.filter((seen) => !wanted || [seen.topic, seen.client, seen.group, seen.parent].some((text) => text.includes(wanted)));

@@ -82,6 +82,7 @@ async function begin() {
   let last = state;
   feed.on("state", (found) => { last = found; figures(found, true); });
   feed.on("lost", () => figures(last, false));
+  feed.on("again", show); // another run of the console, or all is read now: what is shown is old
   feed.open();
   addEventListener("hashchange", show);
   document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });

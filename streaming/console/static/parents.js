@@ -17,6 +17,6 @@ export async function parentChoice(chosen, signal, onchange) {
     parent: chosen || current,
     separator: found ? found.separator : "__",
     total,
-    control: field("Parent", list, total > parents.length ? `${parents.length} of ${total} parents; the others by their address` : ""),
+    control: field("Parent", list, total > parents.length ? h("small", {}, `${parents.length} of ${total} parents; the others by their address`) : null),
   };
 }

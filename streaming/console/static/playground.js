@@ -79,14 +79,14 @@ export async function playground({ root, parameters, state, signal, complain, on
   }
 
   const pattern = h("input", { type: "text", class: "big", spellcheck: "false", autocomplete: "off", autocapitalize: "off", maxlength: "16384",
-    "aria-describedby": "verdict", value: kept.pattern, oninput: () => { kept.pattern = pattern.value; later(); } });
+    "aria-describedby": "verdict pattern-note", value: kept.pattern, oninput: () => { kept.pattern = pattern.value; later(); } });
   const own = h("textarea", { rows: "7", spellcheck: "false", value: kept.topics, oninput: () => { kept.topics = own.value; later(); } });
   const ownField = field("Topics, one a line", own);
   const parentField = parents.length ? field("Topics of", select(parents.map((each) => [each.parent, each.parent]), kept.parent, (value) => { kept.parent = value; later(); })) : null;
   const policy = field("Policy", select([["", "none: the notation with *"], ...state.policies.map((each) => [each, each])], kept.policy, (value) => { kept.policy = value; later(); }));
   const inner = h("input", { type: "checkbox", checked: kept.innerMulti, onchange: () => { kept.innerMulti = inner.checked; later(); } });
   const innerField = h("label", { class: "check" }, inner, "** before the end");
-  const note = h("small", {});
+  const note = h("small", { id: "pattern-note" });
   const arrange = () => {
     policy.hidden = kept.dialect !== "wamp";
     innerField.hidden = kept.dialect !== "lite";
@@ -111,7 +111,7 @@ export async function playground({ root, parameters, state, signal, complain, on
     h("div", { class: "split narrow-left" },
       h("section", { class: "panel form", "aria-label": "Pattern and topics" },
         h("div", { class: "tools" }, field("Dialect", dialect), policy, innerField),
-        h("label", { class: "field" }, h("span", {}, "Pattern"), pattern, note),
+        field("Pattern", pattern, note),
         parents.length ? h("fieldset", {}, h("legend", {}, "Try it on"), radio("own", "topics of mine"), radio("parent", "topics that are received")) : null,
         ownField, parentField),
       h("section", { class: "detail", "aria-label": "Result" }, verdict, matching, others)));

@@ -13,6 +13,8 @@ export const client = (row, parent) => h("span", { class: "client" },
 
 export const cause = (text) => h("span", { class: `cause ${text.toLowerCase()}` }, text.toLowerCase().replaceAll("_", " "));
 
+export const head = (text) => h("th", { scope: "col" }, text || h("span", { class: "unseen" }, "Explanation"));
+
 // A table with pages of `size`; `heads` are texts, `cells(row)` gives the cells of a line.
 export class Pages {
   constructor({ caption, heads, question, parameters, list, cells, empty, signal, complain, size = 50 }) {
@@ -21,7 +23,7 @@ export class Pages {
     this.total = 0;
     this.body = h("tbody");
     this.table = h("table", {}, h("caption", { class: "unseen" }, caption),
-      h("thead", {}, h("tr", {}, heads.map((text) => h("th", { scope: "col" }, text)))), this.body);
+      h("thead", {}, h("tr", {}, heads.map(head))), this.body);
     this.before = h("button", { type: "button", onclick: () => this.turn(-1) }, "Previous");
     this.behind = h("button", { type: "button", onclick: () => this.turn(1) }, "Next");
     this.place = h("span", { role: "status" });

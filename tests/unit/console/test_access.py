@@ -148,7 +148,7 @@ def test_every_answer_has_the_headers(browser: TestClient, guarded: TestClient, 
         assert "unsafe" not in policy
         assert "*" not in policy
         assert headers["x-content-type-options"] == "nosniff"
-        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["referrer-policy"] == "same-origin"
         assert headers["x-frame-options"] == "DENY"
 
 
