@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @click.option("--parent", "parents", multiple=True, help="Only the rows of this parent topic; repeatable.")
 @click.option(
     "--max-rows", type=click.IntRange(1), default=1_000_000, show_default=True,
-    help="Number of rows of the relation that are kept; each takes some 450 bytes.",
+    help="Number of rows of the relation that are kept; each takes some 350 bytes.",
 )  # fmt: skip
 @click.option("--open", "in_browser", is_flag=True, help="Open the page in the browser of this machine.")
 @kafka_options_option

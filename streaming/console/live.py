@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from streaming.client.relation import Change, Relation
 
 MAX_ROWS = 1_000_000
-"""Default bound of the number of rows that are kept: some 450 MB."""
+"""Default bound of the number of rows that are kept: some 350 MB."""
 
 
 class Health(NamedTuple):
