@@ -94,7 +94,7 @@ def attempt(trial: Trial, relation: LiveRelation) -> dict[str, Any]:
         "matched": len(matching),
         "checked": checked,
         "candidates": candidates,
-        "total": relation.parents().get(trial.parent, 0),
+        "total": relation.topics(trial.parent, "", "", 0)[1],
         "matching": explained(matching[:SHOWN]),
         "others": sorted(explained(others), key=_misfit)[:SHOWN],
     }

@@ -1,7 +1,7 @@
 // A pattern tried while it is typed.
 
 import { ask, tell } from "./api.js";
-import { count, field, h, name, select, wait } from "./dom.js";
+import { count, field, h, name, select, spaced, wait } from "./dom.js";
 import { steps } from "./steps.js";
 
 const EXAMPLES = {
@@ -117,5 +117,5 @@ export async function playground({ root, parameters, state, signal, complain, on
       h("section", { class: "detail", "aria-label": "Result" }, verdict, matching, others)));
   arrange();
   await attempt();
-  on("changes", wait(1000, () => { if (kept.source === "parent") attempt(); }));
+  on("changes", spaced(1000, () => { if (kept.source === "parent") attempt(); }));
 }

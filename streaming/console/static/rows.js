@@ -38,7 +38,10 @@ export class Pages {
   }
 
   async load() {
+    this.asked = (this.asked || 0) + 1;
+    const mine = this.asked;
     const found = await ask(this.question, { ...this.parameters, start: this.start, size: this.size }, this.signal);
+    if (mine !== this.asked) return found; // a later question is on its way
     const lines = found[this.list];
     this.total = found.total;
     if (!lines.length && this.start) {

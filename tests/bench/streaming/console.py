@@ -38,7 +38,10 @@ def main(topics: int) -> None:
         print(f"{topics:,} topics: {_resident() - before:.0f} MB, {topics / seconds:,.0f} updates per second of CPU")
         page = TestClient(console(ConsoleSources(live, UpdatesExplainer(live))), base_url="http://localhost")
         _time("first level", lambda: page.get("/api/level", params={"parent": "big"}))
-        _time("level, a page of 500", lambda: page.get("/api/level", params={"parent": "big", "prefix": "r1__", "size": 500}))
+        _time(
+            "level, a page of 500",
+            lambda: page.get("/api/level", params={"parent": "big", "prefix": "r1__", "size": 500}),
+        )
         leaf = {"parent": "big", "prefix": "r1__tenant1__order__"}
         _time("topics of a level", lambda: page.get("/api/level", params=leaf))
         pair = {"parent": "big", "group": "g", "client": "c1", "topic": "r2__tenant1__order__977"}

@@ -5,7 +5,9 @@ from typing import Any
 
 import orjson
 import pytest
+from confluent_kafka import Message
 
+from streaming.operations.dlq import letters
 from streaming.operations.dlq import tail as module
 from streaming.operations.dlq.tail import LetterTail
 from tests.support.processes import eventually
@@ -58,8 +60,17 @@ def test_only_the_last_ones_are_kept(broker: Simulated, monkeypatch: pytest.Monk
     """Those before the start are not even read; the number of the others is told."""
     monkeypatch.setattr(module, "KEPT", 4)
     broker.write(*(letter(number) for number in range(10)), topic=TOPIC, partition=0)
+    read: list[int] = []
+    records = letters.records
+
+    def noted(block: list[Message]) -> Any:
+        read.extend(message.offset() or 0 for message in block)
+        return records(block)
+
+    monkeypatch.setattr(letters, "records", noted)
     with LetterTail(broker.address, TOPIC, {}) as tail:
         assert eventually(lambda: sorted(ids(tail)) == ["6", "7", "8", "9"])
+        assert read == [6, 7, 8, 9]
         assert tail.page("", 0, 1).cut == 6
         broker.write(letter(10), letter(11), topic=TOPIC, partition=0)
         assert eventually(lambda: sorted(ids(tail)) == ["10", "11", "8", "9"])
