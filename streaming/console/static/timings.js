@@ -21,7 +21,7 @@ export async function timings({ root, signal, complain, every }) {
     }
     const names = [...new Set(found.flatMap((batch) => Object.keys(batch.phases)))];
     const kind = (phase) => `phase-${Math.min(names.indexOf(phase), 6)}`;
-    batches.replaceChildren(h("h2", {}, "Micro-batches"), names.length ? key(names.map((phase) => [kind(phase), phase])) : "", plot({
+    batches.replaceChildren(h("h2", {}, "Micro-batches"), names.length ? key([...names.map((phase) => [kind(phase), phase]), ["rest", "the rest"]]) : "", plot({
       label: "Duration of micro-batches", width: width(), least: 0.1, unit: seconds,
       bars: found.slice(-120).map((batch) => {
         const known = Object.values(batch.phases).reduce((sum, each) => sum + each, 0);
