@@ -169,6 +169,18 @@ fuzz: .venv/.locked | $(filter .tools/bin/uv,$(UV)) ## coverage-guided fuzzing, 
 	PYTHONPATH=.:$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))') \
 	  $(FUZZ_VENV)/bin/python -m tests.fuzz.run --seconds $(FUZZ_SECONDS) $(FUZZ)
 
+CONSOLE_VENV := $(CACHE)/console
+
+.PHONY: test-console
+test-console: .venv/.locked | $(filter .tools/bin/uv,$(UV)) ## the page of reexpand console in a real Chromium, which is installed where there is none
+	$(UV) venv --quiet --allow-existing --python $(PY) $(CONSOLE_VENV)
+	$(UV) pip sync --quiet --python $(CONSOLE_VENV)/bin/python --require-hashes tests/console/requirements.txt
+	@command -v chromium chromium-browser google-chrome >/dev/null \
+	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get install -y -q --no-install-recommends chromium fonts-dejavu-core; } \
+	  || $(CONSOLE_VENV)/bin/playwright install chromium
+	PYTHONPATH=.:$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))') \
+	  $(CONSOLE_VENV)/bin/python -m pytest tests/console $(CONSOLE)
+
 AUDIT_VENV := $(CACHE)/audit
 
 .PHONY: audit
@@ -203,6 +215,8 @@ lock: | $(filter .tools/bin/uv,$(UV)) ## write requirements.lock anew from pypro
 	  --no-annotate --custom-compile-command 'make lock' -o tests/audit/requirements.txt tests/audit/requirements.in
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	  --no-annotate --custom-compile-command 'make lock' -o docs/site/requirements.txt docs/site/requirements.in
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	  --no-annotate --custom-compile-command 'make lock' -o tests/console/requirements.txt tests/console/requirements.in
 
 .PHONY: schemas
 schemas: .venv/.locked ## write the files of the schemas anew from their models

@@ -38,6 +38,7 @@ what happened, where, and what to do about it.
     │   ├── Unanswered              no job has answered in time
     │   ├── QuestionRefused         the job says why it cannot answer (exit code 2)
     │   └── NotPlaced               the question does not say which parent or group is meant (exit code 2)
+    ├── AddressUnusable             the console cannot listen on its address
     ├── WatchFailed                 Kafka cannot be watched, or does not take the topic events
     ├── LocalError                  this machine lacks a part of a broker or cluster of its own
     │   ├── JavaUnusable            no Java that Spark and Kafka run on
@@ -237,6 +238,10 @@ class NotPlaced(InspectError):
     """A question does not say which parent or group is meant, and there are several, or none."""
 
     exit_code = 2
+
+
+class AddressUnusable(ReexpandError):
+    """The console cannot listen on its address: another program does, or this machine does not have it."""
 
 
 class WatchFailed(ReexpandError):

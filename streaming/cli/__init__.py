@@ -1,6 +1,20 @@
 """The `reexpand` command: one module for each group of verbs."""
 
-from streaming.cli import advise, backup, compact_inputs, demo, dlq, local, match, rebuild, run, schema, verify, watch
+from streaming.cli import (
+    advise,
+    backup,
+    compact_inputs,
+    console,
+    demo,
+    dlq,
+    local,
+    match,
+    rebuild,
+    run,
+    schema,
+    verify,
+    watch,
+)
 from streaming.cli.inspect import explain, lists, plan, send, tail
 from streaming.cli.root import main
 
@@ -31,6 +45,7 @@ for _command in (
     lists.subscriptions,
     lists.clients,
     lists.groups,
+    console.console,
     match.match,
     match.expand,
     match.validate,

@@ -71,7 +71,7 @@ class SubscriptionClient:
         on_change: called with each change, in order and in the client's own thread, from the first record on. Any
             exception in it stops the client.
         refresh_seconds: seconds between two searches for new partitions.
-        keep: predicate of the subscribers whose rows are kept; None keeps all.
+        admits: as for `Relation`: which new rows are kept.
 
     Raises:
         UpdatesUnreadable: an option is wrong.
@@ -85,9 +85,9 @@ class SubscriptionClient:
         options: Mapping[str, Any] | None = None,
         on_change: Callable[[Change], object] | None = None,
         refresh_seconds: float = 30,
-        keep: Callable[[Subscriber], bool] | None = None,
+        admits: Callable[[Subscriber], bool] | None = None,
     ) -> None:
-        self.relation = Relation(keep)
+        self.relation = Relation(admits)
         self.malformed = 0
         self.error: ClientError | None = None
         self._bootstrap_servers = bootstrap_servers

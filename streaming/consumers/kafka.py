@@ -146,7 +146,7 @@ class PatternConsumer:
             names["updates"],
             options=common,
             on_change=self._on_change,
-            keep=lambda subscriber: subscriber[:2] == (parent, group),
+            admits=lambda subscriber: subscriber[:2] == (parent, group),
         )
 
     def __enter__(self) -> Self:

@@ -159,7 +159,7 @@ class WildcardLiteConsumer:
                 self._topics.updates,
                 options=options,
                 on_change=self._on_change,
-                keep=lambda subscriber: subscriber[:3] == self._subscriber[:3],
+                admits=lambda subscriber: subscriber[:3] == self._subscriber[:3],
             )
             self._updates.wait_ready(_READY_SECONDS)
         except BaseException:

@@ -23,6 +23,7 @@ FLOORS = [
     {"inquiry"},
     {"worker"},
     {"oracle", "client", "local", "inspect", "monitor"},
+    {"console"},
     {"spark", "adapters", "consumers", "examples", "schemas"},
     {"advise", "demo", "operations"},
     {"cli"},
