@@ -35,6 +35,7 @@ class Health(NamedTuple):
         malformed: number of records that are no updates.
         error: reason for which it has stopped; empty otherwise.
         changes: number of the last change.
+        trouble: the last error of Kafka from which the reader recovers by itself; empty some time after that.
     """
 
     ready: bool
@@ -45,6 +46,7 @@ class Health(NamedTuple):
     malformed: int
     error: str
     changes: int
+    trouble: str
 
 
 class _ParentNames:
@@ -121,7 +123,8 @@ class LiveRelation:
         client = self._client
         with self._lock:
             counts = self._rows, self._topics, self._subscribers, self._left_out
-        return Health(client.ready, *counts, client.malformed, str(client.error or ""), self.changes.last)
+        error = str(client.error or "")
+        return Health(client.ready, *counts, client.malformed, error, self.changes.last, client.trouble)
 
     def parents(self) -> dict[str, int]:
         """Return the number of topics of each parent, in the order of their names."""
