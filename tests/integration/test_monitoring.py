@@ -72,30 +72,36 @@ def test_probes_tell_the_conditions_of_a_job_apart(own_broker: StartBroker, tmp_
     """One that catches up, works, hangs, lacks Kafka, stands by, and takes over from one that has crashed."""
     broker = own_broker()
     streams = Streams(broker.bootstrap_servers, tmp_path / "checkpoint").create()
-    options = ("--http", "127.0.0.1:0", "--hang-seconds", "6", "--log-format", "json")
+    options = ("--hang-seconds", "6", "--log-format", "json", "--max-offsets-per-trigger", "2000", "--http")
+    standby = f"127.0.0.1:{free_port()}"
     backlog(streams, 20_000)
-    with running(streams, tmp_path / "first", *options, "--max-offsets-per-trigger", "2000") as first:
+    with running(streams, tmp_path / "first", *options, "127.0.0.1:0") as first:
         address = url(first)
         assert probe(f"{address}/readyz")[1]["state"] == "catching-up"
         assert eventually(lambda: probe(f"{address}/readyz")[0] == 200, SETTLE_SECONDS, 0.5)
         assert "catching up: " in first.said()
         assert "caught up" in first.said()
-        second = Job(streams, tmp_path / "second", *options, "--standby")
-        try:
-            assert eventually(lambda: "standing by" in second.said(), START_SECONDS, 0.5)
-            assert [probe(f"{url(second)}{path}")[0] for path in ("/healthz", "/readyz", "/readyz?role=holder")] == [
-                200, 200, 503,
-            ]  # fmt: skip
-            with scraping(url(first), url(second)) as prometheus:
-                hang(streams, first, address)
-                lose_kafka(broker, first, address)
-                first.kill()
-                assert eventually(lambda: probe(f"{url(second)}/readyz?role=holder")[0] == 200, SETTLE_SECONDS, 0.5)
-                assert probe(f"{url(second)}/readyz")[1]["former_driver"] == "crashed"
-                assert sample(url(second), "reexpand_recovery_seconds", until="caught-up") > 0
+        with scraping(address, f"http://{standby}") as prometheus:
+            hang(streams, first, address)
+            lose_kafka(broker, first, address)
+            second = Job(streams, tmp_path / "second", *options, standby, "--standby")
+            try:
+                take_over(first, second)
                 ask_prometheus(prometheus)
-        finally:
-            second.close()
+            finally:
+                second.close()
+
+
+def take_over(first: Job, second: Job) -> None:
+    """Kill the first job while the second one stands by."""
+    assert eventually(lambda: "standing by" in second.said(), START_SECONDS, 0.5)
+    address = url(second)
+    codes = [probe(f"{address}{path}")[0] for path in ("/healthz", "/readyz", "/readyz?role=holder")]
+    assert codes == [200, 200, 503]
+    first.kill()
+    assert eventually(lambda: probe(f"{address}/readyz?role=holder")[0] == 200, SETTLE_SECONDS, 0.5)
+    assert probe(f"{address}/readyz")[1]["former_driver"] == "crashed"
+    assert sample(address, "reexpand_recovery_seconds", until="caught-up") > 0
 
 
 def backlog(streams: Streams, count: int) -> None:
