@@ -36,6 +36,10 @@ demo: setup ## the real thing: a Kafka broker, the Spark job, events, and what t
 cluster-demo: setup ## the same on a Spark cluster of two workers, one of which is killed half way
 	@.venv/bin/reexpand demo --cluster
 
+.PHONY: demo-rocketmq
+demo-rocketmq: setup ## patterns over lite topics of a real RocketMQ: tenants, consumers, a job that is killed half way
+	@.venv/bin/reexpand demo --rocketmq
+
 .PHONY: archive
 archive: setup ## an archive of Spark's Java classes, with which jobs start faster
 	@.venv/bin/reexpand jars --archive
@@ -60,6 +64,10 @@ test-long: setup ## further stories of the real job: topics, time, large records
 .PHONY: test-fence
 test-fence: setup ## drivers and workers that wake up after they were replaced: five times each (half an hour)
 	REEXPAND_FENCE_ROUNDS=5 .venv/bin/pytest tests/integration/test_fence.py -k wakes_up
+
+.PHONY: test-rocketmq
+test-rocketmq: setup ## patterns over lite topics of a real RocketMQ, with the job and the official client (a quarter of an hour)
+	.venv/bin/pytest -m "long or not long" tests/integration/test_rocketmq*.py
 
 .PHONY: test-bad-input
 test-bad-input: setup ## 100,000 damaged records, and 2.4 GB of large ones, in the real job (half an hour)
@@ -107,10 +115,11 @@ QUIX_VENV := $(CACHE)/quix
 FLINK_VENV := $(CACHE)/flink
 
 SUITE := job
-SUITES := job delivery starts cluster scale wide backlog eager low-rate resync columnar matcher peers
+SUITES := job delivery metrics starts cluster scale wide backlog eager low-rate resync columnar pattern-consumer matcher peers rocketmq
 # Modules of the suites: below tests.bench.streaming, by the name of the suite, where nothing else stands here.
 BENCH_job := streaming.run
 BENCH_low-rate := streaming.low_rate
+BENCH_pattern-consumer := streaming.pattern_consumer
 BENCH_matcher := matcher.compare
 BENCH_peers := peers.run
 BENCH_NEEDS := $(if $(filter eager resync columnar matcher,$(SUITE)),.venv/.locked,setup) $(if $(filter peers,$(SUITE)),peers-venvs)
@@ -128,17 +137,20 @@ bench-suites: ## list what make bench can measure
 	@printf '%s\n' \
 	  'job       latency and throughput against a no-op of the same plan, as ratios (two hours)' \
 	  'delivery  exactly once against at least once: latency and throughput as ratios (an hour)' \
+	  'metrics   the job with metrics that are asked for, and without, as ratios (an hour)' \
 	  'starts    recovery: from a start after SIGKILL to the first update, 20 times (ten minutes)' \
   'cluster   throughput in one process and on a Spark cluster of two workers, as a ratio' \
 	  'scale     a micro-batch by what is stored: topics, patterns, parents, shards (a quarter of an hour)' \
 	  'wide      a client asks for a parent with a million topics: time, memory, wait of others' \
 	  'backlog   five million events that were there before the start (ten minutes)' \
 	  'eager     a pattern over a million topics: the index of a shard against a scan' \
-	  'low-rate  cores in use at 20 events a second, by trigger interval (half an hour)' \
+	  'low-rate  cores in use at 20 events a second, by budget and trigger interval (half an hour)' \
 	  'resync    10,000 clients that repeat their sets' \
 	  'columnar  new topics judged one by one and by column, by topics a key' \
-	  'matcher   the matcher against other libraries (Go adds nats-server)' \
-	  'peers     the same operator in Kafka Streams (needs a JDK), Quix Streams and PyFlink (BENCH=--help)'
+	  'pattern-consumer  new Kafka topics at PatternConsumer, and at subscribe("^...") in three ways (four minutes)' \
+  'matcher   the matcher against other libraries (Go adds nats-server)' \
+	  'peers     the same operator in Kafka Streams (needs a JDK), Quix Streams and PyFlink (BENCH=--help)' \
+	  'rocketmq  first message of a new lite topic at a consumer of a pattern, later ones, and a burst (five minutes)'
 
 .PHONY: peers-venvs
 peers-venvs: setup
@@ -156,6 +168,18 @@ fuzz: .venv/.locked | $(filter .tools/bin/uv,$(UV)) ## coverage-guided fuzzing, 
 	$(UV) pip install --quiet --python $(FUZZ_VENV)/bin/python --require-hashes -r tests/fuzz/requirements.txt
 	PYTHONPATH=.:$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))') \
 	  $(FUZZ_VENV)/bin/python -m tests.fuzz.run --seconds $(FUZZ_SECONDS) $(FUZZ)
+
+CONSOLE_VENV := $(CACHE)/console
+
+.PHONY: test-console
+test-console: .venv/.locked | $(filter .tools/bin/uv,$(UV)) ## the page of reexpand console in a real Chromium, which is installed where there is none
+	$(UV) venv --quiet --allow-existing --python $(PY) $(CONSOLE_VENV)
+	$(UV) pip sync --quiet --python $(CONSOLE_VENV)/bin/python --require-hashes tests/console/requirements.txt
+	@command -v chromium chromium-browser google-chrome >/dev/null \
+	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get install -y -q --no-install-recommends chromium fonts-dejavu-core; } \
+	  || $(CONSOLE_VENV)/bin/playwright install chromium
+	PYTHONPATH=.:$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))') \
+	  $(CONSOLE_VENV)/bin/python -m pytest tests/console $(CONSOLE)
 
 AUDIT_VENV := $(CACHE)/audit
 
@@ -191,6 +215,12 @@ lock: | $(filter .tools/bin/uv,$(UV)) ## write requirements.lock anew from pypro
 	  --no-annotate --custom-compile-command 'make lock' -o tests/audit/requirements.txt tests/audit/requirements.in
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	  --no-annotate --custom-compile-command 'make lock' -o docs/site/requirements.txt docs/site/requirements.in
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	  --no-annotate --custom-compile-command 'make lock' -o tests/console/requirements.txt tests/console/requirements.in
+
+.PHONY: schemas
+schemas: .venv/.locked ## write the files of the schemas anew from their models
+	$(PY) -m streaming.schemas.files
 
 .PHONY: clean
 clean: ## remove what the other targets made, downloads excepted

@@ -19,7 +19,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from streaming import properties
+from streaming import address, properties
 from streaming.errors import ConfigInvalid
 
 if TYPE_CHECKING:
@@ -37,6 +37,9 @@ _PREFIX: Final = "REEXPAND_"
 
 _FILE_VARIABLE: Final = "REEXPAND_CONFIG"
 """Environment variable with the path of the TOML file."""
+
+_OTHER_VARIABLES: Final = (_FILE_VARIABLE, "REEXPAND_HTTP_TOKEN", "REEXPAND_LOG_FORMAT")
+"""Environment variables that are no settings."""
 
 _MISSPELT: Final = 0.75
 """Similarity, as `difflib` measures it, from which an unknown variable is taken for a misspelt setting."""
@@ -69,6 +72,7 @@ class Settings(BaseSettings):
     clock: TopicName = Field("lite-clock", description="Ticks and alarms; the job writes and reads them itself.")
     updates: TopicName = Field("lite-subscription-updates", description="Output: changes of each subscriber's topics.")
     dead_letters: TopicName = Field("lite-dead-letters", description="Output: entries that could not be applied.")
+    answers: TopicName = Field("lite-answers", description="Answers of the job to those who ask for its live state.")
     shards: dict[str, PositiveInt] = Field(
         default_factory=dict, description="Number of shards of a large parent topic; others have 1; repeatable."
     )
@@ -82,6 +86,9 @@ class Settings(BaseSettings):
     max_offsets_per_trigger: PositiveInt = Field(100_000, description="Maximum number of records in a micro-batch.")
     trigger_interval_ms: int = Field(
         0, ge=0, description="Time between micro-batches; 0: as soon as there are records."
+    )
+    pace_cpu: float = Field(
+        0.5, ge=0, description="Cores that micro-batches under a trickle of records may use; 0: any number."
     )
     tick_interval_ms: int = Field(
         10_000, ge=0, description="Time between ticks of the clock, which expire topics and clients; 0: no ticks."
@@ -103,6 +110,10 @@ class Settings(BaseSettings):
     state_cache_bytes: int = Field(
         1_073_741_824, ge=0, description="Memory for decoded states in each Python worker, in bytes."
     )
+    cap_requests: bool = Field(
+        default=False,
+        description="Cap a request beyond its client's quota in place of refusing it, on parents with one shard too.",
+    )
     accept_loss: bool = Field(
         default=False, description="Let a new checkpoint begin although inputs have lost records."
     )
@@ -113,8 +124,21 @@ class Settings(BaseSettings):
     kafka_options: Path | None = Field(
         None, description="File of Kafka client options, one key=value a line; the place for credentials."
     )
+    http: str = Field("127.0.0.1:9464", description="Address of metrics and health, HOST:PORT; off: none.")
+    http_token_file: Path | None = Field(
+        None, description="File of the token that all pages but metrics and health ask for."
+    )
+    hang_seconds: PositiveInt = Field(
+        300, description="Time after which a micro-batch counts as hung, so that /healthz says so."
+    )
 
-    @field_validator("kafka_options", "groups")
+    @field_validator("http")
+    @classmethod
+    def _check_address(cls, text: str) -> str:
+        address.parse(text)
+        return text
+
+    @field_validator("kafka_options", "groups", "http_token_file")
     @classmethod
     def _check_readable(cls, path: Path | None) -> Path | None:
         if path is not None and not os.access(path, os.R_OK):
@@ -132,9 +156,9 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _check_topics(self) -> Self:
-        names = [*self.inputs, self.updates, self.dead_letters]
+        names = [*self.inputs, self.updates, self.dead_letters, self.answers]
         if len(set(names)) < len(names):
-            raise ValueError(f"the six Kafka topics must differ: {', '.join(names)}")
+            raise ValueError(f"the seven Kafka topics must differ: {', '.join(names)}")
         return self
 
     @property
@@ -230,7 +254,7 @@ def _may_be_absent(setting: str) -> bool:
 
 
 def _warn_of_misspelt_variables() -> None:
-    settings = [*map(_variable, Settings.model_fields), _FILE_VARIABLE]
+    settings = [*map(_variable, Settings.model_fields), *_OTHER_VARIABLES]
     names = [name.removeprefix(_PREFIX) for name in settings]
     for variable in sorted(os.environ):
         prefix, name = variable[: len(_PREFIX)].upper(), variable[len(_PREFIX) :].upper()
@@ -276,6 +300,8 @@ def _rule(details: "ErrorDetails") -> str:
         return f"must be at least {bounds['gt'] + 1}"
     if kind.startswith("int_"):
         return "must be a whole number"
+    if kind.startswith("float_"):
+        return "must be a number"
     if kind.startswith("bool_"):
         return "must be true or false"
     rule = _RULES.get(kind)

@@ -34,6 +34,11 @@ what happened, where, and what to do about it.
     ├── RebuildError                no new checkpoint can be made for an updates topic
     │   ├── RebuildRefused          the checkpoints do not fit the rebuild (exit code 2)
     │   └── RebuildFailed           it was interrupted, or cannot go on; the same command goes on
+    ├── InspectError                the live state of a job cannot be asked for
+    │   ├── Unanswered              no job has answered in time
+    │   ├── QuestionRefused         the job says why it cannot answer (exit code 2)
+    │   └── NotPlaced               the question does not say which parent or group is meant (exit code 2)
+    ├── AddressUnusable             the console cannot listen on its address
     ├── WatchFailed                 Kafka cannot be watched, or does not take the topic events
     ├── LocalError                  this machine lacks a part of a broker or cluster of its own
     │   ├── JavaUnusable            no Java that Spark and Kafka run on
@@ -46,7 +51,13 @@ what happened, where, and what to do about it.
         ├── Malformed               a record of the updates topic is no update; it is skipped
         ├── UpdatesUnreadable       the updates cannot be read, and waiting does not help
         ├── CallbackFailed          `on_change` raised, so the client has stopped
-        └── NotReady                the client has not caught up in time, or was closed
+        ├── LiteSubscriptionRefused RocketMQ does not take the lite subscriptions of a consumer
+        ├── NotReady                the client has not caught up in time, or was closed
+        └── ConsumerError           a consumer with patterns cannot go on
+            ├── PatternsRefused     a pattern is not valid, or nothing can match it (exit code 2)
+            ├── TopicsUnreadable    topics or offsets cannot be read, and waiting does not help
+            ├── NotCommitted        the group does not take an offset
+            └── ConsumerClosed      the consumer was closed before
 
 `matcher` has a tree of its own in `matcher.errors`.
 """
@@ -65,7 +76,7 @@ class ConfigInvalid(ReexpandError):
 
 
 class ExtraMissing(ReexpandError):
-    """A package is not installed that only some verbs need; the message names the extra that brings it."""
+    """A package that only an extra brings is not installed; the message has the command that brings it."""
 
     exit_code = 2
 
@@ -209,6 +220,30 @@ class RebuildFailed(RebuildError):
     """The rebuild was interrupted, or cannot go on; the same command goes on with it."""
 
 
+class InspectError(ReexpandError):
+    """The live state of a job cannot be asked for."""
+
+
+class Unanswered(InspectError):
+    """No job has answered a question in time."""
+
+
+class QuestionRefused(InspectError):
+    """The job says why it cannot answer a question."""
+
+    exit_code = 2
+
+
+class NotPlaced(InspectError):
+    """A question does not say which parent or group is meant, and there are several, or none."""
+
+    exit_code = 2
+
+
+class AddressUnusable(ReexpandError):
+    """The console cannot listen on its address: another program does, or this machine does not have it."""
+
+
 class WatchFailed(ReexpandError):
     """Kafka cannot be watched, or does not take the topic events."""
 
@@ -257,5 +292,31 @@ class CallbackFailed(ClientError):
     """`on_change` raised: its owner has missed a change, so the client does not go on."""
 
 
+class LiteSubscriptionRefused(ClientError):
+    """RocketMQ does not answer, or does not take the lite subscriptions of a consumer; the message quotes it."""
+
+
 class NotReady(ClientError, TimeoutError):
     """The relation is not complete yet."""
+
+
+class ConsumerError(ClientError):
+    """Base of the exceptions of a consumer with patterns."""
+
+
+class PatternsRefused(ConsumerError):
+    """A pattern is not valid, or nothing can match it."""
+
+    exit_code = 2
+
+
+class TopicsUnreadable(ConsumerError):
+    """Topics or their offsets cannot be read, and waiting does not help; the message quotes Kafka."""
+
+
+class NotCommitted(ConsumerError):
+    """The consumer group does not take an offset; the message quotes Kafka."""
+
+
+class ConsumerClosed(ConsumerError):
+    """The consumer was closed before it was asked for something."""

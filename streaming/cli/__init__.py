@@ -1,9 +1,26 @@
 """The `reexpand` command: one module for each group of verbs."""
 
-from streaming.cli import advise, backup, compact_inputs, demo, dlq, local, match, rebuild, run, verify, watch
+from streaming.cli import (
+    advise,
+    backup,
+    compact_inputs,
+    console,
+    demo,
+    dlq,
+    local,
+    match,
+    rebuild,
+    run,
+    schema,
+    verify,
+    watch,
+)
+from streaming.cli.inspect import explain, lists, plan, send, tail
 from streaming.cli.root import main
 
 __all__ = ["main"]
+
+lists.add_to(local.topics)
 
 for _command in (
     run.run,
@@ -20,6 +37,15 @@ for _command in (
     rebuild.rebuild,
     compact_inputs.compact_inputs,
     dlq.dlq,
+    schema.schema,
+    explain.explain,
+    plan.plan,
+    send.send,
+    tail.tail,
+    lists.subscriptions,
+    lists.clients,
+    lists.groups,
+    console.console,
     match.match,
     match.expand,
     match.validate,

@@ -59,7 +59,7 @@ def local(*, home: Path, rocketmq: bool, parents: tuple[str, ...], groups: tuple
     with Broker(home) as broker, _rocketmq(Path(f"{home}-rocketmq") if rocketmq else None, parents, bound) as other:
         address, checkpoint = broker.bootstrap_servers, f"{home}-checkpoint"
         settings = config.load({"bootstrap_servers": address, "checkpoint": checkpoint})
-        create_topics(address, specs.specs(settings))
+        create_topics(address, [*specs.specs(settings), specs.answers_spec(settings)])
         if as_json:
             click.echo(json.dumps({"bootstrapServers": address, "data": str(home), "checkpoint": checkpoint, **other}))
         else:
@@ -99,7 +99,7 @@ def _rocketmq(folder: Path | None, parents: tuple[str, ...], groups: Mapping[str
         yield {"nameServer": server.name_server, "endpoints": server.endpoints}
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @bootstrap_servers_option
 @kafka_options_option
 @click.option(
@@ -109,10 +109,19 @@ def _rocketmq(folder: Path | None, parents: tuple[str, ...], groups: Mapping[str
 @click.option("--fix", is_flag=True, help="Change unsuitable settings of topics that exist.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @verbose_option
+@click.pass_context
 def topics(
-    *, bootstrap_servers: str | None, kafka_options: Path | None, partitions: int, fix: bool, as_json: bool
+    ctx: click.Context,
+    *,
+    bootstrap_servers: str | None,
+    kafka_options: Path | None,
+    partitions: int,
+    fix: bool,
+    as_json: bool,
 ) -> None:
     """Create the Kafka topics that the job reads and writes.
+
+    With `list` or `show`, look at the lite topics that the running job knows.
 
     Of a topic that exists, unsuitable settings are shown; --fix changes them. The inputs must be kept for ever, without
     compaction and with the broker's time; the updates must be compacted. Topic names are taken from the environment
@@ -124,7 +133,10 @@ def topics(
     Example:
       reexpand topics --bootstrap-servers broker:9092 --partitions 4
       reexpand topics --bootstrap-servers broker:9092 --fix
+      reexpand topics list --bootstrap-servers broker:9092 --parent orders
     """
+    if ctx.invoked_subcommand is not None:
+        return
     from streaming import config
     from streaming.kafka import specs
     from streaming.kafka import topics as kafka
@@ -134,7 +146,7 @@ def topics(
         {"bootstrap_servers": bootstrap_servers, "checkpoint": "unused", "kafka_options": kafka_options}
     )
     client = for_librdkafka(settings)
-    wanted = specs.specs(settings, partitions)
+    wanted = [*specs.specs(settings, partitions), specs.answers_spec(settings)]
     names = [spec.name for spec in wanted]
     address = settings.bootstrap_servers
     existing = kafka.configurations(address, names, client_options=client)

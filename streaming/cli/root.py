@@ -10,12 +10,12 @@ import logging
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
 
+from streaming.cli.log import VARIABLE, Form, say_error, set_up
 from streaming.errors import ReexpandError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -25,6 +25,7 @@ HOME: Final = Path(".reexpand")
 
 INTERRUPTED: Final = 130
 """Exit code after Ctrl-C, as shells have it: 128 and the number of SIGINT."""
+
 
 log = logging.getLogger("reexpand")
 
@@ -52,7 +53,7 @@ class _VerbGroup(click.Group):
         try:
             return super().invoke(ctx)
         except ReexpandError as error:
-            click.echo(f"Error: {error}", err=True)
+            say_error(str(error))
             ctx.exit(error.exit_code)
         except ModuleNotFoundError as error:
             from streaming.cli import extras
@@ -67,7 +68,7 @@ class _VerbGroup(click.Group):
             ctx.exit(INTERRUPTED)
 
 
-def _raise_log_level(_ctx: click.Context, _option: click.Parameter, verbose: bool) -> None:  # noqa: FBT001 - as click calls it
+def _raise_level(_ctx: click.Context, _option: click.Parameter, verbose: bool) -> None:  # noqa: FBT001 - as click calls it
     if verbose:
         log.setLevel(logging.DEBUG)
 
@@ -75,7 +76,7 @@ def _raise_log_level(_ctx: click.Context, _option: click.Parameter, verbose: boo
 def verbose_option(command: F) -> F:
     """Add `-v` to a verb; it has the same effect as `-v` before the verb."""
     return click.option(
-        "-v", "--verbose", is_flag=True, expose_value=False, callback=_raise_log_level,
+        "-v", "--verbose", is_flag=True, expose_value=False, callback=_raise_level,
         help="Also show the messages of Spark and Kafka.",
     )(command)  # fmt: skip
 
@@ -117,8 +118,12 @@ def progress_line() -> Iterator[Callable[[str, int, int | None], None]]:
 @click.group(cls=_VerbGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="reexpand", prog_name="reexpand")
 @click.option("-v", "--verbose", is_flag=True, help="Also show the messages of Spark and Kafka.")
+@click.option(
+    "--log-format", type=click.Choice(["text", "json"]), default="text", envvar=VARIABLE,
+    help="Form of the log: text for people, or a JSON object a line.",
+)  # fmt: skip
 @click.pass_context
-def main(ctx: click.Context, /, verbose: bool) -> None:  # noqa: FBT001 - click passes options by name
+def main(ctx: click.Context, /, verbose: bool, log_format: Form) -> None:  # noqa: FBT001 - click passes options by name
     """Wildcard topic subscriptions that keep themselves expanded.
 
     \b
@@ -128,28 +133,4 @@ def main(ctx: click.Context, /, verbose: bool) -> None:  # noqa: FBT001 - click 
       reexpand run --bootstrap-servers broker:9092 --checkpoint /var/lib/reexpand
     """
     if ctx.invoked_subcommand not in ("match", "expand", "validate"):  # these write no log
-        set_up_log(verbose=verbose)
-
-
-def set_up_log(*, verbose: bool) -> None:
-    """Write the log to standard error: for people on a terminal, with times and their zone elsewhere."""
-    handler: logging.Handler
-    if sys.stderr.isatty():
-        from rich.console import Console
-        from rich.logging import RichHandler
-
-        handler = RichHandler(console=Console(stderr=True), show_path=False)
-        handler.setFormatter(logging.Formatter("%(message)s"))
-    else:
-        handler = logging.StreamHandler()
-        handler.setFormatter(_ZonedFormatter("%(asctime)s %(levelname)s %(message)s"))
-    logging.basicConfig(level=logging.WARNING, handlers=[handler])
-    log.setLevel(logging.DEBUG if verbose else logging.INFO)
-
-
-class _ZonedFormatter(logging.Formatter):
-    """Formatter of log lines whose times have their zone."""
-
-    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802 - as logging calls it
-        """Return the local time with milliseconds and the offset of its zone."""
-        return datetime.fromtimestamp(record.created).astimezone().isoformat(sep=" ", timespec="milliseconds")
+        set_up(verbose=verbose, form=log_format)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from streaming.cli.log import log_format_option
 from streaming.cli.root import verbose_option
 
 if TYPE_CHECKING:
@@ -31,18 +32,22 @@ def _setting_options() -> tuple[click.Option, ...]:
     # Values stay text until `config` checks them, so that all sources are checked alike.
     options = []
     for name, field in Settings.model_fields.items():
-        shown = isinstance(field.default, str | int) and field.default is not False
+        shown = isinstance(field.default, str | int | float) and field.default is not False
         help_text = (field.description or "") + (f" [default: {field.default}]" if shown else "")
         option = f"--{name.replace('_', '-')}"
         form: dict[str, Any] = {
             "multiple": name == "shards",
-            "metavar": "PARENT=N" if name == "shards" else "N" if "int" in str(field.annotation) else "TEXT",
+            "metavar": "PARENT=N" if name == "shards" else "N" if _is_number(field.annotation) else "TEXT",
         }
         if field.annotation is bool:
             option = f"{option}/--no-{name.replace('_', '-')}"
             form = {"is_flag": True}
         options.append(click.Option([option], default=None, help=help_text, **form))
     return tuple(options)
+
+
+def _is_number(annotation: object) -> bool:
+    return any(kind in str(annotation) for kind in ("int", "float"))
 
 
 config_option = click.option(
@@ -67,6 +72,7 @@ config_option = click.option(
     help="Wait, warm, while another driver works on the checkpoint; take over when it has ended.",
 )  # fmt: skip
 @verbose_option
+@log_format_option
 def run(config_file: Path | None, *, take_over: bool, accept_topics: bool, stands_by: bool, **given: Any) -> None:
     """Run the job until SIGTERM or Ctrl-C.
 

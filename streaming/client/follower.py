@@ -17,7 +17,7 @@ from streaming.kafka.permissions import readable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from streaming.client.rows import Row
+    from streaming.client.rows import Row, Subscriber
 
 log = logging.getLogger("reexpand.client")
 
@@ -71,6 +71,7 @@ class SubscriptionClient:
         on_change: called with each change, in order and in the client's own thread, from the first record on. Any
             exception in it stops the client.
         refresh_seconds: seconds between two searches for new partitions.
+        admits: as for `Relation`: which new rows are kept.
 
     Raises:
         UpdatesUnreadable: an option is wrong.
@@ -84,8 +85,9 @@ class SubscriptionClient:
         options: Mapping[str, Any] | None = None,
         on_change: Callable[[Change], object] | None = None,
         refresh_seconds: float = 30,
+        admits: Callable[[Subscriber], bool] | None = None,
     ) -> None:
-        self.relation = Relation()
+        self.relation = Relation(admits)
         self.malformed = 0
         self.error: ClientError | None = None
         self._bootstrap_servers = bootstrap_servers

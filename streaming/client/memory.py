@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from sys import getsizeof
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from streaming.client.rows import Row, Subscriber
 
@@ -94,6 +95,17 @@ class Index(Generic[K, L]):
         if isinstance(held, dict):
             return list(held.values())
         return [] if held is None else [held]
+
+    def count(self, first: K) -> int:
+        """Return the number of rows with this first key."""
+        held = self._held.get(first)
+        return len(held) if isinstance(held, dict) else int(held is not None)
+
+    def page(self, first: K, start: int, size: int) -> list[Row]:
+        """Return at most `size` of the rows with this first key, from the one at `start` on."""
+        held = self._held.get(first)
+        rows: Iterable[Row] = held.values() if isinstance(held, dict) else () if held is None else (held,)
+        return list(islice(rows, start, start + size))
 
     def __iter__(self) -> Iterator[Row]:
         for held in self._held.values():

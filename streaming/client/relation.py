@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streaming.client.memory import ParentRows, Pool
 from streaming.client.rows import Row, Subscriber, UpdateValue, read_key, read_value
 from streaming.updates.op import Op
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Change(NamedTuple):
@@ -30,9 +33,13 @@ class Relation:
     """Rows after the records applied so far; safe in any number of threads.
 
     The last record of a key decides, so a compacted topic gives the same rows as its full history.
+
+    Args:
+        admits: predicate of the subscribers of new rows; a row that it refuses is left out, as if there were none.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, admits: Callable[[Subscriber], bool] | None = None) -> None:
+        self._admits = admits
         self._lock = threading.Lock()
         self._parents: dict[str, ParentRows] = {}
         self._pool = Pool()
@@ -70,6 +77,41 @@ class Relation:
             rows = found.of_client(Subscriber(parent, group, client_id)) if found else []
         return {row.lite_topic for row in rows}
 
+    def parents(self) -> dict[str, int]:
+        """Return the number of rows of each parent that has any."""
+        with self._lock:
+            return {name: parent.count for name, parent in self._parents.items()}
+
+    def row(self, subscriber: Subscriber, lite_topic: str) -> Row | None:
+        """Return one row; None where there is none."""
+        with self._lock:
+            found = self._parents.get(subscriber.parent)
+            return found.by_subscriber.get(subscriber, lite_topic) if found else None
+
+    def count_of_topic(self, parent: str, lite_topic: str) -> int:
+        """Return the number of rows of a lite topic."""
+        with self._lock:
+            found = self._parents.get(parent)
+            return found.by_topic.count(lite_topic) if found else 0
+
+    def page_of_topic(self, parent: str, lite_topic: str, start: int, size: int) -> list[Row]:
+        """Return at most `size` rows of a lite topic, from the one at `start` on, in the order of their arrival."""
+        with self._lock:
+            found = self._parents.get(parent)
+            return found.by_topic.page(lite_topic, start, size) if found else []
+
+    def count_of_subscriber(self, subscriber: Subscriber) -> int:
+        """Return the number of rows of a subscriber."""
+        with self._lock:
+            found = self._parents.get(subscriber.parent)
+            return found.by_subscriber.count(subscriber) if found else 0
+
+    def page_of_subscriber(self, subscriber: Subscriber, start: int, size: int) -> list[Row]:
+        """Return at most `size` rows of a subscriber, likewise."""
+        with self._lock:
+            found = self._parents.get(subscriber.parent)
+            return found.by_subscriber.page(subscriber, start, size) if found else []
+
     def rows(self) -> list[Row]:
         """Return all rows."""
         with self._lock:
@@ -78,10 +120,12 @@ class Relation:
     def _add(self, subscriber: Subscriber, lite_topic: str, update: UpdateValue) -> Change | None:
         name, group, client_id, part = subscriber
         parent = self._parents.get(name)
+        former = parent.by_subscriber.get(subscriber, lite_topic) if parent else None
+        if former is None and self._admits is not None and not self._admits(subscriber):
+            return None
         if parent is None:
             parent = self._parents[name] = ParentRows()
         pool = self._pool
-        former = parent.by_subscriber.get(subscriber, lite_topic)
         # A row shares the name objects of its neighbours, so that each name is kept once.
         neighbour = parent.by_subscriber.any(subscriber)
         if neighbour is None:

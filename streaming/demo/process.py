@@ -53,6 +53,7 @@ class Job:
             *("--bootstrap-servers", settings.bootstrap_servers),
             *("--checkpoint", settings.checkpoint),
             *(("--master", settings.master) if settings.master is not None else ()),
+            *("--http", "127.0.0.1:0"),
         ]
         # The demo shows the job with its defaults; settings in the environment are for the user's own jobs.
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("REEXPAND_")}
@@ -133,6 +134,14 @@ class Job:
                     os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
         return code
+
+    def kill(self) -> None:
+        """Kill the job with its Java at once, as the death of its machine would."""
+        process, self._guardian = self._guardian, None
+        if process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
 
     def _log(self) -> str:
         """Return the end of the log."""

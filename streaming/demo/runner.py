@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -27,7 +28,6 @@ from streaming.local.cluster import SparkCluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from confluent_kafka import Message
 
@@ -56,7 +56,7 @@ def run(home: Path, screen: Screen, *, keep: bool, on_cluster: bool = False) -> 
     """
     former = signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
     try:
-        with _folder(home) as folder, screen:
+        with demo_folder(home) as folder, screen:
             return _run(folder, screen, keep=keep, on_cluster=on_cluster)
     except KeyboardInterrupt:
         return _INTERRUPTED
@@ -225,7 +225,7 @@ class Play:
 
 
 @contextmanager
-def _folder(home: Path) -> Iterator[Path]:
+def demo_folder(home: Path) -> Iterator[Path]:
     """Provide an empty folder for this demo alone; only logs stay in it afterwards."""
     folder = home / "demo"
     with ExitStack() as stack:
@@ -243,7 +243,8 @@ def _folder(home: Path) -> Iterator[Path]:
         try:
             yield folder
         finally:
-            with suppress(FileNotFoundError):
-                (folder / "kafka" / "broker.log").replace(folder / "broker.log")
-            for part in ("kafka", "cluster", "checkpoint", "spark"):
+            for log in ("kafka/broker.log", "rocketmq/rocketmq.log"):
+                with suppress(FileNotFoundError):
+                    (folder / log).replace(folder / Path(log).name)
+            for part in ("kafka", "rocketmq", "cluster", "checkpoint", "spark"):
                 shutil.rmtree(folder / part, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Parser of clock records, which the job itself writes."""
+"""Parser of clock records, which the job itself writes, and those who ask it something."""
 
 from streaming.events.json_fields import json_object, required_integer, required_name
 from streaming.events.model import Alarm, Tick, Wake
@@ -7,12 +7,17 @@ from streaming.events.model import Alarm, Tick, Wake
 def parse_clock(payload: bytes | None) -> Tick | Alarm | Wake:
     """Parse a record of the clock stream: `{"tick"}`, `{"alarm"}` or `{"wake"}`.
 
+    A tick or a wake may carry a question, as `inquiry`; it is looked at by who answers.
+
     Raises:
         Rejected: the payload is none of them.
     """
     record = json_object(payload)
+    asked = record.get("inquiry")
+    inquiry = asked if isinstance(asked, dict) else None
     if record.get("tick") is not None:
-        return Tick(required_integer(record, "tick"))
-    kind = Alarm if record.get("alarm") is not None else Wake
-    time = required_integer(record, "alarm" if kind is Alarm else "wake")
-    return kind(required_name(record, "parentTopic"), required_integer(record, "shard"), time)
+        return Tick(required_integer(record, "tick"), inquiry)
+    is_alarm = record.get("alarm") is not None
+    time = required_integer(record, "alarm" if is_alarm else "wake")
+    parent, shard = required_name(record, "parentTopic"), required_integer(record, "shard")
+    return Alarm(parent, shard, time) if is_alarm else Wake(parent, shard, time, inquiry)

@@ -75,6 +75,7 @@ class Reason(StrEnum):
     GROUP_NOT_PLACED = "group-not-placed"
     GROUP_BOUND_ELSEWHERE = "group-bound-elsewhere"
     QUOTA_EXCEEDED = "quota-exceeded"
+    QUOTA_CAPPED = "quota-capped"
     NOT_ROUTABLE = "not-routable"
     AHEAD_OF_TIME = "ahead-of-time"
 
@@ -280,9 +281,14 @@ class GroupEvent(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """Time of the clock stream, in milliseconds since the epoch."""
+    """Time of the clock stream, in milliseconds since the epoch.
+
+    Attributes:
+        inquiry: a question to the coordinator, in a tick that tells no time.
+    """
 
     time: int
+    inquiry: dict[str, Any] | None = None
 
 
 class Alarm(NamedTuple):
@@ -294,11 +300,16 @@ class Alarm(NamedTuple):
 
 
 class Wake(NamedTuple):
-    """Wake-up of a shard, with the time; written by the job."""
+    """Wake-up of a shard, with the time; written by the job.
+
+    Attributes:
+        inquiry: a question to the shard, in a wake-up that tells no time.
+    """
 
     parent: str
     shard: int
     time: int
+    inquiry: dict[str, Any] | None = None
 
 
 SingleEvent = TopicEvent | SubscriptionRequest | GroupEvent | Tick | Alarm | Wake

@@ -1,4 +1,4 @@
-"""Admission of requests: a request that would exceed the quota of its client is refused whole."""
+"""Admission of requests: one that would exceed the quota of its client is refused whole, or applied and capped."""
 
 from streaming.events.model import Action, SubscriptionRequest
 from streaming.expansion.view import ShardView
@@ -9,10 +9,17 @@ from streaming.subscription.requests import RequestOutcome
 from streaming.subscription.subscribers import ClientKey
 
 
+def is_refused(
+    view: ShardView, key: ClientKey, request: SubscriptionRequest, outcome: RequestOutcome, former: Subscription
+) -> bool:
+    """Tell whether a request must be refused for its client's quota; the arguments are those of `excess`."""
+    return view.shard.refuses_requests and excess(view, key, request, outcome, former) is not None
+
+
 def excess(
     view: ShardView, key: ClientKey, request: SubscriptionRequest, outcome: RequestOutcome, former: Subscription
 ) -> str | None:
-    """Return the reason why a request must be refused for its client's quota; None if it is admitted.
+    """Return the reason why a request exceeds its client's quota; None if it does not.
 
     A request is judged by its net change over the stored topics, so a client may always repeat its set or shrink it.
 
@@ -46,9 +53,10 @@ def excess(
         return None
     number, shards = view.shard.number, view.shard.count
     where = f" on shard {number} of {shards}, whose share of {policy.quota} is {share}" if shards > 1 else ""
+    effect = "" if view.shard.refuses_requests else "it receives the first ones, and others when room frees; "
     return (
         f"client {key.client_id!r} of group {key.group!r} would hold {after} topics, more than {share}{where}; "
-        "ask for less, or raise lite.sub.client.quota of the group"
+        f"{effect}ask for less, or raise lite.sub.client.quota of the group"
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from streaming.events.model import Place, SubscriptionRequest
-from streaming.expansion.admission import excess
+from streaming.expansion.admission import is_refused
 from streaming.expansion.view import ShardView
 from streaming.subscription.client import Client, Ignored, Mode, Subscription
 from streaming.subscription.requests import advance, ended, ended_by_former_release
@@ -80,7 +80,7 @@ def end_steps(view: ShardView, key: ClientKey, request: SubscriptionRequest, as_
             for mode, end in ends.items()
             if _is_after(place, end.place)
         }
-        if in_force in outcomes and excess(view, key, later, outcomes[in_force], subscriptions[in_force]) is not None:
+        if in_force in outcomes and is_refused(view, key, later, outcomes[in_force], subscriptions[in_force]):
             continue
         subscriptions.update((mode, outcome.subscription) for mode, outcome in outcomes.items())
         stale = tuple(mode for mode, outcome in outcomes.items() if outcome.ignored is Ignored.STALE_VERSION)

@@ -76,9 +76,12 @@ class RequestReader:
             )
             for each in Mode
         }
-        refusal = excess(self._view, key, request, outcomes[mode], former.subscription(mode))
-        if refusal is not None:
-            self._problems.append(Problem(source, Reason.QUOTA_EXCEEDED, refusal))
+        beyond = excess(self._view, key, request, outcomes[mode], former.subscription(mode))
+        is_refused = beyond is not None and self._view.shard.refuses_requests
+        if beyond is not None:
+            reason = Reason.QUOTA_EXCEEDED if is_refused else Reason.QUOTA_CAPPED
+            self._problems.append(Problem(source, reason, beyond))
+        if is_refused:
             outcomes = {each: RequestOutcome(former.subscription(each), refused=True) for each in Mode}
         elif self._view.shard.is_first:  # every shard of the parent sees the request
             self._report(source, outcomes[mode], former.subscription(mode))

@@ -70,7 +70,13 @@ PERMISSIONS: Final = (
     Permission("job", "TOPIC", ("group_events",), "WRITE", "writes that a group is bound elsewhere, and `groups`"),
     Permission("job", "TOPIC", ("subscription_events",), "WRITE", "writes the ends of clients to all of their parents"),
     Permission("job", "TOPIC", ROLES, "DESCRIBE_CONFIGS", "checks retention and compaction at each start"),
-    Permission("job", "GROUP", (OWN_NAMES,), "READ", "keeps its lease and the markers of what is written"),
+    Permission(
+        "job",
+        "GROUP",
+        (OWN_NAMES,),
+        "READ",
+        "keeps its lease, the markers of what is written, and its positions for lag monitors",
+    ),
     Permission("job", "TRANSACTIONAL_ID", (OWN_NAMES,), "WRITE", "writes in transactions, also its lease"),
     Permission("topics", "TOPIC", ROLES, "CREATE", "creates missing topics"),
     Permission("topics", "TOPIC", ROLES, "DESCRIBE", "looks which topics exist"),
@@ -129,6 +135,11 @@ PERMISSIONS: Final = (
 def own_group(checkpoint_id: str) -> str:
     """Return the consumer group and the transactional id under which Kafka keeps the lease of a checkpoint."""
     return f"{OWN_NAMES}{checkpoint_id}"
+
+
+def lag_group(updates: str) -> str:
+    """Return the consumer group under which a job commits its positions, for monitors of lag."""
+    return f"{OWN_NAMES}lag-{updates}"
 
 
 def missing(lacking: Sequence[Grant]) -> str:

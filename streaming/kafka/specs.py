@@ -22,6 +22,9 @@ INPUT: Final = {
 """Configuration of the input topics: no expiry, since a new checkpoint builds the relation from them, and the broker's
 time, so that leases and TTLs do not depend on the clocks of producers."""
 
+ANSWERS: Final = {"cleanup.policy": "delete", "retention.ms": "3600000"}
+"""Configuration of the answers: nobody reads them after a minute."""
+
 _CONSEQUENCES: Final = {
     "cleanup.policy": "compaction removes events that still count",
     "retention.ms": "records disappear with age, and a new checkpoint cannot build the relation any more",
@@ -48,12 +51,17 @@ class Flaw(NamedTuple):
 
 
 def specs(settings: Settings, partitions: int = 1) -> list[TopicSpec]:
-    """Return the specifications of all six topics."""
+    """Return the specifications of the six topics that the job cannot do without."""
     return [
         *(TopicSpec(name, partitions, INPUT) for name in settings.inputs),
         TopicSpec(settings.updates, partitions, COMPACTION),
         TopicSpec(settings.dead_letters, partitions, {}),
     ]
+
+
+def answers_spec(settings: Settings) -> TopicSpec:
+    """Return the specification of the topic of answers, without which the job does all but answer."""
+    return TopicSpec(settings.answers, 1, ANSWERS)
 
 
 def flaws(settings: Settings, topic: str, found: Mapping[str, str]) -> list[Flaw]:

@@ -18,7 +18,7 @@ from streaming.local.node import HOST, free_port, is_free
 from streaming.local.server import POLL_SECONDS, Server
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 log = logging.getLogger("reexpand")
 
@@ -84,6 +84,8 @@ class RocketMQ(Server):
     Args:
         folder: data folder, created when it does not exist; one server at a time works in it.
         settings: settings of the broker that win over the usual ones.
+        plugins: further jars, such as that of a hook.
+        java_options: further options of Java.
         timeout: seconds within which it must be up.
     """
 
@@ -92,9 +94,12 @@ class RocketMQ(Server):
         folder: Path | str = Path(".reexpand/rocketmq"),
         *,
         settings: Mapping[str, str] | None = None,
+        plugins: Sequence[Path] = (),
+        java_options: Sequence[str] = (),
         timeout: float = 180,
     ) -> None:
         super().__init__(folder, "rocketmq.log", timeout)
+        self._plugins, self._java_options = plugins, java_options
         self._settings = dict(settings or {})
         self._ports: Ports | None = None
 
@@ -120,10 +125,11 @@ class RocketMQ(Server):
 
     def _begin(self, lock: IO[str]) -> None:
         java = find_java()
-        classpath = os.pathsep.join(map(str, [*jars.rocketmq(), classes.rocketmq()]))
+        classpath = os.pathsep.join(map(str, [*jars.rocketmq(), classes.rocketmq(), *self._plugins]))
         self._ports = ports = load_ports(self.folder)
         files = self._configured(ports)
-        command = [str(java.executable), *_JAVA_OPTIONS, "-cp", classpath, "reexpand.local.RocketMQ", *files]
+        options = [*_JAVA_OPTIONS, *self._java_options, "-cp", classpath]
+        command = [str(java.executable), *options, "reexpand.local.RocketMQ", *files]
         self._spawn(java, command, lock)
         deadline = time.monotonic() + self._timeout
         while "\nready\n" not in self._log():

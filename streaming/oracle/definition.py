@@ -125,22 +125,30 @@ class Oracle:
     """Model of the job: reads the same input, one micro-batch at a time, and gives the relation to expect.
 
     Records of the job to itself are ignored: here a client ends on all of its parents at once, and so on. The cuts
-    between micro-batches matter only for quotas and the clock.
+    between micro-batches matter only for requests that a quota refuses, and the clock.
 
     Args:
         routing: assignment of topics to shards; the shards of a parent divide its quotas among them.
         inner_multi: allow `**` inside a lite pattern.
         client_timeout_ms: lease of a client, in milliseconds since its last request; 0 never ends.
+        cap_requests: no request is refused for a quota, on parents with one shard either.
 
     Attributes:
         decided: number of decisions by each rule; tests use it to prove that their histories reach the rule.
     """
 
-    def __init__(self, routing: Routing = _ONE_SHARD, *, inner_multi: bool = False, client_timeout_ms: int = 0) -> None:
+    def __init__(
+        self,
+        routing: Routing = _ONE_SHARD,
+        *,
+        inner_multi: bool = False,
+        client_timeout_ms: int = 0,
+        cap_requests: bool = False,
+    ) -> None:
         self.decided: Counter[str] = Counter()
         self._routing = routing
         self._inner_multi = inner_multi
-        self._timeout = client_timeout_ms
+        self._timeout, self._cap_requests = client_timeout_ms, cap_requests
         self._shards: dict[tuple[str, int], _Shard] = defaultdict(_Shard)
         self._groups: dict[str, GroupEvent] = {}
         self._clients: dict[Client, _Presence] = {}
@@ -256,7 +264,7 @@ class Oracle:
                 shard.literal.after(request, self._requests, wildcard=False, inner_multi=self._inner_multi),
                 shard.wildcard.after(request, self._requests, wildcard=True, inner_multi=self._inner_multi),
             )
-            if self._exceeds_quota(number, request, shard, after):
+            if self._is_refused(request, shard, after):
                 self.decided["refused by quota"] += 1
             else:
                 self._shards[request.parent, number] = after
@@ -347,20 +355,16 @@ class Oracle:
             held[client_id] = topics[:limit]
         return held
 
-    def _exceeds_quota(self, number: int, request: SubscriptionRequest, before: _Shard, after: _Shard) -> bool:
-        """Return True if a request wants more topics than before, and more than the quota allows."""
+    def _is_refused(self, request: SubscriptionRequest, before: _Shard, after: _Shard) -> bool:
+        """Tell whether a request wants more topics than before, and more than the quota; of several shards none can."""
         rules = self._rules(request.parent, request.group)
-        if rules is None or request.action not in (Action.COMPLETE_ADD, Action.PARTIAL_ADD):
+        caps = self._cap_requests or self._routing.shard_count(request.parent) > 1
+        if rules is None or caps or request.action not in (Action.COMPLETE_ADD, Action.PARTIAL_ADD):
             return False
         client = request.group, request.client_id
-        shards = self._routing.shard_count(request.parent)
-        limit = rules.limit(number, shards, rules.sets_in_force(after).orders(client))
-        wanted = self._count_topics(after, rules.sets_in_force(after), client)
-        return (
-            limit is not None
-            and wanted > limit
-            and wanted > self._count_topics(before, rules.sets_in_force(before), client)
-        )
+        limit = rules.limit(0, 1, rules.sets_in_force(after).orders(client))
+        counts = [self._count_topics(shard, rules.sets_in_force(shard), client) for shard in (before, after)]
+        return limit is not None and counts[1] > max(limit, counts[0])
 
     def _count_topics(self, shard: _Shard, sets: SubscriptionSets, client: Client) -> int:
         """Count the topics of a shard that a client wants; receiving everything counts as none."""

@@ -127,8 +127,9 @@ class CheckpointFiles:
 
     def write(self, name: str, content: bytes) -> None:
         """Create or replace a file at once: a crash leaves the former content or the new one."""
-        self._manager.mkdirs(self._path(self._root))
-        stream = self._manager.createAtomic(self._in_checkpoint(name), True)
+        file = self._in_checkpoint(name)
+        self._manager.mkdirs(file.getParent())
+        stream = self._manager.createAtomic(file, True)
         try:
             stream.write(content)
         except BaseException:

@@ -12,6 +12,9 @@ import orjson
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
+from streaming.worker.facts import KeyFacts
+from streaming.worker.output import FACTS, OutputKind
+
 OBSERVATION = "reexpand"
 """Name of the observation in Spark's progress."""
 
@@ -28,9 +31,25 @@ def column() -> Column:
     return F.collect_list(F.when(F.col("topic").isNull(), F.col("value").cast("string"))).alias(_COLUMN)
 
 
-def total(observed: Mapping[str, Any]) -> Counter[str]:
-    """Add up the observed counts: output records by kind, and ignored entries by reason."""
+def total(observed: Mapping[str, Any]) -> tuple[Counter[str], list[KeyFacts]]:
+    """Add up the observed counts, and return them with the facts of the keys.
+
+    Counts are output records by kind, and ignored entries by reason.
+    """
     summed: Counter[str] = Counter()
+    keys = []
     for counts_of_key in observed.get(_COLUMN) or ():
-        summed.update(orjson.loads(counts_of_key))
-    return summed
+        counts = orjson.loads(counts_of_key)
+        facts = counts.pop(FACTS, None)
+        if facts is not None:
+            keys.append(KeyFacts(*facts))
+        summed.update(counts)
+    return summed, keys
+
+
+def suspects(counts: Counter[str]) -> list[tuple[str, str, str]]:
+    """Take the literal groups with what looks like a pattern out of counts; return parent, group and entry of each."""
+    kinds = [kind for kind in counts if kind.startswith(OutputKind.SUSPECT)]
+    for kind in kinds:
+        del counts[kind]
+    return [tuple(orjson.loads(kind.removeprefix(OutputKind.SUSPECT))) for kind in kinds]

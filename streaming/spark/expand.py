@@ -40,7 +40,13 @@ _MICRO_BATCH = "streaming.sql.batchId"
 
 
 def expand(
-    routed: DataFrame, settings: Settings, signer: Signer | None = None, *, silent: bool = False, adopts: bool = False
+    routed: DataFrame,
+    settings: Settings,
+    signer: Signer | None = None,
+    *,
+    silent: bool = False,
+    answers: bool = True,
+    adopts: bool = False,
 ) -> DataFrame:
     """Return the output rows of all keys, and renew the state of each key.
 
@@ -49,6 +55,7 @@ def expand(
         settings: settings of the job.
         signer: signer of the records that the job writes to its own inputs; None takes everybody's for the job's own.
         silent: return only what the job says to itself.
+        answers: the topic of answers can be written.
         adopts: keys begin with the states in their archives.
     """
     config = WorkerConfig(
@@ -61,8 +68,9 @@ def expand(
         signer,
         settings.state_cache_bytes,
         adopts,
+        settings.cap_requests,
     )
-    topics = sinks.topics(settings, silent=silent)
+    topics = sinks.topics(settings, silent=silent, answers=answers)
 
     def on_key(key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState) -> Frames[None]:
         parent, shard = key[0], int(key[1])  # Spark gives a numpy integer

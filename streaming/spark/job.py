@@ -5,7 +5,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config import Settings
 from streaming.kafka.facts import Offsets
-from streaming.spark import counts, kafka_options, origin, positions, sinks
+from streaming.spark import counts, kafka_options, origin, pace, positions, sinks
 from streaming.spark.expand import expand
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.route import route
@@ -18,6 +18,7 @@ def start(
     fence: sinks.Fence,
     *,
     silent: bool = False,
+    answers: bool = True,
     adopted: Offsets | None = None,
 ) -> StreamingQuery:
     """Start the query on a session from `streaming.spark.session.build`.
@@ -28,6 +29,7 @@ def start(
         admin: Kafka, with all of the job's client options.
         fence: what tells the records of this driver from those of others.
         silent: write neither updates nor dead letters; the state takes them as written.
+        answers: the topic of answers can be written.
         adopted: positions that the states have read with which a new checkpoint begins; None if it has none.
     """
     beginning = positions.beginning(admin, settings, adopted)  # the first records, or those behind the adopted states
@@ -35,10 +37,13 @@ def start(
     routed = route(records, settings)  # an input row for each entry and each of its keys (parent, shard)
     signer = origin.signer(spark, settings, admin)  # which knows the records that the job writes to its own inputs
     # output rows of each key, made from its input rows and its state
-    expanded = expand(routed, settings, signer, silent=silent, adopts=adopted is not None)
+    expanded = expand(routed, settings, signer, silent=silent, answers=answers, adopts=adopted is not None)
     counted = counts.observe(expanded)  # the same rows; Spark's progress gets the counts among them
     addressed = sinks.address(counted)  # the Kafka records that output rows hold
-    return sinks.start(addressed, settings, fence)
+    query = sinks.start(addressed, settings, fence)
+    if not silent:
+        pace.keep(spark, settings, query)
+    return query
 
 
 def read(spark: SparkSession, settings: Settings, beginning: str) -> DataFrame:

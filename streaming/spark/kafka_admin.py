@@ -154,6 +154,29 @@ class KafkaAdmin:
         spec = self._clients.admin.OffsetSpec
         return self._offsets(partitions, spec.earliest()), self._offsets(partitions, spec.latest())
 
+    def ends_request(self, numbers: Mapping[str, Collection[int]]) -> Any:
+        """Return a question for `asked_ends`, to be asked again and again: to make one takes a call a partition."""
+        partition = self._jvm.org.apache.kafka.common.TopicPartition
+        latest = self._clients.admin.OffsetSpec.latest()
+        request = self._jvm.java.util.HashMap()
+        for name, several in numbers.items():
+            for number in several:
+                request.put(partition(name, number), latest)
+        return request
+
+    def asked_ends(self, request: Any) -> Any:
+        """Ask for the offsets behind the last records, and return the future of the answer."""
+        return self._call(lambda: self._admin.listOffsets(request).all())
+
+    def asked_to_commit(self, group: str, offsets: Mapping[tuple[str, int], int]) -> Any:
+        """Ask to commit offsets of a consumer group, and return the future of the answer."""
+        partition = self._jvm.org.apache.kafka.common.TopicPartition
+        offset = self._clients.consumer.OffsetAndMetadata
+        request = self._jvm.java.util.HashMap()
+        for place, position in offsets.items():
+            request.put(partition(*place), offset(position))
+        return self._call(lambda: self._admin.alterConsumerGroupOffsets(group, request).all())
+
     def marked(self, groups: Collection[str]) -> int:
         """Return the number of micro-batches that are written by the markers of state partitions; 0 without markers.
 

@@ -70,6 +70,7 @@ class Lease:
         self._mine: Holder | None = None
         self._successor: Holder | None = None
         self._gone: _Look = None
+        self._former: Holder | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
 
@@ -94,6 +95,12 @@ class Lease:
         if self._mine is None:
             raise CheckpointInUse("the lease of the checkpoint is not acquired")
         return self._mine.generation
+
+    def end_of_former(self) -> str:
+        """Return how the driver before this one has ended, in a word or two."""
+        if self._former is None:
+            return "none"
+        return "in order" if self._former.released else "crashed"
 
     def wait_until_free(self, stop: threading.Event) -> bool:
         """Wait until the holder has ended, or is silent for `LEASE_SECONDS`; return False if `stop` is set before.
@@ -178,6 +185,7 @@ class Lease:
             if now == before:
                 raise
             raise self._in_use(now, way_out) from None
+        self._former = former[1] if former else None
         if former and not former[1].has_ended():
             log.warning("took over the checkpoint from %s", former[1])
             if take_over:  # else it was silent for longer than that

@@ -1,14 +1,24 @@
 """The log of micro-batches."""
 
 import logging
+from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import orjson
 from pyspark.sql.streaming.query import StreamingQuery
 
+from streaming.monitor.batch import BatchReport
 from streaming.spark import counts
 
 log = logging.getLogger("reexpand")
+
+_LITERAL = (
+    "clients of the group %r ask for patterns on %r, as %r, but the group is literal, so its entries are names. "
+    "If patterns are meant: `reexpand send group %s --parent %s --wildcard`"
+)
+_MAX_WARNED = 1_000
+"""Number of groups that are warned of, each once."""
 
 
 class Report:
@@ -19,12 +29,18 @@ class Report:
 
     The report asks the query now and then. Spark would call a listener for each micro-batch through Py4J, which then
     looks for each name that Python uses in all jars: a third of the JVM's CPU at 20 events a second.
+
+    Args:
+        query: the query.
+        follow: takes over each micro-batch.
     """
 
-    def __init__(self, query: StreamingQuery) -> None:
+    def __init__(self, query: StreamingQuery, follow: Callable[[BatchReport], None] | None = None) -> None:
         java: Any = query
         self._query = java._jsq  # noqa: SLF001 - PySpark's own objects ask the JVM for each field
+        self._follow = follow
         self._last_reported = -1
+        self._warned: set[tuple[str, str]] = set()
 
     def write(self) -> None:
         """Log all micro-batches since the last call."""
@@ -33,14 +49,24 @@ class Report:
             return
         for progress in self._query.recentProgress():
             if progress.batchId() > self._last_reported:
-                _write(orjson.loads(progress.json()))
+                self._take(orjson.loads(progress.json()))
         self._last_reported = latest.batchId()
 
+    def _take(self, progress: dict[str, Any]) -> None:
+        total, keys = counts.total(progress["observedMetrics"].get(counts.OBSERVATION, {}))
+        suspects = counts.suspects(total)
+        if self._follow is not None:
+            self._follow(BatchReport.of(progress, total, keys))
+        if progress["numInputRows"]:
+            _write(progress, total)
+        for parent, group, entry in suspects:
+            if (parent, group) not in self._warned and len(self._warned) < _MAX_WARNED:
+                self._warned.add((parent, group))
+                log.warning(_LITERAL, group, parent, entry, group, parent)
 
-def _write(progress: dict[str, Any]) -> None:
-    if not progress["numInputRows"]:
-        return
-    total = counts.total(progress["observedMetrics"].get(counts.OBSERVATION, {}))
+
+def _write(progress: dict[str, Any], total: Counter[str]) -> None:
+    total = by_kind(total)
     log.log(
         logging.INFO if total else logging.DEBUG,
         "micro-batch %d: %d records in %d ms: %s",
@@ -48,4 +74,19 @@ def _write(progress: dict[str, Any]) -> None:
         progress["numInputRows"],
         progress["durationMs"].get("triggerExecution", 0),
         ", ".join(f"{count} {name}" for name, count in sorted(total.items())) or "no change",
+        extra={
+            "micro_batch": progress["batchId"],
+            "records": progress["numInputRows"],
+            "milliseconds": progress["durationMs"].get("triggerExecution", 0),
+            "counts": dict(total),
+        },
     )
+
+
+def by_kind(total: Counter[str]) -> Counter[str]:
+    """Return counts without the causes of updates and the reasons of dead letters."""
+    summed: Counter[str] = Counter()
+    for name, count in total.items():
+        kind = name.partition(":")[0]
+        summed[name if kind == "ignored" else kind] += count
+    return summed

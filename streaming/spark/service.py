@@ -20,6 +20,7 @@ from streaming.kafka.facts import NotedTopic, Offsets
 from streaming.local import classes, jars
 from streaming.spark import (
     access,
+    answers,
     checkpoint,
     clock_topic,
     group_file,
@@ -35,6 +36,7 @@ from streaming.spark.checkpoint import Agreement
 from streaming.spark.clock import Clock
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.lease import Lease
+from streaming.spark.monitoring import Monitor, QueryMonitor
 from streaming.spark.report import Report
 from streaming.spark.watch import TopicWatch, explained
 
@@ -81,7 +83,7 @@ def run(settings: Settings, *, take_over: bool = False, accept_topics: bool = Fa
     settings = settings.model_copy(update={"checkpoint": checkpoint.absolute(settings.checkpoint)})
     group_events = group_file.read(settings.groups)
     stop = threading.Event()
-    with started(settings, stop) as spark:
+    with Monitor(settings) as monitor, started(settings, stop) as spark:
         kafka_options.check(spark, settings)
         agreed = _agreed(spark, settings)
         with (
@@ -90,17 +92,21 @@ def run(settings: Settings, *, take_over: bool = False, accept_topics: bool = Fa
             Lease(spark, settings, agreed.checkpoint_id) as lease,
         ):
             if stands_by:
-                if not standby.acquire(spark, settings, admin, lease, stop):
+                if not standby.acquire(spark, settings, admin, lease, stop, health=monitor.health):
                     log.info("stopped")
                     return
                 agreed = _agreed(spark, settings, agreed)
             start = Start(spark, settings, admin, lease, agreed)
             query, topics = begin(start, group_events, take_over=take_over, accept_topics=accept_topics)
             access.warn(admin, settings, agreed.group)
+            monitor.health.note_former(lease.end_of_former())
+            follower = QueryMonitor(
+                monitor, settings, query, admin, checkpoint.CheckpointFiles(spark, settings.checkpoint)
+            )
             log.info(READY, ", ".join(settings.inputs), settings.bootstrap_servers)
             watch = TopicWatch(spark, settings, admin, topics)
             with Clock(spark, settings, query) as clock:
-                attend(query, stop, Beside(Report(query), lease, clock, watch))
+                attend(query, stop, Beside(Report(query, follower.follow), lease, clock, watch, follower))
     log.info("stopped")
 
 
@@ -108,12 +114,15 @@ def _agreed(spark: SparkSession, settings: Settings, former: Agreement | None = 
     """Return what checkpoint and settings agree on; `former` is what they agreed on before a wait."""
     rebuild_note.check_usable(spark, settings)
     agreed = checkpoint.agree(spark, settings)
-    if former and former.topics and former.checkpoint_id != agreed.checkpoint_id:
-        raise CheckpointMismatch(
-            f"the checkpoint {settings.checkpoint} was replaced by another one while this driver stood by. "
-            "Start it again."
-        )
-    return agreed
+    if former is None or former.checkpoint_id == agreed.checkpoint_id:
+        return agreed
+    if not (
+        former.topics or agreed.topics
+    ):  # each look at a new checkpoint gives it another id: the lease has the first
+        return former
+    raise CheckpointMismatch(
+        f"the checkpoint {settings.checkpoint} was replaced by another one while this driver stood by. Start it again."
+    )
 
 
 @contextmanager
@@ -210,8 +219,9 @@ def begin(
     group_file.publish(spark, settings, group_events)
     checkpoint.fix(spark, settings, agreed, topics)  # not earlier: a start that fails must not fix settings
     fence = sinks.Fence(agreed.checkpoint_id, lease.generation)
+    can_answer = not rebuilding and answers.provide(admin, settings)
     try:
-        query = job.start(spark, settings, admin, fence, silent=rebuilding, adopted=adopted)
+        query = job.start(spark, settings, admin, fence, silent=rebuilding, answers=can_answer, adopted=adopted)
     except PySparkException as error:
         raise JobFailed(explained(one_line(str(error)), settings.checkpoint)) from error
     return query, topics
@@ -253,6 +263,7 @@ class Beside(NamedTuple):
     lease: Lease
     clock: Clock
     watch: TopicWatch
+    monitor: QueryMonitor | None = None
 
 
 def attend(query: StreamingQuery, stop: Stop, beside: Beside) -> None:
@@ -261,7 +272,7 @@ def attend(query: StreamingQuery, stop: Stop, beside: Beside) -> None:
     Raises:
         ReexpandError: as `run` says.
     """
-    report, lease, clock, watch = beside
+    report, lease, clock, watch, monitor = beside
     try:
         while not (clock.has_failed or stop.wait(_POLL_SECONDS)):
             report.write()
@@ -270,6 +281,8 @@ def attend(query: StreamingQuery, stop: Stop, beside: Beside) -> None:
                 query.stop()
                 raise lease.taken_over()
             _look(watch, query)
+            if monitor is not None:
+                monitor.look()
             if not query.isActive:
                 query.awaitTermination()  # raises the error that ended it
                 raise JobFailed("the query ended without being asked to")
@@ -277,6 +290,8 @@ def attend(query: StreamingQuery, stop: Stop, beside: Beside) -> None:
         end_after_batch(query)
         query.awaitTermination()
         report.write()
+        if monitor is not None:
+            monitor.keep_sizes()
         clock.check()
     except StreamingQueryException as error:
         if lease.find_successor():

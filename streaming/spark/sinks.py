@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config import Settings
 from streaming.events.model import Stream
-from streaming.spark import kafka_options
+from streaming.spark import kafka_options, pace
 from streaming.updates.tables import TABLE_END, Tables
 from streaming.worker.output import OutputKind
 
@@ -29,17 +29,19 @@ _VALUE = (
 """Parts of keys and values, as `Tables` documents them; a tombstone has no pattern, so its value is null."""
 
 
-def topics(settings: Settings, *, silent: bool = False) -> dict[str, str | None]:
+def topics(settings: Settings, *, silent: bool = False, answers: bool = True) -> dict[str, str | None]:
     """Return the Kafka topic of output rows by their kind; rows of counts have none, and other kinds are dropped.
 
     Args:
         settings: settings of the job.
         silent: write only what the job says to itself.
+        answers: the topic of answers can be written.
     """
     said = {
         OutputKind.UPDATES: settings.updates,
         OutputKind.DEAD_LETTER: settings.dead_letters,
         OutputKind.COUNTS: None,
+        **({OutputKind.ANSWER: settings.answers} if answers else {}),
     }
     return {
         **({} if silent else said),
@@ -107,7 +109,7 @@ def start(records: DataFrame, settings: Settings, fence: Fence | None = None) ->
         records.writeStream.format(sink)
         .options(**{**producer, **kafka_options.for_spark(settings), **own})
         .option("checkpointLocation", f"{settings.checkpoint.rstrip('/')}/query")
-        .trigger(processingTime=f"{settings.trigger_interval_ms} milliseconds")
+        .trigger(processingTime=f"{pace.trigger_ms(settings)} milliseconds")
         .queryName("reexpand")
         .outputMode("update")
         .start()

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from streaming.config import Settings
 from streaming.errors import CheckpointInUse
+from streaming.monitor.health import Condition, Health
 from streaming.spark import counts, job, positions, sinks
 from streaming.spark.checkpoint import CheckpointFiles
 from streaming.spark.expand import expand
@@ -32,7 +33,9 @@ _WARM_SECONDS = 60
 """Longest time in seconds of the warm-up; what is not warm by then costs time later."""
 
 
-def acquire(spark: SparkSession, settings: Settings, admin: KafkaAdmin, lease: Lease, stop: threading.Event) -> bool:
+def acquire(
+    spark: SparkSession, settings: Settings, admin: KafkaAdmin, lease: Lease, stop: threading.Event, *, health: Health
+) -> bool:
     """Acquire the lease, at once or after a wait; return False if `stop` is set before.
 
     Raises:
@@ -49,9 +52,11 @@ def acquire(spark: SparkSession, settings: Settings, admin: KafkaAdmin, lease: L
                 _warm_up(spark, settings, admin, stop)
                 is_warm = True
             log.info(STANDING_BY, error)
+            health.enter(Condition.STANDING_BY, str(error))
             if not lease.wait_until_free(stop):
                 return False
         else:
+            health.enter(Condition.STARTING, "the query starts")
             return True
 
 

@@ -21,12 +21,14 @@ class Shard:
         number: from 0 on.
         routing: how the lite topics of the parent are spread over its shards.
         inner_multi: `**` may stand inside a pattern.
+        cap_requests: requests beyond a quota are applied, and capped, on parents with one shard as well.
     """
 
     parent: str
     number: int = 0
     routing: Routing = field(default_factory=Routing)
     inner_multi: bool = False
+    cap_requests: bool = False
 
     @property
     def is_first(self) -> bool:
@@ -37,6 +39,14 @@ class Shard:
     def count(self) -> int:
         """Number of shards of the parent."""
         return self.routing.shard_count(self.parent)
+
+    @property
+    def refuses_requests(self) -> bool:
+        """True if a request beyond the quota of its client is refused.
+
+        Of several shards none knows all topics of the parent: one might refuse what another one applies.
+        """
+        return self.count == 1 and not self.cap_requests
 
     def rules(self, mode: Mode) -> RequestRules:
         """Return the rules for requests in a group of that mode."""

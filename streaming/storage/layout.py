@@ -8,5 +8,8 @@ IDENTITY: Final = "reexpand.json"
 QUERY: Final = "query"
 """Folder in which Spark keeps the query's progress and state."""
 
+SIZES: Final = "monitor/sizes.json"
+"""File with the sizes of the shards, for the metrics of the next driver."""
+
 PARTS: Final = "parts"
 """Folder with the larger part of the states."""

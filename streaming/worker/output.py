@@ -3,28 +3,39 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any, Final
 
 import orjson
 
 from streaming.subscription.client import Ignored
-from streaming.updates.model import Op, Update, UpdateColumns
+from streaming.updates.model import Cause, Op, Update, UpdateColumns
 from streaming.updates.records import KafkaRecord, UpdateWriter
 from streaming.updates.tables import Tables, text
 
 
 class OutputKind:
-    """Content of an output row; ADD, REMOVE and IGNORED stand in counts only."""
+    """Content of an output row; ADD, REMOVE, IGNORED and SUSPECT stand in counts only."""
 
     UPDATES = "updates"
     DEAD_LETTER = "dead-letter"
     INPUT = "input:"
+    ANSWER = "answer"
     COUNTS = "counts"
     ADD = "add"
     REMOVE = "remove"
     IGNORED = "ignored:"
+    SUSPECT = "suspect:"
 
 
-COUNTED = {Op.ADD: OutputKind.ADD, Op.REMOVE: OutputKind.REMOVE}
+FACTS: Final = "facts"
+"""Name, among the counts of a key, of the facts about it."""
+
+_COUNTED: Final = {
+    (op, cause): f"{kind}:{cause}"
+    for op, kind in ((Op.ADD, OutputKind.ADD), (Op.REMOVE, OutputKind.REMOVE))
+    for cause in Cause
+}
+"""Names of counted updates."""
 
 OutputRow = tuple[str, bytes, bytes]
 """Kind, common start of all keys, and records (see `Tables`) or counts."""
@@ -36,22 +47,37 @@ class Output:
 
     Attributes:
         size: bytes of the updates and dead letters in the rows.
-        counts: number of updates and dead letters by kind.
+        counted: number of updates and dead letters by kind and cause.
         ignored: number of ignored entries by reason.
+        suspects: parent, group and entry where a literal group reads what looks like a pattern as a name.
+        facts: facts about the key, for its last output.
     """
 
     rows: list[OutputRow] = field(default_factory=list)
     size: int = 0
-    counts: Counter[str] = field(default_factory=Counter)
+    counted: Counter[str] = field(default_factory=Counter)
     ignored: Counter[Ignored] = field(default_factory=Counter)
+    suspects: list[tuple[str, str, str]] = field(default_factory=list)
+    facts: tuple[Any, ...] | None = None
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Number of updates and dead letters by kind."""
+        summed: Counter[str] = Counter()
+        for name, count in self.counted.items():
+            summed[name.partition(":")[0]] += count
+        return summed
 
     def add(self, kind: str, record: KafkaRecord) -> None:
         """Append a row of one record."""
         # The key stands alone: that of an input record is a name, which may contain anything.
         self.rows.append((kind, record.key, text(Tables.singly([b""], [record.value]))))
-        if kind == OutputKind.DEAD_LETTER:
-            self.counts[kind] += 1
-            self.size += len(self.rows[-1][-1])
+
+    def add_dead_letter(self, reason: str, record: KafkaRecord) -> None:
+        """Append a row of a dead letter."""
+        self.add(OutputKind.DEAD_LETTER, record)
+        self.counted[f"{OutputKind.DEAD_LETTER}:{reason}"] += 1
+        self.size += len(self.rows[-1][-1])
 
     def add_updates(self, updates: Iterable[Update], writer: UpdateWriter, row_bytes: int) -> None:
         """Append rows of updates, each about `row_bytes` long.
@@ -68,7 +94,7 @@ class Output:
             if update.op is Op.REMOVE:
                 keys.append(key)
                 values.append(None)
-            self.counts[COUNTED[update.op]] += 1
+            self.counted[_COUNTED[update.op, update.cause]] += 1
             size += len(value or b"")
             if size >= row_bytes:
                 self._add_tables(Tables.singly(keys, values))
@@ -78,7 +104,7 @@ class Output:
 
     def add_columns(self, columns: UpdateColumns, writer: UpdateWriter) -> None:
         """Append one row of updates by column, at least one."""
-        self.counts[COUNTED[columns.op]] += len(columns.pairs)
+        self.counted[_COUNTED[columns.op, columns.cause]] += len(columns.pairs)
         self._add_tables(Tables.of(writer, columns))
 
     def _add_tables(self, tables: Tables) -> None:
@@ -87,13 +113,19 @@ class Output:
 
     def drain(self) -> "Output":
         """Return the content, and start again empty."""
-        drained = Output(self.rows, self.size, self.counts, self.ignored)
-        self.rows, self.size, self.counts, self.ignored = [], 0, Counter(), Counter()
+        drained = Output(self.rows, self.size, self.counted, self.ignored)
+        self.rows, self.size, self.counted, self.ignored = [], 0, Counter(), Counter()
         return drained
 
     def all_rows(self) -> Iterator[OutputRow]:
         """Yield the rows, and the counts as a last row of JSON unless there are none."""
         yield from self.rows
-        counts = {**self.counts, **{OutputKind.IGNORED + reason: count for reason, count in self.ignored.items()}}
+        counts: dict[str, Any] = {
+            **self.counted,
+            **{OutputKind.IGNORED + reason: count for reason, count in self.ignored.items()},
+            **{OutputKind.SUSPECT + orjson.dumps(suspect).decode(): 1 for suspect in self.suspects},
+        }
+        if self.facts is not None:
+            counts[FACTS] = tuple(self.facts)  # orjson takes no named tuples
         if counts:
             yield OutputKind.COUNTS, b"", orjson.dumps(counts)

@@ -13,6 +13,9 @@ from streaming.events.model import Stream
 STREAMS = tuple(Stream)
 """Input streams by their number in a row; also the order in which a micro-batch is read."""
 
+CLOCK = STREAMS.index(Stream.CLOCK)
+"""Number of the clock stream."""
+
 Number = TypeVar("Number", int, Ints)
 
 
@@ -49,6 +52,11 @@ class InputRows(NamedTuple):
         """Return the columns of some rows."""
         kinds = (np.int64,) * 5 + (np.object_,)
         return cls(*map(np.array, zip(*rows, strict=True), kinds))
+
+    @property
+    def has_events(self) -> bool:
+        """True if there are rows of other streams than the clock."""
+        return bool((self.streams != CLOCK).any())
 
     @classmethod
     def concat(cls, several: Sequence[Self]) -> Self:

@@ -2,6 +2,7 @@
 
 import gc
 import itertools
+import time
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
@@ -11,9 +12,10 @@ from typing import NamedTuple
 from streaming import coordinator, state
 from streaming.coordinator import COORDINATOR, OVERSIZE, CoordinatorState
 from streaming.events.columns import Event
-from streaming.events.model import Reason, Source, Stream
+from streaming.events.model import Reason, Source, Stream, Tick, Wake
 from streaming.events.routing import Routing
 from streaming.expansion import Updates, expand
+from streaming.inquiry.answering import Asked, Inquiry, answer_coordinator, answer_shard
 from streaming.state import Shard, ShardState
 from streaming.storage.journal import Journal
 from streaming.subscription.client import Ignored
@@ -22,11 +24,13 @@ from streaming.updates.model import Problem
 from streaming.updates.records import KafkaRecord, UpdateWriter, dead_letter
 from streaming.worker.bounds import Bounds
 from streaming.worker.cache import STATE_CACHE_BYTES, StateCache
+from streaming.worker.facts import facts
 from streaming.worker.output import Output, OutputKind
 from streaming.worker.reading import Entry, KeyReader, StreamTopics
 from streaming.worker.renewal import Archives, adopted
 from streaming.worker.rows import InputRows, position
 from streaming.worker.signature import Signer
+from streaming.worker.suspects import literal, noting
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,7 @@ class WorkerConfig:
         signer: signer of the records that the job writes to its own inputs; None takes everybody's for the job's own.
         state_cache_bytes: memory of the states that a worker keeps decoded.
         adopts: keys begin with the states in their archives (see `renewed_states`).
+        cap_requests: requests beyond a quota are applied, and capped, on parents with one shard as well.
     """
 
     topics: StreamTopics
@@ -54,6 +59,7 @@ class WorkerConfig:
     signer: Signer | None = None
     state_cache_bytes: int = STATE_CACHE_BYTES
     adopts: bool = False
+    cap_requests: bool = False
 
 
 class _Result(NamedTuple):
@@ -62,6 +68,8 @@ class _Result(NamedTuple):
     journal: Journal
     problems: list[Problem]
     ignored: Counter[Ignored]
+    topics: int
+    clients: int
 
 
 class Worker:
@@ -71,6 +79,7 @@ class Worker:
         self.config = config
         self.tuning = tuning
         self.states = StateCache(config.state_cache_bytes)
+        self._asked = Asked(config.topics, config.client_timeout_ms)
 
     def work(
         self, parent: str, number: int, rows: InputRows, data: bytes | None, *, batch: int = 0
@@ -105,21 +114,25 @@ class Worker:
             signer=config.signer,
         )
         rejected: list[Problem] = []
-        events = _without_problems(reader.read(ordered), rejected)
+        inquiries: list[Inquiry] = []
+        events = _without_inquiries(_without_problems(reader.read(ordered), rejected), inquiries)
         archive = None if self.config.archives is None else self.config.archives.of(parent, number)
         former = adopted(archive) if data is None and self.config.adopts else data
         journal = Journal.open(former, archive, batch, self.tuning)
         if parent == COORDINATOR:
-            result = self._coordinate(number, events, journal, output)
+            result = self._coordinate(number, events, journal, output, inquiries)
         else:
-            result = yield from self._expand(parent, number, events, journal, output)
+            result = yield from self._expand((parent, number), events, journal, output, inquiries)
             if result.journal.has_left_parts:
                 result = result._replace(journal=result.journal.swept())
             if result.journal.has_left_parts:  # nobody may have anything more to say to this shard
-                time = _time_to_sweep(int(rows.timestamps.max()))
-                output.add(OutputKind.INPUT + Stream.CLOCK, coordinator.alarm(parent, number, time))
+                sweep = _time_to_sweep(int(rows.timestamps.max()))
+                output.add(OutputKind.INPUT + Stream.CLOCK, coordinator.alarm(parent, number, sweep))
         yield from self._add_dead_letters((*rejected, *result.problems), ordered, output)
         output.ignored = result.ignored
+        if rows.has_events or result.journal is not journal:  # a tick that changes nothing is no news
+            end = result.journal.position.end
+            output.facts = facts(parent, number, (result.topics, result.clients, end), rows)
         yield output
         if result.journal is journal:
             return former
@@ -129,20 +142,21 @@ class Worker:
 
     def _expand(
         self,
-        parent: str,
-        number: int,
+        key: tuple[str, int],
         events: Iterable[tuple[Source, Event]],
         journal: Journal,
         output: Output,
+        inquiries: list[Inquiry],
     ) -> Generator[Output, None, _Result]:
         """Apply events to a shard."""
-        key, tuning = (parent, number), self.tuning
-        shard = Shard(parent, number, self.config.routing, self.config.inner_multi)
+        tuning = self.tuning
+        shard = Shard(*key, self.config.routing, self.config.inner_multi, self.config.cap_requests)
         former = self.states.take(
             key, journal, lambda: ShardState(inner_multi=self.config.inner_multi, tuning=tuning), state.replay
         )
-        writer = UpdateWriter(parent)
-        steps = expand(former, events, shard, tuning)
+        writer = UpdateWriter(shard.parent)
+        suspects: dict[str, str] = {}
+        steps = expand(former, noting(events, suspects) if shard.is_first else events, shard, tuning)
         while True:
             try:
                 updates = next(steps)
@@ -152,16 +166,18 @@ class Worker:
             for _ in self._add_updates(updates, writer, output):
                 if output.size >= tuning.piece_bytes:
                     yield output.drain()
-        for time, wanted in delta.alarms.items():
+        for due, wanted in delta.alarms.items():
             if wanted:
-                output.add(OutputKind.INPUT + Stream.CLOCK, coordinator.alarm(*key, time))
+                output.add(OutputKind.INPUT + Stream.CLOCK, coordinator.alarm(*key, due))
         if delta:
             former.apply(delta)
             journal = state.append(journal, former, delta)
         if former.backfills:  # they go on with the next micro-batch
             output.add(OutputKind.INPUT + Stream.CLOCK, coordinator.wake(*key, 0))
+        output.suspects = [(shard.parent, *each) for each in literal(suspects, former).items()]
+        self._add_answers((answer_shard(inquiry, former, shard, self._asked) for inquiry in inquiries), output)
         self.states.put(key, journal, former)
-        return _Result(journal, problems, ignored)
+        return _Result(journal, problems, ignored, len(former.topics), len(former.clients))
 
     def _add_updates(self, updates: Updates, writer: UpdateWriter, output: Output) -> Iterator[None]:
         """Add updates to the output, and stop after each piece that may fill it."""
@@ -174,7 +190,12 @@ class Worker:
                 yield
 
     def _coordinate(
-        self, number: int, events: Iterable[tuple[Source, Event]], journal: Journal, output: Output
+        self,
+        number: int,
+        events: Iterable[tuple[Source, Event]],
+        journal: Journal,
+        output: Output,
+        inquiries: list[Inquiry],
     ) -> _Result:
         """Apply events to a bucket of the coordinator."""
         key = (COORDINATOR, number)
@@ -188,8 +209,14 @@ class Worker:
         if outcome.changed:
             former.apply(outcome.delta)
             journal = coordinator.append(journal, former, outcome.delta)
+        self._add_answers((answer_coordinator(inquiry, former, number, self._asked) for inquiry in inquiries), output)
         self.states.put(key, journal, former)
-        return _Result(journal, outcome.problems, outcome.ignored)
+        return _Result(journal, outcome.problems, outcome.ignored, 0, len(former.leases))
+
+    def _add_answers(self, records: Iterable[KafkaRecord | None], output: Output) -> None:
+        for record in records:
+            if record is not None:
+                output.add(OutputKind.ANSWER, record)
 
     def _add_dead_letters(
         self, problems: Iterable[Problem], rows: InputRows, output: Output
@@ -202,7 +229,7 @@ class Worker:
                     (self.config.topics[stream], partition, offset, position(entry)): payload
                     for stream, partition, offset, entry, _, payload in rows.by_row()
                 }
-            output.add(OutputKind.DEAD_LETTER, dead_letter(source, reason, message, originals[source[:4]]))
+            output.add_dead_letter(reason, dead_letter(source, reason, message, originals[source[:4]]))
             if output.size >= self.tuning.piece_bytes:
                 yield output.drain()
 
@@ -214,7 +241,7 @@ class Worker:
             source = Source(self.config.topics[stream], partition, offset, 0, timestamp)
             message = f"the value has {int(size):,} bytes; at most {limit:,} are allowed (max_value_bytes)"
             letter = dead_letter(source, Reason.VALUE_TOO_LARGE, message, beginning, size=int(size))
-            output.add(OutputKind.DEAD_LETTER, letter)
+            output.add_dead_letter(Reason.VALUE_TOO_LARGE, letter)
             if output.size >= self.tuning.piece_bytes:
                 yield output.drain()
         yield output
@@ -236,6 +263,19 @@ def _without_problems(entries: Iterable[Entry], problems: list[Problem]) -> Iter
             problems.append(entry)
         else:
             yield entry
+
+
+def _without_inquiries(
+    events: Iterable[tuple[Source, Event]], inquiries: list[Inquiry]
+) -> Iterator[tuple[Source, Event]]:
+    """Yield the events, and collect the questions for whose answers somebody waits."""
+    for source, event in events:
+        if isinstance(event, Tick | Wake) and event.inquiry is not None:
+            inquiry = Inquiry(source, event.inquiry)
+            if not inquiry.is_stale(time.time()):
+                inquiries.append(inquiry)
+        else:
+            yield source, event
 
 
 _kept: list[Worker] = []

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _ROOT = Path(__file__).parents[2]
-_IMAGES = ("python:3.11-slim", "apache/kafka:4.3.1")
+_IMAGES = ("python:3.11-slim", "apache/kafka:4.3.1", "prom/prometheus:v3.5.0", "grafana/grafana:12.1.1")
 _UP_SECONDS = 1500
 _HEALTHY_SECONDS = 180
 _ANSWER_SECONDS = 60
@@ -44,6 +44,9 @@ class Services:
         self._command = [*compose, "--project-name", self._name]
         self._engine = engine
         self._port = free_port()
+        others = ("HTTP", "PROMETHEUS", "GRAFANA")
+        self._ports = {f"REEXPAND_{name}_PORT": str(free_port()) for name in others}
+        self._ports["REEXPAND_KAFKA_PORT"] = str(self._port)
         self._kafka = {"bootstrap.servers": f"127.0.0.1:{self._port}"}
 
     def compose(self, *arguments: str, timeout: float = _HEALTHY_SECONDS) -> str:
@@ -53,7 +56,7 @@ class Services:
         done = subprocess.run(
             [*self._command, *arguments],
             cwd=_ROOT,
-            env={**inherited, "REEXPAND_KAFKA_PORT": str(self._port)},
+            env={**inherited, **self._ports},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -1,87 +1,73 @@
-"""The health check of the job's container, run as the engine runs it, on checkpoints and connections made here."""
+"""The health check of the job's container, run as the engine runs it, against the server that the job has."""
 
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
-import time
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from prometheus_client import CollectorRegistry
+
+from streaming.address import Address
+from streaming.local.node import free_port
+from streaming.monitor.health import Condition, Health
+from streaming.monitor.routes import routes
+from streaming.monitor.server import HttpServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _SCRIPT = Path(__file__).parents[2] / "deploy" / "healthcheck.py"
 
-pytestmark = pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="connections are read as Linux shows them")
+
+@pytest.fixture
+def health() -> Health:
+    """Of a job that works."""
+    health = Health(hang_seconds=1_000)
+    health.enter(Condition.READY, "well")
+    health.note_lag(0, 0)
+    return health
 
 
-def test_a_job_that_is_connected_and_has_committed_everything_works(tmp_path: Path) -> None:
-    checkpoint(tmp_path, planned=10, committed=10, age=3600)
-    with connection() as server:
-        assert complaint(tmp_path, server) == ""
+@pytest.fixture
+def address(health: Health) -> Iterator[str]:
+    """The address of the job's server, on all interfaces, as in the compose file."""
+    with HttpServer(Address("0.0.0.0", 0), routes(CollectorRegistry(), health)) as server:  # noqa: S104 - as above
+        yield (server.url or "").removeprefix("http://")
 
 
-def test_a_micro_batch_may_run_for_a_while(tmp_path: Path) -> None:
-    checkpoint(tmp_path, planned=10, committed=9, age=5)
-    with connection() as server:
-        assert complaint(tmp_path, server) == ""
+def test_a_job_that_works_has_no_fault(address: str) -> None:
+    assert complaint(address) == ""
 
 
-def test_a_micro_batch_that_does_not_end_is_a_fault(tmp_path: Path) -> None:
-    checkpoint(tmp_path, planned=10, committed=9, age=3600)
-    with connection() as server:
-        assert complaint(tmp_path, server).startswith("micro-batch 10 has been running for 3600 s")
+def test_a_job_that_stands_by_has_no_fault(address: str, health: Health) -> None:
+    health.enter(Condition.STANDING_BY, "in use by process 1")
+    assert complaint(address) == ""
 
 
-def test_a_job_that_has_committed_nothing_yet_does_not_work(tmp_path: Path) -> None:
-    with connection() as server:
-        assert complaint(tmp_path, server) == "no micro-batch has been committed yet"
+def test_the_fault_of_a_job_is_told(address: str, health: Health) -> None:
+    health.note_kafka(unreachable_for=7)
+    assert complaint(address) == "kafka-unreachable: Kafka has not answered for 7 s"
+    assert complaint(address, "/healthz") == ""
 
 
-def test_a_job_without_a_connection_to_kafka_does_not_work(tmp_path: Path) -> None:
-    checkpoint(tmp_path, planned=0, committed=0, age=1)
-    with connection() as server:
-        pass
-    assert complaint(tmp_path, server) == f"no connection to Kafka at {server}"
+def test_a_job_that_is_not_there_does_not_work() -> None:
+    port = free_port()
+    assert complaint(f"127.0.0.1:{port}").startswith(f"the job does not answer at 127.0.0.1:{port}: ")
 
 
-def test_one_of_several_brokers_is_enough(tmp_path: Path) -> None:
-    checkpoint(tmp_path, planned=0, committed=0, age=1)
-    with connection() as server:
-        assert complaint(tmp_path, f"127.0.0.1:1,{server}") == ""
-
-
-def complaint(folder: Path, bootstrap_servers: str) -> str:
+def complaint(address: str, *words: str) -> str:
     """What the health check says is wrong; empty when its exit code is 0."""
-    environment = {"REEXPAND_CHECKPOINT": str(folder), "REEXPAND_BOOTSTRAP_SERVERS": bootstrap_servers}
     done = subprocess.run(
-        [sys.executable, _SCRIPT], env=environment, capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, _SCRIPT, *words],
+        env={**os.environ, "REEXPAND_HTTP": address},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
     )
     assert (done.returncode == 0) == (done.stderr == ""), done
     return done.stderr.strip()
-
-
-def checkpoint(folder: Path, planned: int, committed: int, age: float) -> None:
-    """Write the logs of Spark's micro-batches, the last of each as old as `age` seconds."""
-    for name, last in (("offsets", planned), ("commits", committed)):
-        log = folder / "query" / name
-        log.mkdir(parents=True)
-        for batch in range(last + 1):
-            (log / str(batch)).write_text("v1\n{}")
-            os.utime(log / str(batch), (time.time() - age,) * 2)
-        (log / f".{last}.crc").touch()
-
-
-@contextmanager
-def connection() -> Iterator[str]:
-    """The address of a server to which this process holds a connection."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = server.getsockname()
-        with socket.create_connection(address), server.accept()[0]:
-            yield "{}:{}".format(*address)

@@ -20,12 +20,18 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 from kafka import KafkaConsumer
+from starlette.testclient import TestClient
 
 import streaming.client
 from streaming.client import UPDATES, Change, NotReady, SubscriptionClient, UpdatesUnreadable
+from streaming.console.app import console
+from streaming.console.explaining import UpdatesExplainer
+from streaming.console.live import LiveRelation
+from streaming.console.sources import ConsoleSources
 from streaming.events.model import BIND_TOPIC, WILDCARD, Stream
 from streaming.kafka.specs import COMPACTION
 from streaming.kafka.topics import TopicSpec, create_topics
+from streaming.operations.dlq.tail import LetterTail
 from streaming.oracle import Effective
 from tests.support.histories import expected, history
 from tests.support.processes import eventually
@@ -178,7 +184,7 @@ def test_the_dispatcher_delivers_to_whom_the_job_says(streams: Streams, tmp_path
 
 
 def test_two_libraries_fold_to_the_relation_of_the_oracle(streams: Streams, tmp_path: Path) -> None:
-    """The client, and a plain loop over what kafka-python reads: same rows, same reasons."""
+    """The client, a plain loop over what kafka-python reads, and the console: same rows, same reasons."""
     records = history(Random(7), 600)
     feed = streams.producer()
     for record in records:
@@ -215,6 +221,26 @@ def test_two_libraries_fold_to_the_relation_of_the_oracle(streams: Streams, tmp_
         assert (row.version, row.event_id, row.lmq_name) == (update["version"], update["eventId"], update["lmqName"])
     assert len(changes) == len(streams.updates()), "each update is one change"
     assert client.malformed == 0
+    assert console_rows(streams) == {names: list(row.patterns) for names, row in rows.items()}
+
+
+def console_rows(streams: Streams) -> dict[tuple[str, ...], list[str]]:
+    """Read the rows as the page of the console does, topic by topic; and look at its dead letters."""
+    settings = streams.settings
+    servers, written = settings.bootstrap_servers, len({str(letter["source"]) for letter in streams.dead_letters()})
+    with LiveRelation(servers, settings.updates) as live, LetterTail(servers, settings.dead_letters, {}) as letters:
+        live.wait_ready(30)
+        page = TestClient(console(ConsoleSources(live, UpdatesExplainer(live), letters)), base_url="http://localhost")
+        assert eventually(lambda: page.get("/api/letters").json()["total"] == written)
+        found: dict[tuple[str, ...], list[str]] = {}
+        for parent in live.parents():
+            for each in page.get("/api/topics", params={"parent": parent, "size": 500}).json()["topics"]:
+                topic = each["topic"]
+                for row in page.get("/api/receivers", params={"parent": parent, "topic": topic}).json()["rows"]:
+                    found[parent, row["group"], row["client"], topic] = row["patterns"]
+                    asked = {"parent": parent, "group": row["group"], "client": row["client"], "topic": topic}
+                    assert page.get("/api/explain", params=asked).json()["receives"]
+        return found
 
 
 def test_the_page_of_the_client_holds(broker: SharedBroker) -> None:

@@ -208,10 +208,10 @@ def test_a_second_driver_is_refused_until_it_is_to_take_over(streams: Streams, t
 
 
 def test_a_driver_that_stands_by_goes_on_when_the_other_one_is_killed(streams: Streams, tmp_path: Path) -> None:
-    """It writes nothing while it waits, and leaves nothing of its warm-up behind."""
+    """It writes nothing while it waits, and leaves nothing of its warm-up behind; all drivers are started alike."""
     feed = streams.producer()
     subscribe(feed)
-    with running(streams, tmp_path / "first.log") as first:
+    with running(streams, tmp_path / "first.log", "--standby") as first:
         rows = create(feed, range(10))
         settle(streams, rows)
         with standing_by(streams, tmp_path / "second.log", first) as second:

@@ -10,6 +10,7 @@ from matcher.selectors import BloomFilter
 from streaming.events.model import BIND_TOPIC, WILDCARD, Reason
 from streaming.oracle import Effective
 from streaming.updates.model import Cause
+from tests.support.inspecting import assert_the_job_explains_itself
 from tests.support.processes import eventually
 from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Job, Streams, running
 from tests.support.scene import Scene
@@ -70,6 +71,7 @@ def test_every_dialect_and_selector_end_to_end(streams: Streams, tmp_path: Path)
         scene.asks("d", "priced", "s", "red__*", selector={"type": "SQL92", "expression": "price < 10"})
         scene.leads_to(rows("s", "tagged", "c", "red__1") | rows("s", "priced", "c", "red__1")
                        | rows("s", "priced", "d", "red__1"), {"s"})  # fmt: skip
+        assert_the_job_explains_itself(streams)
         assert job.stop() == 0
 
 

@@ -16,7 +16,7 @@ from streaming.adapters.rocketmq import admin
 from streaming.adapters.rocketmq.remoting import Link
 from streaming.local.rocketmq import RocketMQ
 from tests.support.processes import eventually
-from tests.support.rocketmq import delete, send
+from tests.support.rocketmq import send
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -78,9 +78,9 @@ def test_births_and_deaths_are_announced_also_those_of_its_absence(rocketmq: Roc
             await send(broker, "orders", topic, queue=number)
 
     async def meanwhile(broker: Link) -> None:
-        await delete(broker, "orders", "eu__old")
+        await admin.delete_lite_topic(broker, "orders", "eu__old")
         await send(broker, "orders", "eu__old", tags="again", queue=3)
-        await delete(broker, "orders", "us__new")
+        await admin.delete_lite_topic(broker, "orders", "us__new")
         await send(broker, "orders", "us__late")
 
     does(rocketmq, at_first)
@@ -93,7 +93,7 @@ def test_births_and_deaths_are_announced_also_those_of_its_absence(rocketmq: Roc
         does(rocketmq, lambda broker: send(broker, "orders", "us__new", queue=2))
         expected.append({"event": "CREATED", "liteTopic": "us__new"})
         assert eventually(lambda: announced(streams) == expected, SEEN_SECONDS, 0.1), announced(streams)
-        does(rocketmq, lambda broker: delete(broker, "orders", "eu__gone"))
+        does(rocketmq, lambda broker: admin.delete_lite_topic(broker, "orders", "eu__gone"))
         expected.append({"event": "DELETED", "liteTopic": "eu__gone"})
         assert eventually(lambda: announced(streams) == expected, SEEN_SECONDS, 0.1), announced(streams)
     does(rocketmq, meanwhile)

@@ -416,14 +416,20 @@ def test_good_entries_beside_bad_ones_are_applied(spark: SparkSession, routing: 
 def test_counts_are_sums_over_the_keys(spark: SparkSession) -> None:
     rows = [
         ("updates", b"k", b"v"),
-        (None, b"", b'{"add": 1, "ignored:stale-version": 3}'),
+        (
+            None,
+            b"",
+            b'{"add:SUBSCRIBED": 1, "ignored:stale-version": 3, "facts": ["p", 0, 1, 2, 3, [4], 1.0, [[2, 0, 4]]]}',
+        ),
         ("dead-letters", b"k", None),
         (None, b"", b'{"ignored:stale-version": 4}'),
     ]
     (row,) = spark.createDataFrame(rows, OUTPUT_SCHEMA).agg(counts.column()).collect()
-    assert counts.total(row.asDict()) == {OutputKind.ADD: 1, "ignored:stale-version": 7}
+    total, keys = counts.total(row.asDict())
+    assert total == {"add:SUBSCRIBED": 1, "ignored:stale-version": 7}
+    assert [list(each) for each in keys] == [["p", 0, 1, 2, 3, [4], 1.0, [[2, 0, 4]]]]
     (row,) = spark.createDataFrame([], OUTPUT_SCHEMA).agg(counts.column()).collect()
-    assert counts.total(row.asDict()) == {}
+    assert counts.total(row.asDict()) == ({}, [])
 
 
 @pytest.mark.parametrize("op", Op)

@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Self
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from kafka import KafkaConsumer
 
-from streaming.kafka.topics import TopicSpec, create_topics
 from tests.support.processes import eventually
 from tests.support.running_job import SETTLE_SECONDS, Streams, running
 from tests.support.scene import Scene
+from tests.support.watched_kafka import WATCHED_SECONDS, Topics, Watcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,46 +31,6 @@ if TYPE_CHECKING:
 
 NEW_TOPICS = 7
 PLAIN_SECONDS = 5
-WATCHED_SECONDS = 10
-"""Some ten times as long as it takes: the machine may be busy."""
-
-
-class Watcher:
-    """`reexpand watch-kafka` as a process."""
-
-    def __init__(self, bootstrap_servers: str, events: str, folder: Path, *options: str) -> None:
-        self._out, self._log = (folder / f"watch-{uuid4().hex}{suffix}" for suffix in (".json", ".log"))
-        command = [str(Path(sys.executable).with_name("reexpand")), "watch-kafka", "--json", *options]
-        command += ["--bootstrap-servers", bootstrap_servers, "--topic-events", events]
-        with self._out.open("wb") as out, self._log.open("wb") as log:
-            self.process = subprocess.Popen(command, stdout=out, stderr=log)
-
-    def __enter__(self) -> Self:
-        assert eventually(lambda: "ready: watching" in self.said() or self.process.poll() is not None, 60)
-        assert self.process.poll() in (None, 0), self.said()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.wait()
-
-    def said(self) -> str:
-        """What it has logged."""
-        return self._log.read_text()
-
-    def announced(self) -> list[tuple[str, str]]:
-        """What it has announced since its start."""
-        events = [json.loads(line) for line in self._out.read_text().splitlines()]
-        return [(event["event"], event["liteTopic"].rpartition(".")[2]) for event in events]
-
-    def announces(self, *events: tuple[str, str], seconds: float = WATCHED_SECONDS) -> bool:
-        """Whether it comes to have announced exactly these."""
-        return eventually(lambda: self.announced() == list(events), seconds)
-
-    def stop(self, number: signal.Signals) -> int:
-        """Asks it to end, and returns its exit code."""
-        self.process.send_signal(number)
-        return self.process.wait(20)
 
 
 class PlainConsumer(threading.Thread):
@@ -128,30 +87,6 @@ class Updates:
             if (update["op"], update["liteTopic"]) == (operation, lite_topic):
                 return True
         return False
-
-
-class Topics:
-    """Creates and deletes Kafka topics."""
-
-    def __init__(self, bootstrap_servers: str) -> None:
-        self._bootstrap_servers = bootstrap_servers
-        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
-        self._producer = Producer({"bootstrap.servers": bootstrap_servers, "log_level": 0})
-
-    def create(self, *names: str) -> None:
-        """Creates topics."""
-        create_topics(self._bootstrap_servers, [TopicSpec(name) for name in names])
-
-    def delete(self, *names: str) -> None:
-        """Deletes topics, and waits until the broker says that they are gone."""
-        for future in self._admin.delete_topics(list(names)).values():
-            future.result()
-        assert eventually(lambda: not self._admin.list_topics(timeout=10).topics.keys() & set(names))
-
-    def write(self, name: str, value: bytes) -> None:
-        """Writes a record."""
-        self._producer.produce(name, value)
-        assert self._producer.flush(10) == 0
 
 
 def wildcard_group(streams: Streams, group: str, parent: str, pattern: str) -> None:

@@ -28,6 +28,7 @@ class Profile:
         exclusive: groups of which one client holds a topic.
         quotas: small quotas. Whether a request is refused depends on what its shard knows at that time, so groups keep
             to one parent, and nothing happens that the job must first tell a shard.
+        capped: small quotas in a job that refuses no request for them, which go with all else.
         bound: groups that move between two parents, on which their clients ask for something.
         life: clients that end on all of their parents or fall silent, and topics with a TTL. Excludes `quotas`.
     """
@@ -36,6 +37,7 @@ class Profile:
     selectors: bool = False
     exclusive: bool = False
     quotas: bool = False
+    capped: bool = False
     bound: bool = False
     life: bool = False
 
@@ -48,6 +50,7 @@ PROFILES = {
     "selectors": Profile(selectors=True),
     "exclusive": Profile(exclusive=True),
     "quota": Profile(quotas=True),
+    "capped": Profile(selectors=True, exclusive=True, capped=True, bound=True, life=True),
     "bound": Profile(bound=True),
     "life": Profile(life=True),
     "all": ALL,
@@ -220,6 +223,9 @@ class _Writer:
         if profile.dialects and profile.selectors:
             rest = [name for name in ("dialects", "selectors", "exclusive", "bound") if self.random.random() < 0.25]
             profile = replace(profile, **dict.fromkeys(rest, False))
+        if profile.capped:
+            rest = [name for name in ("selectors", "exclusive", "bound", "life") if self.random.random() < 0.6]
+            profile = replace(profile, **dict.fromkeys(rest, False))
         return profile
 
     def write(self, length: int) -> list[Record]:
@@ -316,7 +322,7 @@ class _Writer:
             attributes[WILDCARD] = "true"
         if self.profile.exclusive and self._maybe(0.8):
             attributes[MODEL] = self.random.choice(MODELS)
-        if self.profile.quotas and self._maybe(0.9):
+        if (self.profile.quotas or self.profile.capped) and self._maybe(0.9):
             attributes[QUOTA] = self.random.choice(QUOTAS)
         elif self._maybe(0.5):
             attributes[QUOTA] = "-1"

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from streaming.adapters.rocketmq.remoting import Link
 
-_SEND, _DELETE_TOPIC = 10, 215
+_SEND = 10
 
 
 async def send(
@@ -35,8 +35,3 @@ async def send(
         "batch": False,
     }
     (await broker.ask(_SEND, fields, body)).checked()
-
-
-async def delete(broker: Link, parent: str, topic: str) -> None:
-    """Delete a lite topic, as an administrator can."""
-    (await broker.ask(_DELETE_TOPIC, {"topic": f"%LMQ%${parent}${topic}"})).checked()

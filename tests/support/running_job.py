@@ -239,6 +239,10 @@ class Job:
         settings = streams.settings
         self.log = log
         words = [command, "run", *options]
+        if (
+            command == REEXPAND and "--http" not in options
+        ):  # several jobs run at once; an earlier release has no server
+            words += ["--http", "off"]
         for name in ("bootstrap_servers", "checkpoint", *TOPIC_SETTINGS):
             words += [f"--{name.replace('_', '-')}", getattr(settings, name)]
         self._commits = streams.checkpoint / "query" / "commits"

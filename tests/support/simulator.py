@@ -81,12 +81,19 @@ class Simulation:
     worker: Worker | None = None
     batch: int = 0
     adopts: bool = False
+    cap_requests: bool = False
 
     @property
     def config(self) -> WorkerConfig:
         """Settings of its workers."""
         return WorkerConfig(
-            TOPICS, self.routing, self.inner_multi, self.client_timeout_ms, self.archives, adopts=self.adopts
+            TOPICS,
+            self.routing,
+            self.inner_multi,
+            self.client_timeout_ms,
+            self.archives,
+            adopts=self.adopts,
+            cap_requests=self.cap_requests,
         )
 
     def run(self, records: Iterable[Record], *, crash: bool = False, settle: bool = True) -> int:
@@ -116,6 +123,7 @@ class Simulation:
         It has not read what this one wrote to itself. Its relation is what its states amount to.
         """
         later = Simulation(routing, self.inner_multi, self.client_timeout_ms, now=self.now, adopts=True)
+        later.cap_requests = self.cap_requests
         later.echoes, later.slices, later.offset = self.echoes, self.slices, self.offset
         waiting = {key: memory[ADOPTED] for key, memory in self.archives.items() if ADOPTED in memory}
         values = [(*key, value) for key, value in (waiting | self.states).items()]

@@ -106,7 +106,7 @@ def test_the_forms_of_a_setting_are_valid(name: str, monkeypatch: pytest.MonkeyP
     (variable,) = re.findall(rf"`(REEXPAND_{name.upper()}=[^`]+)` \|", page)
     (line,) = re.findall(rf"\| `({name} = [^`]+)` \|", page)
     monkeypatch.chdir(tmp_path)
-    for file in ("groups.toml", "kafka.properties"):
+    for file in ("groups.toml", "kafka.properties", "token"):
         Path(file).touch()
     given = {field: "given" for field in ("bootstrap_servers", "checkpoint") if field != name}
     default = Settings.model_fields[name].default

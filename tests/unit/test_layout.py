@@ -13,16 +13,18 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("matcher", "streaming")
 FLOORS = [
     {"errors", "matcher", "tuning"},
-    {"properties"},
+    {"address", "properties"},
     {"config"},
     {"kafka", "storage", "events"},
     {"subscription"},
     {"updates"},
     {"state"},
     {"coordinator", "expansion"},
+    {"inquiry"},
     {"worker"},
-    {"oracle", "client", "local"},
-    {"spark", "adapters", "examples"},
+    {"oracle", "client", "local", "inspect", "monitor"},
+    {"console"},
+    {"spark", "adapters", "consumers", "examples", "schemas"},
     {"advise", "demo", "operations"},
     {"cli"},
 ]

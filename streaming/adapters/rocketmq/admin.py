@@ -12,6 +12,7 @@ from streaming.errors import BrokerFailed
 _UPDATE_AND_CREATE_TOPIC = 17
 _GET_ROUTE = 105
 _UPDATE_AND_CREATE_GROUP = 200
+_DELETE_TOPIC = 215
 
 _READ_WRITE = 6
 _DAY_MINUTES = 1_440
@@ -105,6 +106,41 @@ async def create_group(broker: Link, name: str, attributes: Mapping[str, str]) -
     """
     group = {"groupName": name, "attributes": {f"+{key}": value for key, value in attributes.items()}}
     (await broker.ask(_UPDATE_AND_CREATE_GROUP, body=orjson.dumps(group))).checked()
+
+
+async def delete_lite_topic(broker: Link, parent: str, name: str) -> None:
+    """Delete a lite topic on a broker.
+
+    Raises:
+        Refused: the broker does not do it.
+        Unreachable: the broker does not answer.
+    """
+    (await broker.ask(_DELETE_TOPIC, {"topic": f"%LMQ%${parent}${name}"})).checked()
+
+
+def delete(broker: str, parent: str, name: str) -> None:
+    """Delete a lite topic.
+
+    Args:
+        broker: address of the broker.
+        parent: its parent.
+        name: its name.
+
+    Raises:
+        BrokerFailed: the broker does not answer, or does not do it.
+    """
+
+    async def run() -> None:
+        link = Link(broker)
+        try:
+            await delete_lite_topic(link, parent, name)
+        finally:
+            await link.close()
+
+    try:
+        asyncio.run(run())
+    except (Refused, Unreachable) as error:
+        raise BrokerFailed(f"RocketMQ at {broker} does not delete the lite topic {name!r}: {error}.") from None
 
 
 async def route(name_server: Link, parent: str) -> Route:

@@ -46,6 +46,9 @@ _ROUTE_SECONDS = 30.0
 _PROBES_A_LOOK = 2_000
 """Number of topics that are asked for between two looks where some have ended before their time."""
 
+_PROBES_A_CALM_LOOK = 20
+"""Number of topics that are asked for between two looks where nothing says that one has ended."""
+
 _NO_TOPIC = 17
 _FAULTS = (Unreachable, Refused, Damaged)
 
@@ -266,20 +269,30 @@ class _LiteWatcher:
                     self._topics.expect(life, _now_ms(), message.stored_ms + self._lasts_ms[queue.broker])
 
     async def _follow_deaths(self, name: str) -> None:
-        """Ask for the topics whose time is over and, where there are fewer topics than known, for all."""
-        missing, rest = False, iter(list[Life]())
+        """Ask for the topics whose time is over, for all where their number says that some ended, and for a few more.
+
+        The broker counts topics of other kinds as well, so its number may be above that of the known ones; and a birth
+        may hide an end.
+        """
+        former, missing = 0, False
+        rest, turn = iter(list[Life]()), iter(list[Life]())
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             try:
                 await self._probe_due(name)
                 count = await self._look_at(name)
                 fewer = count < self._topics.count(name)
-                if fewer and missing:  # not only between two answers
+                if count < former:
+                    rest = iter(self._topics.lives(name))
+                former = count
+                some = list(islice(rest, _PROBES_A_LOOK))
+                if not some and fewer and missing:  # not only between two answers
+                    rest = iter(self._topics.lives(name))
                     some = list(islice(rest, _PROBES_A_LOOK))
-                    if not some:
-                        rest = iter(self._topics.lives(name))
-                        some = list(islice(rest, _PROBES_A_LOOK))
-                    await self._probe(some)
+                if not some:
+                    some = list(islice(turn, _PROBES_A_CALM_LOOK))
+                    turn = turn if some else iter(self._topics.lives(name))
+                await self._probe(some)
                 missing = fewer
             except _FAULTS as error:
                 await self._pause(name, error)

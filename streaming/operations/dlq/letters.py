@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Self
 
 import orjson
+from confluent_kafka import Message
 
 from streaming.errors import ConfigInvalid
 from streaming.kafka.reader import TopicReader
@@ -89,21 +90,22 @@ def read(reader: TopicReader, topic: str, chosen: LetterFilter) -> list[Letter]:
         TopicUnreadable: Kafka does not answer, or has no such topic.
     """
     found: dict[LetterId, Letter] = {}
-    for letter_id, value, partition in _records(reader, topic):
-        found.pop(letter_id, None)
-        if value is not None:
-            letter = Letter(letter_id, value, partition)
-            if chosen.admits(letter):
-                found[letter_id] = letter
+    for block in reader.read(reader.spans([topic])):
+        for letter_id, value, message in records(block):
+            found.pop(letter_id, None)
+            if value is not None:
+                letter = Letter(letter_id, value, message.partition() or 0)
+                if chosen.admits(letter):
+                    found[letter_id] = letter
     return list(found.values())
 
 
-def _records(reader: TopicReader, topic: str) -> Iterator[tuple[LetterId, Mapping[str, Any] | None, int]]:
-    for block in reader.read(reader.spans([topic])):
-        for message in block:
-            key, value = _json(message.key()), _json(message.value())
-            if isinstance(key, list) and len(key) == len(LetterId._fields) and isinstance(value, dict | None):
-                yield LetterId(*key), value, message.partition() or 0
+def records(block: Iterable[Message]) -> Iterator[tuple[LetterId, Mapping[str, Any] | None, Message]]:
+    """Yield the dead letters among some messages; None for one that is done."""
+    for message in block:
+        key, value = _json(message.key()), _json(message.value())
+        if isinstance(key, list) and len(key) == len(LetterId._fields) and isinstance(value, dict | None):
+            yield LetterId(*key), value, message
 
 
 def _json(data: Any) -> Any:

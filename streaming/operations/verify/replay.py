@@ -80,6 +80,7 @@ class Rules:
         parents: parents to look at; empty for all.
         bounds: bounds of what records may say; None for none.
         signer: signer of the job's records to itself; None takes everybody's for the job's own.
+        cap_requests: no request is refused for a quota.
     """
 
     topics: StreamTopics
@@ -88,6 +89,7 @@ class Rules:
     parents: frozenset[str] = frozenset()
     bounds: Bounds | None = None
     signer: Signer | None = None
+    cap_requests: bool = False
 
     def concern(self, parent: str) -> bool:
         """Tell whether a parent is looked at."""
@@ -95,7 +97,7 @@ class Rules:
 
     def shard(self, parent: str, number: int) -> Shard:
         """Return a shard."""
-        return Shard(parent, number, self.routing, self.inner_multi)
+        return Shard(parent, number, self.routing, self.inner_multi, self.cap_requests)
 
     def rows(self, records: Iterable[StoredInput]) -> dict[Key, list[InputRow]]:
         """Return the input rows of each shard."""
@@ -137,6 +139,7 @@ class Rules:
             bounds=self.bounds,
             signer=self.signer,
             state_cache_bytes=STATE_CACHE_BYTES,
+            cap_requests=self.cap_requests,
         )
         return Worker(config, _TUNING)
 

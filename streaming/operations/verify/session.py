@@ -70,6 +70,7 @@ def verify(
         options.parents,
         bounds_of(settings),
         checkpoint.signer,
+        settings.cap_requests,
     )
     checkpoint.micro_batches()  # says at once where there is nothing to verify
     with (

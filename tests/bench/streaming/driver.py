@@ -31,6 +31,8 @@ BURST_SECONDS = 300
 LOG_SHOWN = 4_000
 WAKING_SECONDS = 1.0
 LOOKING_SECONDS = 0.02
+UNPACED = {"REEXPAND_PACE_CPU": "0"}
+"""Switches the budget of CPU at low rates off: what the job can do is measured, unless a suite is about the budget."""
 PATIENT = "--conf spark.executor.heartbeatInterval=1h --conf spark.network.timeout=2h pyspark-shell"
 """Makes up for the heartbeats that a stopped Spark does not send, for which it ends itself."""
 
@@ -70,7 +72,7 @@ class Driver:
         self._system = system
         prefix = f"{re.sub('[^a-z]+', '-', system.name.lower())}-{uuid4().hex[:6]}"
         given = {name: f"{prefix}-{name}" for name in TOPIC_SETTINGS}
-        given |= {"bootstrap_servers": broker.bootstrap_servers, "checkpoint": str(folder / prefix)}
+        given |= {"bootstrap_servers": broker.bootstrap_servers, "checkpoint": str(folder / prefix), "http": "off"}
         self.settings: Settings = load(given)
         create_topics(broker.bootstrap_servers, specs(self.settings, PARTITIONS))
         self._environment = {f"REEXPAND_{name.upper()}": value for name, value in given.items()}
@@ -103,7 +105,13 @@ class Driver:
         """Starts the process."""
         self._process = subprocess.Popen(
             self._system.command,
-            env={**os.environ, "PYSPARK_SUBMIT_ARGS": PATIENT, **self._environment, **self._system.environment},
+            env={
+                **os.environ,
+                "PYSPARK_SUBMIT_ARGS": PATIENT,
+                **UNPACED,
+                **self._environment,
+                **self._system.environment,
+            },
             stderr=self._log.open("wb"),
             stdout=subprocess.DEVNULL,
         )

@@ -1,36 +1,43 @@
-"""What the job costs at a low rate, and what a trigger interval saves of it: cores in use, and latency.
+"""What the job costs at a low rate, and what a budget of CPU or a trigger interval saves of it: cores, and latency.
+
+Latency is that at the steady rate, and that of events that come alone, one a second.
 
 python -m tests.bench.streaming.low_rate
 """
 
-import os
+import statistics
+from dataclasses import replace
 
 from rich.table import Table
 
 from tests.bench.command import arguments, broker_and_folder, show
 from tests.bench.streaming.driver import JOB, Driver
-from tests.bench.streaming.run import at_rate
+from tests.bench.streaming.run import ALONE_RATE, at_rate
 
 
 def main() -> None:
     """Prints the table."""
     parser = arguments(__doc__)
-    parser.add_argument("--intervals", type=int, nargs="+", default=[0, 500, 1_000, 1_500, 2_000], help="milliseconds")
+    parser.add_argument("--paces", type=float, nargs="*", default=[0, 0.5, 0.25], help="budgets (pace_cpu), in cores")
+    parser.add_argument("--intervals", type=int, nargs="*", default=[1_000], help="trigger intervals, in milliseconds")
     parser.add_argument("--rate", type=float, default=20, help="events a second")
-    parser.add_argument("--events", type=int, default=400, help="events that are measured at each interval")
-    parser.add_argument("--warm-up", type=float, default=240, help="seconds at that rate before, at each interval")
+    parser.add_argument("--events", type=int, default=400, help="events that are measured in each case")
+    parser.add_argument("--alone", type=int, default=20, help="events that come alone in each case")
+    parser.add_argument("--warm-up", type=float, default=240, help="seconds at that rate before, in each case")
     options = parser.parse_args()
-    table = Table("trigger interval ms", "cores", "p50 ms", "p95 ms", title=f"{options.rate:g} events a second")
-    figures: dict[int, dict[str, float]] = {}
+    table = Table("case", "cores", "p50 ms", "p95 ms", "alone ms", title=f"{options.rate:g} events a second")
+    cases = {f"pace_cpu = {pace:g}": {"REEXPAND_PACE_CPU": str(pace)} for pace in options.paces}
+    cases |= {f"trigger_interval_ms = {ms}": {"REEXPAND_TRIGGER_INTERVAL_MS": str(ms)} for ms in options.intervals}
+    figures: dict[str, dict[str, float]] = {}
     with broker_and_folder() as (broker, folder):
-        for interval in options.intervals:
-            os.environ["REEXPAND_TRIGGER_INTERVAL_MS"] = str(interval)
-            with Driver(JOB, broker, folder) as driver:
-                figures[interval] = found = at_rate(
-                    driver, options.events, options.rate, round(options.warm_up * options.rate)
-                )
+        for name, environment in cases.items():
+            system = replace(JOB, environment=environment)
+            with Driver(system, broker, folder) as driver:
+                found = at_rate(driver, options.events, options.rate, round(options.warm_up * options.rate))
+                alone = driver.latencies(options.alone, ALONE_RATE)
+            figures[name] = found = {**found, "alone ms": 1000 * statistics.median(alone)}
             table.add_row(
-                str(interval), f"{found['cores']:.2f}", *(f"{found[name]:,.0f}" for name in ("p50 ms", "p95 ms"))
+                name, f"{found['cores']:.2f}", *(f"{found[key]:,.0f}" for key in ("p50 ms", "p95 ms", "alone ms"))
             )
     show(figures, table, as_json=options.json, width=80)
 

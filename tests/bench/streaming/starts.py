@@ -70,7 +70,7 @@ class KilledJob:
         options = {"bootstrap.servers": streams.bootstrap_servers, "auto.offset.reset": "earliest", "log_level": 0}
         self._updates = Consumer({**options, "group.id": uuid4().hex})
         self._updates.subscribe([streams.settings.updates])
-        self._created = 0
+        self._created = self._drivers_started = 0
         group = {"group": "g", "attributes": {BIND_TOPIC: PARENT, WILDCARD: "true"}}
         request = {"action": "COMPLETE_ADD", "clientId": "c", "group": "g", "topic": PARENT, "liteTopicSet": ["**"]}
         self._feed.send(Stream.GROUPS, group, "g")
@@ -99,7 +99,9 @@ class KilledJob:
         return name
 
     def _driver(self, *options: str) -> Job:
-        return Job(self._streams, self._streams.checkpoint.with_suffix(".log"), *options, command=self.command)
+        self._drivers_started += 1  # drivers that run at the same time need logs of their own
+        log = self._streams.checkpoint.with_suffix(f".{self._drivers_started}.log")
+        return Job(self._streams, log, *options, command=self.command)
 
     def _start(self, topics: int) -> tuple[float, float]:
         name = self._create(topics)

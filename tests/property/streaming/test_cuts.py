@@ -10,13 +10,18 @@ from hypothesis import strategies as st
 from streaming.events.routing import Routing
 from streaming.oracle import Oracle
 from tests.property.streaming.test_histories import routings
-from tests.support.histories import PROFILES, batches, feed, history, lease_of
+from tests.support.histories import PROFILES, Profile, batches, feed, history, lease_of
 from tests.support.simulator import Record, Simulation
 
 EXAMPLES = int(os.environ.get("REEXPAND_EXAMPLES", "60"))
 
 CUTTABLE = [name for name in PROFILES if name not in ("quota", "all")]
-"""Whether a request passes a quota depends on the topics of then, which come on another stream."""
+"""Whether a quota refuses a request depends on the topics of then, which come on another stream."""
+
+MOVABLE = [name for name in CUTTABLE if name != "capped"]
+"""Topics of several shards have no common order of creation, which decides what a quota leaves to a client."""
+
+several = st.builds(Routing, st.fixed_dictionaries({"p": st.integers(2, 5), "q": st.integers(2, 3)}), st.integers(0, 3))
 
 
 @pytest.mark.parametrize("profile", CUTTABLE)
@@ -26,21 +31,20 @@ def test_any_cut_leaves_the_relation_of_single_records(
     profile: str, seed: int, length: int, routing: Routing, largest: int
 ) -> None:
     """The oracle reads record by record; the job reads many at once, and its own records at any time later."""
-    random = Random(seed)
-    records = history(random, length, PROFILES[profile])
-    oracle = Oracle(routing, client_timeout_ms=lease_of(records))
-    for record in records:
-        feed(oracle, [record])
-    job = Simulation(routing, client_timeout_ms=lease_of(records))
-    for batch in batches(random, records, largest, punctual=True):
-        job.run_once([*taken(random, job.echoes), *taken(random, job.slices), *batch])
-    while job.echoes or job.slices:
-        job.run_once([*taken(random, job.echoes), *taken(random, job.slices)])
-    assert job.relation - oracle.relation() == set(), "surplus"
-    assert oracle.relation() - job.relation == set(), "missing"
+    told = PROFILES[profile]
+    assert_any_cut_leaves_one_relation(Random(seed), length, told, routing, largest, cap_requests=told.capped)
 
 
-@pytest.mark.parametrize("profile", CUTTABLE)
+@settings(max_examples=EXAMPLES)
+@given(seed=st.integers(0, 2**32), length=st.integers(1, 120), routing=several, largest=st.integers(1, 60))
+def test_with_several_shards_quotas_do_not_depend_on_the_cut(
+    seed: int, length: int, routing: Routing, largest: int
+) -> None:
+    """No shard refuses a request, whatever the settings; so all shards know the same of each client."""
+    assert_any_cut_leaves_one_relation(Random(seed), length, PROFILES["capped"], routing, largest)
+
+
+@pytest.mark.parametrize("profile", MOVABLE)
 @settings(max_examples=EXAMPLES)
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 120), routing=st.lists(routings, min_size=2, max_size=3))
 def test_states_may_move_to_other_shards_at_any_time(
@@ -74,3 +78,20 @@ def taken(random: Random, waiting: list[Record]) -> list[Record]:
     found = waiting[:count]
     del waiting[:count]
     return found
+
+
+def assert_any_cut_leaves_one_relation(
+    random: Random, length: int, profile: Profile, routing: Routing, largest: int, *, cap_requests: bool = False
+) -> None:
+    """Hold a job that reads a history in random micro-batches against an oracle that reads its records one by one."""
+    records = history(random, length, profile)
+    oracle = Oracle(routing, client_timeout_ms=lease_of(records), cap_requests=cap_requests)
+    for record in records:
+        feed(oracle, [record])
+    job = Simulation(routing, client_timeout_ms=lease_of(records), cap_requests=cap_requests)
+    for batch in batches(random, records, largest, punctual=True):
+        job.run_once([*taken(random, job.echoes), *taken(random, job.slices), *batch])
+    while job.echoes or job.slices:
+        job.run_once([*taken(random, job.echoes), *taken(random, job.slices)])
+    assert job.relation - oracle.relation() == set(), "surplus"
+    assert oracle.relation() - job.relation == set(), "missing"

@@ -46,8 +46,9 @@ def test_any_split_and_any_shard_count_leave_the_oracles_relation(
     """
     random = Random(seed)
     records = history(random, length, PROFILES[profile])
-    job = Simulation(routing, client_timeout_ms=lease_of(records))
-    oracle = Oracle(routing, client_timeout_ms=lease_of(records))
+    caps = PROFILES[profile].capped
+    job = Simulation(routing, client_timeout_ms=lease_of(records), cap_requests=caps)
+    oracle = Oracle(routing, client_timeout_ms=lease_of(records), cap_requests=caps)
     workers = [Worker(job.config), Worker(job.config)]
     for batch in batches(random, records):
         if random.random() < 0.2:
@@ -93,7 +94,8 @@ def test_columns_say_what_topics_one_by_one_say(profile: str, seed: int, length:
     """The same updates, dead letters and counts after each micro-batch, to the byte."""
     random = Random(seed)
     records = history(random, length, PROFILES[profile])
-    jobs = [Simulation(routing, client_timeout_ms=lease_of(records)) for _ in range(2)]
+    lease, caps = lease_of(records), PROFILES[profile].capped
+    jobs = [Simulation(routing, client_timeout_ms=lease, cap_requests=caps) for _ in range(2)]
     for job, minimum in zip(jobs, (1, inf), strict=True):
         job.worker = Worker(job.config, Tuning(columnar_min_topics=minimum))
     for batch in batches(random, records):

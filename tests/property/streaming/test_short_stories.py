@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from streaming.events.model import BIND_TOPIC, MODEL, VERSION_RETENTION_MS, WILDCARD, Stream
+from streaming.events.model import BIND_TOPIC, MODEL, QUOTA, VERSION_RETENTION_MS, WILDCARD, Stream
 from streaming.events.routing import Routing
 from streaming.oracle import Effective, Oracle
 from tests.support.histories import feed
@@ -142,6 +142,13 @@ SCOPES = {
             *(replace("t"), replace("*", parent="q"), leave(), leave(parent="")),
         ),
     ),
+    "quotas": Scope(
+        (group(**{QUOTA: "2"}), topic("t"), topic("u"), topic("v")),
+        (
+            *(replace("*"), replace("t", version=1), add("u", client="d"), leave(parent="", version=2)),
+            *(topic("t", "DELETED"), topic("t"), group(**{QUOTA: "1"}), group(**{QUOTA: "2", MODEL: "Exclusive"})),
+        ),
+    ),
     "topics that end": Scope(
         (group(), replace("*")),
         (
@@ -155,18 +162,22 @@ SCOPES = {
 @pytest.mark.parametrize("shards", [{}, {"p": 2}], ids=["one shard", "two shards"])
 @pytest.mark.parametrize("name", SCOPES)
 def test_every_short_story_ends_in_the_relation_of_single_records(name: str, shards: dict[str, int]) -> None:
-    """However it is cut into micro-batches, and whenever the job reads what it wrote to itself."""
-    scope, routing, told = SCOPES[name], Routing(shards), 0
+    """However it is cut into micro-batches, and whenever the job reads what it wrote to itself.
+
+    Of several shards none refuses a request for its quota; one shard does so unless the job is to cap requests.
+    """
+    scope, routing, caps, told = SCOPES[name], Routing(shards), not shards, 0
     for story in itertools.product(scope.alphabet, repeat=LENGTH):
         records = list(written([*scope.first, *story]))
         first, rest = records[: len(scope.first)], records[len(scope.first) :]
-        oracle = Oracle(routing, client_timeout_ms=LEASE_MS)
+        oracle = Oracle(routing, client_timeout_ms=LEASE_MS, cap_requests=caps)
         for record in records:
             feed(oracle, [record])
         wanted = oracle.relation()
         for batches in cuts(rest):
             for pace in PACES:
-                found = pace(Simulation(routing, client_timeout_ms=LEASE_MS), [*([each] for each in first), *batches])
+                job = Simulation(routing, client_timeout_ms=LEASE_MS, cap_requests=caps)
+                found = pace(job, [*([each] for each in first), *batches])
                 assert found == wanted, (pace.__name__, [[each.value for each in batch] for batch in batches])
                 told += 1
     assert told == len(scope.alphabet) ** LENGTH * 2 ** (LENGTH - 1) * len(PACES)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 
 from streaming.client import (
     CallbackFailed,
@@ -21,30 +19,10 @@ from streaming.client import (
 )
 from streaming.local.node import free_port
 from tests.support.processes import eventually
-from tests.support.update_records import Record, add, gone, remove
+from tests.support.simulated import TOPIC, Simulated
+from tests.support.update_records import add, gone, remove
 
-TOPIC = "updates"
 PARTITIONS = 4
-
-
-class Simulated:
-    """A simulated broker with an updates topic."""
-
-    def __init__(self) -> None:
-        self._producer = Producer({"bootstrap.servers": "", "test.mock.num.brokers": 1, "log_level": 0})
-        (broker,) = self._producer.list_topics(timeout=10).brokers.values()
-        self.address = f"{broker.host}:{broker.port}"
-        self.write(gone("nothing"))  # which creates the topic
-
-    def write(self, *records: Record | tuple[bytes | None, bytes | None], **options: Any) -> None:
-        """Append records to the updates."""
-        for key, value in records:
-            self._producer.produce(TOPIC, key=key, value=value, **options)
-        assert self._producer.flush(10) == 0
-
-    def client(self, topic: str = TOPIC, **options: Any) -> SubscriptionClient:
-        """Return a client of this broker."""
-        return SubscriptionClient(self.address, topic, **options)
 
 
 @pytest.fixture
@@ -70,6 +48,18 @@ def test_an_empty_topic_is_read_at_once(broker: Simulated) -> None:
     with broker.client() as client:
         client.wait_ready(10)
         assert client.relation.rows() == []
+
+
+def test_a_client_may_admit_the_rows_of_some_only(broker: Simulated) -> None:
+    """Of all parts of a client."""
+    broker.write(
+        add("t1"), add("t2", part="share:s"), add("t3", client="c1"), add("t4", client="d"), add("t5", group="h"),
+        remove("t1", client="d"),
+    )  # fmt: skip
+    with broker.client(admits=lambda subscriber: subscriber[:3] == ("p", "g", "c")) as client:
+        client.wait_ready(10)
+        assert {row.lite_topic for row in client.relation.rows()} == {"t1", "t2"}
+        assert client.malformed == 0
 
 
 def test_changes_come_in_order_and_once(broker: Simulated) -> None:

@@ -36,6 +36,46 @@ def test_an_added_row_is_found_by_topic_and_by_client() -> None:
     assert len(relation) == len(relation.rows()) == 4
 
 
+def test_pages_and_counts_are_those_of_the_rows() -> None:
+    """Of a topic, and of a subscriber; in the order of their arrival."""
+    records = [add(f"t{topic}", client=f"c{client}") for client in range(5) for topic in range(4) if client >= topic]
+    relation = fold(*records, add("t0", parent="q"), remove("t3", client="c4"))
+    rows = relation.subscribers("p", "t1")
+    assert relation.count_of_topic("p", "t1") == len(rows) == 4
+    assert [relation.page_of_topic("p", "t1", start, 3) for start in (0, 3, 6)] == [rows[:3], rows[3:], []]
+    c4 = Subscriber("p", "g", "c4")
+    assert relation.count_of_subscriber(c4) == 3
+    assert [row.lite_topic for row in relation.page_of_subscriber(c4, 1, 5)] == ["t1", "t2"]
+    assert relation.row(c4, "t2") == relation.page_of_subscriber(c4, 2, 1)[0]
+    assert relation.row(c4, "t3") is None
+    assert relation.parents() == {"p": len(relation) - 1, "q": 1}
+
+
+def test_a_single_row_is_a_page_too() -> None:
+    relation = fold(add("t"))
+    assert len(relation.page_of_topic("p", "t", 0, 9)) == relation.count_of_topic("p", "t") == 1
+    assert relation.page_of_topic("p", "t", 1, 9) == relation.page_of_topic("p", "x", 0, 9) == []
+    nobody = Subscriber("x", "g", "c")
+    assert relation.count_of_topic("x", "t") == relation.count_of_subscriber(nobody) == 0
+    assert relation.page_of_topic("x", "t", 0, 9) == relation.page_of_subscriber(nobody, 0, 9) == []
+    assert relation.row(nobody, "t") is None
+
+
+def test_rows_that_are_not_admitted_are_left_out() -> None:
+    """Rows that are held change and go whatever is admitted."""
+    admitted = ["c"]
+    relation = Relation(lambda subscriber: subscriber.client_id in admitted)
+    assert relation.apply(*add("t")) is not None
+    assert relation.apply(*add("t", client="d")) is None
+    assert relation.apply(*remove("t", client="d")) is None
+    admitted.clear()
+    assert relation.apply(*add("t", changes={"version": 9})) is not None
+    assert [row.version for row in relation.rows()] == [9]
+    assert relation.apply(*remove("t")) is not None
+    assert len(relation) == 0
+    assert relation.parents() == {}
+
+
 def test_what_nobody_receives_has_no_subscribers() -> None:
     relation = fold(add("t"), remove("t"))
     assert relation.subscribers("p", "t") == fold().subscribers("p", "t") == []

@@ -101,7 +101,7 @@ def test_a_job_that_never_answers_is_not_waited_for_for_ever() -> None:
 def test_the_folder_is_empty_at_first_and_only_logs_stay(tmp_path: Path) -> None:
     home = tmp_path / "home"
     for _ in range(2):
-        with runner._folder(home) as folder:
+        with runner.demo_folder(home) as folder:
             assert list(folder.iterdir()) == []
             for part in ("kafka", "checkpoint", "spark"):
                 (folder / part).mkdir()
@@ -112,9 +112,9 @@ def test_the_folder_is_empty_at_first_and_only_logs_stay(tmp_path: Path) -> None
 
 def test_a_second_demo_in_the_same_home_is_refused(tmp_path: Path) -> None:
     with (
-        runner._folder(tmp_path) as folder,
+        runner.demo_folder(tmp_path) as folder,
         pytest.raises(ReexpandError, match=r"Another demo runs in .*another --home"),
-        runner._folder(tmp_path),
+        runner.demo_folder(tmp_path),
     ):
         pass
     assert not folder.joinpath("kafka").exists()
@@ -122,7 +122,10 @@ def test_a_second_demo_in_the_same_home_is_refused(tmp_path: Path) -> None:
 
 def test_a_home_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ReexpandError, match=r"cannot work in .*file/home"), runner._folder(tmp_path / "file" / "home"):
+    with (
+        pytest.raises(ReexpandError, match=r"cannot work in .*file/home"),
+        runner.demo_folder(tmp_path / "file" / "home"),
+    ):
         pass
 
 

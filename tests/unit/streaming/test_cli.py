@@ -15,6 +15,8 @@ from click.testing import CliRunner, Result
 
 import streaming
 from streaming.cli import main, root
+from streaming.cli.log import set_up
+from streaming.errors import ExtraMissing
 from streaming.local import jars
 from tests.support.environment import forget_settings
 
@@ -173,6 +175,52 @@ def test_times_of_the_log_have_a_zone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it is not written for a terminal."""
     handlers: list[logging.Handler] = []
     monkeypatch.setattr(logging, "basicConfig", lambda **options: handlers.extend(options["handlers"]))
-    root.set_up_log(verbose=False)
+    set_up(verbose=False)
     line = handlers[0].format(logging.LogRecord("reexpand", logging.INFO, "", 0, "ready", None, None))
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d INFO ready", line)
+
+
+@pytest.mark.parametrize("option", ["--cluster", "--keep"])
+def test_the_demo_on_rocketmq_goes_without_other_options_of_the_demo(option: str) -> None:
+    result = run("demo", "--rocketmq", option)
+    assert result.exit_code == 2
+    assert "--rocketmq goes with neither --cluster nor --keep" in result.output
+
+
+def test_the_demo_on_rocketmq_names_the_extra_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is started."""
+
+    def missing() -> NoReturn:
+        raise ExtraMissing("Install it: pip install 'reexpand[rocketmq]'")
+
+    monkeypatch.setattr("streaming.demo.lite_run.official_client", missing)
+    result = run("demo", "--rocketmq")
+    assert result.exit_code == 2
+    assert result.output == "Error: Install it: pip install 'reexpand[rocketmq]'\n"
+
+
+def test_json_has_the_fields_of_a_line_beside_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And numbers stay numbers; a time with its zone, and no colour."""
+    handlers: list[logging.Handler] = []
+    monkeypatch.setattr(logging, "basicConfig", lambda **options: handlers.extend(options["handlers"]))
+    set_up(verbose=False, form="json")
+    record = logging.LogRecord("reexpand", logging.WARNING, "", 0, "%d of %s", (3, "ä"), None)
+    record.micro_batch = 7
+    line = json.loads(handlers[0].format(record))
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d", line.pop("time"))
+    assert line == {"event": "3 of ä", "level": "warning", "logger": "reexpand", "micro_batch": 7}
+
+
+def test_an_error_is_a_line_of_the_log_where_that_is_json(caplog: pytest.LogCaptureFixture) -> None:
+    """Before the verb, after it, and by the environment."""
+    for words, environment in (
+        (("--log-format", "json", "run"), {}),
+        (("run", "--log-format", "json"), {}),
+        (("run",), {"REEXPAND_LOG_FORMAT": "json"}),
+    ):
+        result = CliRunner().invoke(main, [*words], env=environment)
+        assert (result.exit_code, result.stderr) == (2, "")
+        assert caplog.records[-1].levelno == logging.ERROR
+        assert caplog.messages.pop().startswith("bootstrap_servers is required")
+        caplog.clear()
+    assert CliRunner().invoke(main, ["run"]).stderr.startswith("Error: bootstrap_servers is required")

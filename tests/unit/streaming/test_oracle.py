@@ -564,9 +564,13 @@ def test_each_shard_has_its_share_of_the_quota() -> None:
     world = World(quota(3), replace("*"), *topics, routing=routing)
     assert world.rows == {f"c {first}", f"c {second}", f"c {one}"}
     world = World(quota(3), *topics, routing=routing)
-    assert world.batch(replace(first, second, one, two)).rows == {f"c {first}", f"c {second}"}, (
-        "refused where it is too much"
-    )
+    assert world.batch(replace(first, third, one, two)).rows == {f"c {first}", f"c {third}", f"c {one}"}
+
+
+def test_requests_are_capped_where_that_is_wanted() -> None:
+    world = World(quota(2), *ABC, replace("a"), cap_requests=True)
+    assert world.batch(replace("*", version=3)).rows == {"c a", "c b"}
+    assert world.batch(replace("d", version=2)).rows == {"c a", "c b"}, "its version counts"
 
 
 # The end of clients and topics.
@@ -711,7 +715,8 @@ REACHED = {
     "dialects": {"share": 20, "subscription": 50},
     "selectors": {"selector disagreed": 80},
     "exclusive": {"evicted": 50},
-    "quota": {"capped": 40, "refused by quota": 40},
+    "quota": {"capped": 40, "refused by quota": 25},
+    "capped": {"capped": 50, "evicted": 10, "bound elsewhere": 30, "lease ended": 20, "topic expired": 20},
     "bound": {"bound elsewhere": 90, "rows": 90},
     "life": {"ended everywhere": 70, "lease ended": 60, "topic expired": 60, "time was over": 20},
     "all": {
@@ -736,7 +741,7 @@ def test_random_histories_reach_the_rules(name: str) -> None:
         random = Random(seed)
         routing = Routing({"p": random.choice([1, 1, 2, 3])})
         records = history(random, 80, PROFILES[name])
-        told = Oracle(routing, client_timeout_ms=lease_of(records))
+        told = Oracle(routing, client_timeout_ms=lease_of(records), cap_requests=PROFILES[name].capped)
         parts = set()
         for batch in batches(random, records):
             feed(told, batch)

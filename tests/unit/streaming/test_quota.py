@@ -28,6 +28,8 @@ from tests.support.states import decode, encode
 from tests.support.story import Said, Story, added, removed
 
 TWO = bound(quota=2)
+ABC = [*map(created, "abc")]
+CAPPING = Shard("p", cap_requests=True)
 
 
 def freed(topic: str, *patterns: str, client: str = "c") -> Said:
@@ -514,6 +516,62 @@ def test_a_shard_keeps_to_its_share(number: int, share: int) -> None:
     story.then(replace("*", client="d"))
     (problem,) = story.problems
     assert f"hold 3 topics, more than {share} on shard {number} of 3, whose share of 4 is {share};" in problem.message
+    assert story.held("d") == ["b", "c"][:share]
+
+
+def test_of_several_shards_none_refuses_a_request() -> None:
+    """So all of them know the same set and the same version of a client, whatever topics they have."""
+    shards = [Shard("p", number, Routing({"p": 2})) for number in range(2)]
+    topics = (ABC, [created("d")])
+    stories = [Story(bound(quota=4), *own, shard=shard) for own, shard in zip(topics, shards, strict=True)]
+    for story in stories:
+        story.offset = 10  # of both requests, wherever the topics are
+        story.then(replace("*", version=3, tag="*"))
+        assert story.then(replace("d", version=2)) == set()
+        assert story.interest().blocks != ()
+    assert [story.held() for story in stories] == [["a", "b"], ["d"]]
+    clients = [(story.state.clients, story.state.selectors) for story in stories]
+    assert clients[0] == clients[1]
+
+
+# Requests that are capped, since the job refuses none.
+
+
+def test_a_request_may_be_capped_in_place_of_refused() -> None:
+    """Nothing of it is lost: its version counts, and it receives further topics when room frees."""
+    story = Story(TWO, *ABC, replace("c", version=1), shard=CAPPING)
+    assert story.then(replace("*", version=3)) == {exceeded("c", "c"), subscribed("a", "*"), subscribed("b", "*")}
+    assert reported(story) == [(Reason.QUOTA_CAPPED, 6)]
+    assert "would hold 3 topics, more than 2; it receives the first ones" in story.problems[0].message
+    assert story.then(replace("c", version=2)) == set()
+    assert story.then(deleted("a")) == {removed("a", "*"), freed("c", "*")}
+
+
+def test_a_request_that_is_capped_is_reported_as_all_others_are() -> None:
+    story = Story(TWO, *ABC, shard=CAPPING)
+    story.then(replace("*", "a*"))
+    assert reported(story) == [(Reason.QUOTA_CAPPED, 5), (Reason.INVALID_PATTERN, 5)]
+    story.then(replace("*"))
+    assert reported(story) == []
+
+
+def test_capped_requests_leave_the_same_whatever_comes_first() -> None:
+    events: list[Event] = [
+        TWO,
+        replace("*", "c"),
+        add("b", client="d"),
+        *ABC,
+        replace("b", client="e"),
+        deleted("b"),
+        created("b"),
+    ]
+    together = Story(*sorted(events, key=lambda event: ORDER.index(type(event))), shard=CAPPING)
+    orders: list[list[Event]] = [events, [*events[3:], *events[:3]], [*events[1:], TWO]]
+    for order in orders:
+        story = Story(shard=CAPPING)
+        for event in order:
+            story.then(event)
+        assert story.rows.keys() == together.rows.keys()
 
 
 # Counts that are kept from batch to batch follow what happens.

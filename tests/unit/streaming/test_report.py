@@ -59,7 +59,11 @@ def lines(caplog: pytest.LogCaptureFixture, *recent: Progress) -> list[tuple[int
 
 
 def test_each_micro_batch_that_did_something_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    assert lines(caplog, Progress(3, 5, {"remove": 1, "add": 2}), Progress(4, 1, {"dead-letter": 1})) == [
+    assert lines(
+        caplog,
+        Progress(3, 5, {"remove:UNSUBSCRIBED": 1, "add:TOPIC_CREATED": 2}),
+        Progress(4, 1, {"dead-letter:not-json": 1}),
+    ) == [
         (logging.INFO, "micro-batch 3: 5 records in 7 ms: 2 add, 1 remove"),
         (logging.INFO, "micro-batch 4: 1 records in 7 ms: 1 dead-letter"),
     ]
@@ -83,3 +87,19 @@ def test_no_micro_batch_is_reported_twice(caplog: pytest.LogCaptureFixture) -> N
         query.recent.append(Progress(1, 1, {"add": 2}))
         report.write()
     assert [message.partition(":")[0] for message in caplog.messages] == ["micro-batch 0", "micro-batch 1"]
+
+
+def test_a_literal_group_that_is_sent_patterns_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    """With the way out; a request that is repeated now and then warns no more."""
+    suspect = 'suspect:["orders","billing","eu__**"]'
+    query: Any = Query(Progress(1, 1, {suspect: 1}))
+    report = Report(query)
+    with caplog.at_level(logging.DEBUG, "reexpand"):
+        report.write()
+        query.recent.append(Progress(2, 1, {suspect: 1, "add": 1}))
+        report.write()
+    said = [(record.levelno, record.getMessage()) for record in caplog.records]
+    assert [level for level, _ in said] == [logging.DEBUG, logging.WARNING, logging.INFO]
+    assert "clients of the group 'billing' ask for patterns on 'orders', as 'eu__**'" in said[1][1]
+    assert "reexpand send group billing --parent orders --wildcard" in said[1][1]
+    assert said[2][1] == "micro-batch 2: 1 records in 7 ms: 1 add"

@@ -78,6 +78,16 @@ class Idle:
         """Nothing."""
 
 
+class Fed(Idle):
+    """Stands for what feeds the metrics."""
+
+    def follow(self, batch: object) -> None:
+        """Nothing."""
+
+    def keep_sizes(self) -> None:
+        """Nothing."""
+
+
 class Held(Idle):
     """Stands for the lease of the checkpoint, which nobody else wants."""
 
@@ -90,6 +100,10 @@ class Held(Idle):
         """Nobody."""
 
     find_successor = successor
+
+    def end_of_former(self) -> str:
+        """There was none."""
+        return "none"
 
 
 class Kafka(Idle):
@@ -170,6 +184,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(rebuild_note, "check_usable", step("usable"))
     monkeypatch.setattr(checkpoint, "agree", step("agree", Agreement("id", 3)))
     monkeypatch.setattr(checkpoint, "fix", step("fix"))
+    monkeypatch.setattr(checkpoint, "CheckpointFiles", Idle)
     monkeypatch.setattr(checkpoint, "progress", lambda *_: QueryProgress())
     monkeypatch.setattr(Held, "acquire", step("acquire"))
     monkeypatch.setattr(provision, "provide", step("provide", {}))
@@ -182,11 +197,12 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(service, "KafkaAdmin", Kafka)
     monkeypatch.setattr(service, "TopicWatch", Idle)
     monkeypatch.setattr(service, "Report", Idle)
+    monkeypatch.setattr(service, "QueryMonitor", Fed)
     return done
 
 
 def settings(folder: str = "/c") -> Settings:
-    return load({"bootstrap_servers": "b:1", "checkpoint": folder})
+    return load({"bootstrap_servers": "b:1", "checkpoint": folder, "http": "off"})
 
 
 def test_ctrl_c_lets_the_running_micro_batch_finish(steps: list[str]) -> None:

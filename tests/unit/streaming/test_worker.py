@@ -20,6 +20,7 @@ from streaming.tuning import Tuning
 from streaming.updates.model import Update
 from streaming.worker import Worker, WorkerConfig
 from streaming.worker import work as process_work
+from streaming.worker.facts import KeyFacts
 from streaming.worker.output import Output, OutputKind, OutputRow
 from streaming.worker.rows import InputRow, InputRows
 from streaming.worker.worker import SWEEP_MS
@@ -278,15 +279,19 @@ BATCHES = [
 
 
 def test_what_was_done_is_counted() -> None:
-    """By kind; tombstones and the job's own events are no part of it."""
+    """By kind, cause and reason; tombstones and the job's own events are no part of it."""
     rows = [*SUBSCRIBED, row(TOPICS, topic_json()), row(TOPICS, topic_json(), 1), row(TOPICS, b"?", 2)]
     data, (kind, _, counts) = last_row(rows, None)
-    assert (kind, json.loads(counts or b"")) == (
+    counted = json.loads(counts or b"")
+    assert KeyFacts(*counted.pop("facts"))[:4] == ("p", 0, 1, 1)
+    assert (kind, counted) == (
         OutputKind.COUNTS,
-        {"add": 1, "dead-letter": 1, "ignored:topic-exists": 1},
+        {"add:TOPIC_CREATED": 1, "dead-letter:not-json": 1, "ignored:topic-exists": 1},
     )
     _, (kind, _, counts) = last_row([row(TOPICS, topic_json(event="DELETED"), 3)], data)
-    assert (kind, json.loads(counts or b"")) == (OutputKind.COUNTS, {"remove": 1})
+    counted = json.loads(counts or b"")
+    assert KeyFacts(*counted.pop("facts"))[:4] == ("p", 0, 0, 1)
+    assert (kind, counted) == (OutputKind.COUNTS, {"remove:TOPIC_DELETED": 1})
     assert not list(Output().all_rows())
 
 

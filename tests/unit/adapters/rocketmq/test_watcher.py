@@ -47,6 +47,12 @@ class FakeBroker:
     """Broker whose queues hold some messages; the topics of all of them live."""
 
     queues: Mapping[str, list[list[Message]]] = {}
+    counts: ClassVar[list[int]] = []
+    """Numbers of topics that it gives, one a question; the last one stays. Without any it is one."""
+
+    dead: ClassVar[set[str]] = set()
+    """Topics that have ended, once the last number is given."""
+
     unanswered: ClassVar[list[str]] = []
     """Brokers that do not answer to the next question for the parent, once for each entry."""
 
@@ -64,14 +70,17 @@ class FakeBroker:
     async def probe(self, topic: str) -> Probe:
         """Say that a topic with messages lives."""
         named = [each for messages in self.queues[self.address] for each in messages if each.topic == topic]
-        return Probe(bool(named), watcher._now_ms())
+        has_ended = len(self.counts) == 1 and topic in self.dead
+        return Probe(bool(named) and not has_ended, watcher._now_ms())
 
     async def parent_info(self) -> tuple[int, int]:
         """Say that there is one topic, if this broker answers."""
         if self.address in self.unanswered:
             self.unanswered.remove(self.address)
             raise Unreachable("it is away")
-        return 1, 60
+        if not self.counts:
+            return 1, 60
+        return self.counts.pop(0) if len(self.counts) > 1 else self.counts[0], 60
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -133,3 +142,17 @@ def test_queues_of_a_new_broker_that_does_not_answer_at_first_are_followed(monke
     monkeypatch.setattr(FakeBroker, "queues", {"x": [[], []], "y": [[FIRST]]})
     monkeypatch.setattr(FakeBroker, "unanswered", ["y", "y"])
     assert [change.topic for change in watched(FakeEvents(), until=1)] == ["a"]
+
+
+@pytest.mark.parametrize("counts", [[7, 7, 7, 6], [7, 7, 7, 7]], ids=["the number falls", "the number stays"])
+def test_an_end_is_found_where_the_broker_counts_more_topics_than_are_known(
+    monkeypatch: pytest.MonkeyPatch, counts: list[int]
+) -> None:
+    """It counts topics of other kinds as well; and a birth may hide an end."""
+    monkeypatch.setattr(FakeBroker, "queues", {"one": [[FIRST]]})
+    monkeypatch.setattr(FakeBroker, "counts", counts)
+    monkeypatch.setattr(FakeBroker, "dead", {"a"})
+    monkeypatch.setattr(watcher, "_LOOK_SECONDS", 0.01)
+    routed(monkeypatch, {"one": 1})
+    found = watched(FakeEvents(), until=2)
+    assert [(change.created, change.topic) for change in found] == [(True, "a"), (False, "a")]

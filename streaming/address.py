@@ -1,0 +1,44 @@
+"""The address of the job's HTTP server."""
+
+import ipaddress
+from typing import NamedTuple
+
+OFF = "off"
+"""Word for no server."""
+
+_LARGEST_PORT = 65_535
+
+
+class Address(NamedTuple):
+    """Host and port to listen on; port 0 takes a free one."""
+
+    host: str
+    port: int
+
+    @property
+    def is_loopback(self) -> bool:
+        """True if only this machine reaches it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse(text: str) -> Address | None:
+    """Return the address of `HOST:PORT`; None for `off`.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if text == OFF:
+        return None
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not (host and port.isascii() and port.isdecimal() and int(port) <= _LARGEST_PORT):
+        raise ValueError(f"must be HOST:PORT, as 127.0.0.1:9464, or off, not {text!r}")
+    return Address(host, int(port))

@@ -1,0 +1,322 @@
+"""`reexpand subscriptions`, `groups`, `clients`, and `topics list` and `show`: what the running job holds."""
+# ruff: noqa: PLC0415 - a verb imports its own needs
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import click
+
+from streaming.cli.inspect.options import asking_options, json_option, where
+from streaming.errors import NotPlaced
+
+if TYPE_CHECKING:
+    from streaming.inspect import Inspector, Page
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_PAGE = 1_000
+"""Number of items in one answer."""
+
+
+class _List(NamedTuple):
+    """Options of a list."""
+
+    parent: str | None
+    pattern: str | None
+    dialect: str
+    limit: int
+    everything: bool
+    as_json: bool
+    watch: float | None
+    bootstrap_servers: str | None
+    kafka_options: Path | None
+    client: str | None = None
+    group: str | None = None
+
+    def show(self, pages: "Callable[[Inspector, _List], Iterator[Page[Any]]]", line: Callable[[Any], str]) -> None:
+        """Print the list, again and again with --watch."""
+        with where(self.bootstrap_servers, self.kafka_options).inspector() as inspector:
+            while True:
+                if self.watch is not None and not self.as_json:
+                    click.clear()
+                self._print(pages(inspector, self), line)
+                if self.watch is None:
+                    return
+                time.sleep(self.watch)
+
+    def filter(self) -> Any:
+        """Return the filter for the job."""
+        from streaming.inspect import Filter
+
+        return Filter(self.pattern, self.dialect, self.client, self.group)
+
+    @property
+    def page(self) -> int:
+        """Number of items to ask for at once."""
+        return _PAGE if self.everything else min(_PAGE, self.limit)
+
+    def _print(self, pages: "Iterator[Page[Any]]", line: Callable[[Any], str]) -> None:
+        from streaming.inspect import wording
+
+        shown, total, more = 0, 0, False
+        for page in pages:
+            items = page.items if self.everything else list(islice(page.items, self.limit - shown))
+            for item in items:
+                click.echo(wording.as_json(item) if self.as_json else line(item))
+            shown += len(items)
+            total = max(total, page.total)
+            if not self.everything and shown >= self.limit:
+                more = page.cursor is not None or len(items) < len(page.items)
+                break
+        if not self.as_json:
+            click.echo(wording.list_end(shown, total, more=more), err=True)
+
+
+def _list_options(command: F) -> F:
+    for option in (
+        asking_options,
+        click.option("--watch", type=click.FloatRange(0.2), help="Show the list anew every so many seconds."),
+        json_option,
+        click.option("--all", "everything", is_flag=True, help="Show all items, however many."),
+        click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Most items to show."),
+        click.option("--dialect", default="lite", show_default=True, help="Dialect of --pattern."),
+        click.option("--pattern", default=None, help="Only items whose name it equals or matches."),
+        click.option("--parent", default=None, help="Parent topic."),
+    ):
+        command = option(command)
+    return command
+
+
+def _who_options(command: F) -> F:
+    command = click.option("--group", default=None, help="Only those of this group.")(command)
+    return click.option("--client", default=None, help="Only those of this client.")(command)
+
+
+def _needed(parent: str | None, what: str) -> str:
+    if parent is None:
+        raise NotPlaced(f"{what} are listed for one parent topic: name it with --parent")
+    return parent
+
+
+def _parents(inspector: "Inspector", chosen: _List) -> list[str]:
+    """Return the parent that was named, or those of the client."""
+    if chosen.parent is not None:
+        return [chosen.parent]
+    if chosen.client is None and chosen.group is None:
+        raise NotPlaced("say which: --parent, or --client or --group, whose parents are known")
+    leases = inspector.leases(chosen.client, chosen.group)
+    return sorted({parent for lease in leases for parent in lease.parents})
+
+
+def list_topics(**given: Any) -> None:
+    """List the lite topics of a parent, in order of creation.
+
+    \b
+    Example:
+      reexpand topics list --parent orders --pattern 'eu__**' --limit 20
+    """
+    from streaming.inspect import wording
+
+    def pages(inspector: "Inspector", chosen: _List) -> "Iterator[Page[Any]]":
+        return inspector.topics(_needed(chosen.parent, "topics"), chosen.filter(), limit=chosen.page)
+
+    _List(**given).show(pages, wording.topic)
+
+
+def show_topic(
+    *, topic: str, parent: str, as_json: bool, bootstrap_servers: str | None, kafka_options: Path | None
+) -> None:
+    """Show a lite topic, and who receives it.
+
+    Exit code 1 when it does not exist.
+
+    \b
+    Example:
+      reexpand topics show eu__1__paid --parent orders
+    """
+    from streaming.inspect import wording
+
+    with where(bootstrap_servers, kafka_options).inspector() as inspector:
+        found = inspector.topic(parent, topic)
+    click.echo(wording.as_json(found) if as_json else wording.topic_details(topic, parent, found))
+    click.get_current_context().exit(0 if found.topic else 1)
+
+
+@click.group()
+def subscriptions() -> None:
+    """Show what clients of the running job ask for.
+
+    \b
+    Example:
+      reexpand subscriptions list --parent orders --group billing
+      reexpand subscriptions show c1
+    """
+
+
+@subscriptions.command("list")
+@_who_options
+@_list_options
+def list_subscriptions(**given: Any) -> None:
+    """List the entries of clients: names and patterns.
+
+    --pattern is about the entries. One that concerns several shards comes once for each.
+
+    \b
+    Example:
+      reexpand subscriptions list --parent orders --client c1
+    """
+    from streaming.inspect import wording
+
+    _List(**given).show(_subscription_pages, wording.subscription)
+
+
+@subscriptions.command("show")
+@click.argument("client")
+@click.option("--group", default=None, help="Group of the client.")
+@_list_options
+def show_subscription(client: str, **given: Any) -> None:
+    """List the entries of one client, on all of its parents.
+
+    \b
+    Example:
+      reexpand subscriptions show c1 --group billing
+    """
+    from streaming.inspect import wording
+
+    _List(client=client, **given).show(_subscription_pages, wording.subscription)
+
+
+def _subscription_pages(inspector: "Inspector", chosen: _List) -> "Iterator[Page[Any]]":
+    for parent in _parents(inspector, chosen):
+        yield from inspector.subscriptions(parent, chosen.filter(), limit=chosen.page)
+
+
+@click.group()
+def clients() -> None:
+    """Show the clients that the running job knows.
+
+    \b
+    Example:
+      reexpand clients list --parent orders
+      reexpand clients show c1
+    """
+
+
+@clients.command("list")
+@_who_options
+@_list_options
+def list_clients(**given: Any) -> None:
+    """List the clients of a parent; without --parent those of all, with their parents.
+
+    \b
+    Example:
+      reexpand clients list --group billing
+    """
+    from streaming.inspect import wording
+
+    def pages(inspector: "Inspector", chosen: _List) -> "Iterator[Page[Any]]":
+        if chosen.parent is not None:
+            return inspector.clients(chosen.parent, chosen.filter(), limit=chosen.page)
+        return wording.chosen(inspector.leases(chosen.client, chosen.group), "client", chosen.filter())
+
+    _List(**given).show(pages, wording.client)
+
+
+@clients.command("show")
+@click.argument("client")
+@click.option("--group", default=None, help="Group of the client. [default: all of its groups]")
+@json_option
+@asking_options
+def show_client(
+    *, client: str, group: str | None, as_json: bool, bootstrap_servers: str | None, kafka_options: Path | None
+) -> None:
+    """Show a client: its lease, its parents, and its set on each.
+
+    Exit code 1 when the job does not know it.
+
+    \b
+    Example:
+      reexpand clients show c1 --group billing
+    """
+    from streaming.inspect import Filter, wording
+
+    with where(bootstrap_servers, kafka_options).inspector() as inspector:
+        leases = inspector.leases(client, group)
+        for lease in leases:
+            click.echo(wording.as_json(lease) if as_json else wording.client(lease))
+            for parent in lease.parents:
+                for page in inspector.clients(parent, Filter(client=client, group=lease.group)):
+                    for item in page.items:
+                        shown = {"parent": parent, **asdict(item)}
+                        click.echo(wording.as_json(shown) if as_json else f"  {parent}: {wording.client(item)}")
+    click.get_current_context().exit(0 if leases else 1)
+
+
+@click.group()
+def groups() -> None:
+    """Show the groups that the running job knows.
+
+    \b
+    Example:
+      reexpand groups list --parent orders
+      reexpand groups show billing
+    """
+
+
+@groups.command("list")
+@click.option("--group", default=None, help="Only this group.")
+@_list_options
+def list_groups(**given: Any) -> None:
+    """List the groups of a parent with their attributes; without --parent the parents to which groups are bound.
+
+    \b
+    Example:
+      reexpand groups list --parent orders
+    """
+    from streaming.inspect import wording
+
+    def pages(inspector: "Inspector", chosen: _List) -> "Iterator[Page[Any]]":
+        if chosen.parent is not None:
+            return inspector.groups(chosen.parent, chosen.filter(), limit=chosen.page)
+        return wording.chosen(inspector.bindings(chosen.group), "group", chosen.filter())
+
+    _List(**given).show(pages, wording.group)
+
+
+@groups.command("show")
+@click.argument("group")
+@json_option
+@asking_options
+def show_group(*, group: str, as_json: bool, bootstrap_servers: str | None, kafka_options: Path | None) -> None:
+    """Show a group: its binding, its attributes, and how many clients it has on each parent.
+
+    Exit code 1 when the job does not know it.
+
+    \b
+    Example:
+      reexpand groups show billing
+    """
+    from streaming.inspect import Filter, wording
+
+    with where(bootstrap_servers, kafka_options).inspector() as inspector:
+        bindings, leases = inspector.bindings(group), inspector.leases(group=group)
+        parents = {binding.parent for binding in bindings} | {parent for lease in leases for parent in lease.parents}
+        for binding in bindings:
+            click.echo(wording.as_json(binding) if as_json else wording.group(binding))
+        for parent in sorted(parents):
+            for page in inspector.groups(parent, Filter(group=group)):
+                for item in page.items:
+                    shown = {"parent": parent, **asdict(item)}
+                    click.echo(wording.as_json(shown) if as_json else f"  {parent}: {wording.group(item)}")
+    click.get_current_context().exit(0 if parents else 1)
+
+
+def add_to(topics: click.Group) -> None:
+    """Add `list` and `show` to the verb for topics."""
+    topics.command("list")(_list_options(list_topics))
+    show = click.option("--parent", required=True, help="Parent topic.")(json_option(asking_options(show_topic)))
+    topics.command("show")(click.argument("topic")(show))

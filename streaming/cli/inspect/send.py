@@ -1,0 +1,238 @@
+"""`reexpand send`: events by hand."""
+# ruff: noqa: PLC0415 - a verb imports its own needs
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+import click
+
+from streaming.cli.inspect.options import Where, asking_options, json_option, where
+from streaming.cli.inspect.plan import KINDS, read_record
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_ACTIONS = {
+    "replace": "COMPLETE_ADD", "add": "PARTIAL_ADD", "remove": "PARTIAL_REMOVE", "leave": "COMPLETE_REMOVE"
+}  # fmt: skip
+"""Actions of requests by the words of this verb."""
+
+
+@click.group()
+def send() -> None:
+    """Send one event to the job.
+
+    It is checked by the job's own parser first.
+
+    Exit code 0, 1 when Kafka does not take the record or, with --wait, no job answers, 2 when the event is not valid.
+
+    \b
+    Example:
+      reexpand send topic eu__1__paid --parent orders
+      reexpand send subscription 'eu__**' --client c1 --group billing --parent orders --wait
+      reexpand send group billing --parent orders --wildcard
+      reexpand send record request.json
+    """
+
+
+def _sending_options(command: F) -> F:
+    for option in (
+        asking_options,
+        json_option,
+        click.option("--wait", "waits", is_flag=True, help="Wait until the job has read it, and show its updates."),
+    ):
+        command = option(command)
+    return command
+
+
+def _pairs(texts: tuple[str, ...], option: str) -> dict[str, str]:
+    split = [text.partition("=") for text in texts]
+    if not all(name and equals for name, equals, _ in split):
+        raise click.BadParameter("expected NAME=VALUE", param_hint=option)
+    return {name: value for name, _, value in split}
+
+
+@send.command("topic")
+@click.argument("topic")
+@click.option("--parent", required=True, help="Parent topic.")
+@click.option("--delete", is_flag=True, help="Announce its end, and not its creation.")
+@click.option("--tags", default=None, help="Its tag, for selectors.")
+@click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="A property; repeatable.")
+@click.option("--ttl-ms", type=int, default=None, help="Milliseconds after which it ends by itself.")
+@_sending_options
+def send_topic(
+    *,
+    topic: str,
+    parent: str,
+    delete: bool,
+    tags: str | None,
+    properties: tuple[str, ...],
+    ttl_ms: int | None,
+    **how: Any,
+) -> None:
+    """Announce that a lite topic was created, or deleted.
+
+    \b
+    Example:
+      reexpand send topic eu__1__paid --parent orders --property region=eu
+    """
+    record = {
+        "event": "DELETED" if delete else "CREATED",
+        "parentTopic": parent,
+        "liteTopic": topic,
+        "tags": tags,
+        "properties": _pairs(properties, "--property") or None,
+        "ttlMs": ttl_ms,
+    }
+    _send("topic", _without_none(record), **how)
+
+
+@send.command("subscription")
+@click.argument("entries", nargs=-1, metavar="[ENTRY]...")
+@click.option("--client", required=True, help="Id of the client.")
+@click.option("--group", required=True, help="Its group.")
+@click.option("--parent", default=None, help="Parent topic; without it, `leave` ends the client on all of its parents.")
+@click.option(
+    "--action", type=click.Choice(list(_ACTIONS)), default="replace", show_default=True,
+    help="What becomes of the client's set.",
+)  # fmt: skip
+@click.option("--version", type=int, default=None, help="Version of the request.")
+@click.option("--dialect", default=None, help="Dialect of the entries. [default: lite]")
+@click.option("--policy", default=None, help="Match policy, in dialect wamp.")
+@click.option("--sql", default=None, help="SQL92 selector of the group.")
+@click.option("--tag", default=None, help="TAG selector of the group.")
+@_sending_options
+def send_subscription(
+    *,
+    entries: tuple[str, ...],
+    client: str,
+    group: str,
+    parent: str | None,
+    action: str,
+    version: int | None,
+    dialect: str | None,
+    policy: str | None,
+    sql: str | None,
+    tag: str | None,
+    **how: Any,
+) -> None:
+    """Send a request of a client: its entries are patterns in a wildcard group, and names in any other.
+
+    \b
+    Example:
+      reexpand send subscription 'eu__**' us__1__paid --client c1 --group billing --parent orders
+      reexpand send subscription --client c1 --group billing --action leave
+    """
+    if sql is not None and tag is not None:
+        raise click.UsageError("--sql and --tag are two selectors: give one of them")
+    kind, text = ("SQL92", sql) if sql is not None else ("TAG", tag)
+    record = {
+        "action": _ACTIONS[action],
+        "clientId": client,
+        "group": group,
+        "topic": parent,
+        "liteTopicSet": None if action == "leave" else list(entries),
+        "version": version,
+        "dialect": dialect,
+        "policy": policy,
+        "selector": None if text is None else {"type": kind, "expression": text},
+    }
+    _send("subscription", _without_none(record), **how)
+
+
+@send.command("group")
+@click.argument("group")
+@click.option("--parent", default=None, help="Parent topic to which it is bound.")
+@click.option("--wildcard", is_flag=True, help="The entries of its clients are patterns.")
+@click.option("--exclusive", is_flag=True, help="A topic goes to one of its clients only.")
+@click.option("--quota", type=int, default=None, help="Number of topics that a client may hold; -1 for any number.")
+@click.option("--attribute", "attributes", multiple=True, metavar="NAME=VALUE", help="An attribute; repeatable.")
+@click.option("--delete", is_flag=True, help="Delete its attributes.")
+@_sending_options
+def send_group(
+    *,
+    group: str,
+    parent: str | None,
+    wildcard: bool,
+    exclusive: bool,
+    quota: int | None,
+    attributes: tuple[str, ...],
+    delete: bool,
+    **how: Any,
+) -> None:
+    """Set the attributes of a group: all of them, those left out are gone.
+
+    \b
+    Example:
+      reexpand send group billing --parent orders --wildcard --quota 100
+    """
+    from streaming.events.model import BIND_TOPIC, MODEL, QUOTA, WILDCARD
+
+    given = {
+        BIND_TOPIC: parent,
+        WILDCARD: "true" if wildcard else None,
+        MODEL: "Exclusive" if exclusive else None,
+        QUOTA: None if quota is None else str(quota),
+        **_pairs(attributes, "--attribute"),
+    }
+    record = {"group": group, "attributes": {} if delete else _without_none(given)}
+    if delete and parent is not None:
+        record["parentTopic"] = parent
+    if not delete and not record["attributes"]:
+        raise click.UsageError("without attributes those of the group are deleted: say so by --delete")
+    _send("group", record, **how)
+
+
+@send.command("record")
+@click.argument("file", type=click.File("r"), default="-")
+@click.option(
+    "--kind", type=click.Choice(list(KINDS)), default=None, help="Kind of the event. [default: told by its fields]"
+)
+@_sending_options
+def send_record(*, file: IO[str], kind: str | None, **how: Any) -> None:
+    """Send a JSON record from a file, or from standard input.
+
+    \b
+    Example:
+      reexpand send record request.json --wait
+    """
+    _send(kind, read_record(file), **how)
+
+
+def _without_none(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _send(
+    kind: str | None,
+    record: dict[str, Any],
+    *,
+    waits: bool,
+    as_json: bool,
+    bootstrap_servers: str | None,
+    kafka_options: Path | None,
+) -> None:
+    from streaming.events.model import Stream
+    from streaming.inspect import wording
+    from streaming.inspect.following import UpdatesFollower
+    from streaming.inspect.planning import stream_of
+    from streaming.inspect.sending import send as write
+
+    place_of: Where = where(bootstrap_servers, kafka_options)
+    settings = place_of.settings()
+    stream = stream_of(record) if kind is None else Stream(KINDS[kind])
+    if not waits:
+        place = write(settings, stream, record)
+        click.echo(wording.as_json({"place": place}) if as_json else f"sent: {place}")
+        return
+    with UpdatesFollower(settings) as follower, place_of.inspector() as inspector:
+        place = write(settings, stream, record)
+        if not as_json:
+            click.echo(f"sent: {place}")
+        found = inspector.updates_of(place, follower)
+    for update in found:
+        click.echo(wording.as_json(update) if as_json else wording.update(update))
+    if as_json:
+        click.echo(wording.as_json({"place": place, "updates": len(found)}))
+    else:
+        click.echo(f"the job has read it: {wording.counted(len(found), 'update')}", err=True)

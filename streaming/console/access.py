@@ -1,0 +1,165 @@
+"""Access to the console: hosts, the token, sessions of browsers, and headers of all answers."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import time
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import parse_qs, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+COOKIE: Final = "reexpand_console"
+SESSION_SECONDS: Final = 12 * 3_600
+"""Life of a session in seconds, after which a browser asks for the token again."""
+
+LEAST_TOKEN: Final = 16
+"""Least length of a token, in characters."""
+
+_FORM_BYTES: Final = 8_192
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+
+HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Referrer-Policy": "same-origin",  # with no-referrer, browsers hide the origin of the login form
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+"""Headers of all answers: a page that shows hostile texts runs its own files, and nothing that stands in them."""
+
+
+class Access(NamedTuple):
+    """Conditions of an answer.
+
+    Attributes:
+        token: secret that each request must bring; None for a console on the loopback interface.
+        hosts: further names under which a console without a token may be asked for.
+    """
+
+    token: str | None = None
+    hosts: frozenset[str] = frozenset()
+
+
+class Sessions:
+    """Sessions of browsers that brought the token: signed by a key that ends with the process."""
+
+    def __init__(self, access: Access) -> None:
+        self._token = access.token
+        self._key = secrets.token_bytes(32)
+
+    def opens(self, token: str) -> bool:
+        """Tell whether a text is the token, in a time that tells nothing about it."""
+        return self._token is not None and hmac.compare_digest(token.encode(), self._token.encode())
+
+    def new(self) -> str:
+        """Return the cookie of a new session."""
+        until = str(int(time.time()) + SESSION_SECONDS)
+        return f"{until}.{self._signature(until)}"
+
+    def holds(self, cookie: str) -> bool:
+        """Tell whether a cookie is that of a session which has not ended."""
+        until, _, signature = cookie.partition(".")
+        genuine = hmac.compare_digest(signature.encode(), self._signature(until).encode())
+        return genuine and until.isascii() and until.isdigit() and int(until) > time.time()
+
+    def _signature(self, until: str) -> str:
+        return hmac.digest(self._key, until.encode(), "sha256").hex()
+
+
+class Guard:
+    """Middleware that lets in who may come in, and adds the headers.
+
+    Without a token only requests for a loopback name pass: a foreign page whose name was pointed at this machine brings
+    its own name. With a token each request needs it, or a session; the login form and the page's own files do not.
+    """
+
+    def __init__(self, app: ASGIApp, access: Access, sessions: Sessions) -> None:
+        self._app = app
+        self._access = access
+        self._sessions = sessions
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, refuse, or send to the login form."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        refusal = self._refusal(HTTPConnection(scope))
+        await (refusal or self._app)(scope, receive, with_headers)
+
+    def _refusal(self, request: HTTPConnection) -> Response | None:
+        """Return the answer to a request that may not pass; None for any other."""
+        if foreign(request.headers):
+            return _refused(403, "a page of another origin has sent this request")
+        if self._access.token is None:
+            name = host_name(request.headers.get("host", ""))
+            if name in _LOOPBACK or name in self._access.hosts:
+                return None
+            return _refused(403, "this console answers to localhost only; give it a token to serve other names")
+        path = _path(request)
+        if path == "/login" or path.startswith("/static/") or self._is_known(request):
+            return None
+        if path == "/":
+            return RedirectResponse(f"{request.scope.get('root_path', '')}/login", 303)
+        return _refused(401, "the token is missing or wrong", {"WWW-Authenticate": "Bearer"})
+
+    def _is_known(self, request: HTTPConnection) -> bool:
+        """Tell whether a request brings the token, or the cookie of a session."""
+        kind, _, token = request.headers.get("authorization", "").partition(" ")
+        bearer = kind.lower() == "bearer" and self._sessions.opens(token.strip())
+        return bearer or self._sessions.holds(request.cookies.get(COOKIE, ""))
+
+
+def host_name(host: str) -> str:
+    """Return the name in a Host header, without its port; empty for what is none."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def foreign(headers: Headers) -> bool:
+    """Tell whether a browser says that another origin's page sends the request."""
+    origin = headers.get("origin")
+    return origin is not None and urlsplit(origin).netloc != headers.get("host")
+
+
+async def form_token(request: Request) -> str:
+    """Return the token of a login form; empty where there is none."""
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _FORM_BYTES:
+            return ""
+    fields = parse_qs(body.decode(errors="replace"), max_num_fields=8)
+    return fields.get("token", [""])[0]
+
+
+def _path(request: HTTPConnection) -> str:
+    path, root = str(request.scope["path"]), str(request.scope.get("root_path", ""))
+    return path.removeprefix(root) or "/"
+
+
+def _refused(status: int, why: str, headers: dict[str, str] | None = None) -> Response:
+    return JSONResponse({"error": why}, status, headers)

@@ -1,0 +1,249 @@
+"""The application: routes of the page, of its questions, and of the login form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.responses import FileResponse, RedirectResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+import matcher
+from matcher.dialects.wamp import POLICIES
+from streaming.console import asking, playground
+from streaming.console.access import COOKIE, SESSION_SECONDS, Access, Guard, Sessions, form_token
+from streaming.console.asking import Answer
+from streaming.console.stream import ChangeStream
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from streaming.client.rows import Row
+    from streaming.console.sources import ConsoleSources
+
+STATIC: Final = Path(__file__).parent / "static"
+_SAMPLE: Final = 200
+"""Number of names from which the separator of a parent is told."""
+
+
+def console(sources: ConsoleSources, access: Access = Access()) -> Starlette:  # noqa: B008 - a tuple does not change
+    """Return the application.
+
+    It may be mounted below any path: the page asks with relative addresses. A server that ends calls `state.close`
+    first, which ends the streams of open pages.
+
+    Args:
+        sources: what it shows.
+        access: who may see it.
+    """
+    sessions = Sessions(access)
+    stream = ChangeStream(sources.relation)
+    app = Starlette(
+        routes=[
+            Route("/", _page),
+            *_Login(sessions, has_token=access.token is not None).routes(),
+            *_Questions(sources, has_token=access.token is not None).routes(),
+            Route("/api/stream", stream.follow),
+            Mount("/static", StaticFiles(directory=STATIC)),
+        ],
+        middleware=[Middleware(Guard, access=access, sessions=sessions)],
+        exception_handlers={HTTPException: _refusal},
+    )
+    app.state.close = stream.close
+    return app
+
+
+class _Login:
+    """Login form of a console with a token, and the end of a session."""
+
+    def __init__(self, sessions: Sessions, *, has_token: bool) -> None:
+        self._sessions = sessions
+        self._has_token = has_token
+
+    def routes(self) -> list[Route]:
+        """Return the routes."""
+        return [
+            Route("/login", self._form),
+            Route("/login", self._open, methods=["POST"]),
+            Route("/logout", self._close, methods=["POST"]),
+        ]
+
+    def _form(self, request: Request) -> Response:
+        if not self._has_token:
+            return RedirectResponse(_home(request), 303)
+        return FileResponse(STATIC / "login.html", headers=_FRESH)
+
+    async def _open(self, request: Request) -> Response:
+        if not self._sessions.opens(await form_token(request)):
+            return FileResponse(STATIC / "login-again.html", 403, _FRESH)
+        answer = RedirectResponse(_home(request), 303)
+        answer.set_cookie(
+            COOKIE, self._sessions.new(), max_age=SESSION_SECONDS, path=_home(request), httponly=True,
+            samesite="strict", secure=request.url.scheme == "https",
+        )  # fmt: skip
+        return answer
+
+    async def _close(self, request: Request) -> Response:
+        answer = RedirectResponse(f"{_home(request)}login", 303)
+        answer.delete_cookie(COOKIE, path=_home(request))
+        return answer
+
+
+class _Questions:
+    """Answers to the questions of the page; each is a function that Starlette runs in a thread."""
+
+    def __init__(self, sources: ConsoleSources, *, has_token: bool) -> None:
+        self._has_token = has_token
+        self._sources = sources
+        self._live = sources.relation
+
+    def routes(self) -> list[Route]:
+        """Return the routes."""
+        questions = {
+            "state": self._state,
+            "parents": self._parents,
+            "level": self._level,
+            "topics": self._topics,
+            "receivers": self._receivers,
+            "subscribers": self._subscribers,
+            "received": self._received,
+            "explain": self._explain,
+            "letters": self._letters,
+            "timings": self._timings,
+        }
+        return [
+            *(Route(f"/api/{name}", answer) for name, answer in questions.items()),
+            Route("/api/match", self._match, methods=["POST"]),
+        ]
+
+    def _state(self, _: Request) -> Answer:
+        sources = self._sources
+        return Answer(
+            {
+                **self._live.health()._asdict(),
+                "maxRows": self._live.max_rows,
+                "about": sources.about,
+                "dialects": list(matcher.DIALECTS),
+                "policies": POLICIES,
+                "hasToken": self._has_token,
+                "hasLetters": sources.letters is not None,
+                "hasTimings": sources.timings is not None,
+            }
+        )
+
+    def _parents(self, request: Request) -> Answer:
+        contains, start, size = asking.text(request, "contains", ""), asking.start(request), asking.size(request)
+        found = [(name, count) for name, count in self._live.parents().items() if contains in name]
+        shown = [
+            {"parent": name, "topics": count, "separator": asking.likely_separator(self._live.sample(name, _SAMPLE))}
+            for name, count in found[start : start + size]
+        ]
+        return Answer({"parents": shown, "total": len(found)})
+
+    def _level(self, request: Request) -> Answer:
+        parent, prefix = asking.text(request, "parent"), asking.text(request, "prefix", "")
+        after, size = asking.text(request, "after", ""), asking.size(request)
+        level = self._live.level(parent, prefix, asking.separator(request), after, size)
+        count = self._live.rows.count_of_topic
+        branches = [
+            {**branch._asdict(), "receivers": count(parent, branch.topic) if branch.topic else None}
+            for branch in level.branches
+        ]
+        return Answer({"branches": branches, "more": level.more})
+
+    def _topics(self, request: Request) -> Answer:
+        parent, prefix = asking.text(request, "parent"), asking.text(request, "prefix", "")
+        names, total = self._live.topics(parent, prefix, asking.text(request, "after", ""), asking.size(request))
+        count = self._live.rows.count_of_topic
+        return Answer({"topics": [{"topic": name, "receivers": count(parent, name)} for name in names], "total": total})
+
+    def _receivers(self, request: Request) -> Answer:
+        parent, topic = asking.text(request, "parent"), asking.text(request, "topic")
+        rows = self._live.rows.page_of_topic(parent, topic, asking.start(request), asking.size(request))
+        return Answer({"rows": list(map(_row, rows)), "total": self._live.rows.count_of_topic(parent, topic)})
+
+    def _subscribers(self, request: Request) -> Answer:
+        parent, contains = asking.text(request, "parent"), asking.text(request, "contains", "")
+        found, total = self._live.subscribers(parent, asking.start(request), asking.size(request), contains)
+        count = self._live.rows.count_of_subscriber
+        return Answer(
+            {
+                "subscribers": [
+                    {"group": each.group, "client": each.client_id, "part": each.part, "topics": count(each)}
+                    for each in found
+                ],
+                "total": total,
+            }
+        )
+
+    def _received(self, request: Request) -> Answer:
+        subscriber = asking.subscriber(request)
+        rows = self._live.rows.page_of_subscriber(subscriber, asking.start(request), asking.size(request))
+        return Answer({"rows": list(map(_row, rows)), "total": self._live.rows.count_of_subscriber(subscriber)})
+
+    def _explain(self, request: Request) -> Answer:
+        found = self._sources.explainer.explain(asking.subscriber(request), asking.text(request, "topic"))
+        return Answer({**found._asdict(), "checks": [check._asdict() for check in found.checks]})
+
+    def _letters(self, request: Request) -> Answer:
+        if self._sources.letters is None:
+            return Answer({"letters": [], "total": 0, "counts": {}, "cut": 0, "error": "nobody reads them here"})
+        reason = asking.text(request, "reason", "")
+        return Answer(self._sources.letters.page(reason, asking.start(request), asking.size(request))._asdict())
+
+    def _timings(self, _: Request) -> Answer:
+        timings = self._sources.timings
+        batches = None if timings is None else [{**each._asdict()} for each in timings.recent()]
+        seconds = [second._asdict() for second in self._live.changes.seconds()]
+        return Answer({"batches": batches, "seconds": seconds})
+
+    async def _match(self, request: Request) -> Answer:
+        trial = await asking.trial(request)
+        try:
+            return Answer(await run_in_threadpool(playground.attempt, trial, self._live))
+        except (matcher.UnknownDialect, matcher.UnsupportedOption) as error:
+            raise HTTPException(400, str(error)) from None
+
+
+def _row(row: Row) -> dict[str, Any]:
+    """Return what the page shows of a row."""
+    return {
+        "group": row.group,
+        "client": row.client_id,
+        "part": row.part,
+        "topic": row.lite_topic,
+        "patterns": row.patterns[:_PATTERNS],
+        "morePatterns": max(0, len(row.patterns) - _PATTERNS),
+        "cause": row.cause,
+        "version": row.version,
+        "further": row.further,
+    }
+
+
+_PATTERNS: Final = 16
+"""Number of patterns of a row that are shown."""
+
+_FRESH: Final[Mapping[str, str]] = {"Cache-Control": "no-store"}
+
+
+def _page(_: Request) -> Response:
+    return FileResponse(STATIC / "index.html", headers=_FRESH)
+
+
+def _home(request: Request) -> str:
+    return f"{request.scope.get('root_path', '')}/"
+
+
+def _refusal(_: Request, error: Exception) -> Response:
+    status, detail, headers = (
+        (error.status_code, error.detail, error.headers) if isinstance(error, HTTPException) else (500, "", None)
+    )
+    return Answer({"error": detail}, status, headers)

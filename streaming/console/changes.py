@@ -1,0 +1,125 @@
+"""The last changes of the relation, numbered, so that any number of readers can follow them without a queue each."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from streaming.updates.op import Op
+
+if TYPE_CHECKING:
+    from streaming.client.relation import Change
+
+KEPT = 2_000
+"""Number of changes that are kept; a reader that falls behind further is told how many it has missed."""
+
+REMOVALS = 20_000
+"""Number of pairs whose last REMOVE is kept for explanations."""
+
+SECONDS = 300
+"""Length of the plot of rates and latencies, in seconds."""
+
+
+class SeenChange(NamedTuple):
+    """A change as the console saw it."""
+
+    number: int
+    seen_ms: int
+    op: str
+    parent: str
+    group: str
+    client: str
+    part: str | None
+    topic: str
+    patterns: tuple[str, ...]
+    cause: str
+    version: int | None
+    event: str
+    source: dict[str, Any]
+
+
+class Second(NamedTuple):
+    """Updates of one second.
+
+    Attributes:
+        at: the second, since the epoch.
+        adds: number of ADDs.
+        removes: number of REMOVEs.
+        worst_ms: greatest time from the event to the console, in milliseconds; None where no event has a time.
+    """
+
+    at: int
+    adds: int
+    removes: int
+    worst_ms: int | None
+
+
+Pair = tuple[str, str, str, str | None, str]
+
+
+class Changes:
+    """The last changes, the last removal of each pair, and updates a second; safe in any number of threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._recent: deque[SeenChange] = deque(maxlen=KEPT)
+        self._removals: OrderedDict[Pair, SeenChange] = OrderedDict()
+        self._seconds: deque[Second] = deque(maxlen=SECONDS)
+        self.last = 0
+
+    def add(self, change: Change, seen_ms: int, *, live: bool) -> None:
+        """Note a change; only those that are live, not read again from the past, count for rates and latencies."""
+        row = change.row
+        parent, group, client, part = row.subscriber
+        patterns = row.patterns[:_PATTERNS]
+        with self._lock:
+            self.last += 1
+            seen = SeenChange(
+                *(self.last, seen_ms, change.op.value, parent, group, client, part, row.lite_topic, patterns),
+                *(row.cause, row.version, row.event_id, change.source),
+            )
+            pair = (parent, group, client, part, row.lite_topic)
+            if change.op is Op.REMOVE:
+                self._removals[pair] = seen
+                self._removals.move_to_end(pair)
+                if len(self._removals) > REMOVALS:
+                    self._removals.popitem(last=False)
+            self._recent.append(seen)
+            if live:
+                self._count(seen)
+
+    def since(self, number: int, size: int) -> tuple[list[SeenChange], int]:
+        """Return the changes behind a number, at most the last `size`, and how many of them are left out."""
+        with self._lock:
+            wanted = min(self.last - number, size, len(self._recent))
+            if wanted <= 0:
+                return [], 0
+            found = [self._recent[at] for at in range(len(self._recent) - wanted, len(self._recent))]
+            return found, self.last - number - wanted
+
+    def of_pair(self, pair: Pair) -> list[SeenChange]:
+        """Return what is kept of a pair, the newest first."""
+        with self._lock:
+            found = {seen.number: seen for seen in self._recent if seen[3:8] == pair}
+            removal = self._removals.get(pair)
+        if removal is not None:
+            found[removal.number] = removal
+        return sorted(found.values(), reverse=True)
+
+    def seconds(self) -> list[Second]:
+        """Return the updates of the last seconds, those without any left out."""
+        with self._lock:
+            return list(self._seconds)
+
+    def _count(self, seen: SeenChange) -> None:
+        happened = seen.source.get("timestamp")
+        late = max(0, seen.seen_ms - happened) if isinstance(happened, int) and happened > 0 else None
+        at, added = seen.seen_ms // 1_000, seen.op == Op.ADD
+        last = self._seconds.pop() if self._seconds and self._seconds[-1].at == at else Second(at, 0, 0, None)
+        worst = max((ms for ms in (late, last.worst_ms) if ms is not None), default=None)
+        self._seconds.append(Second(at, last.adds + added, last.removes + (not added), worst))
+
+
+_PATTERNS = 16
+"""Number of patterns that are kept of a change."""

@@ -1,0 +1,133 @@
+"""The console on an address of its own, until SIGTERM or Ctrl-C."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import uvicorn
+
+from streaming.console.access import LEAST_TOKEN, Access
+from streaming.errors import AddressUnusable, ConfigInvalid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from starlette.applications import Starlette
+
+_GOODBYE_SECONDS: Final = 2
+"""Time that answers have at the end, in seconds."""
+
+
+class Address(NamedTuple):
+    """Address on which the console listens."""
+
+    host: str
+    port: int
+
+    @property
+    def is_loopback(self) -> bool:
+        """True if only this machine reaches it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def url(self) -> str:
+        """Address for a browser."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}/"
+
+
+def address(text: str) -> Address:
+    """Read HOST:PORT.
+
+    Raises:
+        ConfigInvalid: the text is none.
+    """
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not (colon and host and port.isascii() and port.isdigit() and int(port) < _PORTS):
+        raise ConfigInvalid(f"--http {text!r} is no address; it looks as 127.0.0.1:9465")
+    return Address(host, int(port))
+
+
+_PORTS: Final = 65_536
+
+
+def access(where: Address, token: str | None, token_file: Path | None) -> Access:
+    """Return who may see a console.
+
+    Args:
+        where: its address.
+        token: token from the environment.
+        token_file: file with the token, which goes before.
+
+    Raises:
+        ConfigInvalid: the token is missing where others reach the address, is too short, or cannot be read.
+    """
+    if token_file is not None:
+        try:
+            token = token_file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigInvalid(f"the token of the console cannot be read from {token_file}: {error}") from None
+    if token is None:
+        if where.is_loopback:
+            return Access()
+        raise ConfigInvalid(
+            f"others reach {where.host}, so the console needs a token there: give it by --token-file or in "
+            "REEXPAND_CONSOLE_TOKEN, or listen on 127.0.0.1"
+        )
+    token = token.strip()
+    if len(token) < LEAST_TOKEN or not token.isascii():
+        raise ConfigInvalid(f"the token of the console must have at least {LEAST_TOKEN} ASCII characters")
+    return Access(token)
+
+
+def serve(app: Starlette, where: Address, opened: Callable[[str], None]) -> None:
+    """Serve an application until SIGTERM or Ctrl-C.
+
+    Args:
+        app: the application.
+        where: its address; port 0 takes a free one.
+        opened: called with the URL once it listens.
+
+    Raises:
+        AddressUnusable: the address cannot be listened on.
+    """
+    family = socket.AF_INET6 if ":" in where.host else socket.AF_INET
+    listener = socket.socket(family)
+    with listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(tuple(where))
+        except OSError as error:
+            raise AddressUnusable(
+                f"the console cannot listen on {where.host}:{where.port}: {error.strerror or error}. "
+                "Choose another address with --http; port 0 takes a free one."
+            ) from None
+        listener.listen()
+        opened(Address(where.host, listener.getsockname()[1]).url)
+        config = uvicorn.Config(
+            app, log_config=None, access_log=False, server_header=False, lifespan="off",
+            timeout_graceful_shutdown=_GOODBYE_SECONDS,
+        )  # fmt: skip
+        _ConsoleServer(config, app.state.close).run(sockets=[listener])
+
+
+class _ConsoleServer(uvicorn.Server):
+    """Server that ends the streams of open pages before it waits for them."""
+
+    def __init__(self, config: uvicorn.Config, close: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._close = close
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End."""
+        self._close()
+        await super().shutdown(sockets)

@@ -1,0 +1,85 @@
+// Elements made from texts. Texts become text nodes and never markup: names of topics are written by others.
+
+export function h(tag, attributes, ...children) {
+  const svg = tag === "svg" || SVG.has(tag);
+  const element = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "value") element.value = value;
+    else element.setAttribute(name, value === true ? "" : String(value));
+  }
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  return element;
+}
+
+const SVG = new Set(["g", "rect", "line", "path", "text", "circle", "polyline", "desc"]);
+
+export const count = (number) => Number(number).toLocaleString("en-US");
+
+export const plural = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;
+
+export function clock(milliseconds) {
+  const at = new Date(milliseconds);
+  return at.toLocaleTimeString("en-GB") + "." + String(at.getMilliseconds()).padStart(3, "0");
+}
+
+export function when(milliseconds) {
+  if (!milliseconds || milliseconds < 0) return "unknown";
+  const at = new Date(milliseconds);
+  return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${at.toLocaleTimeString("en-GB")}`;
+}
+
+const two = (number) => String(number).padStart(2, "0");
+
+// Names may hold characters that turn the direction of texts or show nothing; each becomes visible.
+const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
+
+export function shown(text) {
+  if (text === "") return h("span", { class: "empty" }, "(empty)");
+  const parts = [];
+  let from = 0;
+  for (const found of text.matchAll(HIDDEN)) {
+    const code = found[0].codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
+    parts.push(text.slice(from, found.index), h("span", { class: "hidden-character", title: `U+${code}` }, `U+${code}`));
+    from = found.index + found[0].length;
+  }
+  return h("bdi", {}, ...parts, text.slice(from));
+}
+
+export const name = (text, kind = "") => h("code", { class: `name ${kind}`.trim() }, shown(text));
+
+export function link(target, ...children) {
+  return h("a", { href: target }, ...children);
+}
+
+export function hash(view, parameters = {}) {
+  const given = Object.entries(parameters).filter(([, value]) => value !== null && value !== undefined && value !== "");
+  const query = new URLSearchParams(given).toString();
+  return `#/${view}${query ? `?${query}` : ""}`;
+}
+
+export function wait(milliseconds, act) {
+  let timer = 0;
+  return (...given) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => act(...given), milliseconds);
+  };
+}
+
+// At most one call in `milliseconds`, the last one always: for lists that follow live changes.
+export function spaced(milliseconds, act) {
+  let timer = 0;
+  return () => {
+    if (!timer) timer = setTimeout(() => { timer = 0; act(); }, milliseconds);
+  };
+}
+
+export function field(label, control, note) {
+  return h("div", { class: "field" }, h("label", {}, h("span", {}, label), control), note || null);
+}
+
+export function select(options, chosen, onchange, attributes = {}) {
+  return h("select", { ...attributes, onchange: (event) => onchange(event.target.value) },
+    options.map(([value, text]) => h("option", { value, selected: value === chosen }, text)));
+}

@@ -1,0 +1,92 @@
+// Views by the address behind `#`, so that each can be kept and sent; health above, the source of it all below.
+
+import { ask, Refused } from "./api.js";
+import { count, h, plural } from "./dom.js";
+import { feed } from "./feed.js";
+import { clients } from "./clients.js";
+import { explain } from "./explain.js";
+import { letters } from "./letters.js";
+import { live } from "./live.js";
+import { playground } from "./playground.js";
+import { timings } from "./timings.js";
+import { topics } from "./topics.js";
+
+const VIEWS = { topics, clients, playground, explain, live, letters, timings };
+const main = document.getElementById("main");
+const notice = document.getElementById("notice");
+let leave = () => {};
+let shownView = "";
+
+function place() {
+  const [view, query] = location.hash.replace(/^#\/?/, "").split(/\?(.*)/s);
+  return { view: VIEWS[view] ? view : "topics", parameters: new URLSearchParams(query || "") };
+}
+
+export function complain(error) {
+  if (error.name === "AbortError") return;
+  notice.hidden = false;
+  notice.textContent = error instanceof Refused ? error.message : `The console cannot be reached: ${error.message}`;
+}
+
+async function show() {
+  const { view, parameters } = place();
+  const moved = shownView !== "" && shownView !== view;
+  shownView = view;
+  leave();
+  notice.hidden = true;
+  for (const anchor of document.querySelectorAll("nav a")) {
+    if (anchor.hash === `#/${view}`) anchor.setAttribute("aria-current", "page");
+    else anchor.removeAttribute("aria-current");
+  }
+  const title = document.querySelector("nav a[aria-current]").textContent;
+  document.title = `${title} - reexpand console`;
+  const root = h("div", { class: `view ${view}` });
+  main.replaceChildren(root);
+  const gone = new AbortController();
+  const stops = [];
+  leave = () => { gone.abort(); stops.forEach((stop) => stop()); };
+  const context = {
+    root, parameters, state, signal: gone.signal, complain,
+    on: (kind, act) => stops.push(feed.on(kind, act)),
+    every: (milliseconds, act) => { const timer = setInterval(act, milliseconds); stops.push(() => clearInterval(timer)); },
+  };
+  try { await VIEWS[view](context); } catch (error) { complain(error); }
+  if (moved) main.focus({ preventScroll: true });
+}
+
+const health = document.getElementById("health");
+
+function figures(found, connected) {
+  const word = found.error ? "stopped" : !connected ? "not connected" : found.ready ? "live" : "reading";
+  const kind = found.error || !connected ? "bad" : found.ready ? "good" : "busy";
+  health.replaceChildren(...[
+    h("span", { class: `state ${kind}` }, word),
+    h("span", {}, plural(found.topics, "topic")),
+    h("span", {}, plural(found.subscribers, "subscriber")),
+    h("span", {}, plural(found.rows, "row")),
+    found.ready ? null : h("span", {}, `${count(found.changes)} updates read`),
+    found.left_out ? h("span", { class: "bad" }, `${count(found.left_out)} rows are left out: more than ${count(state.maxRows)}`) : null,
+    found.malformed ? h("span", { class: "bad" }, `${plural(found.malformed, "record")} malformed`) : null,
+    found.error ? h("span", { class: "bad" }, found.error) : null,
+  ].filter(Boolean));
+}
+
+const state = {};
+
+async function begin() {
+  Object.assign(state, await ask("state"));
+  document.getElementById("logout").hidden = !state.hasToken;
+  document.getElementById("about").replaceChildren(
+    ...Object.entries(state.about).map(([key, value]) => h("span", {}, `${key} `, h("code", {}, value))));
+  figures(state, true);
+  let last = state;
+  feed.on("state", (found) => { last = found; figures(found, true); });
+  feed.on("lost", () => figures(last, false));
+  feed.on("again", show); // another run of the console, or all is read now: what is shown is old
+  feed.open();
+  addEventListener("hashchange", show);
+  document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
+  await show();
+}
+
+begin().catch(complain);

@@ -1,0 +1,22 @@
+// Choice of a parent topic.
+
+import { ask } from "./api.js";
+import { field, h, plural } from "./dom.js";
+
+export const SEPARATORS = [["__", "__ (lite)"], ["/", "/ (mqtt)"], [".", ". (nats, wamp)"]];
+
+// Return the parents, a text field with their names, and the separator of the chosen one.
+export async function parentChoice(chosen, signal, onchange) {
+  const { parents, total } = await ask("parents", { size: 500 }, signal);
+  const current = chosen && parents.some((each) => each.parent === chosen) ? chosen : parents.length ? parents[0].parent : "";
+  const list = h("select", { onchange: () => onchange(list.value) },
+    parents.map((each) => h("option", { value: each.parent, selected: each.parent === (chosen || current) },
+      `${each.parent} (${plural(each.topics, "topic")})`)));
+  const found = parents.find((each) => each.parent === (chosen || current));
+  return {
+    parent: chosen || current,
+    separator: found ? found.separator : "__",
+    total,
+    control: field("Parent", list, total > parents.length ? h("small", {}, `${parents.length} of ${total} parents; the others by their address`) : null),
+  };
+}

@@ -1,0 +1,82 @@
+// The tree of topics, and who receives the chosen one.
+
+import { ask } from "./api.js";
+import { field, h, hash, link, name, plural, select, shown, spaced, wait } from "./dom.js";
+import { parentChoice, SEPARATORS } from "./parents.js";
+import { cause, client, Pages, patterns } from "./rows.js";
+import { Tree } from "./tree.js";
+
+export async function topics({ root, parameters, signal, complain, on }) {
+  const choice = await parentChoice(parameters.get("parent"), signal, (parent) => { location.hash = hash("topics", { parent }); });
+  const parent = choice.parent;
+  if (!parent) {
+    root.replaceChildren(h("h1", {}, "Topics"), h("p", { class: "nothing" }, "Nobody receives a topic yet. The page shows the first one as it comes."));
+    on("changes", () => { if (!parameters.get("parent")) dispatchEvent(new Event("hashchange")); });
+    return;
+  }
+  let separator = parameters.get("separator") || choice.separator;
+  let topic = parameters.get("topic") || "";
+  let beginning = "";
+
+  const level = async (prefix, after, size) => {
+    if (!beginning) return ask("level", { parent, prefix, separator, after, size }, signal);
+    const { topics: found } = await ask("topics", { parent, prefix: beginning, after, size }, signal);
+    const branches = found.map((each) => ({ text: each.topic, prefix: "", topic: each.topic, receivers: each.receivers }));
+    return { branches, more: found.length === size ? found[found.length - 1].topic : "" };
+  };
+  const detail = h("section", { class: "detail", "aria-label": "Receivers" });
+  const choose = async (chosen) => {
+    topic = chosen;
+    history.replaceState(null, "", hash("topics", { parent, separator: separator === choice.separator ? "" : separator, topic }));
+    await showReceivers();
+    if (matchMedia("(max-width: 52rem)").matches) detail.scrollIntoView({ block: "start" });
+  };
+
+  let tree = null;
+  const holder = h("div", { class: "scrolls" });
+  const plant = async () => {
+    tree = new Tree({ label: `Topics of ${parent}`, level, choose, complain });
+    holder.replaceChildren(tree.root);
+    await tree.load();
+    if (topic) await tree.reveal(topic);
+  };
+
+  let pages = null;
+  const headline = h("p", { class: "muted" });
+  async function showReceivers() {
+    if (!topic) {
+      detail.replaceChildren(h("h2", {}, "Receivers"), h("p", { class: "muted" }, "Choose a topic to see who receives it."));
+      return;
+    }
+    pages = new Pages({
+      caption: `Receivers of ${topic}`, heads: ["Client", "Group", "By", "Since", ""], question: "receivers",
+      parameters: { parent, topic }, list: "rows", signal, complain,
+      empty: "Nobody receives this topic.",
+      cells: (row) => [
+        client(row, parent), shown(row.group), patterns(row), cause(row.cause),
+        h("a", { class: "why", href: hash("explain", { parent, group: row.group, client: row.client, part: row.part, topic }),
+          "aria-label": `Why does ${row.client} receive ${topic}?` }, "Why?"),
+      ],
+    });
+    detail.replaceChildren(h("h2", {}, name(topic)), headline, pages.element,
+      h("p", {}, link(hash("explain", { parent, topic }), "Why does another client not receive it?")));
+    const found = await pages.load();
+    headline.textContent = plural(found.total, "receiver");
+  }
+
+  const search = h("input", { type: "search", spellcheck: "false", autocomplete: "off", placeholder: "eu__",
+    oninput: wait(150, () => { beginning = search.value; plant().catch(complain); }) });
+  root.replaceChildren(
+    h("h1", {}, "Topics"),
+    h("div", { class: "tools" }, choice.control,
+      field("Divided at", select(SEPARATORS, separator, (value) => { separator = value; plant().catch(complain); })),
+      field("Begins with", search)),
+    h("div", { class: "split" }, h("section", { "aria-label": "Tree", class: "panel" }, holder), detail),
+    h("p", { class: "note" }, "The tree holds the topics that somebody receives: the updates do not name any other."),
+  );
+  await Promise.all([plant(), showReceivers()]);
+  const refresh = spaced(1000, () => Promise.all([tree.refresh(), pages && topic ? pages.load().then((found) => {
+    headline.textContent = plural(found.total, "receiver");
+  }) : null]).catch(complain));
+  on("changes", ({ changes }) => { if (changes.some((change) => change.parent === parent)) refresh(); });
+}

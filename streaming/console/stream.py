@@ -1,0 +1,86 @@
+"""Live changes for browsers, as server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+from starlette.responses import StreamingResponse
+
+from streaming.console.asking import Answer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from streaming.console.live import LiveRelation
+
+MAX_STREAMS: Final = 64
+"""Greatest number of pages that follow the changes at once."""
+
+_AT_ONCE: Final = 200
+"""Greatest number of changes in one event; a page is told how many more there were."""
+
+_LOOK_SECONDS: Final = 0.25
+_STATE_SECONDS: Final = 1.0
+_BEAT_SECONDS: Final = 15.0
+"""Longest silence in seconds, so that proxies keep the connection and a lost one is noticed."""
+
+
+class ChangeStream:
+    """Streams of one console.
+
+    No stream has a queue of its own: it reads the last changes behind its number, so a slow browser costs no memory.
+    """
+
+    def __init__(self, relation: LiveRelation) -> None:
+        self._relation = relation
+        self._open = 0
+        self._closed = False
+        self._run = token_hex(4)
+
+    async def follow(self, request: Request) -> Response:
+        """Follow the changes from now on, or from the last event that the browser has seen."""
+        if self._open >= MAX_STREAMS:
+            return Answer({"error": f"{MAX_STREAMS} pages follow the changes already"}, 503, {"Retry-After": "10"})
+        run, _, number = request.headers.get("last-event-id", "").partition("-")
+        seen = int(number) if run == self._run and number.isascii() and number.isdigit() else None
+        return StreamingResponse(
+            self._events(self._relation.changes.last if seen is None else seen),
+            media_type="text/event-stream",
+            headers={"X-Accel-Buffering": "no"},
+        )
+
+    def close(self) -> None:
+        """End all streams within a moment: a server that ends waits for them."""
+        self._closed = True
+
+    async def _events(self, seen: int) -> AsyncIterator[bytes]:
+        self._open += 1
+        try:
+            yield b"retry: 2000\n\n"
+            told, told_at = None, 0.0
+            while not self._closed:
+                health, now = self._relation.health(), time.monotonic()
+                if not health.ready:  # the past is read: a page asks for what it shows when all is there
+                    seen = health.changes
+                changes, missed = self._relation.changes.since(seen, _AT_ONCE)
+                if changes:
+                    seen = changes[-1].number
+                    fields = {"missed": missed, "changes": [change._asdict() for change in changes]}
+                    yield self._event("changes", fields, seen)
+                due = health != told and now - told_at >= _STATE_SECONDS
+                if told is None or due or now - told_at >= _BEAT_SECONDS:
+                    told, told_at = health, now
+                    yield self._event("state", {**health._asdict(), "run": self._run}, seen)
+                await asyncio.sleep(_LOOK_SECONDS)
+        finally:
+            self._open -= 1
+
+    def _event(self, name: str, fields: dict[str, Any], seen: int) -> bytes:
+        return b"event: %b\nid: %b-%d\ndata: %b\n\n" % (name.encode(), self._run.encode(), seen, orjson.dumps(fields))

@@ -1,0 +1,1 @@
+"""Consumers with patterns in place of names."""

@@ -1,0 +1,329 @@
+"""A consumer of Kafka topics by pattern: new topics are read from their first record on, and nobody rebalances."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final, Self
+from uuid import uuid4
+
+from confluent_kafka import Consumer, KafkaError, Message
+from confluent_kafka.admin import AdminClient
+
+from streaming.client import UPDATES, Change, SubscriptionClient
+from streaming.config import Settings
+from streaming.consumers.kafka_assignment import KafkaAssignment, KafkaTiming
+from streaming.consumers.kafka_offsets import REFUSED, KafkaOffsets
+from streaming.consumers.kafka_patterns import check_patterns
+from streaming.consumers.kafka_requests import KafkaRequests, KafkaSubscription
+from streaming.consumers.kafka_share import TopicPart
+from streaming.errors import ConfigInvalid, ConsumerClosed, NotCommitted, TopicsUnreadable
+from streaming.events.model import check_name
+from streaming.kafka.clients import PARTITION_END, create, reason
+from streaming.kafka.permissions import readable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from types import TracebackType
+
+    from confluent_kafka import TopicPartition
+
+log = logging.getLogger("reexpand.consumer")
+
+_SLICE_SECONDS = 0.05
+"""Longest time, in seconds, for which records are waited for without a look at the relation."""
+
+_MAX_CLIENT_ID = 1_000
+"""Maximum number of characters in the id of a client, which stands in the metadata of each committed offset."""
+
+_DEFAULTS: Final = {
+    "log_level": 0,  # its log lines come as errors too
+    "auto.offset.reset": "earliest",
+    "reconnect.backoff.max.ms": 1_000,
+    "fetch.wait.max.ms": 100,  # instead of 500: a new topic waits for the end of a request for the others
+}
+_FIXED: Final = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "allow.auto.create.topics": False,
+}
+_FATAL: Final = frozenset(
+    {
+        *(KafkaError._AUTHENTICATION, KafkaError._SSL),  # noqa: SLF001
+        *(KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED, *REFUSED),
+    }
+)
+_LATEST: Final = ("latest", "end", "largest")
+
+
+class PatternConsumer:
+    """Consumer of the Kafka topics that match patterns, by the relation that the job keeps.
+
+    Use it as `confluent_kafka.Consumer`, with `poll`, `consume` and `commit`, or as an iterator, in one thread. It is
+    closed at the end of its `with` block.
+
+    Args:
+        bootstrap_servers: Kafka brokers.
+        patterns: patterns of topic names.
+        group: group of the client, and its consumer group in Kafka.
+        parent: the parent topic as which `reexpand watch-kafka` announces the topics.
+        dialect: dialect of the patterns.
+        policy: match policy, in dialect `wamp`.
+        exclusive: give each topic to the newest client of the group alone, instead of each partition to one of them.
+        client_id: id of the client; two that live at the same time must not share one.
+        group_id: consumer group in Kafka for the offsets; None for `group`.
+        declare: declare the group with a group event. False leaves that, and `exclusive`, to others.
+        lease_seconds: `client_timeout_ms` of the job, in seconds.
+        auto_commit_seconds: seconds between two commits of processed records; None leaves commits to `commit`.
+        handover_seconds: longest wait for the former reader of a partition to give it up.
+        max_poll_seconds: time without `poll` after which the client counts as hung, and lets its lease end.
+        options: librdkafka options of the consumer, such as credentials and `auto.offset.reset`.
+        topics: other names of the job's topics: `updates`, `subscription_events`, `group_events`.
+
+    Raises:
+        PatternsRefused: a pattern is not valid, or no Kafka topic can match it.
+        ConfigInvalid: another argument is wrong.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        patterns: Sequence[str],
+        *,
+        group: str,
+        parent: str = "kafka",
+        dialect: str = "nats",
+        policy: str | None = None,
+        exclusive: bool = False,
+        client_id: str | None = None,
+        group_id: str | None = None,
+        declare: bool = True,
+        lease_seconds: float = 30,
+        auto_commit_seconds: float | None = 1,
+        handover_seconds: float = 1,
+        max_poll_seconds: float = 300,
+        options: Mapping[str, Any] | None = None,
+        topics: Mapping[str, str] | None = None,
+    ) -> None:
+        check_patterns(patterns, dialect, policy)
+        self.client_id = client_id or f"{socket.gethostname()}-{uuid4().hex[:12]}"
+        _check_names(group=group, parent=parent, client_id=self.client_id)
+        _check_times(lease_seconds=lease_seconds, max_poll_seconds=max_poll_seconds)
+        names = _topic_names(topics or {})
+        self._group = group
+        self._subscription = KafkaSubscription(
+            parent, group, self.client_id, tuple(patterns), dialect, policy, exclusive=exclusive
+        )
+        self._auto_commit_seconds = auto_commit_seconds
+        self._error: Exception | None = None
+        self._closed = False
+        self._stop = threading.Event()
+        common = {**(options or {}), "bootstrap.servers": bootstrap_servers}
+        own = {**_DEFAULTS, **(options or {}), **_FIXED, "bootstrap.servers": bootstrap_servers}
+        self._consumer = create(
+            Consumer,
+            {**own, "group.id": group_id or group, "error_cb": self._on_error, "on_commit": self._on_commit},
+        )
+        admin = create(AdminClient, {"log_level": 0, **common, "error_cb": lambda _: None})
+        self._offsets = KafkaOffsets(self._consumer, admin, group_id or group, self.client_id)
+        latest = own["auto.offset.reset"] in _LATEST
+        timing = KafkaTiming(handover_seconds=handover_seconds)
+        self._assignment = KafkaAssignment(
+            self._subscription, self._offsets, timing, latest=latest, committed_only=auto_commit_seconds is None
+        )
+        self._commit_at = time.monotonic()
+        self._requests = KafkaRequests(
+            self._subscription,
+            (names["subscription_events"], names["group_events"] if declare else None),
+            common,
+            lease_seconds=lease_seconds,
+            silent_seconds=max_poll_seconds,
+        )
+        self._updates = SubscriptionClient(
+            bootstrap_servers,
+            names["updates"],
+            options=common,
+            on_change=self._on_change,
+            admits=lambda subscriber: subscriber[:2] == (parent, group),
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._offsets.all_processed()
+        self.close()
+
+    def __iter__(self) -> Iterator[Message]:
+        """Yield records until `stop` is called."""
+        while not self._stop.is_set():
+            message = self.poll(1)
+            if message is not None:
+                yield message
+
+    @property
+    def topics(self) -> set[str]:
+        """Topics of which this client reads a partition."""
+        return {part.topic for part in self._offsets.parts}
+
+    @property
+    def assignment(self) -> set[TopicPart]:
+        """Partitions that this client reads."""
+        return self._offsets.parts
+
+    def stop(self) -> None:
+        """End the iteration, from any thread or signal handler."""
+        self._stop.set()
+
+    def poll(self, timeout: float | None = None) -> Message | None:
+        """Return the next record, or None if there is none within `timeout` seconds; None waits for ever.
+
+        Records that were returned before count as processed.
+
+        Raises:
+            ConsumerClosed: the consumer is closed.
+            TopicsUnreadable: a topic or its offsets cannot be read.
+            NotCommitted: the group does not take the offsets.
+            NotWritten: Kafka does not take the requests of the client.
+            UpdatesUnreadable: the relation cannot be followed.
+        """
+        self._offsets.all_processed()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            now = self._look()
+            left = _SLICE_SECONDS if deadline is None else min(_SLICE_SECONDS, deadline - now)
+            message = self._consumer.poll(max(left, 0))
+            if message is not None and self._take(message):
+                return message
+            if self._stop.is_set() or (deadline is not None and time.monotonic() >= deadline):
+                return None
+
+    def consume(self, count: int = 500, timeout: float | None = None) -> list[Message]:
+        """Return up to `count` records: the first as soon as there is one, and those that are at hand with it.
+
+        Raises:
+            ClientError, NotWritten: as `poll`.
+        """
+        first = self.poll(timeout)
+        if first is None:
+            return []
+        rest = self._consumer.consume(count - 1, 0) if count > 1 else []
+        return [first, *(message for message in rest if self._take(message))]
+
+    def commit(self) -> None:
+        """Commit the records that were returned, and wait until the group has taken that.
+
+        Raises:
+            NotCommitted: the group does not take the offsets.
+            ConsumerClosed: the consumer is closed.
+        """
+        self._check()
+        self._offsets.all_processed()
+        self._offsets.commit(wait=True)
+
+    def close(self) -> None:
+        """Commit processed records, give up all partitions, and end the subscription."""
+        if self._closed:
+            return
+        self._closed = True
+        self._stop.set()
+        try:
+            self._assignment.give_up(commit=time.monotonic() < self._requests.lease_ends_at())
+        finally:
+            if not self._requests.close():
+                log.warning("%s could not end its subscription; its lease will", self.client_id)
+            self._updates.close()
+            self._consumer.close()
+
+    def _look(self) -> float:
+        """Do what is due beside reading; return the time."""
+        self._check()
+        now = time.monotonic()
+        self._requests.is_alive(now)
+        if now >= self._requests.lease_ends_at():
+            self._assignment.lose()
+            self._requests.renew_now()
+            return now
+        if self._assignment.is_due(now):
+            self._assignment.follow(self._updates.relation, now)
+        if self._auto_commit_seconds is not None and now >= self._commit_at:
+            self._commit_at = now + self._auto_commit_seconds
+            self._offsets.commit(wait=False)
+        return now
+
+    def _check(self) -> None:
+        if self._closed:
+            raise ConsumerClosed(f"The consumer {self.client_id} of the group {self._group} is closed.")
+        for error in (self._error, self._updates.error, self._requests.error):
+            if error is not None:
+                raise error
+
+    def _take(self, message: Message) -> bool:
+        """Note a record that is handed out; return False for what is none, or belongs to others by now."""
+        error = message.error()
+        if error is not None:
+            self._judge(error, message.topic())
+            return False
+        part = TopicPart(message.topic() or "", message.partition() or 0)
+        if part not in self._offsets:
+            return False
+        self._offsets.returned(part, message.offset() or 0)
+        return True
+
+    def _judge(self, error: KafkaError, topic: str | None) -> None:
+        """Raise an error that stays; librdkafka recovers from others, and the job says when a topic is gone."""
+        if error.fatal() or error.code() in _FATAL:
+            where = f"The topic {topic}" if topic else f"Kafka, for the group {self._group},"
+            raise TopicsUnreadable(f"{where} cannot be read: {reason(error, readable(topic or ''))}.")
+        if error.code() != PARTITION_END:
+            log.debug("%s: %s", topic, error.str())
+
+    def _on_error(self, error: KafkaError) -> None:
+        """Keep an error that stays, for the next `poll`."""
+        if (error.fatal() or error.code() in _FATAL) and self._error is None:
+            self._error = TopicsUnreadable(f"Kafka cannot be read: {reason(error)}.")
+
+    def _on_commit(self, error: KafkaError | None, answers: list[TopicPartition]) -> None:
+        try:
+            self._offsets.was_committed(error, answers)
+        except NotCommitted as failure:
+            self._error = self._error or failure
+
+    def _on_change(self, change: Change) -> None:
+        """Note a change; called in the thread that follows the updates."""
+        self._assignment.has_changed(change.row.lite_topic)
+
+
+def _check_names(**names: str) -> None:
+    """Check the names of a subscription."""
+    for label, name in names.items():
+        problem = check_name(label, name)
+        if problem is not None:
+            raise ConfigInvalid(problem)
+    if len(names["client_id"]) > _MAX_CLIENT_ID:
+        raise ConfigInvalid(f"client_id is longer than {_MAX_CLIENT_ID:,} characters")
+
+
+def _check_times(**seconds: float) -> None:
+    """Check times that must not be zero."""
+    for label, value in seconds.items():
+        if value <= 0:
+            raise ConfigInvalid(f"{label} must be more than 0, not {value:g}")
+
+
+def _topic_names(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the names of the job's topics."""
+    names = {"updates": UPDATES} | {name: _default(name) for name in ("subscription_events", "group_events")}
+    unknown = given.keys() - names.keys()
+    if unknown:
+        raise ConfigInvalid(f"topics has no {', '.join(sorted(unknown))}; it can have: {', '.join(names)}")
+    return {**names, **given}
+
+
+def _default(setting: str) -> str:
+    return str(Settings.model_fields[setting].default)

@@ -1,0 +1,224 @@
+"""The partitions that a client reads, kept in step with the relation."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from math import inf
+from typing import TYPE_CHECKING, NamedTuple
+
+from confluent_kafka import KafkaError, KafkaException
+
+from streaming.consumers.kafka_share import PartShare, TopicPart
+from streaming.errors import TopicsUnreadable
+from streaming.kafka.clients import reason
+from streaming.kafka.permissions import readable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streaming.client import Relation, Row
+    from streaming.consumers.kafka_offsets import KafkaOffsets
+    from streaming.consumers.kafka_requests import KafkaSubscription
+
+log = logging.getLogger("reexpand.consumer")
+
+_NEW = "TOPIC_CREATED"
+"""Cause of a row of a topic that was created after the subscription."""
+
+
+class KafkaTiming(NamedTuple):
+    """Times of an assignment, in seconds.
+
+    Attributes:
+        handover_seconds: longest wait for the former reader of a partition.
+        settle_seconds: time without changes before they are acted upon, since they come in a row.
+        retry_seconds: pause between two attempts at what is not possible yet.
+        refresh_seconds: time between two counts of the partitions of all topics.
+    """
+
+    handover_seconds: float = 1.0
+    settle_seconds: float = 0.02
+    retry_seconds: float = 0.05
+    refresh_seconds: float = 30.0
+
+
+class KafkaAssignment:
+    """The partitions that a client reads: what the relation and its share say, as soon as that is possible.
+
+    All methods but `has_changed` are called in one thread.
+
+    Args:
+        subscription: the client, its group, and the parent.
+        offsets: positions of the client.
+        timing: times.
+        latest: begin topics that are older than the subscription at their end.
+        committed_only: only what was committed counts as processed.
+    """
+
+    def __init__(
+        self,
+        subscription: KafkaSubscription,
+        offsets: KafkaOffsets,
+        timing: KafkaTiming,
+        *,
+        latest: bool = False,
+        committed_only: bool = False,
+    ) -> None:
+        self._subscription = subscription
+        self._offsets = offsets
+        self._timing = timing
+        self._latest = latest
+        self._committed_only = committed_only
+        self._share = PartShare(subscription.client_id)
+        self._received: set[str] = set()
+        self._new: set[str] = set()
+        self._waiting: dict[TopicPart, float] = {}
+        self._lock = threading.Lock()
+        self._changed: set[str] = set()
+        self._changed_at = 0.0
+        self._unknown = _UnknownTopics()
+        self._retry_at = 0.0
+        self._refresh_at = time.monotonic() + timing.refresh_seconds
+
+    def has_changed(self, topic: str) -> None:
+        """Note that the rows of a topic have changed, in any thread."""
+        with self._lock:
+            self._changed.add(topic)
+            self._changed_at = time.monotonic()
+
+    def is_due(self, now: float) -> bool:
+        """Tell whether there is something to do."""
+        if self._changed and now >= max(self._changed_at + self._timing.settle_seconds, self._retry_at):
+            return True
+        return now >= min(self._refresh_at, self._unknown.due_at) or (bool(self._waiting) and now >= self._retry_at)
+
+    def follow(self, relation: Relation, now: float) -> None:
+        """Give up and take over what the relation says.
+
+        Raises:
+            TopicsUnreadable: a topic or its offset cannot be read.
+            NotCommitted: the group does not take an offset.
+        """
+        with self._lock:
+            changed, self._changed = self._changed, set()
+        changed |= self._unknown.take(now)
+        if now >= self._refresh_at:
+            self._refresh_at = now + self._timing.refresh_seconds
+            changed |= self._received
+        rows = {topic: self._rows(relation, topic) for topic in changed}
+        received = {topic for topic in changed if self._subscription.client_id in rows[topic]}
+        counts = self._count(sorted(received))
+        for topic in received - counts.keys():
+            self._unknown.put(topic, now)
+        lost: set[TopicPart] = set()
+        for topic in changed - (received - counts.keys()):
+            difference = self._share.change(topic, counts.get(topic, 0), rows[topic].keys())
+            lost |= difference.lost
+            self._waiting.update(dict.fromkeys(difference.gained, now + self._timing.handover_seconds))
+            self._note(topic, rows[topic].get(self._subscription.client_id))
+        self._give_up(lost)
+        self._take_over(now)
+        self._retry_at = now + self._timing.retry_seconds
+
+    def lose(self) -> None:
+        """Give up everything without a word to the group: the lease has ended, and others may read it."""
+        if not self._offsets.parts and not self._waiting:
+            return
+        log.warning("%s has lost its lease, and begins anew", self._subscription.client_id)
+        self._share = PartShare(self._subscription.client_id)
+        self._waiting.clear()
+        self._offsets.end(self._offsets.parts, commit=False)
+        for topic in self._received:
+            self.has_changed(topic)
+        self._retry_at = time.monotonic() + self._timing.handover_seconds
+
+    def give_up(self, *, commit: bool) -> None:
+        """Give up everything, at the end."""
+        self._waiting.clear()
+        self._offsets.end(self._offsets.parts, commit=commit, all_processed=not self._committed_only)
+
+    def _note(self, topic: str, row: Row | None) -> None:
+        """Note that a topic is received, and whether it is newer than the subscription."""
+        self._unknown.forget(topic)
+        (self._received.discard if row is None else self._received.add)(topic)
+        (self._new.add if row is not None and row.cause == _NEW else self._new.discard)(topic)
+
+    def _rows(self, relation: Relation, topic: str) -> dict[str, Row]:
+        """Return the rows of the group, by client."""
+        rows = relation.subscribers(self._subscription.parent, topic)
+        return {row.client_id: row for row in rows if row.group == self._subscription.group}
+
+    def _count(self, topics: list[str]) -> dict[str, int]:
+        """Return the numbers of partitions of topics; topics without an answer are left out."""
+        found = {}
+        for topic, answer in self._offsets.describe(topics).items():
+            if answer.error is None and answer.partitions:
+                found[topic] = len(answer.partitions)
+            elif answer.error is not None and answer.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise TopicsUnreadable(f"The topic {topic} cannot be read: {reason(answer.error, readable(topic))}.")
+        return found
+
+    def _give_up(self, lost: Iterable[TopicPart]) -> None:
+        for part in lost:
+            self._waiting.pop(part, None)
+        self._offsets.end({part for part in lost if part in self._offsets}, all_processed=not self._committed_only)
+
+    def _take_over(self, now: float) -> None:
+        """Read what nobody else reads any more, or what has been waited for long enough."""
+        if not self._waiting:
+            return
+        try:
+            found = self._offsets.find(sorted(self._waiting))
+        except KafkaException as error:
+            log.debug("offsets are not known yet: %s", error)
+            return
+        me = self._subscription.client_id
+        ready = {
+            part: each.offset
+            for part, each in found.items()
+            if each.held_by in (None, me) or now >= self._waiting[part]
+        }
+        unread = [part for part, offset in ready.items() if offset is None]
+        starts = {part: offset for part, offset in ready.items() if offset is not None}
+        for latest in (False, True):
+            starts |= self._offsets.bounds(
+                (part for part in unread if latest == (self._latest and part.topic not in self._new)), latest=latest
+            )
+        self._offsets.begin(starts)
+        for part in starts:
+            del self._waiting[part]
+
+
+class _UnknownTopics:
+    """Topics that Kafka does not know yet, each with the time of the next look; pauses become longer."""
+
+    _FIRST_SECONDS = 0.05
+    _LONGEST_SECONDS = 5.0
+
+    def __init__(self) -> None:
+        self.due_at = inf
+        self._due: dict[str, float] = {}
+        self._pauses: dict[str, float] = {}
+
+    def put(self, topic: str, now: float) -> None:
+        """Look for a topic later."""
+        pause = self._pauses.get(topic, self._FIRST_SECONDS)
+        self._pauses[topic] = min(2 * pause, self._LONGEST_SECONDS)
+        self._due[topic] = now + pause
+        self.due_at = min(self.due_at, now + pause)
+
+    def take(self, now: float) -> set[str]:
+        """Return the topics to look for now."""
+        found = {topic for topic, at in self._due.items() if at <= now}
+        for topic in found:
+            del self._due[topic]
+        self.due_at = min(self._due.values(), default=inf)
+        return found
+
+    def forget(self, topic: str) -> None:
+        """Forget a topic that was found, or is not wanted any more."""
+        self._pauses.pop(topic, None)
+        self._due.pop(topic, None)
+        self.due_at = min(self._due.values(), default=inf)

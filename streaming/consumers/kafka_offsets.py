@@ -1,0 +1,228 @@
+"""Offsets of one client in its consumer group: committed by hand, with a mark of who reads the partition."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin._listoffsets import OffsetSpec
+
+from streaming.consumers.kafka_share import TopicPart, holder, mark
+from streaming.errors import NotCommitted, TopicsUnreadable
+from streaming.kafka.clients import reason
+from streaming.kafka.permissions import Grant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin._metadata import TopicMetadata
+
+log = logging.getLogger("reexpand.consumer")
+
+REQUEST_SECONDS = 10.0
+"""Longest wait, in seconds, for an answer about offsets."""
+
+_MEMBERS = frozenset({KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS})
+"""Codes with which a group refuses offsets of others than its members."""
+
+_GONE = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID})
+"""Codes of a partition that was deleted."""
+
+REFUSED = frozenset({KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.TOPIC_AUTHORIZATION_FAILED})
+"""Codes of a missing permission."""
+
+_PARTS_PER_REQUEST = 1_000
+_TOPICS_ONE_BY_ONE = 8
+"""Number of topics up to which Kafka is asked for each, instead of for all that there are."""
+
+
+class CommittedOffset(NamedTuple):
+    """Committed offset of a partition.
+
+    Attributes:
+        offset: None if there is none.
+        held_by: the client that reads the partition, as far as it said; None for nobody.
+    """
+
+    offset: int | None
+    held_by: str | None
+
+
+class KafkaOffsets:
+    """Positions of the partitions that a client reads, and their committed offsets.
+
+    Args:
+        consumer: the consumer, with the options of its group.
+        admin: client for requests about partitions.
+        group_id: the consumer group.
+        client_id: the client that reads.
+    """
+
+    def __init__(self, consumer: Consumer, admin: AdminClient, group_id: str, client_id: str) -> None:
+        self._consumer = consumer
+        self._admin = admin
+        self._group_id = group_id
+        self._client_id = client_id
+        self._returned: dict[TopicPart, int] = {}
+        self._processed: dict[TopicPart, int] = {}
+        self._committed: dict[TopicPart, int] = {}
+        self._changed: set[TopicPart] = set()
+
+    def __contains__(self, part: TopicPart) -> bool:
+        return part in self._committed
+
+    @property
+    def parts(self) -> set[TopicPart]:
+        """Partitions that are read."""
+        return set(self._committed)
+
+    def returned(self, part: TopicPart, offset: int) -> None:
+        """Note that a record was handed out, which is not processed yet."""
+        self._returned[part] = offset + 1
+
+    def all_processed(self) -> None:
+        """Note that all records that were handed out are processed."""
+        if self._returned:
+            self._processed.update(self._returned)
+            self._changed.update(self._returned)
+            self._returned.clear()
+
+    def describe(self, topics: Sequence[str]) -> dict[str, TopicMetadata]:
+        """Return what Kafka says about topics; it is left out where there is no answer.
+
+        The consumer asks, so that it knows their leaders: else it would look for them for a second.
+        """
+        found: dict[str, TopicMetadata] = {}
+        try:
+            for topic in [None] if len(topics) > _TOPICS_ONE_BY_ONE else topics:
+                found |= self._consumer.list_topics(topic, timeout=REQUEST_SECONDS).topics
+        except KafkaException as error:
+            log.debug("topics are not known yet: %s", error)
+        return {topic: found[topic] for topic in topics if topic in found}
+
+    def find(self, parts: Sequence[TopicPart]) -> dict[TopicPart, CommittedOffset]:
+        """Return the committed offsets of partitions.
+
+        Raises:
+            TopicsUnreadable: the user lacks a permission.
+            KafkaException: the coordinator of the group does not answer.
+        """
+        found = {}
+        for start in range(0, len(parts), _PARTS_PER_REQUEST):
+            wanted = [TopicPartition(*part) for part in parts[start : start + _PARTS_PER_REQUEST]]
+            try:
+                answers = self._consumer.committed(wanted, timeout=REQUEST_SECONDS)
+            except KafkaException as error:
+                self._refused(error.args[0], TopicsUnreadable)
+                raise
+            for each in answers:
+                offset = each.offset if each.offset >= 0 else None
+                found[TopicPart(each.topic, each.partition)] = CommittedOffset(offset, holder(each.metadata))
+        return found
+
+    def bounds(self, parts: Iterable[TopicPart], *, latest: bool) -> dict[TopicPart, int]:
+        """Return the first offsets of partitions, or those after the last record, as far as Kafka answers."""
+        spec: OffsetSpec = OffsetSpec.latest() if latest else OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+        wanted = {TopicPartition(*part): spec for part in parts}
+        found = {}
+        for each, future in self._admin.list_offsets(wanted, request_timeout=REQUEST_SECONDS).items() if wanted else ():
+            try:
+                found[TopicPart(each.topic, each.partition)] = future.result().offset
+            except KafkaException as error:
+                log.debug("%s[%d] has no offset yet: %s", each.topic, each.partition, error)
+        return found
+
+    def begin(self, starts: Mapping[TopicPart, int]) -> None:
+        """Read partitions from these offsets on, and say so in the group."""
+        self._consumer.incremental_assign([TopicPartition(*part, offset) for part, offset in starts.items()])
+        self._committed.update(starts)
+        self._commit(starts, held=True, wait=False)
+
+    def end(self, parts: set[TopicPart], *, commit: bool = True, all_processed: bool = True) -> None:
+        """Read partitions no longer, and say in the group up to where they were read.
+
+        Partitions that another client reads by now keep its offset.
+
+        Args:
+            parts: partitions that are read.
+            commit: False to leave the group as it is.
+            all_processed: False if only what was committed before counts.
+
+        Raises:
+            NotCommitted: the group does not take the offsets.
+        """
+        if not parts:
+            return
+        self._consumer.incremental_unassign([TopicPartition(*part) for part in parts])
+        positions = {**self._committed, **(self._processed if all_processed else {})}
+        ends = {part: positions[part] for part in parts}
+        for each in (self._returned, self._processed, self._committed):
+            for part in parts:
+                each.pop(part, None)
+        self._changed -= parts
+        if commit:
+            try:
+                found = self.find(sorted(ends))
+            except KafkaException as error:
+                raise NotCommitted(self._sentence(error.args[0])) from None
+            mine = {part for part, each in found.items() if each.held_by in (None, self._client_id)}
+            self._commit({part: ends[part] for part in mine}, held=False, wait=True)
+
+    def commit(self, *, wait: bool) -> None:
+        """Commit the positions of processed records.
+
+        Raises:
+            NotCommitted: the group does not take the offsets; only with `wait`.
+        """
+        changed = {part: self._processed[part] for part in self._changed}
+        self._changed.clear()
+        self._committed.update(changed)
+        self._commit(changed, held=True, wait=wait)
+
+    def _commit(self, offsets: Mapping[TopicPart, int], *, held: bool, wait: bool) -> None:
+        if not offsets:
+            return
+        metadata = mark(self._client_id, held=held)
+        wanted = [TopicPartition(*part, offset, metadata) for part, offset in offsets.items()]
+        if not wait:
+            self._consumer.commit(offsets=wanted, asynchronous=True)
+            return
+        try:
+            answers = self._consumer.commit(offsets=wanted, asynchronous=False)
+        except KafkaException as error:
+            raise NotCommitted(self._sentence(error.args[0])) from None
+        for each in answers:
+            if each.error is not None and each.error.code() not in _GONE:
+                raise NotCommitted(self._sentence(each.error))
+
+    def was_committed(self, error: KafkaError | None, answers: Sequence[TopicPartition]) -> None:
+        """Take the answer to a commit that nobody waited for; what was not committed is committed again.
+
+        Raises:
+            NotCommitted: another attempt would not succeed either.
+        """
+        for each in answers:
+            failed = error or each.error
+            if failed is None or failed.code() in _GONE:
+                continue
+            if failed.code() in _MEMBERS or failed.code() in REFUSED:
+                raise NotCommitted(self._sentence(failed))
+            part = TopicPart(each.topic, each.partition)
+            if part in self._committed:
+                self._processed.setdefault(part, self._committed[part])
+                self._changed.add(part)
+
+    def _refused(self, error: KafkaError, kind: type[TopicsUnreadable]) -> None:
+        if error.code() in REFUSED:
+            raise kind(self._sentence(error)) from None
+
+    def _sentence(self, error: KafkaError) -> str:
+        if error.code() in _MEMBERS:
+            return (
+                f"The consumer group {self._group_id} does not take offsets: consumers that subscribe are its members. "
+                "Give this consumer a group_id of its own."
+            )
+        why = reason(error, Grant("GROUP", self._group_id, "READ"))
+        return f"The consumer group {self._group_id} does not answer for its offsets: {why}."

@@ -1,0 +1,196 @@
+"""The requests with which a consumer subscribes: sent, and repeated as the lease asks."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from streaming.errors import NotWritten
+from streaming.events.model import BIND_TOPIC, MODEL, QUOTA, UNLIMITED, WILDCARD, Action
+from streaming.kafka.clients import cause, create, reason
+from streaming.kafka.permissions import writable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from confluent_kafka import Message
+
+log = logging.getLogger("reexpand.consumer")
+
+_LEAVE_SECONDS = 10.0
+"""Longest wait at the end, in seconds, for Kafka to take the last request."""
+
+_REPEATS_PER_LEASE = 3
+_TICK_SECONDS = 0.05
+_REFUSED = frozenset(
+    {
+        *(KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED),
+        *(KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_EXCEPTION, KafkaError.SASL_AUTHENTICATION_FAILED),
+        *(KafkaError._UNKNOWN_TOPIC, KafkaError._AUTHENTICATION, KafkaError._SSL),  # noqa: SLF001
+    }
+)
+
+
+class KafkaSubscription(NamedTuple):
+    """Content of the requests of one client.
+
+    Attributes:
+        parent: the parent topic, as which the Kafka topics are announced.
+        group: its group.
+        client_id: its id.
+        patterns: entries of its set.
+        dialect: dialect of the patterns.
+        policy: match policy, in dialect `wamp`.
+        exclusive: each topic goes to the newest subscriber of the group alone.
+    """
+
+    parent: str
+    group: str
+    client_id: str
+    patterns: tuple[str, ...]
+    dialect: str = "nats"
+    policy: str | None = None
+    exclusive: bool = False
+
+    def group_event(self) -> dict[str, Any]:
+        """Return the event that declares the group."""
+        model = "Exclusive" if self.exclusive else "Shared"
+        attributes = {BIND_TOPIC: self.parent, WILDCARD: "true", MODEL: model, QUOTA: str(UNLIMITED)}
+        return {"group": self.group, "attributes": attributes}
+
+    def request(self) -> dict[str, Any]:
+        """Return the request that subscribes, or repeats that it does."""
+        found = {**self._names(Action.COMPLETE_ADD), "liteTopicSet": self.patterns, "dialect": self.dialect}
+        found["delivery"] = "per-client"
+        return found if self.policy is None else {**found, "policy": self.policy}
+
+    def end(self) -> dict[str, Any]:
+        """Return the request that ends the subscription."""
+        return self._names(Action.COMPLETE_REMOVE)
+
+    def _names(self, action: Action) -> dict[str, Any]:
+        return {"action": action, "clientId": self.client_id, "group": self.group, "topic": self.parent}
+
+
+class KafkaRequests:
+    """Sends the requests of a client in a thread of its own, as long as the client gives signs of life.
+
+    Args:
+        subscription: content of the requests.
+        topics: Kafka topics of subscription events and of group events; no group event is sent without the latter.
+        options: librdkafka options, with the addresses of the brokers.
+        lease_seconds: time without requests after which the job ends a client.
+        silent_seconds: time without signs of life after which no request is sent.
+
+    Raises:
+        ConfigInvalid: an option is not valid.
+    """
+
+    def __init__(
+        self,
+        subscription: KafkaSubscription,
+        topics: tuple[str, str | None],
+        options: Mapping[str, Any],
+        *,
+        lease_seconds: float,
+        silent_seconds: float,
+    ) -> None:
+        self.error: NotWritten | None = None
+        self._subscription = subscription
+        self._requests, self._groups = topics
+        self._interval = lease_seconds / _REPEATS_PER_LEASE
+        self._lease_seconds = lease_seconds
+        self._silent_seconds = silent_seconds
+        self._producer = create(
+            Producer,
+            {
+                "log_level": 0,
+                "message.timeout.ms": max(1_000, round(1_000 * lease_seconds)),  # a late request counts for nothing
+                **options,
+                "enable.idempotence": True,
+                "error_cb": lambda _: None,
+            },
+        )
+        self._alive_at = self._renewed_at = time.monotonic()
+        self._due = threading.Event()
+        self._stop = threading.Event()
+        if self._groups is not None:
+            self._send(self._groups, subscription.group_event())
+        self._renew()
+        self._thread = threading.Thread(target=self._run, name=f"requests of {subscription.client_id}", daemon=True)
+        self._thread.start()
+
+    def is_alive(self, now: float) -> None:
+        """Note a sign of life."""
+        self._alive_at = now
+
+    def lease_ends_at(self) -> float:
+        """Return the monotonic time before which the job does not end the client."""
+        return self._renewed_at + self._lease_seconds
+
+    def renew_now(self) -> None:
+        """Send the next request at once."""
+        self._due.set()
+
+    def change(self, subscription: KafkaSubscription) -> None:
+        """Send another set of patterns."""
+        self._subscription = subscription
+        self.renew_now()
+
+    def close(self) -> bool:
+        """End the subscription; return False if Kafka has not taken that in time."""
+        self._stop.set()
+        self._thread.join()
+        if self.error is not None:
+            return False
+        self._send(self._requests, self._subscription.end())
+        return self._producer.flush(_LEAVE_SECONDS) == 0 and self.error is None
+
+    def _run(self) -> None:
+        """Body of the thread."""
+        due_at = time.monotonic() + self._interval
+        while not self._stop.wait(_TICK_SECONDS):
+            try:
+                self._producer.poll(0)
+            except KafkaException as error:
+                self._fail(self._requests, error)
+                return
+            now = time.monotonic()
+            if (self._due.is_set() or now >= due_at) and not len(self._producer):
+                self._due.clear()
+                due_at = now + self._interval
+                if now < self._alive_at + self._silent_seconds:
+                    self._renew()
+
+    def _renew(self) -> None:
+        """Send the request; the lease counts from now, once Kafka has it."""
+        asked_at = time.monotonic()
+
+        def renewed() -> None:
+            self._renewed_at = max(self._renewed_at, asked_at)
+
+        self._send(self._requests, self._subscription.request(), renewed)
+
+    def _send(self, topic: str, record: Mapping[str, Any], taken: Callable[[], None] = lambda: None) -> None:
+        def delivered(error: KafkaError | None, _message: Message) -> None:
+            if error is None:
+                taken()
+            elif error.code() in _REFUSED or error.fatal():
+                self._fail(topic, error)
+            else:
+                log.warning("%s has not taken a request of %s: %s", topic, self._subscription.client_id, error.str())
+
+        try:
+            self._producer.produce(topic, orjson.dumps(record), self._subscription.group, on_delivery=delivered)
+        except (KafkaException, BufferError) as error:
+            if isinstance(error, KafkaException):
+                self._fail(topic, error)
+
+    def _fail(self, topic: str, error: KafkaException | KafkaError) -> None:
+        why = reason(cause(self._producer, error), writable(topic))
+        self.error = self.error or NotWritten(f"The topic {topic} does not take the requests of the consumer: {why}.")

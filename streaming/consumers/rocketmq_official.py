@@ -1,0 +1,178 @@
+"""The official client of RocketMQ, as the wildcard consumer uses it: the only module that imports it.
+
+Its version is pinned, since it is used past its public methods. `subscribe_lite` of 5.1.2 extends a set by the letters
+of a name, so requests are sent through its connection. Its own sync every 30 s would overtake them, so it is stopped,
+and the wildcard consumer repeats the whole set itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from rocketmq import ClientConfiguration, ConsumeResult, Credentials, LitePushConsumer, Message, Producer
+from rocketmq.grpc_protocol import Code, LiteSubscriptionAction, SyncLiteSubscriptionRequest
+from rocketmq.v5.util import MessagingResultChecker
+
+from streaming.errors import LiteSubscriptionRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streaming.consumers.rocketmq_subscriptions import LiteRequest
+
+SUCCESS, FAILURE = ConsumeResult.SUCCESS, ConsumeResult.FAILURE
+
+_OPTION_FIELDS = {"POLICY": "policy", "OFFSET": "offset", "TAIL_N": "tail_n"}
+_QUOTA_CODES = frozenset({Code.LITE_SUBSCRIPTION_QUOTA_EXCEEDED, Code.LITE_TOPIC_QUOTA_EXCEEDED})
+
+
+class OfficialConsumer:
+    """A `LitePushConsumer` whose subscriptions are sent as they are given.
+
+    Args:
+        endpoints: addresses of proxies, HOST:PORT[;HOST:PORT...].
+        group: consumer group.
+        parent: parent of the lite topics.
+        consume: called with each message, in threads of the official client; returns `SUCCESS` or `FAILURE`.
+        credentials: access key and secret key; empty texts for none.
+        namespace: namespace of parent and group.
+        tls: use TLS.
+        threads: number of threads that call `consume`.
+    """
+
+    def __init__(
+        self,
+        endpoints: str,
+        group: str,
+        parent: str,
+        consume: Callable[[Any], Any],
+        *,
+        credentials: tuple[str, str],
+        namespace: str,
+        tls: bool,
+        threads: int,
+    ) -> None:
+        self._where = f"the proxy at {endpoints}"
+        self._group, self._parent = group, parent
+        self._configuration = ClientConfiguration(endpoints, Credentials(*credentials), namespace)
+        self._consumer = LitePushConsumer(
+            self._configuration,
+            group,
+            parent,
+            _Listener(consume),
+            consumption_thread_count=threads,
+            tls_enable=tls,
+        )
+        self._manager = self._consumer._LitePushConsumer__subscription_manager  # noqa: SLF001 - see above
+        # Its own method fails where metrics are off, which ends the stream by which RocketMQ tells of another quota.
+        self._consumer.reset_metric = self._consumer.client_metrics.reset_metrics
+
+    @property
+    def client_id(self) -> str:
+        """Id of the client, which the official one makes of host, process, and time."""
+        return str(self._consumer.client_id)
+
+    @property
+    def quota(self) -> int:
+        """Largest number of lite topics of the client, as RocketMQ says at the start and every five minutes."""
+        return int(self._manager.lite_subscription_quota)
+
+    @property
+    def max_name_bytes(self) -> int:
+        """Longest name of a lite topic, in bytes."""
+        return int(self._manager.max_lite_topic_size)
+
+    def start(self) -> None:
+        """Connect, and receive messages from now on.
+
+        Raises:
+            LiteSubscriptionRefused: RocketMQ does not answer, or refuses the client.
+        """
+        try:
+            self._consumer.startup()
+        except Exception as error:
+            # A failure of its start makes its own clean-up fail, and that error would hide the first one.
+            first = error.__context__ or error
+            raise LiteSubscriptionRefused(
+                f"RocketMQ does not take the consumer of group {self._group!r} on {self._parent!r} ({first}). "
+                f"Check that {self._where} answers, that the parent is of message type LITE, and that the group exists "
+                f"with lite.bind.topic={self._parent}, and without lite.sub.wildcard."
+            ) from error
+        self._manager.stop_scheduler()
+
+    def send(self, request: LiteRequest, names: tuple[str, ...]) -> None:
+        """Send a request.
+
+        Args:
+            request: the request.
+            names: all names of the client, which the official one is told as its own.
+
+        Raises:
+            LiteSubscriptionRefused: RocketMQ refuses it.
+            Exception: the proxy does not answer; any error of gRPC.
+        """
+        # As a new set: the official client reads the former one in threads of its own.
+        self._manager._LiteTopicSubscriptionManager__lite_topics = set(names)  # noqa: SLF001 - see above
+        message = SyncLiteSubscriptionRequest()
+        message.action = LiteSubscriptionAction.Value(request.action.value)
+        message.topic.name, message.group.name = self._parent, self._group
+        message.topic.resource_namespace = message.group.resource_namespace = self._configuration.namespace
+        message.lite_topic_set.extend(request.names)
+        if request.option is not None and request.option[0] in _OPTION_FIELDS:
+            setattr(message.offset_option, _OPTION_FIELDS[request.option[0]], request.option[1])
+        answer = self._consumer.rpc_client.sync_lite_subscription_async(
+            self._configuration.rpc_endpoints,
+            message,
+            metadata=self._consumer.sign(),
+            timeout=self._configuration.request_timeout,
+        ).result()
+        try:
+            MessagingResultChecker.check(answer.status)
+        except Exception as error:
+            raise self._refusal(answer.status.code, answer.status.message) from error
+
+    def stop(self) -> None:
+        """End; messages under way are waited for."""
+        if self._consumer.is_running:
+            self._consumer.shutdown()
+
+    def _refusal(self, code: int, message: str) -> LiteSubscriptionRefused:
+        return LiteSubscriptionRefused(refusal(Code.Name(code), message, self._where, self._group, self._parent))
+
+
+def refusal(code: str, message: str, where: str, group: str, parent: str) -> str:
+    """Return a sentence about a refused request: the reason, and what to do about it."""
+    text = f"RocketMQ refuses the lite subscriptions of group {group!r} on {parent!r}: {code}, {message.strip()!r}."
+    if "NullPointerException" in message:
+        return f"{text} So {where} runs in local mode; start it in cluster mode (-pm cluster)."
+    if Code.Value(code) in _QUOTA_CODES:
+        return f"{text} Raise lite.sub.client.quota of the group, or maxLiteSubscriptionCount of the broker."
+    return f"{text} The group needs lite.bind.topic={parent}, and no lite.sub.wildcard, in RocketMQ."
+
+
+class LiteProducer:
+    """The official producer, for messages of lite topics of one parent; ends with its `with` block."""
+
+    def __init__(self, endpoints: str, parent: str) -> None:
+        self._parent = parent
+        self._producer = Producer(ClientConfiguration(endpoints, Credentials()), (parent,))
+
+    def __enter__(self) -> Self:
+        self._producer.startup()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._producer.shutdown()
+
+    def send(self, lite_topic: str, body: bytes) -> None:
+        """Send a message; the first one makes the lite topic."""
+        message = Message()
+        message.topic, message.lite_topic, message.body = self._parent, lite_topic, body
+        self._producer.send(message)
+
+
+class _Listener:
+    """What the official client calls with a message."""
+
+    def __init__(self, consume: Callable[[Any], Any]) -> None:
+        self.consume = consume

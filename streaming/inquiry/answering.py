@@ -1,0 +1,135 @@
+"""Answers to questions, as records: what a worker says about the state of one key."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from streaming.coordinator import COORDINATOR, CoordinatorState, bucket_of
+from streaming.errors import Rejected
+from streaming.events.model import Source, Stream
+from streaming.inquiry import listing, planning
+from streaming.inquiry.overview import overview
+from streaming.inquiry.pair import explain_pair
+from streaming.inquiry.questions import ANSWERABLE_MS, Ask, Question, parse_question
+from streaming.state import Shard, ShardState
+from streaming.subscription.subscribers import ClientKey
+from streaming.updates.records import KafkaRecord
+
+MAX_ANSWER_BYTES: Final = 900_000
+"""Largest answer in bytes; Kafka takes records of 1 MB."""
+
+_STREAMS: Final = tuple(map(str, Stream))
+
+_MAX_PAIRS: Final = 20
+"""Number of groups for which a pair is explained, where the question names none."""
+
+
+class Inquiry(NamedTuple):
+    """A question as it came to a key.
+
+    Attributes:
+        source: of the clock record.
+        fields: of the question, unchecked.
+    """
+
+    source: Source
+    fields: dict[str, Any]
+
+    def is_stale(self, now: float) -> bool:
+        """Tell whether nobody waits for the answer any more, at a time in seconds since the epoch."""
+        return now * 1_000 - self.source.timestamp > ANSWERABLE_MS
+
+
+class Asked(NamedTuple):
+    """Settings on which answers depend.
+
+    Attributes:
+        topics: Kafka topics of the input streams, in their order.
+        client_timeout_ms: time without requests after which a client is ended.
+    """
+
+    topics: tuple[str, ...]
+    client_timeout_ms: int
+
+
+def answer_shard(inquiry: Inquiry, state: ShardState, shard: Shard, settings: Asked) -> KafkaRecord | None:
+    """Return the answer of a shard; None if the question has no id to which one could answer."""
+
+    def answer(question: Question) -> Any:
+        return _shard_answer(question, inquiry.source, state, shard, settings)
+
+    place = {"parent": shard.parent, "shard": shard.number, "shards": shard.count, "depth": shard.routing.depth}
+    return _record(inquiry, place, settings, answer)
+
+
+def answer_coordinator(inquiry: Inquiry, state: CoordinatorState, bucket: int, settings: Asked) -> KafkaRecord | None:
+    """Return the answer of a bucket of the coordinator; None if there is no id to which one could answer."""
+
+    def answer(question: Question) -> Any:
+        if question.ask is Ask.PLAN:
+            planned = planning.read(question, _topic(question, settings), inquiry.source.timestamp)
+            own = [each for each in planned.events if _bucket(each[1]) == bucket]
+            return planning.plan_coordinator(state, planned._replace(events=own), settings.client_timeout_ms)
+        return overview(state, question, settings.client_timeout_ms)
+
+    return _record(inquiry, {"parent": COORDINATOR, "shard": bucket}, settings, answer)
+
+
+def _record(
+    inquiry: Inquiry, place: dict[str, Any], settings: Asked, answer: Callable[[Question], Any]
+) -> KafkaRecord | None:
+    """Return the record with an answer, or with the reason why there is none: a question must not stop a job."""
+    name = inquiry.fields.get("id")
+    if not isinstance(name, str):
+        return None
+    head = {"id": name, **place, "topics": dict(zip(_STREAMS, settings.topics, strict=True))}
+    try:
+        question = parse_question(inquiry.fields)
+        value = orjson.dumps({**head, "answer": answer(question)})
+        while len(value) > MAX_ANSWER_BYTES and question.limit > 1:
+            question = replace(question, limit=max(1, question.limit // 4))
+            value = orjson.dumps({**head, "answer": answer(question)})
+        if len(value) > MAX_ANSWER_BYTES:
+            raise Rejected("value-too-large", f"the answer has {len(value):,} bytes")  # noqa: TRY301
+    except Exception as error:  # noqa: BLE001 - see above
+        value = orjson.dumps({**head, "error": str(error) or type(error).__name__})
+    return KafkaRecord(name.encode(), value)
+
+
+def _shard_answer(question: Question, source: Source, state: ShardState, shard: Shard, settings: Asked) -> Any:
+    if question.ask in _LISTS:
+        return _LISTS[question.ask](state, question)
+    if question.ask is Ask.EXPLAIN:
+        return _pairs(question, state, shard)
+    if question.ask is Ask.TOPIC:
+        return listing.topic(state, shard, question.topic or "")
+    planned = planning.read(question, _topic(question, settings), source.timestamp)
+    return planning.plan_shard(state, shard, planned, question)
+
+
+_LISTS: Final[Mapping[Ask, Callable[[ShardState, Question], Any]]] = {
+    Ask.TOPICS: listing.topics,
+    Ask.CLIENTS: listing.clients,
+    Ask.GROUPS: listing.groups,
+    Ask.SUBSCRIPTIONS: listing.subscriptions,
+}
+
+
+def _pairs(question: Question, state: ShardState, shard: Shard) -> list[Any]:
+    """Return the explanation for each group of the client; for one that the question names, in any case."""
+    client, topic = question.client or "", question.topic or ""
+    groups = [key.group for key in state.clients if key.client_id == client]
+    wanted = sorted(groups)[:_MAX_PAIRS] if question.group is None else [question.group]
+    return [explain_pair(state, shard, ClientKey(group, client), topic) for group in wanted]
+
+
+def _topic(question: Question, settings: Asked) -> str:
+    return dict(zip(_STREAMS, settings.topics, strict=True)).get(question.stream or "", "")
+
+
+def _bucket(event: Any) -> int | None:
+    """Return the bucket of the coordinator that sees an event; None for one of a topic."""
+    group = getattr(event, "group", None)
+    return None if group is None else bucket_of(group)

@@ -1,0 +1,227 @@
+"""Entries of a set held against one topic: those that match, those that come nearest, and the likely mistakes."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from heapq import nlargest
+from typing import NamedTuple
+
+import matcher
+from matcher.dialects import DIALECTS
+from streaming.events.model import BIND_TOPIC, LITE, WILDCARD, Notation
+from streaming.inquiry.facts import request_place
+from streaming.inquiry.model import EntryVerdict, EventPlace, Hint, SegmentStep
+from streaming.state import UNKNOWN_GROUP, Group
+from streaming.subscription.client import Block, Client, Mode, Subscription
+from streaming.subscription.interests import pattern_of
+
+NEAREST = 5
+"""Number of entries that are shown where none matches."""
+
+_SUSPECTS = 200
+"""Number of entries that are looked at for likely mistakes, those nearest to the topic."""
+
+_SEPARATORS = ("__", "/", ".", ":", "-")
+"""Separators that people use; the first one is that of dialect `lite`."""
+
+
+class Held(NamedTuple):
+    """An entry of a client's set.
+
+    Attributes:
+        notation: None for a name.
+        place: of the request that brought it.
+    """
+
+    text: str
+    notation: Notation | None
+    place: EventPlace
+
+    def verdict(self, topic: str, *, inner_multi: bool) -> EntryVerdict:
+        """Return the entry held against a topic."""
+        if self.notation is None:
+            matches = self.text == topic
+            reason = "the names are equal" if matches else f"the name is {self.text!r}, not {topic!r}"
+            return EntryVerdict(self.text, None, None, matches, reason, (), self.place)
+        dialect, policy, _ = self.notation
+        try:
+            found = matcher.explain(
+                pattern_of(self.text, self.notation),
+                topic,
+                dialect,
+                policy=policy,
+                allow_inner_multi=inner_multi and dialect == LITE.dialect,
+            )
+        except matcher.InvalidPattern as error:
+            return EntryVerdict(self.text, dialect, policy, False, str(error), (), self.place)
+        steps = tuple(SegmentStep(step.pattern, step.topic, step.fits, step.verdict) for step in found.steps)
+        return EntryVerdict(self.text, dialect, policy, found.matched, found.reason, steps, self.place)
+
+    def matches(self, topic: str, *, inner_multi: bool) -> bool:
+        """Tell whether the entry matches a topic."""
+        return (
+            self.text == topic
+            if self.notation is None
+            else _fits(self.text, self.notation, topic, inner_multi=inner_multi)
+        )
+
+
+def held(blocks: Iterable[Block], mode: Mode) -> Iterator[Held]:
+    """Yield the entries of some blocks."""
+    for block in blocks:
+        place = request_place(block.partition, block.position)
+        notation = block.notation if mode is Mode.WILDCARD else None
+        for text in block.entries:
+            yield Held(text, notation, place)
+
+
+def nearest(entries: Iterable[Held], topic: str, count: int) -> list[Held]:
+    """Return the entries whose text has most in common with a topic, from its beginning on."""
+    wanted = topic.casefold()
+    return nlargest(count, entries, key=lambda entry: _shared_beginning(entry.text.casefold(), wanted))
+
+
+def _shared_beginning(text: str, other: str) -> int:
+    pairs = zip(text, other, strict=False)
+    return next((number for number, (one, two) in enumerate(pairs) if one != two), min(len(text), len(other)))
+
+
+def mistakes(
+    subscription: Subscription, as_patterns: Subscription, group: Group, names: "Names", *, inner_multi: bool
+) -> list[Hint]:
+    """Return the likely mistakes of a client none of whose entries matches a topic.
+
+    Args:
+        subscription: of the client, under the mode of its group.
+        as_patterns: the same under the wildcard mode.
+        group: its group.
+        names: of parent, group and topic.
+        inner_multi: `**` may stand inside a pattern.
+    """
+    topic = names.topic
+    hints: list[Hint] = []
+    if group.mode is Mode.LITERAL:
+        suspects = nearest(held(as_patterns.blocks, Mode.WILDCARD), topic, _SUSPECTS)
+        found = [each for each in suspects if each.matches(topic, inner_multi=inner_multi)]
+        if found:
+            return [_literal_group(found[0].text, group, names)]
+    for entry in nearest(held(subscription.blocks, group.mode), topic, _SUSPECTS):
+        hints += _mistakes_of(entry, topic, inner_multi=inner_multi)
+    return list({hint.code: hint for hint in reversed(hints)}.values())
+
+
+class Names(NamedTuple):
+    """Names of a parent, a group, and a topic."""
+
+    parent: str
+    group: str
+    topic: str
+
+
+def refused(client: Client, group: Group, topic: str) -> list[Hint]:
+    """Return hints at the entries that a wildcard group has refused: no patterns, so they are known as names only."""
+    if group.mode is Mode.LITERAL:
+        return []
+    known = {text for block in client.wildcard.blocks for text in block.entries}
+    names = (each for each in held(client.literal.blocks, Mode.LITERAL) if each.text not in known)
+    near = [each for each in nearest(names, topic, _SUSPECTS) if not matcher.is_valid(each.text)]
+    if not near:
+        return []
+    hint = Hint(
+        "no-pattern",
+        f"{near[0].text!r} is in a request, but it is no valid pattern, and was refused: {_problem(near[0].text)}; "
+        "see `reexpand dlq list --reason invalid-pattern`",
+    )
+    likely = (each for entry in near for each in _mistakes_of(entry._replace(notation=LITE), topic, inner_multi=False))
+    return list({each.code: each for each in (hint, *likely)}.values())
+
+
+def _problem(text: str) -> str:
+    try:
+        matcher.validate(text)
+    except matcher.InvalidPattern as error:
+        return str(error)
+    return ""
+
+
+def spellings(topic: str) -> Iterator[str]:
+    """Yield other spellings of a topic: with another separator, without blanks, in lower case."""
+    for used in _SEPARATORS:
+        if used in topic:
+            yield from (topic.replace(used, other) for other in _SEPARATORS if other != used)
+    yield from (each for each in (topic.strip(), topic.lower()) if each != topic)
+
+
+def _literal_group(entry: str, group: Group, names: Names) -> Hint:
+    known = "has no group event, and so" if group is UNKNOWN_GROUP else f"has no attribute {WILDCARD}, and so"
+    attributes = {**group.attributes, BIND_TOPIC: names.parent, WILDCARD: "true"}
+    shown = ", ".join(f'"{name}": "{value}"' for name, value in attributes.items())
+    return Hint(
+        "pattern-in-literal-group",
+        f"{entry!r} would match as a pattern, but the group {names.group!r} {known} reads its entries as names. "
+        f'Send the group event {{"group": "{names.group}", "attributes": {{{shown}}}}}',
+    )
+
+
+def _mistakes_of(entry: Held, topic: str, *, inner_multi: bool) -> Iterator[Hint]:
+    if entry.notation is None:
+        yield from _mistakes_of_name(entry.text, topic)
+        return
+    text, own = entry.text, entry.notation
+    if _fits(text.casefold(), own, topic.casefold(), inner_multi=inner_multi):
+        yield Hint("case-or-blanks", f"{text!r} would match {topic!r} but for upper and lower case")
+    yield from _other_dialects(text, own, topic)
+    separator = DIALECTS[own.dialect].separator
+    for used in _SEPARATORS:
+        replaced = text.replace(used, separator)
+        if used != separator and used in text and _fits(replaced, own, topic, inner_multi=inner_multi):
+            yield Hint(
+                "separator",
+                f"{text!r} is divided by {used!r}, but segments of dialect {own.dialect} by {separator!r}: "
+                f"{replaced!r} would match",
+            )
+        elif used in topic and _fits(text, own, topic.replace(used, separator), inner_multi=inner_multi):
+            yield Hint(
+                "separator",
+                f"the topic {topic!r} is divided by {used!r}, but segments of dialect {own.dialect} by {separator!r}",
+            )
+
+
+def _mistakes_of_name(text: str, topic: str) -> Iterator[Hint]:
+    if text.strip().casefold() == topic.casefold():
+        yield Hint("case-or-blanks", f"the name {text!r} differs from {topic!r} in case or blanks only")
+    elif text in spellings(topic):
+        yield Hint("separator", f"the name {text!r} is {topic!r} with another separator")
+
+
+def _other_dialects(text: str, own: Notation, topic: str) -> Iterator[Hint]:
+    """Yield a hint where an entry would match in another dialect, perhaps a topic with the separator of that."""
+    for name, dialect in DIALECTS.items():
+        if name == own.dialect:
+            continue
+        if _fits(text, Notation(name), topic, inner_multi=False):
+            yield Hint(
+                "dialect",
+                f"{text!r} would match in dialect {name}, but it was sent in dialect {own.dialect}: "
+                f'add "dialect": "{name}" to the request',
+            )
+            return
+        for other in spellings(topic):
+            if dialect.separator in other and _fits(text, Notation(name), other, inner_multi=False):
+                yield Hint(
+                    "dialect",
+                    f"{text!r} is written in dialect {name}, where segments are divided by {dialect.separator!r}; "
+                    f"it was sent in dialect {own.dialect}, and the topic is {topic!r}",
+                )
+                return
+
+
+def _fits(text: str, notation: Notation, topic: str, *, inner_multi: bool) -> bool:
+    with suppress(matcher.MatcherError):
+        return matcher.matches(
+            pattern_of(text, notation),
+            topic,
+            dialect=notation.dialect,
+            policy=notation.policy,
+            allow_inner_multi=inner_multi and notation.dialect == LITE.dialect,
+        )
+    return False

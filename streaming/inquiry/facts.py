@@ -1,0 +1,54 @@
+"""Facts about groups, clients and topics, read from the state of a shard."""
+
+from streaming.events.model import Stream, TopicMetadata
+from streaming.inquiry.model import ClientFacts, EventPlace, GroupFacts, TopicFacts
+from streaming.state import UNKNOWN_GROUP, ShardState
+from streaming.subscription.subscribers import ClientKey
+
+_ENTRY_BITS = 10
+"""Number of bits of a position that tell the entry of a record (see `Place.position`)."""
+
+
+def request_place(partition: int, position: int) -> EventPlace:
+    """Return the place of a request, from its position in the subscription stream."""
+    return EventPlace(Stream.SUBSCRIPTIONS, partition, position >> _ENTRY_BITS, position & ((1 << _ENTRY_BITS) - 1))
+
+
+def group_facts(state: ShardState, name: str, clients: int | None = None) -> GroupFacts:
+    """Return what a shard knows of a group."""
+    group = state.group(name)
+    policy = state.policy(name)
+    return GroupFacts(
+        name,
+        group.attributes,
+        policy.mode,
+        policy.exclusive,
+        policy.quota,
+        policy.selector and (policy.selector.kind, policy.selector.text),
+        group.bound_to,
+        None if group is UNKNOWN_GROUP else EventPlace(Stream.GROUPS, group.partition, group.offset),
+        clients,
+    )
+
+
+def client_facts(state: ShardState, key: ClientKey) -> ClientFacts | None:
+    """Return what a shard knows of a client; None if nothing."""
+    client = state.clients.get(key)
+    if client is None:
+        return None
+    subscription = client.subscription(state.group(key.group).mode)
+    last = state.last_requests.get(key)
+    return ClientFacts(
+        key.group,
+        key.client_id,
+        subscription.live,
+        sum(len(block.entries) for block in subscription.blocks),
+        subscription.everything is not None,
+        subscription.version,
+        None if last is None or last.position < 0 else request_place(last.partition, last.position),
+    )
+
+
+def topic_facts(name: str, metadata: TopicMetadata) -> TopicFacts:
+    """Return a topic with its metadata."""
+    return TopicFacts(name, metadata.tags, metadata.properties, metadata.deadline)

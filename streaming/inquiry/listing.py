@@ -1,0 +1,198 @@
+"""Lists of what a shard holds, in pages: one answer looks at a bounded number of things."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final, Generic, TypeVar
+
+from matcher.dialects import get_dialect
+from streaming.inquiry.entries import Held, held
+from streaming.inquiry.facts import client_facts, group_facts, topic_facts
+from streaming.inquiry.model import ClientFacts, EventPlace, GroupFacts, TopicFacts
+from streaming.inquiry.questions import Question
+from streaming.state import Shard, ShardState
+from streaming.subscription.subscribers import ClientKey, SubscriberKey
+
+T = TypeVar("T")
+K = TypeVar("K")
+
+SCANNED: Final = 100_000
+"""Number of things that one answer looks at; some 0.1 s."""
+
+_SHOWN_SUBSCRIBERS: Final = 1_000
+"""Number of subscribers of one topic that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """Part of a list.
+
+    Attributes:
+        items: its items.
+        cursor: place from which the list goes on; None at its end.
+        total: number of all things, before the pattern.
+    """
+
+    items: Sequence[T]
+    cursor: int | None
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionFacts:
+    """An entry of a client's set.
+
+    Attributes:
+        entry: name or pattern; None for every topic of the parent.
+        dialect: how it is read; None for a name.
+        policy: match policy.
+        live: the client is in session.
+        place: of the request that brought it.
+    """
+
+    group: str
+    client: str
+    entry: str | None
+    dialect: str | None
+    policy: str | None
+    live: bool
+    place: EventPlace | None
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriberFacts:
+    """A subscriber of a topic: a client, or the part of it that is delivered by itself."""
+
+    group: str
+    client: str
+    part: str
+    entries: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDetails:
+    """A topic with those who receive it.
+
+    Attributes:
+        topic: its facts; None if it does not exist.
+        subscribers: those who receive it, up to a number.
+        count: number of all of them.
+    """
+
+    topic: TopicFacts | None
+    subscribers: tuple[SubscriberFacts, ...]
+    count: int
+
+
+def topics(state: ShardState, question: Question) -> Page[TopicFacts]:
+    """Return a page of the topics of a shard, in order of creation."""
+    accepts = _accepts(question)
+    page = _page(state.topics, len(state.topics), question, accepts)
+    return Page([topic_facts(name, state.topics[name]) for name in page.items], page.cursor, page.total)
+
+
+def clients(state: ShardState, question: Question) -> Page[ClientFacts]:
+    """Return a page of the clients of a shard."""
+    page = _page(state.clients, len(state.clients), question, _accepts_client(question))
+    found = (client_facts(state, key) for key in page.items)
+    return Page([each for each in found if each is not None], page.cursor, page.total)
+
+
+def groups(state: ShardState, question: Question) -> Page[GroupFacts]:
+    """Return a page of the groups of a shard: those with an event, and those with a client."""
+    counts = Counter(key.group for key in state.clients)
+    names = dict.fromkeys([*state.groups, *counts])
+    accepts = _accepts(question)
+    page = _page(names, len(names), question, lambda name: question.group in (None, name) and accepts(name))
+    return Page([group_facts(state, name, counts[name]) for name in page.items], page.cursor, page.total)
+
+
+def subscriptions(state: ShardState, question: Question) -> Page[SubscriptionFacts]:
+    """Return a page of the entries of clients; `cursor` and `total` count entries.
+
+    The pattern of the question is about entries, which it must equal or match.
+    """
+    accepts, wanted = _accepts(question), _accepts_client(question, pattern=False)
+    keys = list(filter(wanted, state.clients))
+    total = sum(_entry_count(state, key) for key in keys)
+    entries = (entry for key in keys for entry in _entries(state, key))
+    return _page(entries, total, question, lambda each: accepts(each.entry or ""))
+
+
+def topic(state: ShardState, shard: Shard, name: str) -> TopicDetails:
+    """Return a topic with those who receive it; quotas considered for those that are shown."""
+    if name not in state.topics:
+        return TopicDetails(None, (), 0)
+    found = {
+        row: texts for row, texts in state.subscribers(name).items() if not _is_beyond_quota(state, shard, row, name)
+    }
+    shown = tuple(SubscriberFacts(*row, tuple(texts)) for row, texts in islice(found.items(), _SHOWN_SUBSCRIBERS))
+    return TopicDetails(topic_facts(name, state.topics[name]), shown, len(found))
+
+
+def _is_beyond_quota(state: ShardState, shard: Shard, row: SubscriberKey, name: str) -> bool:
+    share = state.quota_share(row.client, shard.client_share)
+    if share is None or len(state.topics) <= share:
+        return False
+    asked = state.asked(row.client)
+    if len(asked) <= share:
+        return False
+    rows = (
+        each
+        for each in state.topics
+        if each in asked and any(other.client == row.client for other in state.subscribers(each))
+    )
+    return name not in islice(rows, share)
+
+
+def _entry_count(state: ShardState, key: ClientKey) -> int:
+    subscription = state.clients[key].subscription(state.group(key.group).mode)
+    return (subscription.everything is not None) + sum(len(block.entries) for block in subscription.blocks)
+
+
+def _entries(state: ShardState, key: ClientKey) -> Iterable[SubscriptionFacts]:
+    mode = state.group(key.group).mode
+    subscription = state.clients[key].subscription(mode)
+    if subscription.everything is not None:
+        yield SubscriptionFacts(*key, None, None, None, subscription.live, None)
+    for entry in held(subscription.blocks, mode):
+        yield SubscriptionFacts(*key, entry.text, *_notation(entry), subscription.live, entry.place)
+
+
+def _notation(entry: Held) -> tuple[str | None, str | None]:
+    return (None, None) if entry.notation is None else (entry.notation.dialect, entry.notation.policy)
+
+
+def _page(things: Iterable[K], total: int, question: Question, accepts: Callable[[K], bool]) -> Page[K]:
+    """Return the things that are accepted, from the cursor on, until the page or the look is over."""
+    found: list[K] = []
+    cursor = question.cursor
+    for thing in islice(things, question.cursor, question.cursor + SCANNED):
+        if len(found) == question.limit:
+            break
+        cursor += 1
+        if accepts(thing):
+            found.append(thing)
+    return Page(found, cursor if cursor < total else None, total)
+
+
+def _accepts(question: Question) -> Callable[[str], bool]:
+    """Return the filter by pattern.
+
+    Raises:
+        InvalidPattern: the pattern is not one of its dialect.
+        UnknownDialect: no dialect has this name.
+    """
+    text = question.pattern
+    if text is None:
+        return lambda _: True
+    dialect = get_dialect(question.dialect)
+    parsed = dialect.parse(text)
+    return lambda name: name == text or dialect.matches(parsed, name)
+
+
+def _accepts_client(question: Question, *, pattern: bool = True) -> Callable[[Any], bool]:
+    accepts = _accepts(question) if pattern else lambda _: True
+    group, client = question.group, question.client
+    return lambda key: group in (None, key.group) and client in (None, key.client_id) and accepts(key.client_id)

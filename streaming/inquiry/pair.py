@@ -1,0 +1,315 @@
+"""The judgement about one client and one topic of a shard, with its reason.
+
+The relation itself is not computed anew here: the rows are those of `ShardState.subscribers` and of the quota, by which
+the job announces them. Where there is no row, the rules are gone through one by one until one says why.
+"""
+
+from itertools import islice
+from typing import NamedTuple
+
+from streaming.inquiry.entries import NEAREST, Held, Names, held, mistakes, nearest, refused, spellings
+from streaming.inquiry.facts import client_facts, group_facts, request_place, topic_facts
+from streaming.inquiry.model import (
+    EntryVerdict,
+    EventPlace,
+    Hint,
+    PairFacts,
+    PairVerdict,
+    QuotaFacts,
+    RowFacts,
+)
+from streaming.state import Group, Shard, ShardState
+from streaming.subscription.client import ABSENT, NOTHING, Interest, Mode
+from streaming.subscription.interests import pattern_of
+from streaming.subscription.policy import accepts
+from streaming.subscription.subscribers import ClientKey, Matches, SubscriberKey
+
+_SHOWN_ENTRIES = 20
+"""Number of matching entries that are shown."""
+
+_SHOWN_GROUPS = 5
+"""Number of other groups that a hint names."""
+
+
+class _Finding(NamedTuple):
+    """PairVerdict, its sentence, and the event behind it."""
+
+    verdict: PairVerdict
+    reason: str
+    decided_by: EventPlace | None = None
+
+
+def explain_pair(state: ShardState, shard: Shard, key: ClientKey, topic: str) -> PairFacts:
+    """Return why a client does or does not receive a topic.
+
+    Args:
+        state: of the shard; not changed, but its indexes may get built.
+        shard: place of the shard, to which the topic belongs.
+        key: the client.
+        topic: name of the topic.
+    """
+    return _Pair(state, shard, key, topic).facts()
+
+
+class _Pair:
+    """One client and one topic."""
+
+    def __init__(self, state: ShardState, shard: Shard, key: ClientKey, topic: str) -> None:
+        self._state = state
+        self._shard = shard
+        self._key = key
+        self._topic = topic
+        self._group: Group = state.group(key.group)
+        self._exists = topic in state.topics
+        everybody = state.interests.match(topic)
+        self._asks = _own(everybody, key)
+        announced = state.subscribers(topic, everybody) if self._exists else {}
+        self._rows = _own(announced, key)
+        self._rivals = {row: texts for row, texts in announced.items() if row.group == key.group and row.client != key}
+
+    def facts(self) -> PairFacts:
+        """Return the judgement."""
+        quota = self._quota()
+        finding = self._received(quota) if self._rows else self._missing()
+        holder = next((row.client_id for row in self._rivals), None) if self._group.is_exclusive else None
+        state, key = self._state, self._key
+        return PairFacts(
+            self._shard.parent,
+            self._topic,
+            key.group,
+            key.client_id,
+            finding.verdict,
+            finding.reason,
+            finding.decided_by,
+            topic_facts(self._topic, state.topics[self._topic]) if self._exists else None,
+            group_facts(state, key.group),
+            client_facts(state, key),
+            tuple(RowFacts(row.part, tuple(texts)) for row, texts in self._rows.items())
+            if finding.verdict is PairVerdict.RECEIVED
+            else (),
+            tuple(self._entries()),
+            holder,
+            quota,
+            tuple(self._hints(finding.verdict)),
+        )
+
+    def _received(self, quota: QuotaFacts | None) -> _Finding:
+        """Return the finding about a client with rows by all rules but the quota."""
+        if quota is not None and self._is_beyond(quota):
+            where = f" on shard {self._shard.number} of {self._shard.count}" if self._shard.count > 1 else ""
+            reason = (
+                f"the client asks for {quota.asks_for:,} topics{where} and may hold {quota.share:,}, which are the "
+                "first ones in order of creation; this one comes later"
+            )
+            return _Finding(PairVerdict.QUOTA, reason, self._group_place())
+        texts = sorted({text for row in self._rows.values() for text in row})
+        if not texts:
+            return _Finding(
+                PairVerdict.RECEIVED, "the client asks for every topic of the parent", self._newest(self._asks)
+            )
+        shown = ", ".join(map(repr, texts[:NEAREST]))
+        more = f" and {len(texts) - NEAREST} more entries" if len(texts) > NEAREST else ""
+        verb = "match" if len(texts) > 1 else "matches"
+        return _Finding(PairVerdict.RECEIVED, f"{shown}{more} {verb} it", self._newest(self._asks))
+
+    def _missing(self) -> _Finding:
+        """Return the finding about a client without rows: the first rule that takes the topic away."""
+        state, key, group = self._state, self._key, self._group
+        client = state.clients.get(key)
+        if client is None:
+            return _Finding(
+                PairVerdict.CLIENT_UNKNOWN,
+                f"the group {key.group!r} has no client {key.client_id!r} on {self._shard.parent!r}: "
+                "it has not asked for anything here, or was unsubscribed",
+            )
+        subscription = client.subscription(group.mode)
+        last = state.last_requests.get(key)
+        asked_at = None if last is None or last.position < 0 else request_place(last.partition, last.position)
+        if group.bound_to is not None:
+            return _Finding(
+                PairVerdict.BOUND_ELSEWHERE,
+                f"the group {key.group!r} is bound to {group.bound_to!r}, so its clients receive nothing of "
+                f"{self._shard.parent!r}",
+                self._group_place(),
+            )
+        if not subscription.live:
+            reason = "the client is in no session: it was unsubscribed, or its lease has expired"
+            return _Finding(PairVerdict.NOT_IN_SESSION, reason, asked_at)
+        if not self._asks:
+            return self._no_match(asked_at)
+        if not self._exists:
+            names = sorted({text for texts in self._asks.values() for text in texts})
+            shown = f"; {names[0]!r} will match it as soon as it is created" if names else ""
+            reason = f"the parent {self._shard.parent!r} has no topic {self._topic!r} now{shown}"
+            return _Finding(PairVerdict.TOPIC_UNKNOWN, reason)
+        return self._restricted()
+
+    def _no_match(self, asked_at: EventPlace | None) -> _Finding:
+        wanted = self._state.interest(self._key)
+        count = sum(len(block.entries) for block in wanted.blocks)
+        kind = "name" if self._group.mode is Mode.LITERAL else "pattern"
+        if not count:
+            where = " that can match a topic of its shard" if self._shard.count > 1 else ""
+            return _Finding(PairVerdict.NO_MATCH, f"the client has no {kind}{where} in its set", asked_at)
+        if count == 1:
+            (entry,) = held(wanted.blocks, self._group.mode)
+            verdict = entry.verdict(self._topic, inner_multi=self._shard.inner_multi)
+            return _Finding(
+                PairVerdict.NO_MATCH, f"its {kind} {entry.text!r} does not match: {verdict.reason}", asked_at
+            )
+        return _Finding(PairVerdict.NO_MATCH, f"none of its {count:,} {kind}s matches", asked_at)
+
+    def _restricted(self) -> _Finding:
+        """Return the finding about a client that asks for a topic, which the policy of its group takes away."""
+        state, key = self._state, self._key
+        policy, metadata = state.policy(key.group), state.topics[self._topic]
+        if policy.selector is not None and not accepts(policy.selector, metadata):
+            found = f"tags {metadata.tags!r}" if policy.selector.kind == "TAG" else f"properties {_shown(metadata)}"
+            reason = (
+                f"the {policy.selector.kind} selector {policy.selector.text!r} of the group does not agree with its "
+                f"{found}"
+            )
+            return _Finding(PairVerdict.SELECTOR, reason, self._selector_place())
+        if policy.exclusive and self._rivals:
+            holder = next(iter(self._rivals))
+            reason = (
+                f"the group is exclusive, and the client {holder.client_id!r} holds the topic: "
+                "its matching entry is newer"
+            )
+            return _Finding(
+                PairVerdict.EXCLUSIVE, reason, self._newest(_own(state.interests.match(self._topic), holder.client))
+            )
+        return _Finding(
+            PairVerdict.UNDER_WAY,
+            "the client asks for it since a moment ago; a change of many topics is carried out over several "
+            "micro-batches, and this topic is still to come",
+            None if key not in state.backfills else self._newest(self._asks),
+        )
+
+    def _quota(self) -> QuotaFacts | None:
+        """Return the quota of the client, where it may take a topic away."""
+        state, key = self._state, self._key
+        share = state.quota_share(key, self._shard.client_share)
+        if share is None or len(state.topics) <= share:
+            return None
+        return QuotaFacts(self._group.quota, share, len(state.asked(key)))
+
+    def _is_beyond(self, quota: QuotaFacts) -> bool:
+        """Tell whether the topic is not among the first ones that the client may hold."""
+        if quota.asks_for <= quota.share:
+            return False
+        asked = self._state.asked(self._key)
+        rows = (
+            topic
+            for topic in self._state.topics
+            if topic in asked and any(row.client == self._key for row in self._state.subscribers(topic))
+        )
+        return self._topic not in islice(rows, quota.share)
+
+    def _interest(self) -> Interest:
+        """Return the interest in force for the topic: the former one while a change is under way."""
+        state, key = self._state, self._key
+        if self._exists and key in state.backfills and self._topic in state.remaining(key):
+            return state.backfills[key].before
+        return state.interest(key)
+
+    def _entries(self) -> list[EntryVerdict]:
+        wanted, topic, inner_multi = self._interest(), self._topic, self._shard.inner_multi
+        texts = {text for texts in (self._rows or self._asks).values() for text in texts}
+        if texts:
+            found = (each for each in held(wanted.blocks, self._group.mode) if _pattern(each) in texts)
+            return [each.verdict(topic, inner_multi=inner_multi) for each in islice(found, _SHOWN_ENTRIES)]
+        if self._rows or self._asks or wanted == NOTHING:
+            return []
+        near = nearest(held(wanted.blocks, self._group.mode), topic, NEAREST)
+        return [each.verdict(topic, inner_multi=inner_multi) for each in near]
+
+    def _newest(self, asks: Matches) -> EventPlace | None:
+        """Return the place of the newest request with a matching entry."""
+        owners = {row.client for row in asks}
+        texts = {text for found in asks.values() for text in found}
+        best: tuple[float, EventPlace | None] = (-1, None)
+        for owner in owners:
+            wanted, last = self._state.interest(owner), self._state.last_requests.get(owner)
+            if wanted.everything is not None:
+                at = self._everything_at(owner)
+                place = None if at < 0 or last is None else request_place(last.partition, at)
+                best = max(best, (wanted.everything, place), key=lambda each: each[0])
+            for block in wanted.blocks:
+                notation = block.notation if wanted.patterns else None
+                if any(_pattern(Held(text, notation, _NOWHERE)) in texts for text in block.entries):
+                    place = request_place(block.partition, block.position)
+                    best = max(best, (block.order, place), key=lambda each: each[0])
+        return best[1]
+
+    def _everything_at(self, key: ClientKey) -> int:
+        client = self._state.clients.get(key)
+        return -1 if client is None else client.subscription(self._group.mode).everything_at
+
+    def _group_place(self) -> EventPlace | None:
+        return group_facts(self._state, self._key.group).place
+
+    def _selector_place(self) -> EventPlace | None:
+        selectors = self._state.group_selectors(self._key.group)
+        for selection in reversed(selectors.unsettled):
+            if self._group.mode in selection.modes:
+                return request_place(selection.partition, selection.position)
+        return None
+
+    def _hints(self, verdict: PairVerdict) -> list[Hint]:
+        state, key, parent = self._state, self._key, self._shard.parent
+        client = state.clients.get(key)
+        others = [] if client is None else refused(client, self._group, self._topic)
+        if verdict is PairVerdict.NO_MATCH and client is not None:
+            found = mistakes(
+                client.subscription(self._group.mode),
+                client.subscription(Mode.WILDCARD),
+                self._group,
+                Names(parent, key.group, self._topic),
+                inner_multi=self._shard.inner_multi,
+            )
+            return list({hint.code: hint for hint in (*others, *found)}.values())
+        if verdict in (PairVerdict.CLIENT_UNKNOWN, PairVerdict.NOT_IN_SESSION):
+            return [*others, *self._other_clients()]
+        if verdict is PairVerdict.TOPIC_UNKNOWN:
+            names = [name for name in spellings(self._topic) if name in state.topics]
+            return [Hint("topic-spelling", f"there is a topic {names[0]!r}: is that meant?")] if names else []
+        if verdict is PairVerdict.QUOTA:
+            text = "ask for less, or raise lite.sub.client.quota of the group; -1 is no limit"
+            return [Hint("quota", text)]
+        return []
+
+    def _other_clients(self) -> list[Hint]:
+        """Return hints at clients of the same id in other groups, and at ids that differ in case."""
+        group, client_id = self._key
+        same, alike = [], []
+        for other, client in self._state.clients.items():
+            if client == (ABSENT, ABSENT) or other == self._key:
+                continue
+            if other.client_id == client_id:
+                same.append(other.group)
+            elif other.group == group and other.client_id.casefold() == client_id.casefold():
+                alike.append(other.client_id)
+        hints = []
+        if same:
+            shown = ", ".join(map(repr, sorted(same)[:_SHOWN_GROUPS]))
+            hints.append(Hint("other-group", f"a client {client_id!r} is in the group {shown} of this parent"))
+        if alike:
+            hints.append(Hint("client-spelling", f"the group has a client {alike[0]!r}: is that meant?"))
+        return hints
+
+
+_NOWHERE = EventPlace("", -1, -1)
+
+
+def _pattern(entry: Held) -> str:
+    return entry.text if entry.notation is None else pattern_of(entry.text, entry.notation)
+
+
+def _own(matches: Matches, key: ClientKey) -> dict[SubscriberKey, list[str]]:
+    return {row: texts for row, texts in matches.items() if row.client == key}
+
+
+def _shown(metadata: object) -> str:
+    properties = getattr(metadata, "properties", {})
+    return ", ".join(f"{name}={value!r}" for name, value in sorted(properties.items())) or "(none)"

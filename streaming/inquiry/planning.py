@@ -1,0 +1,226 @@
+"""Dry run of an event: what it would add and remove, by the rules themselves, on a state that does not change."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from streaming import coordinator
+from streaming.coordinator import CoordinatorState
+from streaming.errors import Rejected
+from streaming.events.columns import Event, SourceColumns
+from streaming.events.model import Source, Stream
+from streaming.events.parsing import PARSERS
+from streaming.expansion import expand
+from streaming.expansion.micro_batch import MicroBatch, apply_events
+from streaming.inquiry.questions import Question
+from streaming.state import Shard, ShardState
+from streaming.subscription.subscribers import ClientKey
+from streaming.tuning import DEFAULT_TUNING
+from streaming.updates.model import Op, Problem, Update, UpdateColumns
+
+PLANNED_OFFSET: Final = 1 << 40
+"""Offset of a planned event: later than all that were sent."""
+
+_SHOWN: Final = 100
+"""Number of updates that are shown for each operation."""
+
+_COUNTED: Final = 200_000
+"""Number of updates that one answer counts."""
+
+_SLICE: Final = 100_000
+"""Number of topics of a wide change that one answer looks at; some 0.2 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedUpdate:
+    """An update that a planned event would cause."""
+
+    op: str
+    parent: str
+    topic: str
+    group: str
+    client: str
+    cause: str
+    part: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedProblem:
+    """A dead letter, or an ignored entry, that a planned event would cause."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedEffect:
+    """Effect of a planned event on one key.
+
+    Attributes:
+        adds, removes: number of updates.
+        shown: some of them.
+        problems: dead letters.
+        ignored: reasons for which it would be ignored.
+        echoes: records that the coordinator would write to the inputs, each with its stream.
+        cursor: place from which counting goes on; None if everything is counted.
+        wide: group and id of the clients for which it goes on.
+        complete: False if there are more updates than were counted.
+    """
+
+    adds: int = 0
+    removes: int = 0
+    shown: tuple[PlannedUpdate, ...] = ()
+    problems: tuple[PlannedProblem, ...] = ()
+    ignored: tuple[str, ...] = ()
+    echoes: tuple[tuple[str, dict[str, Any]], ...] = ()
+    cursor: int | None = None
+    wide: tuple[tuple[str, str], ...] = ()
+    complete: bool = True
+
+
+class Planned(NamedTuple):
+    """A planned record as events with their sources, and the entries that are not valid."""
+
+    events: list[tuple[Source, Event]]
+    problems: list[PlannedProblem]
+
+
+def read(question: Question, topic: str, timestamp: int) -> Planned:
+    """Return the events of a planned record.
+
+    Args:
+        question: with stream and record.
+        topic: Kafka topic of the stream.
+        timestamp: time of the plan.
+
+    Raises:
+        Rejected: the stream is none of which an event can be planned.
+    """
+    stream = Stream(question.stream or "")
+    entries: Any = question.record.get("subscriptionSet") if stream is Stream.SUBSCRIPTIONS else None
+    values = entries if isinstance(entries, list) and entries else [question.record]
+    found = Planned([], [])
+    for number, value in enumerate(values):
+        source = Source(topic, 0, PLANNED_OFFSET, number, timestamp)
+        try:
+            found.events.append((source, PARSERS[stream](orjson.dumps(value))))
+        except Rejected as rejected:
+            found.problems.append(PlannedProblem(str(rejected.reason), str(rejected)))
+    return found
+
+
+def plan_shard(state: ShardState, shard: Shard, planned: Planned, question: Question) -> PlannedEffect:
+    """Return the effect of a planned event on a shard.
+
+    Args:
+        state: of the shard; not changed, but its indexes may get built.
+        shard: place of the shard.
+        planned: the event.
+        question: with a cursor and a client where the count of a wide change goes on.
+    """
+    events = [(source, event) for source, event in planned.events if _parent(event) == shard.parent]
+    tally = _Tally(shard.parent)
+    if question.cursor:
+        batch = apply_events(state, events, shard, DEFAULT_TUNING)
+        end = question.cursor + _SLICE
+        topics = list(islice(state.topics, question.cursor, end))
+        tally.add(_wide_updates(batch, ClientKey(question.group or "", question.client or ""), topics))
+        return tally.effect(cursor=end if end < len(state.topics) else None)
+    problems = planned.problems if shard.is_first else []
+    steps = expand(state, events, shard)
+    while tally.count < _COUNTED:
+        try:
+            tally.add([next(steps)])
+        except StopIteration as end_of_steps:
+            delta, found, ignored = end_of_steps.value
+            begun = tuple(tuple(key) for key, each in delta.backfills.items() if each and key not in state.backfills)
+            return tally.effect(
+                [*problems, *map(_problem, found)],
+                map(str, ignored),
+                cursor=DEFAULT_TUNING.backfill_topics if begun else None,
+                wide=begun,
+            )
+    steps.close()
+    return tally.effect(problems, complete=False)
+
+
+def plan_coordinator(state: CoordinatorState, planned: Planned, client_timeout_ms: int) -> PlannedEffect:
+    """Return what a planned event would make the coordinator say to the shards of other parents."""
+    outcome = coordinator.follow(state, planned.events, client_timeout_ms)
+    echoes = tuple((str(stream), orjson.loads(record.value or b"{}")) for stream, record in outcome.records)
+    return PlannedEffect(
+        problems=tuple(map(_problem, outcome.problems)), ignored=tuple(map(str, outcome.ignored)), echoes=echoes
+    )
+
+
+class _Tally:
+    """Count of updates."""
+
+    def __init__(self, parent: str) -> None:
+        self._parent = parent
+        self._counts: Counter[Op] = Counter()
+        self._shown: dict[Op, list[PlannedUpdate]] = {op: [] for op in Op}
+
+    @property
+    def count(self) -> int:
+        """Number of updates so far."""
+        return self._counts.total()
+
+    def add(self, several: Iterable[list[Update] | UpdateColumns]) -> None:
+        """Count the updates of the planned event; what else goes on in the shard is left out."""
+        for updates in several:
+            if isinstance(updates, UpdateColumns):
+                if not len(updates.pairs) or updates.sources.at(0).offset < PLANNED_OFFSET:
+                    continue
+                self._counts[updates.op] += len(updates.pairs)
+                self._show(updates.one_by_one())
+            else:
+                own = [update for update in updates if update.source.offset >= PLANNED_OFFSET]
+                self._counts.update(update.op for update in own)
+                self._show(own)
+
+    def effect(
+        self, problems: Iterable[PlannedProblem] = (), ignored: Iterable[str] = (), **rest: Any
+    ) -> PlannedEffect:
+        """Return the effect with these updates."""
+        shown = tuple(update for op in Op for update in self._shown[op])
+        adds, removes = self._counts[Op.ADD], self._counts[Op.REMOVE]
+        return PlannedEffect(adds, removes, shown, tuple(problems), tuple(ignored), **rest)
+
+    def _show(self, updates: Iterable[Update]) -> None:
+        for update in islice(updates, _SHOWN):
+            shown = self._shown[update.op]
+            if len(shown) < _SHOWN:
+                group, client, part = update.subscriber
+                shown.append(
+                    PlannedUpdate(update.op, self._parent, update.lite_topic, group, client, update.cause, part)
+                )
+
+
+def _wide_updates(batch: MicroBatch, key: ClientKey, topics: list[str]) -> Iterator[UpdateColumns]:
+    """Yield the updates of a wide change of one client for some topics, as `backfill_updates` finds them."""
+    change = batch.changed.get(key)
+    if change is None:
+        return
+    former, later = batch.state.new_interests(), batch.state.new_interests()
+    former.add(key, change.before)
+    later.add(key, change.after)
+    before, after = former.pairs(topics), later.pairs(topics)
+    sources = SourceColumns.same(change.source, len(topics))
+    for op, cause, pairs in (
+        (Op.REMOVE, change.cause_remove, before.without(after)),
+        (Op.ADD, change.cause_add, after.without(before)),
+    ):
+        yield UpdateColumns(op, cause, topics, sources, pairs, [None] * len(pairs.subscriber_table))
+
+
+def _parent(event: Event) -> str | None:
+    return getattr(event, "parent", None)
+
+
+def _problem(problem: Problem) -> PlannedProblem:
+    return PlannedProblem(str(problem.reason), problem.message)

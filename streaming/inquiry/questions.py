@@ -1,0 +1,101 @@
+"""Questions, as they stand in records of the clock topic.
+
+A question is a field of a record that tells a shard the time 0, or all buckets of the coordinator: a release that does
+not know the field takes it for that, and nothing happens.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+import orjson
+
+from streaming.errors import Rejected
+from streaming.events.model import Reason
+from streaming.updates.records import KafkaRecord
+
+ANSWERABLE_MS: Final = 120_000
+"""Time in milliseconds after which nobody waits for an answer any more; who replays an old clock answers nothing."""
+
+MAX_ITEMS: Final = 10_000
+"""Most items of a list in one answer."""
+
+
+class Ask(StrEnum):
+    """Kind of a question."""
+
+    EXPLAIN = "explain"
+    TOPICS = "topics"
+    SUBSCRIPTIONS = "subscriptions"
+    CLIENTS = "clients"
+    GROUPS = "groups"
+    TOPIC = "topic"
+    PLAN = "plan"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question to one key, or to all buckets of the coordinator.
+
+    Attributes:
+        id: chosen by who asks; the answer repeats it.
+        ask: its kind.
+        client: id of a client; None for any.
+        group: name of a group; None for any.
+        topic: a lite topic.
+        pattern: only items whose names it matches; None for all.
+        dialect: of the pattern.
+        cursor: place from which a list goes on, from a former answer.
+        limit: most items of a list.
+        stream: input stream of a planned event.
+        record: the planned event.
+    """
+
+    id: str
+    ask: Ask
+    client: str | None = None
+    group: str | None = None
+    topic: str | None = None
+    pattern: str | None = None
+    dialect: str = "lite"
+    cursor: int = 0
+    limit: int = 1_000
+    stream: str | None = None
+    record: Mapping[str, Any] = field(default_factory=dict)
+
+    def for_shard(self, parent: str, number: int) -> KafkaRecord:
+        """Return the clock record with this question to a shard."""
+        value = {"wake": 0, "parentTopic": parent, "shard": number, "inquiry": self._fields()}
+        return KafkaRecord(parent.encode(), orjson.dumps(value))
+
+    def for_coordinator(self) -> KafkaRecord:
+        """Return the clock record with this question to the coordinator."""
+        return KafkaRecord(b"", orjson.dumps({"tick": 0, "inquiry": self._fields()}))
+
+    def _fields(self) -> dict[str, Any]:
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return {name: value for name, value in fields.items() if value is not None}
+
+
+def parse_question(fields: Mapping[str, Any]) -> Question:
+    """Return a question of a clock record.
+
+    Raises:
+        Rejected: the fields are not those of a question.
+    """
+    kinds: dict[str, type] = {
+        **dict.fromkeys(("id", "ask", "client", "group", "topic", "pattern", "dialect", "stream"), str),
+        **dict.fromkeys(("cursor", "limit"), int),
+        "record": dict,
+    }
+    for name, value in fields.items():
+        if name not in kinds or not isinstance(value, kinds[name]):
+            raise Rejected(Reason.WRONG_TYPE, f"a question has no such field: {name}={value!r}"[:200])
+    try:
+        question = Question(**{**fields, "ask": Ask(fields["ask"])})
+    except (KeyError, TypeError, ValueError) as error:
+        raise Rejected(Reason.MISSING_FIELD, f"a question needs an id, and a kind that is known: {error}") from None
+    if not (0 < question.limit <= MAX_ITEMS and question.cursor >= 0):
+        raise Rejected(Reason.OUT_OF_RANGE, f"limit must be 1 to {MAX_ITEMS:,}, and cursor at least 0")
+    return question

@@ -1,0 +1,54 @@
+"""Live state of a running job, for who wants to look into it: explanations, lists, and dry runs.
+
+>>> from streaming.inspect import Inspector
+>>> with Inspector(settings) as inspector:  # doctest: +SKIP
+...     [found] = inspector.explain("c1", "orders__1__paid", group="billing")
+...     print(found.verdict, found.reason)
+"""
+
+from streaming.inquiry.listing import Page, SubscriberFacts, SubscriptionFacts, TopicDetails
+from streaming.inquiry.model import (
+    ClientFacts,
+    EntryVerdict,
+    EventPlace,
+    GroupFacts,
+    Hint,
+    PairFacts,
+    PairVerdict,
+    QuotaFacts,
+    RowFacts,
+    SegmentStep,
+    TopicFacts,
+)
+from streaming.inquiry.overview import BindingFacts, LeaseFacts
+from streaming.inquiry.planning import PlannedProblem, PlannedUpdate
+from streaming.inspect.api import Explanation, Inspector
+from streaming.inspect.filters import Filter
+from streaming.inspect.planning import DryRun, ParentEffect
+
+__all__ = [
+    "BindingFacts",
+    "ClientFacts",
+    "DryRun",
+    "EntryVerdict",
+    "EventPlace",
+    "Explanation",
+    "Filter",
+    "GroupFacts",
+    "Hint",
+    "Inspector",
+    "LeaseFacts",
+    "Page",
+    "PairFacts",
+    "PairVerdict",
+    "ParentEffect",
+    "PlannedProblem",
+    "PlannedUpdate",
+    "QuotaFacts",
+    "RowFacts",
+    "SegmentStep",
+    "SubscriberFacts",
+    "SubscriptionFacts",
+    "TopicDetails",
+    "TopicFacts",
+]

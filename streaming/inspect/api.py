@@ -1,0 +1,293 @@
+"""Typed answers of a running job.
+
+Each method asks the job, which answers as of its running micro-batch; none of them changes anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from uuid import uuid4
+
+from pydantic import TypeAdapter
+
+from streaming.coordinator import BUCKETS, COORDINATOR
+from streaming.errors import NotPlaced
+from streaming.events.routing import Routing
+from streaming.inquiry.listing import Page, SubscriptionFacts, TopicDetails
+from streaming.inquiry.model import ClientFacts, GroupFacts, Hint, PairFacts, PairVerdict, TopicFacts
+from streaming.inquiry.overview import BindingFacts, LeaseFacts, Overview
+from streaming.inquiry.planning import PlannedEffect
+from streaming.inquiry.questions import MAX_ITEMS, Ask, Question
+from streaming.inspect.asking import ANSWER_SECONDS, Answer, Inquirer, Key
+from streaming.inspect.filters import EVERYTHING, Filter
+from streaming.inspect.following import Chosen
+from streaming.inspect.planning import DryRun, dry_run, stream_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from streaming.config import Settings
+    from streaming.events.model import Stream
+    from streaming.inquiry.model import EventPlace
+    from streaming.inspect.following import UpdatesFollower
+
+T = TypeVar("T")
+
+_BUCKETS: Final = [(COORDINATOR, number) for number in range(BUCKETS)]
+_SHOWN: Final = 5
+"""Number of names in a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a client does or does not receive a topic.
+
+    Attributes:
+        pair: judgement of the shard to which the topic belongs.
+        binding: of the group; None if it has none.
+        lease: of the client, over all parents; None if it has none.
+        lease_left_ms: time in milliseconds until the lease expires, as of the last tick; None if it never does.
+        hints: likely mistakes.
+    """
+
+    pair: PairFacts
+    binding: BindingFacts | None
+    lease: LeaseFacts | None
+    lease_left_ms: int | None
+    hints: tuple[Hint, ...]
+
+    @property
+    def received(self) -> bool:
+        """True if the client receives the topic."""
+        return self.pair.received
+
+    @property
+    def verdict(self) -> PairVerdict:
+        """Deciding fact."""
+        return self.pair.verdict
+
+    @property
+    def reason(self) -> str:
+        """Deciding fact, as a sentence."""
+        return self.pair.reason
+
+
+class Inspector:
+    """Looks into a running job, as a context manager; for one thread.
+
+    Args:
+        settings: addresses, topics and client options; the checkpoint is of no account.
+        timeout: time in seconds within which answers are expected.
+
+    All methods raise `InspectError`: its leaves say that no job answers, that it refuses, or that a parent is missing.
+    """
+
+    def __init__(self, settings: Settings, timeout: float = ANSWER_SECONDS) -> None:
+        self._inquirer = Inquirer(settings, timeout)
+        self._routing: dict[str, Routing] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._inquirer.__exit__()
+
+    def explain(
+        self, client: str, topic: str, *, parent: str | None = None, group: str | None = None
+    ) -> tuple[Explanation, ...]:
+        """Explain why a client does or does not receive a topic, in each of its groups.
+
+        Args:
+            client: id of the client.
+            topic: name of the lite topic.
+            parent: the parent topic; None for the one on which the client is.
+            group: group of the client; None for all of its groups.
+        """
+        question = Question(_id(), Ask.EXPLAIN, client=client, topic=topic, group=group)
+        answers = self._ask(question, [*_BUCKETS, *([] if parent is None else [(parent, self._guess(parent, topic))])])
+        known = _overview(answers[bucket] for bucket in _BUCKETS)
+        if parent is None:
+            parent = _only_parent(known, client, group)
+        key = parent, self._shard_of(parent, topic)
+        answer = answers[key] if key in answers else self._ask(_again(question), [key])[key]
+        pairs = _read(list[PairFacts], answer.value)
+        wanted = {lease.group for lease in known.leases} if group is None else {group}
+        for name in sorted(wanted - {pair.group for pair in pairs}):
+            named = replace(_again(question), group=name)
+            pairs += _read(list[PairFacts], self._ask(named, [key])[key].value)
+        if not pairs:
+            raise NotPlaced(
+                f"the job knows no client {client!r}: it has sent no request, or was unsubscribed and forgotten. "
+                "Name its --group to see how that group is set up; `reexpand clients list` shows who is there, and "
+                "`reexpand dlq list` what was refused"
+            )
+        return tuple(_explanation(pair, known) for pair in pairs)
+
+    def topics(self, parent: str, chosen: Filter = EVERYTHING, *, limit: int = 1_000) -> Iterator[Page[TopicFacts]]:
+        """Yield the lite topics of a parent page by page, shard by shard in order of creation."""
+        return self._pages(Page[TopicFacts], Ask.TOPICS, parent, chosen, limit, all_shards=True)
+
+    def clients(self, parent: str, chosen: Filter = EVERYTHING, *, limit: int = 1_000) -> Iterator[Page[ClientFacts]]:
+        """Yield the clients of a parent page by page; the pattern is about their ids."""
+        return self._pages(Page[ClientFacts], Ask.CLIENTS, parent, chosen, limit)
+
+    def groups(self, parent: str, chosen: Filter = EVERYTHING, *, limit: int = 1_000) -> Iterator[Page[GroupFacts]]:
+        """Yield the groups of a parent page by page: those with a group event, and those with a client."""
+        return self._pages(Page[GroupFacts], Ask.GROUPS, parent, chosen, limit)
+
+    def subscriptions(
+        self, parent: str, chosen: Filter = EVERYTHING, *, limit: int = 1_000
+    ) -> Iterator[Page[SubscriptionFacts]]:
+        """Yield the entries of clients page by page; one that concerns several shards comes once a shard."""
+        return self._pages(Page[SubscriptionFacts], Ask.SUBSCRIPTIONS, parent, chosen, limit, all_shards=True)
+
+    def topic(self, parent: str, name: str) -> TopicDetails:
+        """Return a lite topic with those who receive it."""
+        key = parent, self._shard_of(parent, name)
+        question = Question(_id(), Ask.TOPIC, topic=name)
+        return _read(TopicDetails, self._ask(question, [key])[key].value)
+
+    def plan(self, record: Mapping[str, Any], stream: Stream | None = None) -> DryRun:
+        """Return what an event would do if it were sent now.
+
+        Args:
+            record: the event, as its JSON says it.
+            stream: input stream of the event; None to tell it by the fields.
+        """
+
+        def coordinate(question: Question) -> list[PlannedEffect]:
+            return [_read(PlannedEffect, answer.value) for answer in self._ask(question, _BUCKETS).values()]
+
+        def ask(question: Question, parent: str, number: int) -> PlannedEffect:
+            return _read(PlannedEffect, self._ask(question, [(parent, number)])[parent, number].value)
+
+        return dry_run(stream or stream_of(record), record, coordinate, ask, self._routing_of)
+
+    def updates_of(self, place: EventPlace, follower: UpdatesFollower) -> list[dict[str, Any]]:
+        """Return the updates of an event that was sent before, once the job has read it.
+
+        The coordinator is asked: it answers in a micro-batch that has read what was there before the question.
+
+        Args:
+            place: of the event.
+            follower: of the updates, since before the event.
+        """
+        self.bindings("")
+        return list(follower.updates(Chosen(source=place), to_end=True))
+
+    def bindings(self, group: str | None = None) -> tuple[BindingFacts, ...]:
+        """Return the parents of groups."""
+        return self._overview(Question(_id(), Ask.GROUPS, group=group, limit=MAX_ITEMS)).bindings
+
+    def leases(self, client: str | None = None, group: str | None = None) -> tuple[LeaseFacts, ...]:
+        """Return clients over all parents."""
+        return self._overview(Question(_id(), Ask.CLIENTS, client=client, group=group, limit=MAX_ITEMS)).leases
+
+    def _pages(
+        self, kind: type[Page[T]], ask: Ask, parent: str, chosen: Filter, limit: int, *, all_shards: bool = False
+    ) -> Iterator[Page[T]]:
+        shards = self._routing_of(parent).shard_count(parent) if all_shards else 1
+        for number in range(shards):
+            question: Question | None = Question(_id(), ask, limit=limit, **chosen._asdict())
+            while question is not None:
+                page = _read(kind, self._ask(question, [(parent, number)])[parent, number].value)
+                yield page
+                question = None if page.cursor is None else replace(_again(question), cursor=page.cursor)
+
+    def _overview(self, question: Question) -> Overview:
+        return _overview(self._ask(question, _BUCKETS).values())
+
+    def _ask(self, question: Question, keys: Collection[Key]) -> dict[Key, Answer]:
+        """Ask keys, and note the routing of the parents that answer."""
+        answers = self._inquirer.ask(question, keys)
+        for (parent, _), answer in answers.items():
+            if parent != COORDINATOR:
+                self._routing[parent] = Routing({parent: answer.shards}, answer.depth)
+        return answers
+
+    def _guess(self, parent: str, topic: str) -> int:
+        """Return the shard of a topic, as far as the routing is known."""
+        routing = self._routing.get(parent)
+        return 0 if routing is None else routing.shard_of(parent, topic)
+
+    def _shard_of(self, parent: str, topic: str) -> int:
+        return self._routing_of(parent).shard_of(parent, topic)
+
+    def _routing_of(self, parent: str) -> Routing:
+        """Return the routing of a parent, as its first shard tells it."""
+        if parent not in self._routing:
+            self._ask(Question(_id(), Ask.GROUPS, limit=1), [(parent, 0)])
+        return self._routing[parent]
+
+
+def _overview(answers: Iterable[Answer]) -> Overview:
+    """Return what all buckets of the coordinator say together."""
+    found = [_read(Overview, answer.value) for answer in answers]
+    return Overview(
+        tuple(binding for each in found for binding in each.bindings),
+        tuple(lease for each in found for lease in each.leases),
+        max(each.clock for each in found),
+        max(each.client_timeout_ms for each in found),
+    )
+
+
+def _explanation(pair: PairFacts, known: Overview) -> Explanation:
+    binding = next((each for each in known.bindings if each.group == pair.group), None)
+    lease = next((each for each in known.leases if (each.group, each.client) == (pair.group, pair.client)), None)
+    left = None
+    if lease is not None and known.client_timeout_ms:
+        left = max(0, lease.last_request + known.client_timeout_ms - known.clock)
+    return Explanation(pair, binding, lease, left, (*pair.hints, *_hints(pair, binding, lease)))
+
+
+def _hints(pair: PairFacts, binding: BindingFacts | None, lease: LeaseFacts | None) -> Iterator[Hint]:
+    """Yield likely mistakes that show beyond one parent."""
+    absent = pair.verdict in (PairVerdict.CLIENT_UNKNOWN, PairVerdict.NOT_IN_SESSION)
+    if binding is not None and binding.parent != pair.parent:
+        yield Hint(
+            "other-parent",
+            f"the group {pair.group!r} is bound to {binding.parent!r} since {binding.place}: "
+            "subscribe there, or bind it to this parent by lite.bind.topic",
+        )
+    elif absent and lease is not None and lease.parents and pair.parent not in lease.parents:
+        shown = ", ".join(map(repr, lease.parents[:_SHOWN]))
+        yield Hint("other-parent", f"the client is in session on {shown}: does its request name the right topic?")
+    if absent and lease is None:
+        yield Hint(
+            "no-request",
+            "no request of this client has come, or all were refused; `reexpand dlq list` shows what was refused",
+        )
+
+
+def _only_parent(known: Overview, client: str, group: str | None) -> str:
+    """Return the parent of a client, or of its group, if there is one only."""
+    parents = {parent for lease in known.leases for parent in lease.parents}
+    if not parents and group is not None:
+        parents = {binding.parent for binding in known.bindings}
+    if len(parents) == 1:
+        return parents.pop()
+    if not parents:
+        raise NotPlaced(f"the client {client!r} is in session on no parent topic: name one with --parent")
+    shown = ", ".join(sorted(parents)[:_SHOWN])
+    raise NotPlaced(f"the client {client!r} is in session on several parent topics: name one with --parent ({shown})")
+
+
+def _id() -> str:
+    return uuid4().hex
+
+
+def _again(question: Question) -> Question:
+    return replace(question, id=_id())
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def _read(kind: type[T], value: Any) -> T:
+    form: Any = kind
+    found: T = _adapter(form).validate_python(value)
+    return found

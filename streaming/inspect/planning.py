@@ -1,0 +1,155 @@
+"""Dry runs over all shards and parents that an event concerns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+from uuid import uuid4
+
+import orjson
+
+from streaming.coordinator import COORDINATOR
+from streaming.errors import Rejected
+from streaming.events.model import Stream
+from streaming.events.parsing import PARSERS
+from streaming.events.routing import Routing
+from streaming.inquiry.planning import PlannedEffect, PlannedProblem, PlannedUpdate
+from streaming.inquiry.questions import Ask, Question
+from streaming.worker.placing import placed
+
+Asker = Callable[[Question, str, int], PlannedEffect]
+"""Asks a key of a parent."""
+
+_SHOWN: Final = 100
+"""Number of updates that are shown for each parent."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParentEffect:
+    """Effect of a planned event on one parent.
+
+    Attributes:
+        adds, removes: number of updates.
+        shown: some of them.
+        complete: False if there are more.
+    """
+
+    parent: str
+    adds: int
+    removes: int
+    shown: tuple[PlannedUpdate, ...]
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """What a planned event would do.
+
+    Attributes:
+        stream: input stream of the event.
+        parents: effect on each parent that it concerns.
+        problems: dead letters.
+        ignored: reasons for which it would be ignored.
+    """
+
+    stream: str
+    parents: tuple[ParentEffect, ...]
+    problems: tuple[PlannedProblem, ...]
+    ignored: tuple[str, ...]
+
+    @property
+    def adds(self) -> int:
+        """Number of rows that would be added."""
+        return sum(each.adds for each in self.parents)
+
+    @property
+    def removes(self) -> int:
+        """Number of rows that would be removed."""
+        return sum(each.removes for each in self.parents)
+
+
+def stream_of(record: Mapping[str, Any]) -> Stream:
+    """Return the input stream to which a record belongs, by its fields."""
+    if "subscriptionSet" in record or "action" in record or "liteTopicSet" in record:
+        return Stream.SUBSCRIPTIONS
+    return Stream.GROUPS if "attributes" in record else Stream.TOPICS
+
+
+def problems_of(stream: Stream, record: Mapping[str, Any]) -> list[PlannedProblem]:
+    """Return the reasons why a record, or entries of it, would become dead letters, by the parsers of the job."""
+    entries = record.get("subscriptionSet") if stream is Stream.SUBSCRIPTIONS else None
+    found = []
+    for value in entries if isinstance(entries, list) and entries else [record]:
+        try:
+            PARSERS[stream](orjson.dumps(value))
+        except Rejected as rejected:
+            found.append(PlannedProblem(str(rejected.reason), str(rejected)))
+    return found
+
+
+def dry_run(
+    stream: Stream,
+    record: Mapping[str, Any],
+    coordinate: Callable[[Question], list[PlannedEffect]],
+    ask: Asker,
+    routing_of: Callable[[str], Routing],
+) -> DryRun:
+    """Return what an event would do, asking all who have a say.
+
+    Args:
+        stream: input stream of the event.
+        record: the event.
+        coordinate: asks the coordinator.
+        ask: asks a shard.
+        routing_of: returns the routing of a parent.
+    """
+    effects: list[tuple[str, PlannedEffect]] = []
+    problems = problems_of(stream, record)
+    records = [(stream, record)]
+    if stream is not Stream.TOPICS and not problems:
+        said = coordinate(_question(stream, record))
+        effects += ((COORDINATOR, each) for each in said)
+        records += [(Stream(name), value) for each in said for name, value in each.echoes]
+    for each, value in records:
+        for parent, number in _shards(each, value, routing_of):
+            question = _question(each, value)
+            effects.append((parent, first := ask(question, parent, number)))
+            for group, client in first.wide:
+                cursor = first.cursor
+                while cursor is not None:
+                    again = replace(question, id=uuid4().hex, group=group, client=client, cursor=cursor)
+                    effects.append((parent, effect := ask(again, parent, number)))
+                    cursor = effect.cursor
+    named = dict.fromkeys(parent for parent, _ in effects if parent != COORDINATOR)
+    return DryRun(
+        stream,
+        tuple(_together(parent, [effect for other, effect in effects if other == parent]) for parent in named),
+        tuple(dict.fromkeys([*problems, *(problem for _, effect in effects for problem in effect.problems)])),
+        tuple(dict.fromkeys(reason for _, effect in effects for reason in effect.ignored)),
+    )
+
+
+def _question(stream: Stream, record: Mapping[str, Any]) -> Question:
+    return Question(uuid4().hex, Ask.PLAN, stream=str(stream), record=dict(record))
+
+
+def _shards(
+    stream: Stream, record: Mapping[str, Any], routing_of: Callable[[str], Routing]
+) -> Iterator[tuple[str, int]]:
+    """Yield the shards that must see a record, each once."""
+    value = orjson.dumps(record)
+    parents = dict.fromkeys(each.parent for each in placed(stream, value, Routing()) if each.parent != COORDINATOR)
+    for parent in parents:
+        keys = placed(stream, value, routing_of(parent))
+        yield from dict.fromkeys((each.parent, each.shard) for each in keys if each.parent == parent)
+
+
+def _together(parent: str, effects: list[PlannedEffect]) -> ParentEffect:
+    return ParentEffect(
+        parent,
+        sum(each.adds for each in effects),
+        sum(each.removes for each in effects),
+        tuple(update for each in effects for update in each.shown)[:_SHOWN],
+        all(each.complete for each in effects),
+    )

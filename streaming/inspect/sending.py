@@ -1,0 +1,95 @@
+"""Events sent by hand: checked by the job's own parsers first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
+from confluent_kafka import KafkaError, Message, Producer
+
+from streaming.errors import NotWritten, QuestionRefused
+from streaming.events.model import Stream
+from streaming.events.parsing import parse_topic_event
+from streaming.inquiry.model import EventPlace
+from streaming.inspect.planning import problems_of
+from streaming.kafka.clients import create, reason, writing
+from streaming.kafka.options import for_librdkafka
+from streaming.kafka.permissions import writable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from streaming.config import Settings
+
+_KAFKA_SECONDS: Final = 20.0
+
+
+def send(settings: Settings, stream: Stream, record: Mapping[str, Any]) -> EventPlace:
+    """Write an event, and return its place.
+
+    Args:
+        settings: addresses, topics and client options.
+        stream: input stream of the event.
+        record: the event, as its JSON says it.
+
+    Raises:
+        QuestionRefused: the event, or an entry of it, would become a dead letter.
+        NotWritten: Kafka did not take the record.
+    """
+    problems = problems_of(stream, record)
+    if problems:
+        raise QuestionRefused("nothing was sent: " + "; ".join(f"{each.message} ({each.reason})" for each in problems))
+    topics = {
+        Stream.TOPICS: settings.topic_events,
+        Stream.SUBSCRIPTIONS: settings.subscription_events,
+        Stream.GROUPS: settings.group_events,
+    }
+    topic, taken = topics[stream], _Taken()
+    given: dict[str, Any] = {
+        "log_level": 0,
+        **for_librdkafka(settings),
+        "bootstrap.servers": settings.bootstrap_servers,
+        "enable.idempotence": True,
+        "partitioner": "murmur2_random",  # as Java's clients: one key, one partition, whoever sends
+        "linger.ms": 0,
+        "error_cb": taken.remember,
+    }
+    producer = create(Producer, given)
+    with writing(producer, topic, lambda why: _not_written(topic, settings, why)):
+        producer.produce(topic, orjson.dumps(record), _key(stream, record), on_delivery=taken.note)
+        producer.flush(_KAFKA_SECONDS)
+    if taken.place is None:
+        why = taken.trouble if taken.error is None else reason(taken.error, writable(topic))
+        raise _not_written(topic, settings, why or "no broker answers")
+    return taken.place
+
+
+class _Taken:
+    """What Kafka says of a record."""
+
+    def __init__(self) -> None:
+        self.place: EventPlace | None = None
+        self.error: KafkaError | None = None
+        self.trouble = ""
+
+    def note(self, error: KafkaError | None, message: Message) -> None:
+        """Note the place of the record."""
+        self.error = error
+        if error is None:
+            self.place = EventPlace(message.topic() or "", message.partition() or 0, message.offset() or 0)
+
+    def remember(self, error: KafkaError) -> None:
+        """Note an error of the client."""
+        self.trouble = error.str()
+
+
+def _key(stream: Stream, record: Mapping[str, Any]) -> bytes:
+    """Return the key by which Kafka keeps the order: the parent of a topic, or the group."""
+    if stream is Stream.TOPICS:
+        return parse_topic_event(orjson.dumps(record)).parent.encode()
+    entries = record.get("subscriptionSet")
+    return str((entries[0] if isinstance(entries, list) and entries else record)["group"]).encode()
+
+
+def _not_written(topic: str, settings: Settings, why: str) -> NotWritten:
+    return NotWritten(f"the topic {topic} at {settings.bootstrap_servers} did not take the record: {why.rstrip('.')}.")

@@ -1,0 +1,196 @@
+"""Answers as text for people, and as JSON."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import orjson
+
+from matcher.dialects import get_dialect
+from streaming.inquiry.listing import Page, SubscriptionFacts, TopicDetails
+from streaming.inquiry.model import ClientFacts, EntryVerdict, GroupFacts, PairVerdict, TopicFacts
+from streaming.inquiry.overview import BindingFacts, LeaseFacts
+from streaming.inspect.api import Explanation
+from streaming.inspect.filters import Filter
+from streaming.inspect.planning import DryRun
+
+T = TypeVar("T")
+
+_INDENT = "  "
+
+
+def as_json(value: Any) -> str:
+    """Return an answer as one line of JSON."""
+    return orjson.dumps(value).decode()
+
+
+def explanation(found: Explanation) -> str:
+    """Return an explanation as a few lines, the answer first."""
+    pair = found.pair
+    who, what = f"client {pair.client!r} of group {pair.group!r}", f"{pair.topic!r} of {pair.parent!r}"
+    verb = "receives" if found.received else "does not receive"
+    lines = [f"{'yes' if found.received else 'no'}: {who} {verb} {what}", f"{_INDENT}{pair.reason}"]
+    lines += [f"{_INDENT}decided by   {pair.decided_by}"] if pair.decided_by else []
+    lines += (f"{_INDENT}{label:<12} {text}" for label, text in _facts(found))
+    for entry in pair.entries:
+        lines += _entry(entry, found.verdict)
+    lines += (f"hint: {hint.text}" for hint in found.hints)
+    return "\n".join(lines)
+
+
+def time(milliseconds: int) -> str:
+    """Return a time in milliseconds since the epoch, to the second."""
+    return datetime.fromtimestamp(milliseconds / 1_000, UTC).isoformat(" ", "seconds")
+
+
+def _facts(found: Explanation) -> Iterator[tuple[str, str]]:
+    pair, known, born = found.pair, found.pair.group_facts, found.pair.topic_facts
+    if born is None:
+        yield "topic", "does not exist"
+    else:
+        parts = [f"tags {born.tags!r}" if born.tags else "", *(f"{k}={v!r}" for k, v in born.properties.items())]
+        expiry = f"expires at {time(born.deadline)}" if born.deadline else ""
+        yield "topic", ", ".join(filter(None, ["exists", *parts, expiry]))
+    set_by = f", set by {known.place}" if known.place else ", no group event is known"
+    kind = "patterns" if known.mode == "wildcard" else "names"
+    exclusive = ", exclusive" if known.exclusive else ""
+    limit = "no quota" if known.quota < 0 else f"quota {known.quota:,}"
+    yield "group", f"entries are {kind}{exclusive}, {limit}{set_by}"
+    if known.selector:
+        yield "selector", f"{known.selector[0]} {known.selector[1]!r}"
+    if found.binding:
+        yield "binding", f"{found.binding.parent!r}, by {found.binding.place}"
+    asker = pair.client_facts
+    if asker is not None:
+        version = "" if asker.version is None else f", version {asker.version}"
+        last = f", last request {asker.place}" if asker.place else ""
+        size = "every topic" if asker.everything else counted(asker.entries, "entry", "entries")
+        yield "client", f"{'in session' if asker.live else 'in no session'}, {size}{version}{last}"
+    if found.lease is not None:
+        left = "" if found.lease_left_ms is None else f", expires in {found.lease_left_ms / 1_000:.0f} s"
+        yield "lease", f"last request at {time(found.lease.last_request)} ({found.lease.place}){left}"
+    if pair.holder is not None:
+        yield "holder", f"{pair.holder!r}"
+    if pair.quota is not None:
+        share = f", {pair.quota.share:,} on this shard" if pair.quota.share != pair.quota.quota else ""
+        yield "quota", f"{pair.quota.quota:,}{share}; the client asks for {pair.quota.asks_for:,} topics here"
+
+
+def _entry(entry: EntryVerdict, verdict: PairVerdict) -> Iterator[str]:
+    kind = "name" if entry.dialect is None else f"{entry.dialect} pattern"
+    policy = f" ({entry.policy})" if entry.policy else ""
+    mark = "matches" if entry.matches else "does not match"
+    place = f", sent by {entry.place}" if entry.place else ""
+    yield f"{_INDENT}{kind}{policy} {entry.entry!r} {mark}: {entry.reason}{place}"
+    if verdict is PairVerdict.NO_MATCH:
+        for step in entry.steps:
+            shown = f"{step.pattern if step.pattern is not None else '(none)':<16} {step.topic or '(none)':<16}"
+            yield f"{_INDENT * 2}{' ' if step.fits else '!'} {shown} {step.verdict}"
+
+
+def topic(found: TopicFacts) -> str:
+    """Return a topic as a line."""
+    tags = f"  tags {found.tags}" if found.tags else ""
+    properties = "".join(f"  {name}={value}" for name, value in found.properties.items())
+    return f"{found.topic}{tags}{properties}{f'  expires at {time(found.deadline)}' if found.deadline else ''}"
+
+
+def topic_details(name: str, parent: str, found: TopicDetails) -> str:
+    """Return a topic with those who receive it."""
+    if found.topic is None:
+        return f"the parent {parent!r} has no topic {name!r}"
+    lines = [topic(found.topic), counted(found.count, "subscriber")]
+    for each in found.subscribers:
+        part = f" ({each.part})" if each.part else ""
+        lines.append(f"{_INDENT}{each.group}/{each.client}{part}  {', '.join(each.entries) or 'every topic'}")
+    if len(found.subscribers) < found.count:
+        lines.append(f"{_INDENT}and {found.count - len(found.subscribers):,} more")
+    return "\n".join(lines)
+
+
+def subscription(found: SubscriptionFacts) -> str:
+    """Return an entry of a client as a line."""
+    kind = "every topic" if found.entry is None else found.dialect or "name"
+    policy = f" ({found.policy})" if found.policy else ""
+    away = "" if found.live else "  in no session"
+    return f"{found.group}/{found.client}  {found.entry or '*'}  {kind}{policy}  {found.place or ''}{away}".rstrip()
+
+
+def client(found: ClientFacts | LeaseFacts) -> str:
+    """Return a client as a line: on one parent, or over all."""
+    if isinstance(found, LeaseFacts):
+        parents = ", ".join(found.parents) or "in no session"
+        return f"{found.group}/{found.client}  {parents}  last request at {time(found.last_request)} ({found.place})"
+    size = "every topic" if found.everything else counted(found.entries, "entry", "entries")
+    version = "" if found.version is None else f"  version {found.version}"
+    place = f"  {found.place}" if found.place else ""
+    return f"{found.group}/{found.client}  {'in session' if found.live else 'in no session'}  {size}{version}{place}"
+
+
+def group(found: GroupFacts | BindingFacts) -> str:
+    """Return a group as a line: on one parent, or where it is bound."""
+    if isinstance(found, BindingFacts):
+        return f"{found.group}  bound to {found.parent} by {found.place}"
+    parts = [
+        found.group,
+        found.mode,
+        "" if found.clients is None else counted(found.clients, "client"),
+        f"bound to {found.bound_to}" if found.bound_to else "",
+        f"{found.selector[0]} {found.selector[1]!r}" if found.selector else "",
+        " ".join(f"{name}={value}" for name, value in sorted(found.attributes.items())),
+        f"by {found.place}" if found.place else "no group event",
+    ]
+    return "  ".join(filter(None, parts))
+
+
+def dry_run(found: DryRun) -> str:
+    """Return a dry run: the numbers first, then some of the updates."""
+    lines = [f"would add {found.adds:,} and remove {found.removes:,} rows"]
+    for parent in found.parents:
+        least = "" if parent.complete else ", and more that were not counted"
+        lines.append(f"{_INDENT}{parent.parent}: {parent.adds:,} added, {parent.removes:,} removed{least}")
+        for each in parent.shown:
+            part = f" ({each.part})" if each.part else ""
+            lines.append(f"{_INDENT * 2}{each.op} {each.group}/{each.client}{part} {each.topic}  {each.cause}")
+        left = parent.adds + parent.removes - len(parent.shown)
+        lines += [f"{_INDENT * 2}and {left:,} more"] if left > 0 else []
+    lines += (f"dead letter: {problem.reason}: {problem.message}" for problem in found.problems)
+    lines += (f"ignored: {reason}" for reason in found.ignored)
+    return "\n".join(lines)
+
+
+def counted(number: int, one: str, several: str = "") -> str:
+    """Return a number with its noun."""
+    return f"{number:,} {one if number == 1 else several or one + 's'}"
+
+
+def list_end(shown: int, total: int, *, more: bool) -> str:
+    """Return the line below a list."""
+    return f"{shown:,} shown" + (f", of {total:,}; --all shows all, --limit more of them" if more else "")
+
+
+def chosen(items: Sequence[T], name: str, selection: Filter) -> Iterator[Page[T]]:
+    """Yield the items whose name a filter lets through, as one page."""
+    if selection.pattern is not None:
+        dialect = get_dialect(selection.dialect)
+        pattern = dialect.parse(selection.pattern)
+        names = [getattr(item, name) for item in items]
+        found = [
+            item
+            for item, text in zip(items, names, strict=True)
+            if text == selection.pattern or dialect.matches(pattern, text)
+        ]
+        yield Page(found, None, len(items))
+    else:
+        yield Page(items, None, len(items))
+
+
+def update(found: Mapping[str, Any]) -> str:
+    """Return an update as a line."""
+    part = found.get("subscription") or (f"share:{found['share']}" if "share" in found else "")
+    part = f" ({part})" if part else ""
+    entries = ", ".join(found.get("patterns") or []) or "every topic"
+    who = f"{found['parentTopic']} {found['group']}/{found['clientId']}{part}"
+    source = found.get("source") or {}
+    place = f"{source.get('topic')}[{source.get('partition')}]@{source.get('offset')}"
+    return f"{found['op']:<6} {who} {found['liteTopic']}  {found.get('cause')}  {entries}  {place}"

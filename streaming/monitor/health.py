@@ -1,0 +1,168 @@
+"""The condition of a job, as probes ask for it: alive, and ready."""
+
+import threading
+import time
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+BEHIND_SECONDS: Final = 60.0
+"""Lag in seconds from which a job that was ready counts as catching up."""
+
+CAUGHT_UP_SECONDS: Final = 5.0
+"""Lag in seconds below which a job that catches up counts as ready."""
+
+
+class Condition(StrEnum):
+    """Condition of a job."""
+
+    STARTING = "starting"
+    STANDING_BY = "standing-by"
+    CATCHING_UP = "catching-up"
+    READY = "ready"
+    KAFKA_UNREACHABLE = "kafka-unreachable"
+    HUNG = "hung"
+    STOPPING = "stopping"
+
+
+class Answer(NamedTuple):
+    """Answer to a probe.
+
+    Attributes:
+        condition: condition of the job.
+        reason: the condition as a sentence.
+        details: facts beside it.
+    """
+
+    condition: Condition
+    reason: str
+    details: dict[str, Any]
+
+    @property
+    def is_alive(self) -> bool:
+        """False if a restart would help: a micro-batch hangs."""
+        return self.condition is not Condition.HUNG
+
+    def is_ready(self, *, as_holder: bool = False) -> bool:
+        """Tell whether the job does its work: it writes updates in time, or waits to take over.
+
+        Args:
+            as_holder: a driver that stands by does not count.
+        """
+        return self.condition is Condition.READY or (self.condition is Condition.STANDING_BY and not as_holder)
+
+    def body(self) -> dict[str, Any]:
+        """Return the answer as JSON."""
+        return {"state": self.condition, "alive": self.is_alive, "ready": self.is_ready(), "reason": self.reason,
+                **self.details}  # fmt: skip
+
+
+class Health:
+    """What is known of the condition of a job; the job's threads tell it, and those of the server ask.
+
+    Args:
+        hang_seconds: time after which a micro-batch counts as hung.
+        now: a monotonic time in seconds.
+    """
+
+    def __init__(self, hang_seconds: float, now: Callable[[], float] = time.monotonic) -> None:
+        self._lock = threading.Lock()
+        self._hang_seconds = hang_seconds
+        self._now = now
+        self._began = now()
+        self._phase, self._about = Condition.STARTING, "Spark starts"
+        self._batch = -1
+        self._running: tuple[int, float] | None = None
+        self._looked = now()
+        self._unreachable: float | None = None
+        self._back = now()
+        self._behind = True
+        self._lag: tuple[int, float] | None = None
+        self._former = "unknown"
+
+    @property
+    def uptime(self) -> float:
+        """Seconds since the start."""
+        return self._now() - self._began
+
+    @property
+    def is_catching_up(self) -> bool:
+        """True until the inputs are read, at the start and after the job has fallen behind."""
+        return self._behind
+
+    @property
+    def unreachable_seconds(self) -> float:
+        """Seconds for which Kafka has not answered; 0 if it answers."""
+        return self._unreachable or 0.0
+
+    def enter(self, phase: Condition, about: str) -> None:
+        """Begin a phase: starting, standing by, ready (which stands for a running query), or stopping."""
+        with self._lock:
+            self._phase, self._about = phase, about
+            self._looked = self._now()
+
+    def note_former(self, end: str) -> None:
+        """Note how the former driver of the checkpoint has ended."""
+        self._former = end
+
+    def look(self, batch: int, *, is_running: bool) -> None:
+        """Take over the last committed micro-batch, and whether the next one is being worked on."""
+        with self._lock:
+            self._looked = self._now()
+            if not is_running:
+                self._running = None
+            elif self._running is None or self._batch != batch:
+                self._running = (batch + 1, self._looked)
+            self._batch = batch
+
+    def note_kafka(self, *, unreachable_for: float | None) -> None:
+        """Take over for how many seconds Kafka has not answered; None if it answers."""
+        with self._lock:
+            if unreachable_for is None and self._unreachable is not None:
+                self._back = self._now()
+            self._unreachable = unreachable_for
+
+    def note_lag(self, records: int, seconds: float) -> None:
+        """Take over the lag of the inputs."""
+        with self._lock:
+            self._lag = (records, seconds)
+            self._behind = seconds > CAUGHT_UP_SECONDS if self._behind else seconds > BEHIND_SECONDS
+
+    def answer(self) -> Answer:
+        """Return the condition of the job."""
+        with self._lock:
+            condition, reason = self._judge()
+            details = {
+                "uptime_seconds": round(self.uptime, 1),
+                "micro_batch": self._batch if self._batch >= 0 else None,
+                "lag_records": self._lag[0] if self._lag else None,
+                "lag_seconds": round(self._lag[1], 1) if self._lag else None,
+                "former_driver": self._former,
+            }
+        return Answer(condition, reason, details)
+
+    def _judge(self) -> tuple[Condition, str]:
+        if self._phase is not Condition.READY:
+            return self._phase, self._about
+        hung = self._hung()
+        if hung is not None:
+            return Condition.HUNG, hung
+        if self._unreachable is not None:
+            return Condition.KAFKA_UNREACHABLE, f"Kafka has not answered for {self._unreachable:.0f} s"
+        if self._lag is None:
+            return Condition.CATCHING_UP, "the query runs; how far it is behind is not known yet"
+        records, seconds = self._lag
+        if self._behind:
+            return Condition.CATCHING_UP, f"{records:,} records are unread, the oldest for {seconds:.0f} s"
+        return Condition.READY, self._about
+
+    def _hung(self) -> str | None:
+        """Return the reason why the job counts as hung; None if it does not."""
+        silent = self._now() - self._looked
+        if silent > self._hang_seconds:
+            return f"the driver has not looked at the query for {silent:.0f} s: Spark does not answer"
+        if self._running is None or self._unreachable is not None:
+            return None
+        number, since = self._running
+        running = self._now() - max(since, self._back)  # an outage of Kafka is no fault of the job
+        return f"micro-batch {number} has been running for {running:.0f} s" if running > self._hang_seconds else None

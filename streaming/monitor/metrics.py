@@ -1,0 +1,214 @@
+"""The metrics of a job, in a registry of their own."""
+
+import platform
+import time
+from collections.abc import Callable, Iterator, Mapping
+from importlib import metadata
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from streaming.events.model import Reason
+from streaming.monitor.batch import TOTAL, BatchReport
+from streaming.monitor.health import Condition, Health
+from streaming.monitor.histogram import WeightedHistogram
+from streaming.monitor.lag import LagMeter
+from streaming.monitor.shards import ShardSizes, skew
+from streaming.subscription.client import Ignored
+from streaming.updates.op import Cause, Op
+
+PHASES: Final = {
+    TOTAL: "total",
+    "latestOffset": "look",
+    "getBatch": "plan-source",
+    "queryPlanning": "plan",
+    "walCommit": "log-offsets",
+    "addBatch": "work",
+    "commitOffsets": "commit",
+}
+"""Phases of a micro-batch: our word for each of Spark's."""
+
+_LATENCY_BUCKETS: Final = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30, 60, 300, 3_600)
+_PHASE_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 5, 10, 30, 60, 300)
+
+ADD_AND_REMOVE: Final = {Op.ADD: "add", Op.REMOVE: "remove"}
+
+
+class Metrics:
+    """The metrics; who feeds them calls the methods, and gauges of health and lag are read when they are asked for.
+
+    Args:
+        health: condition of the job.
+        lag: lag of its inputs.
+        memory: returns the memory of the job's processes in bytes, by kind.
+        spark: version of Spark.
+    """
+
+    def __init__(
+        self, health: Health, lag: LagMeter, memory: Callable[[], Mapping[str, int]], spark: str = "unknown"
+    ) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a series more for each one, for nobody
+        self.registry = CollectorRegistry()
+        self.shards = ShardSizes()
+        self._lag = lag
+        self._make_counters()
+        self._make_gauges()
+        build = Gauge("reexpand_build_info", "Versions of the job.", ("version", "spark", "python"),
+                      registry=self.registry)  # fmt: skip
+        build.labels(metadata.version("reexpand"), spark, platform.python_version()).set(1)
+        self._latency = WeightedHistogram(
+            "reexpand_latency_seconds",
+            "Time from the timestamp of an event to the commit of its micro-batch, once for each key that applied it.",
+            _LATENCY_BUCKETS,
+        )
+        self.registry.register(_Live(health, lag, self.shards, memory, self._latency))
+
+    def _make_counters(self) -> None:
+        registry = self.registry
+        self._records = Counter("reexpand_records", "Records read.", registry=registry)
+        self._batches = Counter("reexpand_micro_batches", "Micro-batches committed.", registry=registry)
+        self._updates = Counter("reexpand_updates", "Updates written.", ("op", "cause"), registry=registry)
+        self._letters = Counter("reexpand_dead_letters", "Dead letters written.", ("reason",), registry=registry)
+        self._ignored = Counter("reexpand_ignored", "Valid entries without any effect.", ("reason",), registry=registry)
+        self._phases = Histogram(
+            "reexpand_micro_batch_seconds", "Time of a micro-batch that read records, by phase.", ("phase",),
+            buckets=_PHASE_BUCKETS, registry=registry,
+        )  # fmt: skip
+        # A series that begins with its first event has no increase that Prometheus could see.
+        for op in Op:
+            for cause in Cause:
+                self._updates.labels(ADD_AND_REMOVE[op], cause)
+        for reason in Reason:
+            self._letters.labels(reason)
+        for ignored in Ignored:
+            self._ignored.labels(ignored)
+        for phase in PHASES.values():
+            self._phases.labels(phase)
+
+    def _make_gauges(self) -> None:
+        registry = self.registry
+        self._number = Gauge("reexpand_micro_batch_number", "Number of the last micro-batch.", registry=registry)
+        self._ended = Gauge(
+            "reexpand_micro_batch_timestamp_seconds", "Time of the last commit, since the epoch.", registry=registry
+        )
+        self._size = Gauge(
+            "reexpand_micro_batch_records", "Records of the last micro-batch that read any.", registry=registry
+        )
+        self._state_keys = Gauge("reexpand_state_rows", "Keys that have a state.", registry=registry)
+        self._store = Gauge("reexpand_state_store_bytes", "Memory of Spark's state stores.", registry=registry)
+        self._recovery = Gauge(
+            "reexpand_recovery_seconds", "Time from the start of the process until a stage.", ("until",),
+            registry=registry,
+        )  # fmt: skip
+
+    def follow(self, batch: BatchReport) -> None:
+        """Take over a micro-batch."""
+        self._number.set(batch.number)
+        if not batch.records:
+            return
+        self._batches.inc()
+        self._records.inc(batch.records)
+        self._ended.set(batch.ended)
+        self._size.set(batch.records)
+        self._state_keys.set(batch.state_keys)
+        self._store.set(batch.state_bytes)
+        for name, phase in PHASES.items():
+            if name in batch.phases:
+                self._phases.labels(phase).observe(batch.phases[name])
+        for kind, count in batch.counts.items():
+            self._count(kind, count)
+        for key in batch.keys:
+            self.shards.follow(key)
+            if key.parent:
+                for timestamp in key.times:
+                    self._latency.observe(max(0.0, batch.ended - timestamp / 1_000), key.weight)
+
+    def _count(self, kind: str, count: int) -> None:
+        name, _, rest = kind.partition(":")
+        if name == "ignored":
+            self._ignored.labels(rest).inc(count)
+        elif name == "dead-letter":
+            self._letters.labels(rest).inc(count)
+        elif name in ADD_AND_REMOVE.values():
+            self._updates.labels(name, rest).inc(count)
+
+    def reached(self, stage: str, seconds: float) -> None:
+        """Note when a stage of the start was reached: `ready`, `first-micro-batch`, `caught-up`."""
+        self._recovery.labels(stage).set(seconds)
+
+
+class _Live(Collector):
+    """Gauges that are computed when they are asked for."""
+
+    def __init__(
+        self,
+        health: Health,
+        lag: LagMeter,
+        shards: ShardSizes,
+        memory: Callable[[], Mapping[str, int]],
+        latency: WeightedHistogram,
+    ) -> None:
+        self._latency = latency
+        self._health = health
+        self._lag = lag
+        self._shards = shards
+        self._memory = memory
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield them."""
+        yield from self._of_health()
+        yield from self._of_lag()
+        yield from self._of_shards()
+        memory = GaugeMetricFamily("reexpand_memory_bytes", "Memory of the job on this machine.", labels=("process",))
+        for process, size in self._memory().items():
+            memory.add_metric((process,), size)
+        yield memory
+        yield self._latency.family()
+
+    def _of_health(self) -> Iterator[Metric]:
+        answer = self._health.answer()
+        state = GaugeMetricFamily("reexpand_state", "1 for the condition of the job, else 0.", labels=("state",))
+        for condition in Condition:
+            state.add_metric((condition,), condition is answer.condition)
+        yield state
+        began = time.time() - self._health.uptime
+        yield GaugeMetricFamily("reexpand_start_time_seconds", "Start of the process, since the epoch.", round(began))
+        yield GaugeMetricFamily(
+            "reexpand_kafka_unreachable_seconds", "Time for which Kafka has not answered; 0 if it answers.",
+            self._health.unreachable_seconds,
+        )  # fmt: skip
+
+    def _of_lag(self) -> Iterator[Metric]:
+        records = GaugeMetricFamily("reexpand_input_lag_records", "Unread records of an input.", labels=("input",))
+        seconds = GaugeMetricFamily(
+            "reexpand_input_lag_seconds", "Time for which the oldest unread record has waited, at most.",
+            labels=("input",),
+        )  # fmt: skip
+        for topic, lag in self._lag.lags.items():
+            records.add_metric((topic,), lag.records)
+            seconds.add_metric((topic,), lag.seconds)
+        yield records
+        yield seconds
+
+    def _of_shards(self) -> Iterator[Metric]:
+        shards = self._shards
+        yield GaugeMetricFamily("reexpand_topics", "Lite topics.", shards.topics)
+        yield GaugeMetricFamily("reexpand_clients", "Clients.", shards.clients)
+        yield GaugeMetricFamily("reexpand_parents", "Parents with lite topics or clients.", shards.parents)
+        yield GaugeMetricFamily("reexpand_state_bytes", "Bytes of states, parts included.", shards.state_bytes)
+        names = ("parent", "shard")
+        topics = GaugeMetricFamily("reexpand_shard_topics", "Lite topics of a shard of a large parent.", labels=names)
+        sizes = GaugeMetricFamily("reexpand_shard_state_bytes", "Bytes of its state, parts included.", labels=names)
+        skews = GaugeMetricFamily(
+            "reexpand_shard_skew", "Fullest shard of a large parent, as a multiple of the mean.", labels=("parent",)
+        )
+        for parent, by_number in shards.largest().items():
+            skews.add_metric((parent,), skew(by_number))
+            for number, size in by_number.items():
+                topics.add_metric((parent, str(number)), size.topics)
+                sizes.add_metric((parent, str(number)), size.state_bytes)
+        yield topics
+        yield sizes
+        yield skews

@@ -1,0 +1,114 @@
+"""The last dead letters of a job, followed in a thread of its own, within bounds of memory."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from streaming.console.sources import LetterPage
+from streaming.errors import TopicUnreadable
+from streaming.kafka.reader import Span, TopicReader
+from streaming.operations.dlq import letters as dead
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from confluent_kafka import Message
+
+    from streaming.kafka.reader import Partition
+
+KEPT: Final = 1_000
+"""Number of dead letters that are kept: the last ones."""
+
+_CHARACTERS: Final = 2_048
+"""Number of characters of an entry, and of a message, that are kept."""
+
+_LOOK_SECONDS: Final = 2.0
+
+
+class LetterTail:
+    """Follower of the dead letters, as a context manager; safe in any number of threads.
+
+    Args:
+        bootstrap_servers: addresses of brokers.
+        topic: topic of the dead letters.
+        options: further client options, in the names of librdkafka.
+    """
+
+    def __init__(self, bootstrap_servers: str, topic: str, options: Mapping[str, str]) -> None:
+        self._servers = bootstrap_servers
+        self._topic = topic
+        self._options = options
+        self._lock = threading.Lock()
+        self._held: dict[dead.LetterId, dict[str, Any]] = {}
+        self._cut = 0
+        self._error = ""
+        self._next: dict[Partition, int] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"follows {topic}", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def page(self, reason: str, start: int, size: int) -> LetterPage:
+        """Return dead letters of a reason (all, where it is empty), the newest first."""
+        with self._lock:
+            held, cut, error = list(self._held.values()), self._cut, self._error
+        counts: dict[str, int] = {}
+        for letter in held:
+            counts[letter["reason"]] = counts.get(letter["reason"], 0) + 1
+        chosen = [letter for letter in held if not reason or letter["reason"] == reason]
+        chosen.sort(key=lambda letter: -letter["time"])
+        return LetterPage(chosen[start : start + size], len(chosen), counts, cut, error)
+
+    def _run(self) -> None:
+        """Body of the thread."""
+        with TopicReader(self._servers, self._options) as reader:
+            while not self._stop.is_set():
+                try:
+                    self._look(reader)
+                    error = ""
+                except TopicUnreadable as unreadable:
+                    error = str(unreadable)
+                with self._lock:
+                    self._error = error
+                self._stop.wait(_LOOK_SECONDS)
+
+    def _look(self, reader: TopicReader) -> None:
+        """Read what has come since the last look."""
+        spans = {}
+        for partition, (start, end) in reader.spans([self._topic]).items():
+            at = self._next.get(partition, end + 1)
+            if at > end:  # the first look, or another topic of the same name
+                at = max(start, end - KEPT)
+                self._cut += at - start
+            spans[partition] = Span(at, end)
+        for block in reader.read(spans):
+            with self._lock:
+                for letter_id, value, message in dead.records(block):
+                    self._keep(letter_id, value, message)
+        self._next = {partition: span.end for partition, span in spans.items()}
+
+    def _keep(self, letter_id: dead.LetterId, value: Mapping[str, Any] | None, message: Message) -> None:
+        self._held.pop(letter_id, None)
+        if value is None:
+            return
+        if len(self._held) >= KEPT:
+            del self._held[next(iter(self._held))]
+            self._cut += 1
+        original = str(value.get("original") or "")
+        self._held[letter_id] = {
+            "id": str(letter_id),
+            "reason": str(value.get("reason")),
+            "message": str(value.get("message"))[:_CHARACTERS],
+            "original": original[:_CHARACTERS],
+            "encoding": value.get("originalEncoding"),
+            "bytes": value.get("originalBytes"),
+            "truncated": bool(value.get("truncated")) or len(original) > _CHARACTERS,
+            "time": message.timestamp()[1],
+        }

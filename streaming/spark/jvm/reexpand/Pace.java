@@ -1,0 +1,120 @@
+package reexpand;
+
+import com.sun.management.OperatingSystemMXBean;
+import java.lang.management.ManagementFactory;
+import java.lang.reflect.Field;
+import java.time.Duration;
+import java.util.Iterator;
+import org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution;
+import org.apache.spark.sql.execution.streaming.runtime.TriggerExecutor;
+import org.apache.spark.sql.streaming.StreamingQueryProgress;
+import org.apache.spark.util.Clock;
+
+/**
+ * Clock of a query's trigger, which waits between micro-batches where their CPU time is beyond a budget.
+ *
+ * Spark asks it to wait after each micro-batch, and each time that it finds no records. It waits after micro-batches
+ * only, so that records that come into an idle job are read at once; and only after small ones, since a large one tells
+ * of records that wait.
+ */
+public final class Pace implements Clock {
+
+    private static final long START_MILLIS = 5000L;
+
+    private final MicroBatchExecution query;
+    private final CpuBudget budget;
+    private final long enoughRecords;
+    private final long begin;
+    private long microBatch = -1;
+    private long lastNanos;
+    private double lastCpuSeconds;
+    private final ProcessHandle self;
+
+    private Pace(MicroBatchExecution query, CpuBudget budget, long enoughRecords, long graceMillis) throws Exception {
+        this.query = query;
+        this.budget = budget;
+        this.enoughRecords = enoughRecords;
+        this.begin = System.nanoTime() + graceMillis * 1000000L;
+        // Janino refuses calls of static methods of interfaces.
+        this.self = (ProcessHandle) ProcessHandle.class.getMethod("current", new Class[0]).invoke(null, new Object[0]);
+    }
+
+    /**
+     * Paces a query whose trigger has an interval, however short.
+     *
+     * @param query a running query
+     * @param cores cores that it may use
+     * @param longestMillis longest wait
+     * @param enoughRecords records of a micro-batch after which nothing waits
+     * @param graceMillis time from now on in which nothing waits: Java still compiles then
+     */
+    public static void keep(
+        Object query, double cores, long longestMillis, long enoughRecords, long graceMillis) throws Exception {
+        MicroBatchExecution execution = (MicroBatchExecution) query;
+        TriggerExecutor trigger = execution.triggerExecutor();
+        for (long waited = 0; trigger == null && waited < START_MILLIS; waited += 10) {
+            Thread.sleep(10);
+            trigger = execution.triggerExecutor();
+        }
+        // Spark takes another clock only where it makes the query, in methods that are not public.
+        Field clock = trigger.getClass().getDeclaredField("clock");
+        clock.setAccessible(true);
+        clock.set(trigger, new Pace(execution, new CpuBudget(cores, longestMillis), enoughRecords, graceMillis));
+    }
+
+    public long getTimeMillis() {
+        return System.currentTimeMillis();
+    }
+
+    public long nanoTime() {
+        return System.nanoTime();
+    }
+
+    /** Waits as long as the budget says; Spark interrupts the thread of a query that is to stop. */
+    public long waitTillTime(long target) {
+        StreamingQueryProgress latest = query.lastProgress();
+        if (latest != null && latest.batchId() != microBatch) {
+            microBatch = latest.batchId();
+            long now = System.nanoTime();
+            if (now >= begin) {
+                sleep(latest.numInputRows() < enoughRecords ? owed(now) : 0);
+            }
+        }
+        return getTimeMillis();
+    }
+
+    private long owed(long now) {
+        double cpuSeconds = cpuSeconds();
+        boolean isFirst = lastNanos == 0;
+        double seconds = (now - lastNanos) / 1e9;
+        double used = Math.max(0, cpuSeconds - lastCpuSeconds); // a process that has ended takes its time with it
+        lastNanos = now;
+        lastCpuSeconds = cpuSeconds;
+        return isFirst ? 0 : budget.spend(seconds, used);
+    }
+
+    /** Returns the CPU time of this process and of those that it has started, Python's workers. */
+    private double cpuSeconds() {
+        OperatingSystemMXBean system = (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
+        double seconds = system.getProcessCpuTime() / 1e9;
+        Iterator processes = self.descendants().iterator();
+        while (processes.hasNext()) {
+            ProcessHandle process = (ProcessHandle) processes.next();
+            Object time = process.info().totalCpuDuration().orElse(null);
+            if (time != null) {
+                seconds += ((Duration) time).toMillis() / 1e3;
+            }
+        }
+        return seconds;
+    }
+
+    private static void sleep(long millis) {
+        if (millis > 0) {
+            try {
+                Thread.sleep(millis);
+            } catch (InterruptedException interrupted) {
+                Thread.currentThread().interrupt(); // Spark's loop ends at its next wait
+            }
+        }
+    }
+}

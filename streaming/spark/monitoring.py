@@ -1,0 +1,233 @@
+"""What the job tells its metrics, its health and its log, beside the running query."""
+
+import logging
+import time
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Final, Self
+
+import pyspark
+from py4j.protocol import Py4JError
+from pyspark.sql.streaming.query import StreamingQuery
+from starlette.routing import BaseRoute
+
+from streaming import address
+from streaming.config import Settings
+from streaming.errors import KafkaUnavailable
+from streaming.kafka.permissions import lag_group
+from streaming.monitor import token
+from streaming.monitor.batch import BatchReport
+from streaming.monitor.health import Condition, Health
+from streaming.monitor.lag import LagMeter
+from streaming.monitor.metrics import Metrics
+from streaming.monitor.processes import ProcessMemory
+from streaming.monitor.routes import routes
+from streaming.monitor.server import HttpServer
+from streaming.spark import positions
+from streaming.spark.checkpoint import CheckpointFiles
+from streaming.spark.input_ends import CommittedPositions, InputEnds
+from streaming.spark.kafka_admin import KafkaAdmin
+from streaming.storage.layout import SIZES
+
+log = logging.getLogger("reexpand")
+
+_QUERY_SECONDS: Final = 1.0
+"""Time between two looks at the state of the query."""
+
+_ENDS_SECONDS: Final = 2.0
+"""Time between two questions for the ends of the inputs."""
+
+_PATIENCE_SECONDS: Final = 5.0
+"""Time without an answer after which Kafka counts as unreachable."""
+
+_COMMIT_SECONDS: Final = 5.0
+"""Shortest time between two commits of the positions."""
+
+_COMMIT_AGAIN_SECONDS: Final = 3_600.0
+"""Time after which positions are committed although they have not changed."""
+
+_KEEP_SECONDS: Final = 300.0
+"""Time between two notes of the sizes of shards, for the next driver."""
+
+_NEWS_SECONDS: Final = 10.0
+"""Time between two lines about catching up."""
+
+
+class Monitor:
+    """Metrics, health and their server, as a context manager; they live longer than the query.
+
+    Args:
+        settings: settings of the job.
+        more: further routes of the server.
+    """
+
+    def __init__(self, settings: Settings, more: list[BaseRoute] | None = None) -> None:
+        self.health = Health(settings.hang_seconds)
+        self.lag = LagMeter()
+        self.metrics = Metrics(self.health, self.lag, ProcessMemory(), pyspark.__version__)
+        where = address.parse(settings.http)
+        served = [*routes(self.metrics.registry, self.health), *(more or [])]
+        self._server = None if where is None else HttpServer(where, served, token.read(settings.http_token_file))
+
+    def __enter__(self) -> Self:
+        if self._server is not None:
+            self._server.__enter__()
+            if self._server.url:
+                log.info("metrics and health: %s/metrics, %s/healthz", self._server.url, self._server.url)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.health.enter(Condition.STOPPING, "the job has ended")
+        if self._server is not None:
+            self._server.__exit__(kind, error, trace)
+
+
+class QueryMonitor:
+    """Feeds a monitor with what the running query does; the loop that attends to the query calls it often.
+
+    Nothing here waits: Kafka is asked, and its answer is looked for at a later call.
+
+    Args:
+        monitor: what to feed.
+        settings: settings of the job.
+        query: the query.
+        admin: Kafka.
+        files: files of the checkpoint.
+    """
+
+    def __init__(
+        self, monitor: Monitor, settings: Settings, query: StreamingQuery, admin: KafkaAdmin, files: CheckpointFiles
+    ) -> None:
+        java: Any = query
+        self._status = java._jsq  # noqa: SLF001 - PySpark's own objects ask the JVM for each field
+        self._query = query
+        self._health, self._lag, self._metrics = monitor.health, monitor.lag, monitor.metrics
+        self._ends = InputEnds(admin, settings.inputs)
+        self._positions = CommittedPositions(admin, lag_group(settings.updates))
+        self._inputs = settings.inputs
+        self._read = positions.committed(query)
+        self._last_batch = -1
+        self._next_look = self._next_question = self._next_commit = self._next_news = 0.0
+        self._asked = self._well = time.monotonic()
+        self._again = time.monotonic() + _COMMIT_AGAIN_SECONDS
+        self._down_since: datetime | None = None
+        self._caught_up = self._has_told = False
+        self._files = files
+        self._next_note = time.monotonic() + _KEEP_SECONDS
+        self._noted = -1
+        self._load_sizes()
+        self._health.enter(Condition.READY, "the query runs, and the inputs are read")
+        self._metrics.reached("ready", self._health.uptime)
+
+    def follow(self, batch: BatchReport) -> None:
+        """Take over a micro-batch that was committed."""
+        if self._last_batch < 0:
+            self._metrics.reached("first-micro-batch", self._health.uptime)
+        self._last_batch = batch.number
+        self._metrics.follow(batch)
+        for key in batch.keys:
+            for stream, partition, newest in key.newest:
+                self._lag.learn_newest(self._inputs[stream], partition, newest / 1_000)
+
+    def look(self) -> None:
+        """Do what is due."""
+        now = time.monotonic()
+        if now >= self._next_look:
+            self._next_look = now + _QUERY_SECONDS
+            self._look_at_query()
+        if self._ends.is_asked:
+            self._take_ends(now)
+        elif now >= self._next_question:
+            self._next_question = now + _ENDS_SECONDS
+            self._asked = now
+            self._read = positions.committed(self._query)
+            self._ends.ask(self._read)
+        if now >= self._next_commit and self._down_since is None:
+            self._next_commit = now + _COMMIT_SECONDS
+            self._commit(now)
+        if now >= self._next_note:
+            self._next_note = now + _KEEP_SECONDS
+            self.keep_sizes()
+
+    def keep_sizes(self) -> None:
+        """Note the sizes of the shards in the checkpoint, if there were micro-batches since the last time."""
+        if self._noted == self._last_batch:
+            return
+        try:
+            self._files.write(SIZES, self._metrics.shards.dump())
+            self._noted = self._last_batch
+        except Py4JError as error:  # the next driver learns them as it visits the shards
+            log.debug("the sizes of the shards could not be noted: %s", error)
+
+    def _load_sizes(self) -> None:
+        try:
+            if self._files.exists(SIZES):
+                self._metrics.shards.load(self._files.read(SIZES))
+        except (OSError, ValueError, Py4JError) as error:
+            log.debug("the noted sizes of the shards could not be read: %s", error)
+
+    def _look_at_query(self) -> None:
+        status = self._status.status()
+        is_working = status.isTriggerActive() and status.isDataAvailable()
+        self._health.look(self._last_batch, is_running=is_working)
+
+    def _take_ends(self, now: float) -> None:
+        try:
+            ends = self._ends.answer()
+        except KafkaUnavailable as error:
+            self._note_outage(now, str(error))
+            return
+        if ends is None:
+            if now - self._asked > _PATIENCE_SECONDS:
+                self._note_outage(now, "it does not answer")
+            return
+        self._note_answer(now)
+        self._lag.look(ends, self._read)
+        self._health.note_lag(self._lag.records, self._lag.seconds)
+        self._tell_progress(now)
+
+    def _note_outage(self, now: float, reason: str) -> None:
+        if self._down_since is None:
+            self._down_since = datetime.now().astimezone()
+            log.warning(
+                "Kafka unreachable since %s: %s. The job waits for it",
+                self._down_since.isoformat(sep=" ", timespec="seconds"),
+                reason.rstrip("."),
+            )
+        self._health.note_kafka(unreachable_for=now - self._well)
+
+    def _note_answer(self, now: float) -> None:
+        if self._down_since is not None:
+            log.info("Kafka is back after %.0f s", now - self._well)
+            self._down_since = None
+        self._well = now
+        self._health.note_kafka(unreachable_for=None)
+
+    def _tell_progress(self, now: float) -> None:
+        left, rate = self._lag.records, self._lag.rate
+        if not self._health.is_catching_up:
+            if not self._caught_up:
+                self._caught_up = True
+                self._metrics.reached("caught-up", self._health.uptime)
+            if self._has_told:
+                log.info("caught up: the inputs are read")
+                self._has_told = False
+            self._next_news = now + _NEWS_SECONDS
+        elif left and now >= self._next_news:
+            self._next_news = now + _NEWS_SECONDS
+            self._has_told = True
+            remaining = f"{left / rate:.0f} s left" if rate else "no records are read at present"
+            log.info("catching up: %s records left, %.0f a second, %s", f"{left:,}", rate, remaining)
+
+    def _commit(self, now: float) -> None:
+        again = now >= self._again
+        try:
+            self._positions.commit(self._read, again=again)
+        except KafkaUnavailable as error:
+            log.warning("lag monitors do not see the positions of the job: %s", error)
+            self._next_commit = now + _COMMIT_AGAIN_SECONDS
+            return
+        if again:
+            self._again = now + _COMMIT_AGAIN_SECONDS

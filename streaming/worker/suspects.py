@@ -1,0 +1,37 @@
+"""Groups whose clients send patterns that are read as names, because no group event says otherwise."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from streaming.events.columns import Event
+from streaming.events.model import LITE, Action, Source, SubscriptionRequest
+from streaming.state import ShardState
+from streaming.subscription.client import Mode
+
+_WILDCARDS: Final = ("*", "+", "#", ">")
+"""Characters of wildcards; those of other dialects count where a request names its dialect."""
+
+MAX_SUSPECTS: Final = 8
+"""Number of groups that one key names in a micro-batch."""
+
+
+def noting(events: Iterable[tuple[Source, Event]], found: dict[str, str]) -> Iterator[tuple[Source, Event]]:
+    """Yield the events, and note the groups with an entry that looks like a pattern, each with that entry."""
+    for source, event in events:
+        if (
+            isinstance(event, SubscriptionRequest)
+            and event.action in (Action.COMPLETE_ADD, Action.PARTIAL_ADD)
+            and event.group not in found
+            and len(found) < MAX_SUSPECTS
+        ):
+            signs = _WILDCARDS[:1] if event.notation == LITE else _WILDCARDS
+            entry = next((text for text in event.entries if any(sign in text for sign in signs)), None)
+            if entry is not None:
+                found[event.group] = entry
+        yield source, event
+
+
+def literal(found: dict[str, str], state: ShardState) -> dict[str, str]:
+    """Return those of the groups that are literal now, on the parent to which they are not bound elsewhere."""
+    groups = {name: state.group(name) for name in found}
+    return {name: found[name] for name, group in groups.items() if group.mode is Mode.LITERAL and not group.bound_to}

@@ -1,0 +1,133 @@
+"""Lite topics of a real RocketMQ at consumers of patterns: the first message of a new topic, later ones, and a burst.
+
+The job's own latency is that of the same topics in the same run: from the record of their birth to the update at the
+consumer.
+
+python -m tests.bench.streaming.rocketmq [--topics 60] [--later 200] [--burst 500]
+"""
+
+import asyncio
+import logging
+import random
+import statistics
+import time
+
+from rich.table import Table
+
+from streaming.adapters.rocketmq import admin
+from streaming.adapters.rocketmq.remoting import Link
+from streaming.client import Change, SubscriptionClient
+from tests.bench.command import arguments, broker_and_folder, show
+from tests.support.lite_world import LiteWorld, Received, lite_world
+from tests.support.processes import eventually
+from tests.support.rocketmq import send
+
+WAIT_SECONDS = 60
+_JOB = "job: birth to update"
+BURST_ATTRIBUTE = {"lite.sub.client.max.event.cnt": "10000"}
+
+
+def main() -> None:
+    """Run all parts on one RocketMQ, one Kafka and one job, and print the table."""
+    parser = arguments(__doc__)
+    parser.add_argument("--topics", type=int, default=60, help="new topics, one after the other")
+    parser.add_argument("--later", type=int, default=200, help="further messages of topics that are there")
+    parser.add_argument("--burst", type=int, default=500, help="new topics at once")
+    options = parser.parse_args()
+    logging.basicConfig(level=logging.WARNING)
+    with broker_and_folder() as (broker, folder), lite_world(broker.bootstrap_servers, folder, ["lone"]) as world:
+        group = {"lite.bind.topic": "orders", **BURST_ATTRIBUTE}
+        world.does(lambda link: admin.create_group(link, "burst", group))
+        bench = LiteBench(world)
+        bench.lone(options.topics, options.later)
+        bench.burst(options.burst)
+    show(bench.figures, bench.table(), as_json=options.json, width=120)
+
+
+class LiteBench:
+    """Measurements on one installation.
+
+    Attributes:
+        figures: milliseconds of each measurement, by name.
+    """
+
+    def __init__(self, world: LiteWorld) -> None:
+        self.figures: dict[str, list[float]] = {}
+        self._world = world
+        self._jobs: dict[str, float] = {}
+        self._births: dict[str, float] = {}
+
+    def lone(self, topics: int, later: int) -> None:
+        """New topics one after the other, and further messages of them."""
+        received, sent, now = Received(), dict[tuple[str, str], float](), time.time
+        updates = SubscriptionClient(
+            self._world.streams.bootstrap_servers, self._world.topics.updates, on_change=self._on_change
+        )
+        with updates, self._world.consumer("lone", listener=received) as consumer:
+            consumer.subscribe("lone__*")
+            names = [f"lone__{number}" for number in range(-10, topics)]  # the first ones warm everything up
+            for name in names:
+                sent[name, "first"] = now()
+                self._world.send(name)
+                eventually(lambda: (name, "first") in received.times, WAIT_SECONDS, 0.002)  # noqa: B023 - of now
+                time.sleep(random.uniform(0.3, 0.6))
+            asyncio.run(self._later(names, later, sent))
+            eventually(lambda: len(received.times) == len(sent), WAIT_SECONDS)
+        offset = time.time() - time.monotonic()
+        took = {message: (at + offset - sent[message]) * 1_000 for message, at in received.times.items()}
+        measured = names[10:]
+        self.figures["birth at the watcher"] = [(self._births[name] - sent[name, "first"]) * 1_000 for name in measured]
+        self.figures[_JOB] = [self._jobs[name] * 1_000 for name in measured]
+        self.figures["first message at the listener"] = [took[name, "first"] for name in measured]
+        self.figures["later messages"] = [ms for (_, body), ms in took.items() if body != "first"]
+
+    async def _later(self, names: list[str], count: int, sent: dict[tuple[str, str], float]) -> None:
+        link = Link(self._world.rocketmq.broker)
+        for number in range(count):
+            message = random.choice(names), str(number)
+            sent[message] = time.time()
+            await send(link, "orders", message[0], message[1].encode())
+            await asyncio.sleep(0.02)
+        await link.close()
+
+    def burst(self, count: int) -> None:
+        """New topics at once."""
+        received = Received()
+        with self._world.consumer("burst", listener=received) as consumer:
+            consumer.subscribe("burst__*")
+            self._world.send("burst__warm")
+            eventually(lambda: "burst__warm" in received.topics(), WAIT_SECONDS)
+            start = time.monotonic()
+            asyncio.run(self._all_at_once(count))
+            sending = time.monotonic() - start
+            eventually(lambda: len(received.topics()) == count + 1, WAIT_SECONDS)
+        took = [(at - start) * 1_000 for (name, _), at in received.times.items() if name != "burst__warm"]
+        self.figures[f"{count} new topics at once: sending"] = [sending * 1_000]
+        self.figures[f"{count} new topics at once: each delivered"] = took
+
+    async def _all_at_once(self, count: int) -> None:
+        link = Link(self._world.rocketmq.broker)
+        await asyncio.gather(*(send(link, "orders", f"burst__{number}", b"first") for number in range(count)))
+        await link.close()
+
+    def _on_change(self, change: Change) -> None:
+        born = change.source["timestamp"] / 1_000
+        self._births[change.row.lite_topic] = born
+        self._jobs[change.row.lite_topic] = time.time() - born
+
+    def table(self) -> Table:
+        """Return a table of the figures."""
+        table = Table("ms", "p50", "p95", "max", "number")
+        for name, values in self.figures.items():
+            ordered = sorted(values)
+            p95 = ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))]
+            table.add_row(
+                name, *(f"{ms:.0f}" for ms in (statistics.median(ordered), p95, ordered[-1])), str(len(values))
+            )
+        first, own = (statistics.median(self.figures[name]) for name in ("first message at the listener", _JOB))
+        table.add_row("first message, as a multiple of the job's own", f"{first / own:.2f}", "", "", "")
+        return table
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""A console on a simulated broker, and a real Chromium that looks at it.
+
+Chromium is the one on the PATH, or that of playwright. `make test-console` installs both; without them the tests of
+this folder are skipped.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import uvicorn
+
+from streaming.console.access import Access
+from streaming.console.app import console
+from streaming.console.explaining import UpdatesExplainer
+from streaming.console.live import LiveRelation
+from streaming.console.server import Address
+from streaming.console.sources import BatchTiming, ConsoleSources
+from streaming.local.node import free_port
+from streaming.operations.dlq.tail import LetterTail
+from tests.console.rows import LETTERS, ROWS
+from tests.support.simulated import TOPIC, Simulated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+_FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
+
+
+class Batches:
+    """Timings as a job has them."""
+
+    def recent(self) -> Sequence[BatchTiming]:
+        """Return thirty micro-batches."""
+        return [
+            BatchTiming(number, 1_795_570_000_000 + number * 1_000, 0.2 + number % 7 / 20, 20 * number, 3 * number,
+                        {"offsets": 0.02, "route": 0.05, "expand": 0.1 + number % 7 / 25})
+            for number in range(30)
+        ]  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """A browser without windows."""
+    api = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed; `make test-console` brings it"
+    )
+    found = next(filter(None, map(shutil.which, _BROWSERS)), None)
+    with api.sync_playwright() as playwright:
+        try:
+            browser = playwright.chromium.launch(executable_path=found, args=list(_FLAGS))
+        except api.Error as error:
+            pytest.skip(f"no Chromium can be started; `make test-console` installs it: {error.message.splitlines()[0]}")
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def broker() -> Simulated:
+    simulated = Simulated()
+    simulated.write(*ROWS, partition=0)
+    simulated.write(*LETTERS, topic="letters", partition=0)
+    return simulated
+
+
+@contextmanager
+def served(broker: Simulated, port: int = 0, token: str | None = None, **options: Any) -> Iterator[str]:
+    """Serve a console, and yield its address."""
+    where = Address("127.0.0.1", port or free_port())
+    with (
+        LiveRelation(broker.address, TOPIC, **options) as relation,
+        LetterTail(broker.address, "letters", {}) as letters,
+    ):
+        relation.wait_ready(60)
+        about = {"broker": broker.address, "updates": TOPIC}
+        sources = ConsoleSources(relation, UpdatesExplainer(relation), letters, Batches(), about)
+        app = console(sources, Access(token))
+        config = uvicorn.Config(app, host=where.host, port=where.port, log_level="error", lifespan="off")
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run)
+        thread.start()
+        try:
+            while not server.started:
+                assert thread.is_alive()
+            yield where.url
+        finally:
+            app.state.close()
+            server.should_exit = True
+            thread.join()
+
+
+@pytest.fixture
+def url(broker: Simulated) -> Iterator[str]:
+    """The address of a console of `ROWS`."""
+    with served(broker) as address:
+        yield address
+
+
+@pytest.fixture
+def opened(chromium: Any) -> Iterator[Callable[..., Any]]:
+    """Opens pages, and checks at the end that none of them complained: of its policy, of a script, of a file."""
+    contexts, complaints = [], []
+
+    def page(address: str, *, width: int = 1280, scheme: str = "light", quiet: bool = True) -> Any:
+        context = chromium.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(10_000)
+        if quiet:
+            page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.goto(address)
+        return page
+
+    yield page
+    for context in contexts:
+        context.close()
+    assert complaints == []

@@ -1,0 +1,273 @@
+"""The console as a person uses it, in a real Chromium."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streaming.local.node import free_port
+from tests.console.conftest import served
+from tests.console.rows import HOSTILE, HOSTILE_CLIENT
+from tests.support.processes import eventually
+from tests.support.update_records import add, remove
+
+if TYPE_CHECKING:
+    from tests.support.simulated import Simulated
+
+Open = Any  # opens an address in a new window
+VIEWS = {
+    "topics": "#/topics?parent=orders&topic=eu__acme__order__created",
+    "clients": "#/clients?parent=orders&group=audit&client=auditor",
+    "playground": "#/playground",
+    "explain": "#/explain?parent=orders&group=billing&client=globex-billing&topic=eu__acme__order__created",
+    "live": "#/live",
+    "letters": "#/letters",
+    "timings": "#/timings",
+}
+TOKEN = "a-token-of-some-length"  # noqa: S105 - of this test
+
+
+def heading(page: Any, text: str) -> Any:
+    return page.get_by_role("heading", name=text, exact=True)
+
+
+def item(page: Any, name: str) -> Any:
+    return page.get_by_role("treeitem", name=re.compile(rf"^{re.escape(name)},"))
+
+
+def test_the_tree_is_walked_by_keyboard_and_shows_who_receives_a_topic(url: str, opened: Open) -> None:
+    page = opened(f"{url}#/topics?parent=orders")
+    item(page, "eu").wait_for()
+    assert page.get_by_role("treeitem").count() == 2
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.getAttribute('role')") == "treeitem":
+            break
+    for key in ("ArrowRight", "ArrowRight", "ArrowRight", "ArrowRight"):
+        page.keyboard.press(key)
+        page.wait_for_timeout(250)
+    focused = "document.activeElement.getAttribute('aria-label')"
+    assert page.evaluate(focused) == "invoice, 1 topic"
+    page.keyboard.press("o")
+    assert page.evaluate(focused) == "order, 2 topics"
+    page.keyboard.press("Enter")
+    item(page, "created").wait_for()
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate("getComputedStyle(document.activeElement.querySelector('.line')).outlineStyle") == "solid"
+    page.keyboard.press("Enter")
+    heading(page, "eu__acme__order__created").wait_for()
+    assert item(page, "created").get_attribute("aria-selected") == "true"
+    rows = page.get_by_role("table", name="Receivers of eu__acme__order__created").get_by_role("row")
+    assert eventually(lambda: rows.count() == 3)
+    assert rows.nth(2).inner_text().split("\t")[:4] == ["eu-dashboard", "dashboards", "eu__**", "subscribed"]
+    page.keyboard.press("ArrowLeft")
+    assert page.evaluate(focused) == "order, 2 topics"
+    page.keyboard.press("ArrowLeft")
+    assert item(page, "created").count() == 0
+    page.reload()  # the address names what is shown
+    heading(page, "eu__acme__order__created").wait_for()
+    item(page, "created").wait_for()
+
+
+def test_why_explains_a_pair_segment_by_segment(url: str, opened: Open) -> None:
+    page = opened(f"{url}{VIEWS['topics']}")
+    page.get_by_role("link", name="Why does eu-dashboard receive eu__acme__order__created?").click()
+    answer = page.get_by_role("region", name="Answer")
+    answer.get_by_text("eu-dashboard receives eu__acme__order__created: by eu__**").wait_for()
+    assert answer.get_by_role("listitem").filter(has_text="any further segments").count() > 0
+    page.get_by_label("Client").fill("globex-billing")
+    page.get_by_label("Group").fill("billing")
+    page.get_by_role("button", name="Explain").click()
+    answer.get_by_text(
+        "globex-billing does not receive eu__acme__order__created: none of its known patterns"
+    ).wait_for()
+    differs = answer.locator(".step.differs")
+    assert differs.inner_text().split("\n") == ["globex", "acme", "✗ differs"]
+    answer.get_by_text("Read from the updates topic alone").wait_for()
+    page.go_back()
+    answer.get_by_text("eu-dashboard receives").wait_for()
+
+
+def test_changes_show_by_themselves(broker: Simulated, url: str, opened: Open) -> None:
+    """In the figures, the tree, the receivers and the live list, while the focus stays where it is."""
+    page = opened(f"{url}{VIEWS['topics']}")
+    item(page, "created").wait_for()
+    item(page, "created").focus()
+    other = opened(f"{url}#/live")
+    other.get_by_text("No change yet").wait_for()
+    broker.write(add("eu__acme__order__created", parent="orders", client="late", group="g"), partition=0)
+    broker.write(add("ap__new__order__created", parent="orders", client="late", group="g"), partition=0)
+    page.get_by_role("table").get_by_role("link", name="late", exact=True).wait_for()
+    item(page, "ap").wait_for()
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "created, 3 receivers"
+    other.get_by_role("row").filter(has_text="ap__new__order__created").get_by_text("ADD").wait_for()
+    broker.write(remove("ap__new__order__created", parent="orders", client="late", group="g"), partition=0)
+    other.get_by_text("REMOVE").wait_for()
+    item(page, "ap").wait_for(state="detached")
+    assert other.get_by_role("row").count() == 4
+    other.get_by_role("button", name="Pause").click()
+    broker.write(add("more", parent="orders", client="late", group="g"), partition=0)
+    other.wait_for_timeout(700)
+    assert other.get_by_role("row").count() == 4
+    other.get_by_role("button", name="Go on").click()
+    other.get_by_role("row").filter(has_text="more").wait_for()
+
+
+def test_the_playground_answers_while_one_types(url: str, opened: Open) -> None:
+    page = opened(f"{url}#/playground")
+    result = page.get_by_role("region", name="Result")
+    result.get_by_text("2 of 4 topics match").wait_for()
+    pattern = page.get_by_label("Pattern", exact=True)
+    pattern.fill("")
+    pattern.press_sequentially("us__**")
+    result.get_by_text("1 of 4 topics match").wait_for()
+    result.get_by_text("segment 1 of the topic, 'eu', is not 'us'").first.wait_for()
+    pattern.press_sequentially("__x")
+    result.get_by_text("'**' is not the last segment").wait_for()
+    assert pattern.get_attribute("aria-invalid") == "true"
+    page.get_by_label("** before the end").check()
+    result.get_by_text("0 of 4 topics match").wait_for()
+    page.get_by_label("topics that are received").check()
+    page.get_by_role("combobox", name="Topics of").select_option("orders")
+    pattern.fill("*__acme__**")
+    result.get_by_text("6 of 12 topics match").wait_for()
+
+
+@pytest.mark.parametrize(
+    ("dialect", "line"),
+    [("lite", "2 of 4"), ("mqtt", "1 of 4"), ("nats", "2 of 4"), ("wamp", "2 of 4")],
+)
+def test_every_dialect_has_an_example(dialect: str, line: str, url: str, opened: Open) -> None:
+    page = opened(f"{url}#/playground")
+    page.get_by_label("Dialect").select_option(dialect)
+    page.get_by_text(f"{line} topics match").wait_for()
+    assert page.get_by_label("Policy").is_visible() == (dialect == "wamp")
+
+
+def test_dead_letters_open_and_name_the_way_back(url: str, opened: Open) -> None:
+    page = opened(f"{url}#/letters")
+    letter = page.get_by_role("group").filter(has_text="not-json")
+    letter.wait_for()
+    page.locator("summary").filter(has_text="not-json").focus()
+    page.keyboard.press("Enter")
+    letter.get_by_text("reexpand dlq replay 'lite-topic-events[0]@0'").wait_for()
+    page.get_by_label("Reason").select_option("blank-name")
+    page.get_by_text("blank-name", exact=True).wait_for()
+    assert page.locator("summary").count() == 1
+
+
+def test_plots_are_read_bar_by_bar(url: str, opened: Open) -> None:
+    page = opened(f"{url}#/timings")
+    plot = page.get_by_role("img", name=re.compile("^Duration of micro-batches"))
+    plot.focus()
+    page.keyboard.press("End")
+    page.get_by_text(re.compile(r"^micro-batch 29 at .*580 records, 87 updates, offsets 0.02 s")).wait_for()
+    page.keyboard.press("ArrowLeft")
+    page.get_by_text(re.compile(r"^micro-batch 28 at ")).wait_for()
+    assert page.locator(".plot .bar").count() >= 3 * 30
+
+
+def test_hostile_names_stay_texts(broker: Simulated, url: str, opened: Open) -> None:
+    """In every view, live ones too; characters that show nothing or turn the text are made visible."""
+    names = {"parent": "odd", "client": HOSTILE_CLIENT, "group": "<b>"}
+    page = opened(f"{url}#/live")
+    page.get_by_text("No change yet").wait_for()
+    broker.write(add(f"{HOSTILE}2", changes={"cause": "<s>"}, **names), partition=0)
+    page.get_by_role("row").filter(has_text="<img").wait_for()
+    query = f"parent=odd&group=%3Cb%3E&client={_quoted(HOSTILE_CLIENT)}&topic={_quoted(HOSTILE)}"
+    for view in ("topics", "clients", "explain", "letters"):
+        page.goto(f"{url}#/{view}?{query}")
+        page.get_by_text("<img src=x onerror=").first.wait_for()
+        assert page.locator("main img, main script, main i, main b, main u, main s").count() == 0
+        assert "owned" not in page.title()
+        assert page.get_by_text("U+202E").count() > 0 or view == "letters"
+    page.goto(f"{url}#/playground")
+    page.get_by_label("Topics, one a line").fill(HOSTILE)
+    page.get_by_text("0 of 1 topics match").wait_for()
+    assert page.locator("main img").count() == 0
+
+
+def _quoted(text: str) -> str:
+    from urllib.parse import quote  # noqa: PLC0415 - for these two names
+
+    return quote(text, safe="")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("view", VIEWS)
+def test_nothing_keeps_anyone_out(view: str, scheme: str, url: str, opened: Open) -> None:
+    """By the rules of axe: landmarks, labels, roles, contrast."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    page = opened(f"{url}{VIEWS[view]}", scheme=scheme)
+    page.get_by_role("heading", level=1).wait_for()
+    page.wait_for_timeout(400)
+    found = axe.Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+
+
+@pytest.mark.parametrize("width", [320, 390, 700])
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_narrow_window_shows_everything_without_scrolling_sideways(
+    view: str, width: int, url: str, opened: Open
+) -> None:
+    page = opened(f"{url}{VIEWS[view]}", width=width)
+    page.get_by_role("heading", level=1).wait_for()
+    page.wait_for_timeout(400)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_token_is_asked_for_once(broker: Simulated, opened: Open) -> None:
+    with served(broker, token=TOKEN) as url:
+        page = opened(url, quiet=False)
+        page.get_by_label("Token").wait_for()
+        assert page.url == f"{url}login"
+        page.keyboard.type("not the token")
+        page.keyboard.press("Enter")
+        page.get_by_text("This is not the token.").wait_for()
+        page.keyboard.type(TOKEN)
+        page.keyboard.press("Enter")
+        heading(page, "Topics").wait_for()
+        assert page.evaluate("document.cookie") == ""
+        page.reload()
+        heading(page, "Topics").wait_for()
+        page.get_by_role("button", name="Log out").click()
+        page.get_by_label("Token").wait_for()
+        page.goto(url)
+        page.get_by_label("Token").wait_for()
+
+
+def test_a_console_that_comes_back_is_followed_again(broker: Simulated, opened: Open) -> None:
+    port = free_port()
+    with served(broker, port) as url:
+        page = opened(f"{url}#/topics?parent=orders", quiet=False)
+        item(page, "eu").wait_for()
+    page.get_by_text("not connected").wait_for()
+    broker.write(add("ap__x", parent="orders"), partition=0)
+    with served(broker, port):
+        page.get_by_text("live", exact=True).wait_for()
+        item(page, "ap").wait_for()
+
+
+def test_a_parent_with_many_topics_is_read_level_by_level(broker: Simulated, opened: Open) -> None:
+    """20,000 topics at one level: a page of them at a time, whatever the list holds."""
+    broker.write(*(add(f"t{number:05}", parent="many") for number in range(20_000)), partition=0)
+    with served(broker) as url:
+        page = opened(f"{url}#/topics?parent=many")
+        page.get_by_role("treeitem", name="Show more").wait_for()
+        assert page.get_by_role("treeitem").count() == 101
+        page.get_by_role("treeitem", name="Show more").click()
+        item(page, "t00199").wait_for()
+        assert page.get_by_role("treeitem").count() == 201
+        page.get_by_label("Begins with").fill("t1999")
+        item(page, "t19999").wait_for()
+        assert page.get_by_role("treeitem").count() == 10
+        page.goto(f"{url}#/playground?dialect=lite&parent=many&pattern=*")
+        page.get_by_text(re.compile("20,000 of 20,000 topics match")).wait_for()
+
+
+def test_rows_that_are_left_out_are_told(broker: Simulated, opened: Open) -> None:
+    with served(broker, max_rows=5) as url:
+        page = opened(url)
+        page.get_by_text(re.compile(r"\d+ rows are left out: more than 5")).wait_for()

@@ -1,0 +1,232 @@
+"""Metrics and health of the real job, as Prometheus and probes ask for them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+from urllib.error import HTTPError
+from urllib.parse import urlencode
+from urllib.request import urlopen
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from prometheus_client.parser import text_string_to_metric_families
+
+from streaming.events.model import Stream
+from streaming.kafka.permissions import lag_group
+from streaming.local.node import free_port
+from tests.support.processes import eventually
+from tests.support.running_job import SETTLE_SECONDS, START_SECONDS, Job, Streams, running
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from streaming.local.broker import Broker
+    from tests.support.brokers import StartBroker
+
+MONITORING = Path(__file__).parents[2] / "deploy/monitoring"
+
+GROUP = {"group": "g", "attributes": {"lite.bind.topic": "p", "lite.sub.wildcard": "true"}}
+REQUEST = {"action": "COMPLETE_ADD", "clientId": "c", "group": "g", "topic": "p", "liteTopicSet": ["t*"]}
+TOPICS = 30
+
+
+def test_metrics_health_and_offsets_of_a_job_that_works(streams: Streams, tmp_path: Path) -> None:
+    with running(streams, tmp_path / "log", "--http", "127.0.0.1:0") as job:
+        address = url(job)
+        send(streams)
+        assert eventually(lambda: sample(address, "reexpand_updates_total", op="add", cause="TOPIC_CREATED") >= TOPICS)
+        assert sample(address, "reexpand_dead_letters_total", reason="not-json") == 1
+        assert sample(address, "reexpand_ignored_total", reason="topic-exists") == 1
+        assert sample(address, "reexpand_latency_seconds_count") >= TOPICS
+        assert sample(address, "reexpand_latency_seconds_sum") / sample(address, "reexpand_latency_seconds_count") > 0
+        assert sample(address, "reexpand_topics") == TOPICS
+        assert sample(address, "reexpand_shard_topics", parent="p", shard="0") == TOPICS
+        assert sample(address, "reexpand_clients") == 1
+        assert sample(address, "reexpand_micro_batch_seconds_count", phase="work") >= 1
+        assert all(
+            sample(address, "reexpand_memory_bytes", process=each) > 1e7 for each in ("driver", "jvm", "workers")
+        )
+        assert eventually(lambda: probe(f"{address}/readyz")[0] == 200, SETTLE_SECONDS)
+        assert probe(f"{address}/healthz")[1]["state"] == "ready"
+        assert sample(address, "reexpand_input_lag_records", input=streams.settings.topic_events) == 0
+        ends = streams.ends(streams.settings.topic_events, committed=False)
+        assert eventually(lambda: committed(streams) == ends, 20)
+
+
+@pytest.mark.long
+def test_probes_tell_the_conditions_of_a_job_apart(own_broker: StartBroker, tmp_path: Path) -> None:
+    """One that catches up, works, hangs, lacks Kafka, stands by, and takes over from one that has crashed."""
+    broker = own_broker()
+    streams = Streams(broker.bootstrap_servers, tmp_path / "checkpoint").create()
+    options = ("--http", "127.0.0.1:0", "--hang-seconds", "6", "--log-format", "json")
+    backlog(streams, 20_000)
+    with running(streams, tmp_path / "first", *options, "--max-offsets-per-trigger", "2000") as first:
+        address = url(first)
+        assert probe(f"{address}/readyz")[1]["state"] == "catching-up"
+        assert eventually(lambda: probe(f"{address}/readyz")[0] == 200, SETTLE_SECONDS)
+        assert "catching up: " in first.said()
+        assert "caught up" in first.said()
+        second = Job(streams, tmp_path / "second", *options, "--standby")
+        try:
+            assert eventually(lambda: "standing by" in second.said(), START_SECONDS)
+            assert [probe(f"{url(second)}{path}")[0] for path in ("/healthz", "/readyz", "/readyz?role=holder")] == [
+                200, 200, 503,
+            ]  # fmt: skip
+            with scraping(url(first), url(second)) as prometheus:
+                hang(streams, first, address)
+                lose_kafka(broker, first, address)
+                first.kill()
+                assert eventually(lambda: probe(f"{url(second)}/readyz?role=holder")[0] == 200, SETTLE_SECONDS)
+                assert probe(f"{url(second)}/readyz")[1]["former_driver"] == "crashed"
+                assert sample(url(second), "reexpand_recovery_seconds", until="caught-up") > 0
+                ask_prometheus(prometheus)
+        finally:
+            second.close()
+
+
+def backlog(streams: Streams, count: int) -> None:
+    """Write topic events before a job starts."""
+    feed = streams.producer()
+    for number in range(count):
+        feed.send(Stream.TOPICS, {"event": "CREATED", "parentTopic": "p", "liteTopic": f"t{number}"}, "p")
+    feed.flush()
+
+
+def hang(streams: Streams, job: Job, address: str) -> None:
+    """Stop the Python workers within a micro-batch, and let them go on."""
+    workers = job.workers()
+    for worker in workers:
+        os.kill(worker, signal.SIGSTOP)
+    try:
+        backlog(streams, 1)
+        assert eventually(lambda: probe(f"{address}/healthz")[0] == 503, 60)
+        assert probe(f"{address}/readyz")[1]["state"] == "hung"
+        assert probe(f"{address}/healthz")[1]["reason"].startswith("micro-batch ")
+    finally:
+        for worker in workers:
+            os.kill(worker, signal.SIGCONT)
+    assert eventually(lambda: probe(f"{address}/readyz")[0] == 200, SETTLE_SECONDS)
+
+
+def lose_kafka(broker: Broker, job: Job, address: str) -> None:
+    """Stop the broker for longer than a micro-batch may take: that is no hang."""
+    broker.stop()
+    assert eventually(lambda: probe(f"{address}/readyz")[1]["state"] == "kafka-unreachable", 60)
+    time.sleep(8)
+    assert probe(f"{address}/healthz")[0] == 200
+    assert sample(address, "reexpand_kafka_unreachable_seconds") > 8
+    broker.start()
+    assert eventually(lambda: probe(f"{address}/readyz")[0] == 200, SETTLE_SECONDS)
+    events = [json.loads(line)["event"] for line in job.said().splitlines() if line.startswith("{")]
+    assert len([event for event in events if event.startswith("Kafka unreachable since ")]) == 1
+    assert len([event for event in events if event.startswith("Kafka is back after ")]) == 1
+
+
+@contextmanager
+def scraping(*addresses: str) -> Iterator[str | None]:
+    """A real Prometheus with the configuration of deploy/, and jobs at these addresses; None if it is not installed."""
+    if shutil.which("prometheus") is None:
+        yield None
+        return
+    with TemporaryDirectory() as folder:
+        targets = ", ".join(json.dumps(address.removeprefix("http://")) for address in addresses)
+        text = (MONITORING / "prometheus.yml").read_text().replace('"reexpand:9464"', targets).replace("15s", "1s")
+        Path(folder, "prometheus.yml").write_text(text)
+        shutil.copy(MONITORING / "alerts.yml", folder)
+        port = free_port()
+        options = [f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
+        with subprocess.Popen(
+            ["prometheus", *options, f"--web.listen-address=127.0.0.1:{port}"], stderr=subprocess.DEVNULL
+        ) as process:
+            try:
+                yield f"http://127.0.0.1:{port}"
+            finally:
+                process.terminate()
+
+
+def ask_prometheus(address: str | None) -> None:
+    """Check that it has scraped both jobs, that the dashboard has data, and that the crash is about to be told."""
+    if address is None:
+        pytest.skip("all but Prometheus was checked: it is not installed (Debian: prometheus)")
+    assert query(address, "count(count_over_time(reexpand_build_info[10m]))") == ["2"]
+    assert query(address, 'count(max_over_time(reexpand_state{state="hung"}[10m]) == 1)') == ["1"]
+    assert query(address, "count(max_over_time(reexpand_kafka_unreachable_seconds[10m]) > 8)") == ["1"]
+    assert eventually(lambda: query(address, 'count(ALERTS{alertname="ReexpandDown"})') == ["1"], 20)
+    dashboard = json.loads((MONITORING / "grafana/dashboards/reexpand.json").read_text())
+    for panel in dashboard["panels"]:
+        for target in panel["targets"]:
+            expression = target["expr"].replace("$instance", ".*").replace("$__rate_interval", "5m")
+            found = query(address, expression)
+            assert found or "> 0" in expression, f"{panel['title']}: {expression}"
+
+
+def query(address: str, expression: str) -> list[str]:
+    """Return the values of a query's answer.
+
+    Raises:
+        HTTPError: Prometheus does not understand it.
+    """
+    with urlopen(f"{address}/api/v1/query?{urlencode({'query': expression})}", timeout=10) as answer:  # noqa: S310 - as above
+        return [str(each["value"][1]) for each in json.load(answer)["data"]["result"]]
+
+
+def send(streams: Streams) -> None:
+    """Write topics that a pattern asks for, one of them twice, and a record that is no event."""
+    with_names = [{"event": "CREATED", "parentTopic": "p", "liteTopic": f"t{number}"} for number in range(TOPICS)]
+    feed = streams.producer()
+    feed.send(Stream.GROUPS, GROUP, "g")
+    feed.send(Stream.SUBSCRIPTIONS, {"subscriptionSet": [REQUEST]}, "g")
+    feed.flush()
+    assert eventually(streams.are_read, SETTLE_SECONDS)
+    for event in [*with_names, with_names[0]]:
+        feed.send(Stream.TOPICS, event, "p")
+    feed.send(Stream.TOPICS, b"?", "p")
+    feed.flush()
+
+
+def url(job: Job) -> str:
+    """Return the address of the job's server, which its log names."""
+    (found,) = re.findall(r"metrics and health: (\S+)/metrics", job.said())
+    return str(found)
+
+
+def probe(address: str) -> tuple[int, dict[str, Any]]:
+    """Return status code and body of an answer."""
+    try:
+        with urlopen(address, timeout=10) as answer:  # noqa: S310 - of the job
+            return answer.status, json.load(answer)
+    except HTTPError as error:
+        return error.code, json.load(error)
+
+
+def sample(address: str, name: str, **labels: str) -> float:
+    """Return the value of a metric."""
+    with urlopen(f"{address}/metrics", timeout=10) as answer:  # noqa: S310 - as above
+        families = text_string_to_metric_families(answer.read().decode())
+    (value,) = [
+        each.value for family in families for each in family.samples if (each.name, each.labels) == (name, labels)
+    ]
+    return float(value)
+
+
+def committed(streams: Streams) -> dict[int, int]:
+    """Return the offsets of the topic events that lag monitors see."""
+    topic = streams.settings.topic_events
+    consumer = Consumer(
+        {"bootstrap.servers": streams.bootstrap_servers, "group.id": lag_group(streams.settings.updates)}
+    )
+    try:
+        asked = [TopicPartition(topic, number) for number in streams.ends(topic)]
+        return {each.partition: max(0, each.offset) for each in consumer.committed(asked, timeout=10)}
+    finally:
+        consumer.close()

@@ -1,0 +1,72 @@
+"""The pace of micro-batches on a real Spark: the budget of CPU, and the waits that it causes."""
+
+import itertools
+import statistics
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from pyspark.sql import SparkSession
+
+from streaming.local import classes, jars
+from streaming.spark import checkpoint, pace, service
+from streaming.spark.kafka_admin import KafkaAdmin
+from streaming.spark.lease import Lease
+from tests.support.running_job import Streams
+from tests.support.scene import Scene
+from tests.support.spark_session import local_spark
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A local Spark as the job has it."""
+    with local_spark(
+        Streams("b:1", Path("/c")).settings, tmp_path_factory.mktemp("warehouse"), [*jars.spark(), classes.sink()]
+    ) as built:
+        yield built
+
+
+def test_a_budget_has_who_overdraws_it_wait(spark: SparkSession) -> None:
+    """Half a second of it may be used in advance, and no wait is longer than allowed."""
+    jvm: Any = spark._jvm
+    budget = jvm.reexpand.CpuBudget(0.5, 400)
+    assert budget.spend(10.0, 0.2) == 0
+    assert budget.spend(0.1, 0.2) == 0, "0.25 in advance and 0.05 earned: 0.1 is left"
+    assert budget.spend(0.1, 0.25) == 200, "0.1 too much"
+    assert budget.spend(0.2, 0.0) == 0, "it has waited"
+    assert budget.spend(0.1, 9.0) == 400
+    assert budget.spend(0.4, 0.1) == 200, "what was beyond the longest wait is forgiven"
+
+
+def test_micro_batches_under_a_trickle_are_spaced(
+    spark: SparkSession, streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the longest wait, as the budget is next to nothing; a query that is to stop does not wait."""
+    monkeypatch.setattr(pace, "GRACE_MS", 0)
+    settings = streams.settings.model_copy(update={"shuffle_partitions": 1, "pace_cpu": 0.001})
+    scene = Scene(streams)
+    agreed = checkpoint.agree(spark, settings)
+    with KafkaAdmin(spark, settings) as admin, Lease(spark, settings, agreed.checkpoint_id) as lease:
+        query, _ = service.begin(service.Start(spark, settings, admin, lease, agreed), {})
+        try:
+            for number in range(60):
+                scene.born("p", f"t{number}")
+                scene.sent()
+                time.sleep(0.1)
+            query.processAllAvailable()
+        finally:
+            service.end_after_batch(query)
+        assert query.awaitTermination(10)
+        progress = [orjson.loads(each.json()) for each in query._jsq.recentProgress()]
+    spans = [
+        (datetime.fromisoformat(each["timestamp"]).timestamp(), each["durationMs"]["triggerExecution"] / 1_000)
+        for each in progress
+        if each["numInputRows"]
+    ]
+    gaps = [later - begin - took for (begin, took), (later, _) in itertools.pairwise(spans)]
+    assert len(gaps) > 3
+    assert statistics.median(gaps) >= pace.LONGEST_WAIT_MS / 1_000 * 0.9

@@ -1,0 +1,55 @@
+"""Looks into a running job, over Kafka, as `reexpand explain` and its like do."""
+
+import json
+from typing import Any
+
+from click.testing import CliRunner
+
+from streaming.cli import main
+from streaming.inspect import Filter, Inspector, PairVerdict
+from tests.support.running_job import TOPIC_SETTINGS, Streams
+
+
+def verb(streams: Streams, *words: str, given: str | None = None) -> tuple[int, list[Any]]:
+    """Run a verb with --json; returns its exit code and its lines."""
+    settings = streams.settings
+    names = {f"REEXPAND_{name.upper()}": getattr(settings, name) for name in ("bootstrap_servers", *TOPIC_SETTINGS)}
+    result = CliRunner(env=names).invoke(main, [*words, "--json"], given)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.output
+    return result.exit_code, [json.loads(line) for line in result.stdout.splitlines() if line.startswith(("{", "["))]
+
+
+def assert_the_job_explains_itself(streams: Streams) -> None:
+    """Check the scene of `test_every_dialect_and_selector_end_to_end`; it must stay as it is."""
+    before = streams.relation()
+    with Inspector(streams.settings, timeout=60) as inspector:
+        (found,) = inspector.explain("nats", "fleet.us")
+        assert (found.pair.parent, found.received, found.reason) == ("p", True, "'fleet.>' matches it")
+        assert found.pair.decided_by is not None
+        assert found.pair.decided_by.stream == streams.settings.subscription_events
+        (found,) = inspector.explain("c", "blue__1", parent="s", group="priced")
+        assert found.verdict is PairVerdict.SELECTOR
+        assert found.binding is not None
+        assert found.binding.parent == "s"
+        (found,) = inspector.explain("lite", "red__1", parent="s", group="g")
+        assert (found.verdict, [hint.code for hint in found.hints]) == (PairVerdict.CLIENT_UNKNOWN, ["other-parent"])
+        pages = list(inspector.topics("p", Filter("orders__*__created"), limit=1))
+        assert [item.topic for page in pages for item in page.items] == ["orders__1__created", "orders__2__created"]
+        shared = inspector.topic("p", "sensors")
+        assert [(each.client, each.part) for each in shared.subscribers] == [("mqtt", "share:workers")]
+        assert {lease.group for lease in inspector.leases()} == {"g", "tagged", "priced"}
+        moved = inspector.plan({"group": "g", "attributes": {"lite.bind.topic": "t", "lite.sub.wildcard": "true"}})
+        assert (moved.adds, moved.removes) == (0, sum(row.parent == "p" for row in before))
+    code, lines = verb(streams, "explain", "--client", "nats", "--topic", "fleet.us", "--timeout", "60")
+    assert (code, lines[0]["pair"]["verdict"]) == (0, "received")
+    code, lines = verb(streams, "clients", "list", "--parent", "s", "--timeout", "60")
+    assert (code, sorted((line["group"], line["client"]) for line in lines)) == (
+        0, [("priced", "c"), ("priced", "d"), ("tagged", "c")]
+    )  # fmt: skip
+    code, lines = verb(streams, "tail", "--once", "--client", "nats", "--topic", "fleet.us")
+    assert (code, [line["liteTopic"] for line in lines]) == (0, ["fleet.us"])
+    assert streams.relation() == before
+    code, lines = verb(streams, "send", "topic", "fleet.cn", "--parent", "p", "--wait", "--timeout", "60")
+    assert code == 0
+    assert [(line["op"], line["clientId"]) for line in lines[:-1]] == [("ADD", "nats")]
+    assert lines[-1]["updates"] == 1

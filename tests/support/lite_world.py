@@ -1,0 +1,120 @@
+"""RocketMQ, Kafka, the watcher and the job, with consumers of patterns."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from streaming.adapters.rocketmq import admin
+from streaming.adapters.rocketmq.remoting import Link
+from streaming.consumers.rocketmq import Topics, WildcardLiteConsumer
+from streaming.local.rocketmq import RocketMQ
+from tests.support.rocketmq import send
+from tests.support.running_job import Job, Streams
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+
+class Received:
+    """Messages of one consumer: bodies by lite topic, and the time of each."""
+
+    def __init__(self) -> None:
+        self.bodies: dict[str, list[str]] = defaultdict(list)
+        self.times: dict[tuple[str, str], float] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, message: Any) -> None:
+        """Keep a message."""
+        with self._lock:
+            body = message.body.decode()
+            self.bodies[message.lite_topic].append(body)
+            self.times.setdefault((message.lite_topic, body), time.monotonic())
+
+    def topics(self) -> set[str]:
+        """The lite topics of which messages came."""
+        return set(self.bodies)
+
+
+class LiteWorld:
+    """RocketMQ, Kafka, the watcher and the job."""
+
+    def __init__(self, rocketmq: RocketMQ, streams: Streams, folder: Path, job_options: Sequence[str]) -> None:
+        self.rocketmq, self.streams = rocketmq, streams
+        self.job: Job
+        self.watcher: subprocess.Popen[bytes]
+        self._folder, self._job_options = folder, job_options
+        settings = streams.settings
+        self.topics = Topics(settings.subscription_events, settings.group_events, settings.updates)
+
+    def consumer(self, group: str, **options: Any) -> WildcardLiteConsumer:
+        """A consumer of a group, which it declares."""
+        return WildcardLiteConsumer(
+            self.rocketmq.endpoints, group, "orders", self.streams.bootstrap_servers, topics=self.topics,
+            **{"attributes": {}, **options},
+        )  # fmt: skip
+
+    def does(self, act: Callable[[Link], Any]) -> None:
+        """Let somebody do something on the broker."""
+
+        async def run() -> None:
+            link = Link(self.rocketmq.broker)
+            try:
+                await act(link)
+            finally:
+                await link.close()
+
+        asyncio.run(run())
+
+    def send(self, *topics: str, body: str = "first") -> None:
+        """Send a message to each of these lite topics."""
+
+        async def all_of_them(broker: Link) -> None:
+            for topic in topics:
+                await send(broker, "orders", topic, body.encode())
+
+        self.does(all_of_them)
+
+    def start_job(self) -> None:
+        """Start the job, on its checkpoint."""
+        self.job = Job(self.streams, self._folder / "job.log", *self._job_options).wait_ready()
+
+    def start_watcher(self) -> None:
+        """Start the watcher."""
+        command = [str(Path(sys.executable).with_name("reexpand")), "watch-rocketmq", "--parent", "orders"]
+        command += ["--bootstrap-servers", self.streams.bootstrap_servers, "--namesrv", self.rocketmq.name_server]
+        command += ["--topic-events", self.streams.settings.topic_events]
+        with (self._folder / "watcher.log").open("ab") as log:
+            self.watcher = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
+
+    def kill_watcher(self) -> None:
+        """End it as a crash would."""
+        self.watcher.kill()
+        self.watcher.wait()
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        self.kill_watcher()
+        self.job.close()
+
+
+@contextmanager
+def lite_world(
+    bootstrap_servers: str, folder: Path, groups: Iterable[str], job_options: Sequence[str] = ()
+) -> Iterator[LiteWorld]:
+    """All of it, with these groups of the parent `orders`."""
+    with ExitStack() as stack:
+        rocketmq = stack.enter_context(RocketMQ(folder / "rocketmq"))
+        admin.create(rocketmq.broker, ["orders"], dict.fromkeys(groups, "orders"))
+        world = LiteWorld(rocketmq, Streams(bootstrap_servers, folder / "checkpoint").create(1), folder, job_options)
+        world.start_job()
+        stack.callback(world.close)
+        world.start_watcher()
+        yield world

@@ -1,0 +1,30 @@
+"""The broker that librdkafka simulates: real connections, no Java."""
+
+from typing import Any
+
+from confluent_kafka import Producer
+
+from streaming.client import SubscriptionClient
+from tests.support.update_records import Record, gone
+
+TOPIC = "updates"
+
+
+class Simulated:
+    """A simulated broker with an updates topic."""
+
+    def __init__(self) -> None:
+        self._producer = Producer({"bootstrap.servers": "", "test.mock.num.brokers": 1, "log_level": 0})
+        (broker,) = self._producer.list_topics(timeout=10).brokers.values()
+        self.address = f"{broker.host}:{broker.port}"
+        self.write(gone("nothing"))  # which creates the topic
+
+    def write(self, *records: Record | tuple[bytes | None, bytes | None], topic: str = TOPIC, **options: Any) -> None:
+        """Append records to the updates, or to another topic."""
+        for key, value in records:
+            self._producer.produce(topic, key=key, value=value, **options)
+        assert self._producer.flush(10) == 0
+
+    def client(self, topic: str = TOPIC, **options: Any) -> SubscriptionClient:
+        """Return a client of this broker."""
+        return SubscriptionClient(self.address, topic, **options)

@@ -1,0 +1,177 @@
+"""Who may see the console."""
+
+import time
+
+import pytest
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.routing import Mount
+from starlette.testclient import TestClient
+
+from streaming.console.access import COOKIE, SESSION_SECONDS, Access, Sessions, foreign, host_name
+from streaming.console.app import console
+from streaming.console.sources import ConsoleSources
+
+TOKEN = "a-token-of-some-length"  # noqa: S105 - of this test
+LOCAL = "http://localhost:9465"
+PATHS = ["/", "/api/state", "/api/parents", "/api/stream", "/api/level?parent=orders", "/api/timings", "/nothing"]
+
+
+@pytest.fixture
+def guarded(sources: ConsoleSources) -> TestClient:
+    """A client of a console with a token, under a name of the network."""
+    return TestClient(console(sources, Access(TOKEN)), base_url="http://console.example", follow_redirects=False)
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:9465", "127.0.0.1:1", "[::1]:9465", "[::1]"])
+def test_this_machine_may_ask_without_a_token(browser: TestClient, host: str) -> None:
+    assert browser.get("/api/parents", headers={"host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:9465", "", "localhost@evil.example", "["]
+)
+@pytest.mark.parametrize("path", ["/", "/api/parents", "/static/main.js", "/login"])
+def test_a_foreign_name_that_points_here_is_refused(browser: TestClient, host: str, path: str) -> None:
+    """Else a page of another site could read the console, once its own name is resolved to this machine."""
+    answer = browser.get(path, headers={"host": host})
+    assert answer.status_code == 403
+    assert "localhost" in answer.json()["error"]
+
+
+def test_a_further_name_may_be_allowed(sources: ConsoleSources) -> None:
+    client = TestClient(console(sources, Access(hosts=frozenset({"spark.local"}))), base_url="http://spark.local:4040")
+    assert client.get("/api/parents").status_code == 200
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_without_the_token_nothing_is_answered(guarded: TestClient, path: str) -> None:
+    answer = guarded.get(path)
+    if path == "/":
+        assert answer.status_code == 303
+        assert answer.headers["location"] == "/login"
+    else:
+        assert answer.status_code == 401
+        assert answer.headers["www-authenticate"] == "Bearer"
+
+
+def test_questions_by_post_need_the_token_too(guarded: TestClient) -> None:
+    assert guarded.post("/api/match", json={"pattern": "a"}).status_code == 401
+    assert guarded.post("/logout").status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [
+        (f"Bearer {TOKEN}", 200),
+        (f"bearer  {TOKEN} ", 200),
+        (f"Bearer {TOKEN}x", 401),
+        (f"Bearer {TOKEN[:-1]}", 401),
+        ("Bearer", 401),
+        ("Bearer é", 401),
+        (f"Basic {TOKEN}", 401),
+        (TOKEN, 401),
+    ],
+)
+def test_a_program_brings_the_token_in_a_header(guarded: TestClient, header: str, status: int) -> None:
+    assert guarded.get("/api/parents", headers=[(b"authorization", header.encode())]).status_code == status
+
+
+def test_a_browser_logs_in_by_a_form_and_out_again(guarded: TestClient) -> None:
+    assert guarded.get("/login").status_code == 200
+    wrong = guarded.post("/login", data={"token": "another"})
+    assert wrong.status_code == 403
+    assert "This is not the token" in wrong.text
+    assert "set-cookie" not in wrong.headers
+    right = guarded.post("/login", data={"token": TOKEN}, headers={"origin": "http://console.example"})
+    assert (right.status_code, right.headers["location"]) == (303, "/")
+    cookie = right.headers["set-cookie"]
+    assert {"HttpOnly", "SameSite=strict", "Path=/"} <= set(cookie.split("; "))
+    assert "Secure" not in cookie
+    assert TOKEN not in cookie
+    assert guarded.get("/api/parents").status_code == 200
+    assert guarded.get("/api/state").json()["hasToken"]
+    assert guarded.post("/logout").headers["location"] == "/login"
+    assert guarded.get("/api/parents").status_code == 401
+
+
+def test_behind_tls_the_cookie_is_for_tls_only(sources: ConsoleSources) -> None:
+    client = TestClient(console(sources, Access(TOKEN)), base_url="https://console.example", follow_redirects=False)
+    assert "Secure" in client.post("/login", data={"token": TOKEN}).headers["set-cookie"]
+
+
+@pytest.mark.parametrize("body", [b"", b"token", b"token=", b"x=" * 9_000, b"token=" + b"a" * 9_000, b"\xff\xfe"])
+def test_a_strange_form_is_refused(guarded: TestClient, body: bytes) -> None:
+    answer = guarded.post("/login", content=body, headers={"content-type": "application/x-www-form-urlencoded"})
+    assert answer.status_code == 403
+
+
+def test_a_page_of_another_origin_is_refused(guarded: TestClient, browser: TestClient) -> None:
+    for client in (guarded, browser):
+        answer = client.post("/login", data={"token": TOKEN}, headers={"origin": "http://evil.example"})
+        assert answer.status_code == 403
+        assert "origin" in answer.json()["error"]
+    assert foreign(Headers({"origin": "null", "host": "localhost"}))
+
+
+def test_sessions_end_and_cannot_be_made_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    sessions, others = Sessions(Access(TOKEN)), Sessions(Access(TOKEN))
+    cookie = sessions.new()
+    until, _, signature = cookie.partition(".")
+    assert sessions.holds(cookie)
+    for wrong in (
+        "",
+        ".",
+        "x",
+        f"{int(until) + 1}.{signature}",
+        f"{until}.",
+        f"{until}.{signature}0",
+        others.new(),
+        "é.é",
+    ):
+        assert not sessions.holds(wrong)
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + SESSION_SECONDS + 2)
+    assert not sessions.holds(cookie)
+
+
+def test_without_a_token_none_opens() -> None:
+    assert not Sessions(Access()).opens("")
+
+
+@pytest.mark.parametrize("path", ["/", "/api/parents", "/api/nothing", "/static/main.js", "/static/nothing", "/login"])
+def test_every_answer_has_the_headers(browser: TestClient, guarded: TestClient, path: str) -> None:
+    for client in (browser, guarded):
+        headers = client.get(path).headers
+        policy = headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert "*" not in policy
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "same-origin"
+        assert headers["x-frame-options"] == "DENY"
+
+
+def test_answers_are_not_kept(browser: TestClient) -> None:
+    for path in ("/", "/api/parents", "/login"):
+        assert browser.get(path).headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    ("host", "name"), [("LOCALHOST:1", "localhost"), ("[::1]:9", "::1"), ("a:b@c", "c"), ("", ""), ("[", "")]
+)
+def test_the_name_of_a_host(host: str, name: str) -> None:
+    assert host_name(host) == name
+
+
+def test_it_can_be_mounted_below_a_path(sources: ConsoleSources) -> None:
+    """With its form, its cookie and its files there."""
+    app = Starlette(routes=[Mount("/console", console(sources, Access(TOKEN)))])
+    client = TestClient(app, base_url="http://console.example", follow_redirects=False)
+    assert client.get("/console/").headers["location"] == "/console/login"
+    assert client.get("/console/static/main.js").status_code == 200
+    answer = client.post("/console/login", data={"token": TOKEN})
+    assert answer.headers["location"] == "/console/"
+    assert "Path=/console/" in answer.headers["set-cookie"]
+    assert client.cookies.get(COOKIE) is not None
+    assert client.get("/console/api/parents").status_code == 200

@@ -1,0 +1,98 @@
+"""The last dead letters."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+import pytest
+from confluent_kafka import Message
+
+from streaming.operations.dlq import letters
+from streaming.operations.dlq import tail as module
+from streaming.operations.dlq.tail import LetterTail
+from tests.support.processes import eventually
+from tests.support.simulated import Simulated
+
+TOPIC = "letters"
+
+
+def letter(offset: int, reason: str = "not-json", **fields: Any) -> tuple[bytes, bytes]:
+    value = {"reason": reason, "message": f"m{offset}", "original": "{", "originalBytes": 1, **fields}
+    return orjson.dumps(["lite-topic-events", 0, offset, 0]), orjson.dumps(value)
+
+
+def done(offset: int) -> tuple[bytes, None]:
+    return letter(offset)[0], None
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.05)
+
+
+@pytest.fixture
+def tail(broker: Simulated) -> Iterator[LetterTail]:
+    broker.write(*(letter(number, timestamp=0) for number in range(3)), topic=TOPIC, partition=0)
+    with LetterTail(broker.address, TOPIC, {}) as found:
+        yield found
+
+
+def ids(tail: LetterTail, reason: str = "", start: int = 0, size: int = 100) -> list[str]:
+    return [found["id"].partition("@")[2] for found in tail.page(reason, start, size).letters]
+
+
+def test_letters_are_followed_the_newest_first(broker: Simulated, tail: LetterTail) -> None:
+    assert eventually(lambda: len(ids(tail)) == 3)
+    broker.write(letter(9, "unknown-event"), topic=TOPIC, partition=0)
+    assert eventually(lambda: ids(tail)[0] == "9")
+    assert tail.page("", 0, 1).counts == {"not-json": 3, "unknown-event": 1}
+    assert ids(tail, "unknown-event") == ["9"]
+    assert ids(tail, "", 1, 2) == ids(tail)[1:3]
+
+
+def test_a_letter_that_was_written_back_is_gone(broker: Simulated, tail: LetterTail) -> None:
+    assert eventually(lambda: len(ids(tail)) == 3)
+    broker.write(done(1), topic=TOPIC, partition=0)
+    assert eventually(lambda: sorted(ids(tail)) == ["0", "2"])
+
+
+def test_only_the_last_ones_are_kept(broker: Simulated, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those before the start are not even read; the number of the others is told."""
+    monkeypatch.setattr(module, "KEPT", 4)
+    broker.write(*(letter(number) for number in range(10)), topic=TOPIC, partition=0)
+    read: list[int] = []
+    records = letters.records
+
+    def noted(block: list[Message]) -> Any:
+        read.extend(message.offset() or 0 for message in block)
+        return records(block)
+
+    monkeypatch.setattr(letters, "records", noted)
+    with LetterTail(broker.address, TOPIC, {}) as tail:
+        assert eventually(lambda: sorted(ids(tail)) == ["6", "7", "8", "9"])
+        assert read == [6, 7, 8, 9]
+        assert tail.page("", 0, 1).cut == 6
+        broker.write(letter(10), letter(11), topic=TOPIC, partition=0)
+        assert eventually(lambda: sorted(ids(tail)) == ["10", "11", "8", "9"])
+        assert tail.page("", 0, 1).cut == 8
+
+
+def test_long_entries_are_cut(broker: Simulated, tail: LetterTail) -> None:
+    broker.write(letter(5, original="x" * 60_000), topic=TOPIC, partition=0)
+    assert eventually(lambda: "5" in ids(tail))
+    (found,) = [each for each in tail.page("", 0, 100).letters if each["id"].endswith("@5")]
+    assert len(found["original"]) == 2_048
+    assert found["truncated"]
+
+
+def test_records_that_are_no_letters_are_left_out(broker: Simulated, tail: LetterTail) -> None:
+    broker.write((b"x", b"x"), (b"[]", b"{}"), (None, None), letter(7), topic=TOPIC, partition=0)
+    assert eventually(lambda: "7" in ids(tail))
+    assert len(ids(tail)) == 4
+
+
+def test_a_broker_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streaming.kafka.reader._ANSWER_SECONDS", 0.3)
+    with LetterTail("127.0.0.1:1", TOPIC, {}) as tail:
+        assert eventually(lambda: tail.page("", 0, 1).error != "")
+        assert TOPIC in tail.page("", 0, 1).error

@@ -1,0 +1,71 @@
+"""The relation that the console keeps."""
+
+from collections import defaultdict
+from random import Random
+
+from streaming.client import Subscriber
+from streaming.console.live import LiveRelation
+from tests.support.processes import eventually
+from tests.support.simulated import TOPIC, Simulated
+from tests.support.update_records import add, gone, remove
+
+
+def test_names_are_in_step_with_the_rows(broker: Simulated) -> None:
+    """After random updates, names and counts are those of the rows that are left."""
+    random = Random(7)
+    with LiveRelation(broker.address, TOPIC) as live:
+        records = []
+        for _ in range(600):
+            topic, client = f"t{random.randrange(12)}", f"c{random.randrange(6)}"
+            parent, part = random.choice("pq"), random.choice([None, "share:s"])
+            builder = random.choice([add, add, remove, gone])
+            records.append(builder(topic, client=client, parent=parent, part=part))
+        records.append(add("last", parent="r"))
+        broker.write(*records, partition=0)
+        assert eventually(lambda: live.exists("r", "last"))
+        rows = live.rows.rows()
+        topics: dict[str, set[str]] = defaultdict(set)
+        subscribers: dict[str, set[Subscriber]] = defaultdict(set)
+        for row in rows:
+            topics[row.parent].add(row.lite_topic)
+            subscribers[row.parent].add(row.subscriber)
+        assert live.parents() == {parent: len(names) for parent, names in sorted(topics.items())}
+        for parent, names in topics.items():
+            assert live.topics(parent, "", "", 100) == (sorted(names), len(names))
+            assert set(live.subscribers(parent, 0, 100)[0]) == subscribers[parent]
+        health = live.health()
+        assert health.rows == len(rows) == len(live.rows)
+        assert health.topics == sum(map(len, topics.values()))
+        assert health.subscribers == sum(map(len, subscribers.values()))
+
+
+def test_rows_beyond_the_bound_are_left_out_and_counted(broker: Simulated) -> None:
+    broker.write(*(add(f"t{number}") for number in range(10)), partition=0)
+    with LiveRelation(broker.address, TOPIC, max_rows=4) as live:
+        live.wait_ready(10)
+        assert live.health()[1:5] == (4, 4, 1, 6)
+        assert live.topics("p", "", "", 100)[0] == ["t0", "t1", "t2", "t3"]
+        broker.write(add("t0"), remove("t1"), add("new"), add("newer"), partition=0)
+        assert eventually(lambda: live.health().left_out == 7)
+        assert live.topics("p", "", "", 100)[0] == ["new", "t0", "t2", "t3"]
+
+
+def test_other_parents_can_be_left_out(broker: Simulated) -> None:
+    broker.write(add("t", parent="p"), add("t", parent="q"), partition=0)
+    with LiveRelation(broker.address, TOPIC, parents=["q"]) as live:
+        live.wait_ready(10)
+        assert live.parents() == {"q": 1}
+        assert live.health().left_out == 0
+
+
+def test_the_parts_of_a_client_are_found(live: LiveRelation) -> None:
+    assert live.parts(Subscriber("sensors", "hot", "c3")) == [Subscriber("sensors", "hot", "c3", "share:s")]
+    assert live.parts(Subscriber("sensors", "hot", "c")) == []
+    assert live.parts(Subscriber("nobody", "hot", "c3")) == []
+
+
+def test_subscribers_are_found_by_a_part_of_their_names(live: LiveRelation) -> None:
+    found, total = live.subscribers("orders", 0, 10, "bill")
+    assert [each.client_id for each in found] == ["c1"]
+    assert total == 1
+    assert live.subscribers("orders", 1, 10) == ([Subscriber("orders", "billing", "c1")], 2)

@@ -1,0 +1,197 @@
+"""Answers to the questions of the page."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from streaming.client import Subscriber
+from streaming.console import asking
+from streaming.console.app import console
+from streaming.console.explaining import UpdatesExplainer
+from streaming.console.live import LiveRelation
+from streaming.console.sources import BatchTiming, Check, ConsoleSources, Explained, LetterPage
+from tests.support.processes import eventually
+from tests.support.simulated import Simulated
+from tests.support.update_records import add
+
+HOSTILE = "<img src=x onerror=alert(1)>__\"'`&\u202e__\u0000"
+
+
+class JobsOwn:
+    """What only a job has: timings, and explanations from its live state."""
+
+    def recent(self) -> Sequence[BatchTiming]:
+        """One micro-batch."""
+        return [BatchTiming(7, 1_000, 0.5, 10, 3, {"read": 0.1, "expand": 0.3})]
+
+    def explain(self, subscriber: Subscriber, lite_topic: str) -> Explained:
+        """A refusal by quota."""
+        return Explained(False, f"{subscriber.part} {lite_topic}", "state", [Check("quota", False, "full")])
+
+    def page(self, reason: str, start: int, size: int) -> LetterPage:
+        """The question, as a letter."""
+        letters: list[Mapping[str, Any]] = [{"id": f"t[0]@{start}", "reason": reason, "size": size}]
+        return LetterPage(letters, 1, {"not-json": 1}, 2, "")
+
+
+def ask(browser: TestClient, question: str, **parameters: Any) -> Any:
+    answer = browser.get(f"/api/{question}", params=parameters)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_the_state(browser: TestClient) -> None:
+    state = ask(browser, "state")
+    assert (state["ready"], state["rows"], state["topics"], state["subscribers"]) == (True, 5, 4, 3)
+    assert state["dialects"] == ["lite", "mqtt", "nats", "wamp"]
+    assert (state["hasToken"], state["hasLetters"], state["hasTimings"]) == (False, False, False)
+
+
+def test_parents_with_their_separators(browser: TestClient) -> None:
+    assert ask(browser, "parents") == {
+        "parents": [
+            {"parent": "orders", "topics": 3, "separator": "__"},
+            {"parent": "sensors", "topics": 1, "separator": "/"},
+        ],
+        "total": 2,
+    }
+    found = ask(browser, "parents", start=1, size=1)
+    assert ([each["parent"] for each in found["parents"]], found["total"]) == (["sensors"], 2)
+    assert ask(browser, "parents", contains="ord")["total"] == 1
+
+
+def test_levels_of_the_tree(browser: TestClient) -> None:
+    top = ask(browser, "level", parent="orders", size=1)
+    assert [(each["text"], each["prefix"], each["topics"]) for each in top["branches"]] == [("eu", "eu__", 2)]
+    rest = ask(browser, "level", parent="orders", after=top["more"])
+    assert [each["text"] for each in rest["branches"]] == ["us"]
+    leaves = ask(browser, "level", parent="orders", prefix="eu__acme__")["branches"]
+    assert leaves == [{"text": "created", "prefix": "", "topic": "eu__acme__created", "topics": 1, "receivers": 2}]
+    assert ask(browser, "level", parent="sensors", separator="/")["branches"][0]["prefix"] == "eu/"
+    assert ask(browser, "level", parent="nobody") == {"branches": [], "more": ""}
+
+
+def test_receivers_in_pages(browser: TestClient) -> None:
+    found = ask(browser, "receivers", parent="orders", topic="eu__acme__created", size=1, start=1)
+    (row,) = found["rows"]
+    assert (row["group"], row["client"], row["patterns"], found["total"]) == ("audit", "c2", [], 2)
+
+
+def test_what_a_subscriber_receives(browser: TestClient) -> None:
+    found = ask(browser, "subscribers", parent="orders")
+    assert [(each["client"], each["topics"]) for each in found["subscribers"]] == [("c2", 2), ("c1", 2)]
+    rows = ask(browser, "received", parent="sensors", group="hot", client="c3", part="share:s")["rows"]
+    assert [row["topic"] for row in rows] == ["eu/berlin/temp"]
+    assert ask(browser, "received", parent="sensors", group="hot", client="c3")["total"] == 0
+
+
+def test_topics_with_a_beginning(browser: TestClient) -> None:
+    found = ask(browser, "topics", parent="orders", prefix="eu__a")
+    assert found == {"topics": [{"topic": "eu__acme__created", "receivers": 2}], "total": 1}
+
+
+def test_explanations_from_the_updates(browser: TestClient) -> None:
+    found = ask(browser, "explain", parent="orders", group="billing", client="c1", topic="eu__acme__created")
+    assert found["receives"]
+    assert [check["name"] for check in found["checks"]] == ["topic", "client", "pattern"]
+    assert found["history"][0]["op"] == "ADD"
+
+
+def test_the_playground(browser: TestClient) -> None:
+    answer = browser.post("/api/match", json={"pattern": "a.>", "dialect": "nats", "topics": ["a.b", "a"]})
+    assert (answer.json()["matched"], answer.json()["total"]) == (1, 2)
+
+
+def test_beside_the_updates_a_job_shows_what_it_has(still: LiveRelation) -> None:
+    own = JobsOwn()
+    client = TestClient(console(ConsoleSources(still, own, own, own)), base_url="http://localhost")
+    assert ask(client, "timings")["batches"] == [
+        {"number": 7, "started_ms": 1000, "seconds": 0.5, "records": 10, "updates": 3,
+         "phases": {"read": 0.1, "expand": 0.3}}
+    ]  # fmt: skip
+    found = ask(client, "explain", parent="p", group="g", client="c", part="share:x", topic="t")
+    assert (found["headline"], found["checks"][0]["met"]) == ("share:x t", False)
+    letters = ask(client, "letters", reason="not-json", start=3, size=9)
+    assert (letters["letters"], letters["cut"]) == ([{"id": "t[0]@3", "reason": "not-json", "size": 9}], 2)
+
+
+def test_alone_it_has_neither_batches_nor_letters(browser: TestClient) -> None:
+    assert ask(browser, "timings")["batches"] is None
+    assert ask(browser, "letters")["error"] == "nobody reads them here"
+
+
+def test_hostile_names_pass_as_texts_in_json(broker: Simulated, live: LiveRelation) -> None:
+    browser = TestClient(console(ConsoleSources(live, UpdatesExplainer(live))), base_url="http://localhost")
+    broker.write(add(HOSTILE, parent="<b>", client="</script>", group="&lt;"), partition=0)
+    assert eventually(lambda: live.exists("<b>", HOSTILE))
+    answer = browser.get("/api/topics", params={"parent": "<b>"})
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json()["topics"][0]["topic"] == HOSTILE
+    found = ask(browser, "explain", parent="<b>", group="&lt;", client="</script>", topic=HOSTILE)
+    assert found["receives"]
+
+
+@pytest.mark.parametrize(
+    ("question", "parameters", "sentence"),
+    [
+        ("level", {}, "the parameter parent is missing"),
+        ("receivers", {"parent": "p"}, "the parameter topic is missing"),
+        ("received", {"parent": "p", "group": "g"}, "the parameter client is missing"),
+        ("explain", {"parent": "p", "group": "g", "client": "c"}, "the parameter topic is missing"),
+        ("level", {"parent": "p", "size": "501"}, "the parameter size must be a number from 0 to 500"),
+        ("level", {"parent": "p", "size": "-1"}, "the parameter size must be a number from 0 to 500"),
+        ("level", {"parent": "p", "size": "²"}, "the parameter size must be a number from 0 to 500"),
+        (
+            "receivers",
+            {"parent": "p", "topic": "t", "start": "9" * 5000},
+            "the parameter start must be a number from 0",
+        ),
+        ("level", {"parent": "p", "separator": "e"}, "the parameter separator must be one of __ / ."),
+    ],
+)
+def test_wrong_parameters_are_told(
+    browser: TestClient, question: str, parameters: dict[str, str], sentence: str
+) -> None:
+    answer = browser.get(f"/api/{question}", params=parameters)
+    assert answer.status_code == 400
+    assert answer.json()["error"].startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "sentence"),
+    [
+        (b"{", 400, "the question is not JSON"),
+        (b"[]", 400, "the question must be an object"),
+        (b"{}", 400, "pattern, policy, parent and topics must be texts"),
+        (b'{"pattern": 1}', 400, "pattern, policy, parent and topics must be texts"),
+        (b'{"pattern": "a", "topics": "a"}', 400, "pattern, policy, parent and topics must be texts"),
+        (b'{"pattern": "a", "topics": [1]}', 400, "pattern, policy, parent and topics must be texts"),
+        (b'{"pattern": "a", "policy": 1}', 400, "pattern, policy, parent and topics must be texts"),
+        (b'{"pattern": "a", "dialect": "x"}', 400, "no dialect is named 'x'"),
+        (b'{"pattern": "a", "dialect": "mqtt", "policy": "exact"}', 400, "dialect 'mqtt' has no match policies"),
+        (b'{"pattern": "a", "dialect": "mqtt", "innerMulti": true}', 400, "dialect 'mqtt' has no inner"),
+        (b'{"pattern": "' + b"a" * 16_385 + b'"}', 413, "at most 1,000 topics of 16,384 characters"),
+        (b'{"pattern": "a", "topics": [' + b'"",' * 1_000 + b'""]}', 413, "at most 1,000 topics"),
+        (b'{"pattern": "' + b"a" * asking._BODY_BYTES, 413, "the question is larger than 1,048,576 bytes"),
+    ],
+)
+def test_wrong_questions_of_the_playground_are_told(
+    browser: TestClient, body: bytes, status: int, sentence: str
+) -> None:
+    answer = browser.post("/api/match", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == status
+    assert answer.json()["error"].startswith(sentence)
+
+
+def test_a_form_of_another_page_cannot_ask(browser: TestClient) -> None:
+    answer = browser.post("/api/match", content=b'{"pattern": "a"}', headers={"content-type": "text/plain"})
+    assert answer.status_code == 415
+
+
+def test_what_is_not_there_is_told_in_json(browser: TestClient) -> None:
+    assert browser.get("/api/nothing").json() == {"error": "Not Found"}
+    assert browser.get("/static/../app.py").status_code == 404
+    assert browser.get("/static/%2e%2e/app.py").status_code == 404
+    assert browser.post("/api/state").status_code == 405

@@ -1,0 +1,117 @@
+"""The console on an address of its own."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+import httpx2
+import pytest
+from starlette.applications import Starlette
+
+from streaming.console.server import Address, access, address, serve
+from streaming.errors import AddressUnusable, ConfigInvalid
+from tests.support.processes import eventually
+from tests.support.simulated import TOPIC, Simulated
+from tests.support.update_records import add
+
+TOKEN = "a-token-of-some-length"  # noqa: S105 - of this test
+REEXPAND = str(Path(__file__).parents[3] / ".venv/bin/reexpand")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("127.0.0.1:9465", Address("127.0.0.1", 9465)),
+        ("localhost:0", Address("localhost", 0)),
+        ("[::1]:80", Address("::1", 80)),
+        ("10.0.0.1:65535", Address("10.0.0.1", 65_535)),
+    ],
+)
+def test_an_address(text: str, found: Address) -> None:
+    assert address(text) == found
+
+
+@pytest.mark.parametrize(
+    "text", ["", "9465", ":9465", "localhost", "localhost:", "localhost:x", "localhost:65536", "a:²"]
+)
+def test_a_text_that_is_no_address(text: str) -> None:
+    with pytest.raises(ConfigInvalid, match=re.escape(f"--http {text!r} is no address")):
+        address(text)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
+def test_a_loopback_address_needs_no_token(host: str) -> None:
+    assert access(Address(host, 1), None, None).token is None
+    assert access(Address(host, 1), TOKEN, None).token == TOKEN
+
+
+@pytest.mark.parametrize("host", ["::", "10.0.0.1", "localhost.example", "fe80::1"])
+def test_any_other_address_needs_one(host: str) -> None:
+    with pytest.raises(ConfigInvalid, match="needs a token"):
+        access(Address(host, 1), None, None)
+    assert access(Address(host, 1), f" {TOKEN}\n", None).token == TOKEN
+
+
+def test_the_token_of_the_file_goes_before(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN}\n")
+    assert access(Address("10.0.0.1", 1), "another-token-of-length", file).token == TOKEN
+
+
+@pytest.mark.parametrize("token", ["", "short", " " * 30, "é" * 20])
+def test_a_weak_token_is_refused(token: str, tmp_path: Path) -> None:
+    """On a loopback address too: whoever gives one relies on it."""
+    file = tmp_path / "token"
+    file.write_text(token)
+    for given in ((token, None), (None, file)):
+        with pytest.raises(ConfigInvalid, match="at least 16 ASCII characters"):
+            access(Address("127.0.0.1", 1), *given)
+
+
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    for file in (tmp_path / "missing", tmp_path / "binary"):
+        with pytest.raises(ConfigInvalid, match="cannot be read from"):
+            access(Address("127.0.0.1", 1), None, file)
+
+
+def test_an_address_in_use_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        where = Address("127.0.0.1", other.getsockname()[1])
+        with pytest.raises(AddressUnusable, match=f"cannot listen on 127.0.0.1:{where.port}: Address already in use"):
+            serve(Starlette(), where, lambda _: None)
+
+
+def test_the_verb_serves_until_sigterm(broker: Simulated, tmp_path: Path) -> None:
+    """With an open stream, which does not hold it up."""
+    broker.write(add("eu__1", parent="orders"), partition=0)
+    broker.write((b"[]", b"{}"), topic="letters")
+    words = [REEXPAND, "console", "--bootstrap-servers", broker.address, "--http", "127.0.0.1:0"]
+    words += ["--updates", TOPIC, "--dead-letters", "letters"]
+    (tmp_path / "token").write_text(TOKEN)
+    process = subprocess.Popen(
+        [*words, "--token-file", str(tmp_path / "token")],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        found = re.search(r"http://127\.0\.0\.1:\d+/", process.stdout.readline())
+        assert found is not None
+        url = found[0]
+
+        with httpx2.Client(base_url=url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=5) as client:
+            assert httpx2.get(f"{url}api/state").status_code == 401
+            assert eventually(lambda: client.get("api/state").json()["topics"] == 1)
+            with client.stream("GET", "api/stream") as stream:
+                assert next(stream.iter_lines()) == "retry: 2000"
+                process.send_signal(signal.SIGTERM)
+                assert process.wait(10) == 0
+        assert process.stdout.read() == ""
+    finally:
+        process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()

@@ -1,0 +1,106 @@
+"""Live changes as server-sent events."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import orjson
+import pytest
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+
+from streaming.console import stream as module
+from streaming.console.live import LiveRelation
+from streaming.console.stream import ChangeStream
+from tests.support.simulated import Simulated
+from tests.support.update_records import add
+
+
+def request(last: str = "") -> Request:
+    headers = [(b"last-event-id", last.encode())] if last else []
+    return Request({"type": "http", "method": "GET", "path": "/api/stream", "query_string": b"", "headers": headers})
+
+
+async def events(stream: ChangeStream, last: str = "") -> AsyncGenerator[tuple[str, str, Any]]:
+    """Follow a stream: kind, id and content of each event."""
+    answer = await stream.follow(request(last))
+    assert isinstance(answer, StreamingResponse)
+    assert answer.media_type == "text/event-stream"
+    async for chunk in answer.body_iterator:
+        assert isinstance(chunk, bytes)
+        lines = dict(line.split(": ", 1) for line in chunk.decode().strip().split("\n"))
+        if "event" in lines:
+            yield lines["event"], lines["id"], orjson.loads(lines["data"])
+
+
+async def first(stream: ChangeStream, kind: str, last: str = "") -> tuple[str, Any]:
+    async for found, number, content in events(stream, last):
+        if found == kind:
+            return number, content
+    raise AssertionError
+
+
+def test_the_state_comes_first_and_changes_as_they_happen(broker: Simulated, live: LiveRelation) -> None:
+    async def story() -> None:
+        stream = ChangeStream(live)
+        following = events(stream)
+        kind, _, state = await anext(following)
+        assert (kind, state["rows"]) == ("state", 5)
+        broker.write(add("new", parent="orders"))
+        kinds = {"state": state}
+        while "changes" not in kinds or kinds["state"]["rows"] != 6:
+            kind, _, content = await asyncio.wait_for(anext(following), 10)
+            kinds[kind] = content
+        (change,) = kinds["changes"]["changes"]
+        assert (change["op"], change["topic"], kinds["changes"]["missed"]) == ("ADD", "new", 0)
+
+    asyncio.run(story())
+
+
+def test_a_browser_that_comes_back_gets_what_it_has_missed(broker: Simulated, live: LiveRelation) -> None:
+    async def story() -> None:
+        stream = ChangeStream(live)
+        broker.write(add("one", parent="orders"), add("two", parent="orders"), partition=0)
+        seen, _ = await first(stream, "state")
+        run = seen.partition("-")[0]
+        _, found = await asyncio.wait_for(first(stream, "changes", f"{run}-5"), 10)
+        assert [change["topic"] for change in found["changes"]] == ["one", "two"]
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("last", ["x-1", "-1", "x", "1", "x-é"])
+def test_numbers_of_another_run_are_nothing(still: LiveRelation, last: str) -> None:
+    """They would point anywhere in the changes of this one."""
+
+    async def story() -> None:
+        kind, number, _ = await anext(events(ChangeStream(still), last))
+        assert (kind, number.partition("-")[2]) == ("state", "5")
+
+    asyncio.run(story())
+
+
+def test_the_number_of_streams_is_bounded(live: LiveRelation, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_STREAMS", 1)
+
+    async def story() -> None:
+        stream = ChangeStream(live)
+        following = events(stream)
+        await anext(following)
+        assert (await stream.follow(request())).status_code == 503
+        await following.aclose()
+        await asyncio.sleep(0)
+
+    asyncio.run(story())
+
+
+def test_streams_end_with_the_server(live: LiveRelation) -> None:
+    async def story() -> None:
+        stream = ChangeStream(live)
+        following = events(stream)
+        await anext(following)
+        stream.close()
+        with pytest.raises(StopAsyncIteration):
+            await asyncio.wait_for(anext(following), 5)
+
+    asyncio.run(story())

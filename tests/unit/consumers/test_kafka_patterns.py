@@ -1,0 +1,81 @@
+"""Patterns that a consumer accepts, and arguments that it refuses before it connects."""
+
+from typing import Any
+
+import pytest
+from orjson import dumps
+
+from streaming.consumers.kafka import PatternConsumer
+from streaming.consumers.kafka_patterns import check_patterns
+from streaming.consumers.kafka_requests import KafkaSubscription
+from streaming.errors import ConfigInvalid, PatternsRefused
+from streaming.events.group_events import parse_group_event
+from streaming.events.model import Action, Notation
+from streaming.events.subscription_requests import parse_subscription
+
+
+@pytest.mark.parametrize(
+    ("dialect", "policy", "pattern"),
+    [
+        ("nats", None, "orders.*.created"),
+        ("nats", None, "orders.>"),
+        ("nats", None, ">"),
+        ("lite", None, "eu__**"),
+        ("mqtt", None, "#"),
+        ("wamp", None, "orders.eu*"),
+        ("wamp", "prefix", "orders."),
+        ("wamp", "wildcard", "orders..created"),
+    ],
+)
+def test_patterns_that_a_kafka_topic_can_match(dialect: str, policy: str | None, pattern: str) -> None:
+    check_patterns([pattern], dialect, policy)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "patterns", "said"),
+    [
+        ("nats", ["ok", "orders..x"], "'orders..x' is not valid in the dialect nats"),
+        ("nats", ["orders/eu"], "has the character '/'"),
+        ("mqtt", ["orders/+/created"], "Take the dialect nats"),
+        ("mqtt", ["$share"], "without \\$share"),
+        ("glob", ["a*"], "it can be one of: lite, mqtt, nats, wamp"),
+        ("nats", "orders.>", "give a list: \\['orders.>'\\]"),
+        ("nats", [], "There is no pattern; '>' matches every topic"),
+    ],
+)
+def test_patterns_that_are_refused(dialect: str, patterns: Any, said: str) -> None:
+    with pytest.raises(PatternsRefused, match=said):
+        check_patterns(patterns, dialect)
+
+
+def test_the_job_reads_what_is_sent() -> None:
+    """A wildcard group without a quota, a set of patterns with one row a topic, and its end."""
+    subscription = KafkaSubscription("kafka", "billing", "c1", ("orders.", "x."), "wamp", "prefix", exclusive=True)
+    group = parse_group_event(dumps(subscription.group_event()))
+    assert (group.group, group.parent) == ("billing", "kafka")
+    assert group.attributes == {
+        "lite.bind.topic": "kafka",
+        "lite.sub.wildcard": "true",
+        "lite.sub.model": "Exclusive",
+        "lite.sub.client.quota": "-1",
+    }
+    request = parse_subscription(dumps(subscription.request()))
+    assert (request.action, request.client_id, request.entries) == (Action.COMPLETE_ADD, "c1", ("orders.", "x."))
+    assert request.notation == Notation("wamp", "prefix", per_subscription=False)
+    end = parse_subscription(dumps(subscription.end()))
+    assert (end.action, end.parent, end.group) == (Action.COMPLETE_REMOVE, "kafka", "billing")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"group": " "}, "group is blank"),
+        ({"client_id": "c" * 1_001}, "client_id is longer than 1,000 characters"),
+        ({"topics": {"update": "u"}}, "topics has no update; it can have: updates, subscription_events, group_events"),
+        ({"options": {"no.such.option": "1"}}, "no.such.option"),
+        ({"lease_seconds": 0}, "lease_seconds must be more than 0"),
+    ],
+)
+def test_arguments_that_are_refused(arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigInvalid, match=said):
+        PatternConsumer("127.0.0.1:1", ["a.*"], **{"group": "g", **arguments})

@@ -1,0 +1,77 @@
+"""Which client of a group reads which partition."""
+
+from collections import Counter
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming.consumers.kafka_share import PartShare, TopicPart, holder, mark, owner
+
+CLIENTS = st.frozensets(st.text(min_size=1, max_size=9), max_size=6)
+COUNTS = st.integers(0, 12)
+
+
+@given(CLIENTS, COUNTS)
+def test_each_partition_is_read_by_exactly_one_client(clients: frozenset[str], count: int) -> None:
+    gained = [PartShare(client).change("t", count, clients).gained for client in clients]
+    assert Counter(part for parts in gained for part in parts) == Counter(
+        TopicPart("t", number) for number in range(count) if clients
+    )
+
+
+@given(CLIENTS.filter(bool), COUNTS)
+def test_a_client_that_goes_moves_nothing_between_two_others(clients: frozenset[str], count: int) -> None:
+    gone = min(clients)
+    for part in (TopicPart("t", number) for number in range(count)):
+        before, after = owner(part, clients), owner(part, clients - {gone})
+        assert before in (gone, after)
+
+
+@given(st.lists(st.tuples(CLIENTS, COUNTS), min_size=1))
+def test_differences_add_up(steps: list[tuple[frozenset[str], int]]) -> None:
+    """After any number of changes a client has what it would have if the last one had been the first."""
+    share, held = PartShare("c"), set[TopicPart]()
+    for clients, count in [(frozenset(), 0), *steps]:
+        lost, gained = share.change("t", count, clients)
+        assert lost <= held
+        assert not gained & held
+        held = held - lost | gained
+        assert all((part in share) == (part in held) for part in [TopicPart("t", number) for number in range(13)])
+        assert share.topics == {part.topic for part in held}
+    clients, count = steps[-1]
+    assert held == PartShare("c").change("t", count, clients).gained
+
+
+def test_topics_of_one_partition_are_spread() -> None:
+    clients = {"a", "b", "c", "d"}
+    found = Counter(owner(TopicPart(f"orders.{number}", 0), clients) for number in range(1_000))
+    assert all(200 <= found[client] <= 300 for client in clients)
+
+
+def test_an_only_client_reads_everything() -> None:
+    """As the holder of a topic of an exclusive group does."""
+    assert owner(TopicPart("t", 3), ["c"]) == "c"
+    assert owner(TopicPart("t", 3), []) is None
+
+
+def test_topics_are_apart() -> None:
+    share = PartShare("c")
+    assert share.change("a", 1, {"c"}).gained == {TopicPart("a", 0)}
+    assert share.change("b", 2, {"c"}).gained == {TopicPart("b", 0), TopicPart("b", 1)}
+    assert share.change("a", 0, ()) == ({TopicPart("a", 0)}, set())
+    assert share.topics == {"b"}
+    assert share.change("b", 3, {"c"}) == (set(), {TopicPart("b", 2)})
+
+
+@given(st.text())
+def test_a_mark_names_who_reads(client: str) -> None:
+    assert holder(mark(client, held=True)) == client
+    assert holder(mark(client, held=False)) is None
+
+
+def test_metadata_of_others_is_no_mark() -> None:
+    assert [holder(text) for text in (None, "", "someone else's")] == [None] * 3
+    assert all(
+        len(set(pair)) == 2 for pair in pairwise([mark("c", held=True), mark("c", held=False), mark("d", held=True)])
+    )

@@ -1,0 +1,174 @@
+"""Inspectors of a job of several shards and parents, without Kafka; and what they say in words."""
+
+import json
+from typing import Any
+
+import pytest
+
+from streaming.errors import NotPlaced, QuestionRefused
+from streaming.events.model import Stream
+from streaming.events.routing import Routing
+from streaming.inspect import Filter, PairVerdict, wording
+from tests.support.builders import group_json, request_json, topic_json
+from tests.support.inspected import inspector_of
+from tests.support.simulator import Record, Simulation
+
+ATTRIBUTES = {"lite.bind.topic": "p", "lite.sub.wildcard": "true"}
+
+
+def a_job(*values: tuple[Stream, bytes], routing: Routing | None = None) -> Simulation:
+    """A job that has read some records, one micro-batch each."""
+    job = Simulation(routing or Routing({"p": 3}))
+    for offset, (stream, value) in enumerate(values):
+        job.run([Record(stream, value, 0, offset, 1_000 * (1 + offset))])
+    return job
+
+
+def group(name: str = "g", **attributes: str) -> tuple[Stream, bytes]:
+    return Stream.GROUPS, group_json(group=name, attributes={**ATTRIBUTES, **attributes})
+
+
+def asks(*entries: str, **fields: Any) -> tuple[Stream, bytes]:
+    return Stream.SUBSCRIPTIONS, request_json(liteTopicSet=list(entries), **fields)
+
+
+def topic(name: str, parent: str = "p") -> tuple[Stream, bytes]:
+    return Stream.TOPICS, topic_json(liteTopic=name, parentTopic=parent)
+
+
+TOPICS = [topic(f"{first}__{second}") for first in "abcdef" for second in "12"]
+
+
+def test_the_shard_of_a_topic_answers_whichever_it_is() -> None:
+    """One question where the routing is known, two where it is not."""
+    inspector, inquirer = inspector_of(a_job(group(), asks("*__1"), *TOPICS))
+    for first in "abcdef":
+        (one,), (two,) = (inspector.explain("c", f"{first}__{second}", parent="p") for second in "12")
+        assert (one.verdict, two.verdict) == (PairVerdict.RECEIVED, PairVerdict.NO_MATCH)
+    assert inquirer.questions <= 13
+
+
+def test_without_a_parent_it_is_that_of_the_client() -> None:
+    inspector, _ = inspector_of(a_job(group(), asks("*__1"), asks("x", topic="q", group="h", clientId="d"), *TOPICS))
+    (found,) = inspector.explain("c", "a__1")
+    assert (found.pair.parent, found.received) == ("p", True)
+    with pytest.raises(NotPlaced, match="in session on no parent topic: name one with --parent"):
+        inspector.explain("nobody", "a__1")
+
+
+def test_several_parents_must_be_told_apart() -> None:
+    inspector, _ = inspector_of(a_job(asks("x"), asks("x", topic="q")))
+    with pytest.raises(NotPlaced, match=r"several parent topics: name one with --parent \(p, q\)"):
+        inspector.explain("c", "x")
+
+
+def test_every_group_of_a_client_is_explained_unless_one_is_named() -> None:
+    inspector, _ = inspector_of(a_job(group(), asks("*__1"), asks("a__1", group="h"), *TOPICS))
+    assert {(each.pair.group, each.received) for each in inspector.explain("c", "a__1", parent="p")} == {
+        ("g", True),
+        ("h", True),
+    }
+    (found,) = inspector.explain("c", "a__1", parent="p", group="nobody")
+    assert found.verdict is PairVerdict.CLIENT_UNKNOWN
+    assert {hint.code for hint in found.hints} == {"other-group", "no-request"}
+
+
+def test_a_client_on_another_parent_is_found_there() -> None:
+    inspector, _ = inspector_of(a_job(group(), asks("*__1", topic="q", group="h", clientId="d"), *TOPICS))
+    (found,) = inspector.explain("d", "a__1", parent="p")
+    assert [hint.code for hint in found.hints] == ["other-parent"]
+    assert "in session on 'q'" in found.hints[0].text
+
+
+def test_a_group_that_moved_is_found_by_its_binding() -> None:
+    inspector, _ = inspector_of(a_job(group(), asks("*__1"), *TOPICS, group(**{"lite.bind.topic": "q"})))
+    (found,) = inspector.explain("c", "a__1", parent="p")
+    assert (found.verdict, found.hints[-1].code) == (PairVerdict.BOUND_ELSEWHERE, "other-parent")
+    assert found.binding is not None
+    assert found.binding.parent == "q"
+    said = wording.explanation(found)
+    assert said.startswith("no: client 'c' of group 'g' does not receive 'a__1' of 'p'\n")
+    assert "binding      'q', by " in said
+
+
+def test_lists_go_through_all_shards_page_by_page() -> None:
+    inspector, _ = inspector_of(a_job(group(), asks("*__1", "a__2"), *TOPICS))
+    pages = list(inspector.topics("p", Filter("*__1"), limit=2))
+    found = [item.topic for page in pages for item in page.items]
+    assert sorted(found) == [f"{first}__1" for first in "abcdef"]
+    assert max(len(page.items) for page in pages) == 2
+    assert [item.client for page in inspector.clients("p") for item in page.items] == ["c"]
+    assert [item.group for page in inspector.groups("p") for item in page.items] == ["g"]
+    entries = {item.entry for page in inspector.subscriptions("p", Filter(client="c")) for item in page.items}
+    assert entries == {"*__1", "a__2"}
+    assert [each.client for each in inspector.topic("p", "a__2").subscribers] == ["c"]
+    assert [(each.group, each.parent) for each in inspector.bindings()] == [("g", "p")]
+    assert [(each.client, each.parents) for each in inspector.leases()] == [("c", ("p",))]
+    with pytest.raises(QuestionRefused, match="stands beside other characters"):
+        list(inspector.topics("p", Filter("a*")))
+
+
+def test_a_plan_adds_up_shards_and_parents() -> None:
+    """What a group event does to the parent that it leaves is said by the coordinator."""
+    job = a_job(group(), asks("*__1"), asks("*__1", topic="q", group="h", clientId="d"), *TOPICS, topic("z__1", "q"))
+    inspector, _ = inspector_of(job)
+    moved = {"group": "g", "attributes": {**ATTRIBUTES, "lite.bind.topic": "q"}}
+    found = inspector.plan(moved)
+    assert {(each.parent, each.adds, each.removes) for each in found.parents} == {("p", 0, 6), ("q", 0, 0)}
+    before = len(job.updates)
+    job.run([Record(Stream.GROUPS, json.dumps(moved).encode(), 0, 99, 99_000)])
+    assert [update["op"] for update in job.updates[before:]] == ["REMOVE"] * 6
+    inspector, _ = inspector_of(a_job(group(), asks("*__1"), *TOPICS))
+    everywhere = inspector.plan({"action": "COMPLETE_REMOVE", "clientId": "c", "group": "g"})
+    assert (everywhere.adds, everywhere.removes) == (0, 6)
+
+
+def test_a_plan_tells_dead_letters() -> None:
+    inspector, inquirer = inspector_of(a_job(group(), *TOPICS))
+    found = inspector.plan({"action": "SUBSCRIBE", "clientId": "c", "group": "g", "topic": "p"})
+    assert [problem.reason for problem in found.problems] == ["unknown-action"]
+    found = inspector.plan(json.loads(request_json(liteTopicSet=["a*"])))
+    assert [problem.reason for problem in found.problems] == ["invalid-pattern"]
+    found = inspector.plan(json.loads(request_json(topic="q")))
+    assert [problem.reason for problem in found.problems] == ["group-bound-elsewhere"]
+    assert wording.dry_run(found).splitlines()[0] == "would add 0 and remove 0 rows"
+    assert inquirer.questions
+
+
+# Words.
+
+
+def test_an_explanation_in_words() -> None:
+    inspector, _ = inspector_of(a_job(group(), asks("a__*__c"), topic("a__b__d"), routing=Routing()))
+    (found,) = inspector.explain("c", "a__b__d")
+    assert wording.explanation(found).splitlines() == [
+        "no: client 'c' of group 'g' does not receive 'a__b__d' of 'p'",
+        "  its pattern 'a__*__c' does not match: segment 3 of the topic, 'd', is not 'c'",
+        "  decided by   subscriptions[0]@1",
+        "  topic        exists",
+        "  group        entries are patterns, quota 2,000, set by groups[0]@0",
+        "  binding      'p', by groups[0]@0",
+        "  client       in session, 1 entry, last request subscriptions[0]@1",
+        "  lease        last request at 1970-01-01 00:00:02+00:00 (subscriptions[0]@1)",
+        "  lite pattern 'a__*__c' does not match: segment 3 of the topic, 'd', is not 'c', sent by subscriptions[0]@1",
+        "      a                a                equal",
+        "      *                b                one segment",
+        "    ! c                d                differs",
+    ]
+    assert json.loads(wording.as_json(found))["pair"]["verdict"] == "no-match"
+
+
+def test_lists_in_words() -> None:
+    inspector, _ = inspector_of(a_job(group(), asks("a__*"), asks("x", group="h", version=4), topic("a__1")))
+    shown = [wording.subscription(item) for page in inspector.subscriptions("p") for item in page.items]
+    assert "g/c  a__*  lite  subscriptions[0]@1" in shown
+    assert "h/c  x  name  subscriptions[0]@2" in shown
+    assert [wording.group(item) for page in inspector.groups("p") for item in page.items] == [
+        "g  wildcard  1 client  lite.bind.topic=p lite.sub.wildcard=true  by groups[0]@0",
+        "h  literal  1 client  no group event",
+    ]
+    assert wording.topic_details("a__1", "p", inspector.topic("p", "a__1")) == "a__1\n1 subscriber\n  g/c  a__*"
+    assert wording.topic_details("b", "p", inspector.topic("p", "b")) == "the parent 'p' has no topic 'b'"
+    assert wording.list_end(3, 9, more=True) == "3 shown, of 9; --all shows all, --limit more of them"
+    (page,) = wording.chosen(inspector.leases(), "group", Filter("h"))
+    assert [item.group for item in page.items] == ["h"]

@@ -1,0 +1,123 @@
+"""The HTTP server: whom it serves, and what it does where it cannot listen."""
+
+import base64
+import logging
+from collections.abc import Mapping
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Mount, Route
+
+from streaming.address import Address, parse
+from streaming.errors import ConfigInvalid
+from streaming.monitor import token
+from streaming.monitor.health import Condition, Health
+from streaming.monitor.routes import routes
+from streaming.monitor.server import HttpServer
+
+SECRET = "0123456789abcdef"  # noqa: S105 - of this test
+
+
+def page(_: Request) -> PlainTextResponse:
+    """Answer as a page of others."""
+    return PlainTextResponse("page")
+
+
+def served(host: str, health: Health, secret: str | None = None) -> HttpServer:
+    all_routes = [*routes(CollectorRegistry(), health), Mount("/", routes=[Route("/", page)])]
+    return HttpServer(Address(host, 0), all_routes, secret)
+
+
+def ask(server: HttpServer, path: str, headers: Mapping[str, str] | None = None) -> tuple[int, str]:
+    port = int((server.url or "").rpartition(":")[2])
+    connection = HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request("GET", path, headers=dict(headers or {}))
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+def test_on_the_loopback_interface_nobody_needs_a_token_but_strange_names_are_refused() -> None:
+    """A name of a stranger may lead here from a local browser."""
+    with served("127.0.0.1", Health(1)) as server:
+        assert ask(server, "/") == (200, "page")
+        assert ask(server, "/", {"Host": "evil.example:9464"})[0] == 403
+        assert ask(server, "/metrics", {"Host": "evil.example:9464"})[0] == 200
+
+
+def test_on_other_interfaces_only_metrics_and_health_are_free() -> None:
+    health = Health(1)
+    health.enter(Condition.STANDING_BY, "")
+    basic = base64.b64encode(f"anybody:{SECRET}".encode()).decode()
+    with served("0.0.0.0", health, SECRET) as server:  # noqa: S104 - that is the point
+        assert [ask(server, path)[0] for path in ("/metrics", "/healthz", "/readyz")] == [200, 200, 200]
+        assert ask(server, "/")[0] == 401
+        assert ask(server, "/", {"Authorization": "Bearer wrong"})[0] == 401
+        assert ask(server, "/", {"Authorization": "Basic ?"})[0] == 401
+        assert ask(server, "/", {"Authorization": f"Bearer {SECRET}"}) == (200, "page")
+        assert ask(server, "/", {"Authorization": f"Basic {basic}"}) == (200, "page")
+    with served("0.0.0.0", health) as server:  # noqa: S104 - as above
+        assert ask(server, "/")[0] == 403
+        assert ask(server, "/healthz")[0] == 200
+
+
+def test_status_codes_follow_the_condition() -> None:
+    health = Health(0)
+    with served("127.0.0.1", health) as server:
+        assert [ask(server, path)[0] for path in ("/healthz", "/readyz")] == [200, 503]
+        health.enter(Condition.STANDING_BY, "")
+        assert [ask(server, path)[0] for path in ("/readyz", "/readyz?role=holder")] == [200, 503]
+        health.enter(Condition.READY, "")
+        assert [ask(server, path)[0] for path in ("/healthz", "/readyz")] == [503, 503]
+
+
+def test_a_port_in_use_is_a_warning_with_the_way_out(caplog: pytest.LogCaptureFixture) -> None:
+    with served("127.0.0.1", Health(1)) as first:
+        port = int((first.url or "").rpartition(":")[2])
+        with caplog.at_level(logging.WARNING), HttpServer(Address("127.0.0.1", port), []) as second:
+            assert second.url is None
+        assert ask(first, "/")[0] == 200
+    (message,) = caplog.messages
+    assert f"cannot listen on 127.0.0.1:{port}" in message
+    assert "--http off" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("127.0.0.1:9464", Address("127.0.0.1", 9464)),
+        ("[::1]:0", Address("::1", 0)),
+        ("localhost:1", Address("localhost", 1)),
+        ("off", None),
+    ],
+)
+def test_addresses_are_read(text: str, address: Address | None) -> None:
+    assert parse(text) == address
+    assert address is None or (address.is_loopback and str(address) == text)
+    assert not Address("0.0.0.0", 1).is_loopback  # noqa: S104 - as above
+    assert not Address("job.example", 1).is_loopback
+
+
+@pytest.mark.parametrize("text", ["", "9464", ":9464", "host", "host:x", "host:65536", "host:-1", "host:٣"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="must be HOST:PORT"):
+        parse(text)
+
+
+def test_the_token_comes_from_a_file_or_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(token.VARIABLE, raising=False)
+    assert token.read(None) is None
+    monkeypatch.setenv(token.VARIABLE, SECRET)
+    assert token.read(None) == SECRET
+    file = tmp_path / "token"
+    file.write_text(f"{SECRET}-of-the-file\n")
+    assert token.read(file) == f"{SECRET}-of-the-file"
+    file.write_text("short")
+    with pytest.raises(ConfigInvalid, match="has 5 characters; at least 16"):
+        token.read(file)

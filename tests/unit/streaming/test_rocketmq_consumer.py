@@ -1,0 +1,256 @@
+"""Decisions of the consumer with patterns: lite topics to subscribe to, requests to the job, messages to pass on."""
+
+from __future__ import annotations
+
+import builtins
+import threading
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from matcher import InvalidPattern
+from streaming.client import Change, Op, Row, Subscriber
+from streaming.consumers.rocketmq import WildcardLiteConsumer
+from streaming.consumers.rocketmq_handover import Handover
+from streaming.consumers.rocketmq_requests import OffsetOption, PatternSet, group_event
+from streaming.consumers.rocketmq_subscriptions import MAX_REQUEST_NAMES, LiteRequest, OwnLiteTopics
+from streaming.errors import ConfigInvalid, ExtraMissing
+from streaming.events.model import Action
+from streaming.updates.model import Cause
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ME = Subscriber("orders", "billing", "me")
+NUMBERS = count()
+
+
+def change(op: Op, name: str, cause: Cause = Cause.SUBSCRIBED, further: bytes = b"") -> Change:
+    row = Row(ME, name, ("*",), cause, None, f"event-{next(NUMBERS)}", further)
+    return Change(op, row, None, {})
+
+
+def followed(topics: OwnLiteTopics, *changes: tuple[Op, str] | tuple[Op, str, Cause]) -> OwnLiteTopics:
+    for each in changes:
+        topics.apply(change(*each))
+    return topics
+
+
+def add(*names: str, option: tuple[str, int] | None = None) -> LiteRequest:
+    return LiteRequest(Action.PARTIAL_ADD, names, option)
+
+
+def remove(*names: str) -> LiteRequest:
+    return LiteRequest(Action.PARTIAL_REMOVE, names)
+
+
+def test_changes_gather_into_one_request_each_way() -> None:
+    topics = followed(OwnLiteTopics(), (Op.ADD, "a"), (Op.ADD, "b"))
+    assert topics.take() == [add("a", "b")]
+    followed(topics, (Op.ADD, "c"), (Op.REMOVE, "a"), (Op.ADD, "d"), (Op.REMOVE, "b"))
+    assert topics.pending.is_set()
+    assert topics.take() == [add("c", "d"), remove("a", "b")]
+    assert topics.names == ("c", "d")
+    assert topics.take() == []
+    assert not topics.pending.is_set()
+
+
+def test_the_last_change_of_a_topic_counts() -> None:
+    topics = followed(OwnLiteTopics(), (Op.ADD, "a"), (Op.REMOVE, "a"))
+    assert topics.take() == [remove("a")]
+
+
+def test_a_topic_that_ended_and_was_born_again_is_subscribed_to_again() -> None:
+    """RocketMQ forgets the subscriptions of a topic that ends."""
+    topics = followed(OwnLiteTopics(), (Op.ADD, "a"))
+    topics.take()
+    followed(topics, (Op.REMOVE, "a", Cause.TOPIC_DELETED), (Op.ADD, "a"))
+    assert topics.take() == [add("a")]
+
+
+def test_additions_go_by_their_offset_options() -> None:
+    topics = OwnLiteTopics()
+    topics.apply(change(Op.ADD, "a", further=b'{"offsetOption":{"type":"POLICY","value":2}}'))
+    topics.apply(change(Op.ADD, "b"))
+    topics.apply(change(Op.ADD, "c", further=b'{"offsetOption":{"type":"POLICY","value":2}}'))
+    topics.apply(change(Op.ADD, "d", further=b'{"offsetOption":{"type":"POLICY","value":null}}'))
+    assert topics.take() == [add("a", "c", option=("POLICY", 2)), add("b", "d")]
+
+
+def test_no_request_has_too_many_names() -> None:
+    names = [f"t{number}" for number in range(2 * MAX_REQUEST_NAMES + 1)]
+    topics = followed(OwnLiteTopics(), *((Op.ADD, name) for name in names))
+    assert [len(request.names) for request in topics.take()] == [MAX_REQUEST_NAMES, MAX_REQUEST_NAMES, 1]
+
+
+def test_what_could_not_be_sent_is_gathered_again() -> None:
+    topics = followed(OwnLiteTopics(), (Op.ADD, "a"), (Op.ADD, "b"))
+    failed = topics.take()
+    followed(topics, (Op.REMOVE, "a"))
+    topics.put_back(failed)
+    assert topics.pending.is_set()
+    assert topics.take() == [add("b"), remove("a")]
+
+
+def test_topics_beyond_the_quota_wait_for_room() -> None:
+    topics = OwnLiteTopics()
+    topics.limit(2, 64)
+    followed(topics, *((Op.ADD, name) for name in "abcd"))
+    assert topics.take() == [add("a", "b")]
+    assert topics.not_received == dict.fromkeys("cd", "beyond the quota of 2 lite topics")
+    followed(topics, (Op.REMOVE, "a"))
+    assert topics.take() == [add("c"), remove("a")]
+    topics.limit(3, 64)
+    assert topics.take() == [add("d")]
+    assert topics.not_received == {}
+
+
+@pytest.mark.parametrize("name", ["a/b", "a b", "ä", "", "x" * 65])
+def test_a_name_that_the_proxy_does_not_take_is_left_out(name: str) -> None:
+    """It would make the whole request fail."""
+    topics = followed(OwnLiteTopics(), (Op.ADD, name), (Op.ADD, "x" * 64))
+    assert topics.take() == [add("x" * 64)]
+    assert topics.not_received.keys() == {name}
+    followed(topics, (Op.REMOVE, name))
+    assert topics.take() == []
+    assert topics.not_received == {}
+
+
+def test_messages_of_a_topic_that_another_client_has_now_are_refused() -> None:
+    """Not those of a topic that has ended: nobody else would get them."""
+    now = [0.0]
+    topics = followed(OwnLiteTopics(lambda: now[0]), *((Op.ADD, name) for name in "abc"))
+    followed(topics, (Op.REMOVE, "a", Cause.EVICTED), (Op.REMOVE, "b", Cause.TOPIC_DELETED))
+    assert [topics.is_lost(name) for name in "abc"] == [True, False, False]
+    followed(topics, (Op.ADD, "a", Cause.RELEASED))
+    assert not topics.is_lost("a")
+    followed(topics, (Op.REMOVE, "a", Cause.EVICTED))
+    now[0] = 3_600
+    topics.take()
+    assert not topics.is_lost("a")
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.sampled_from(Op), st.sampled_from("abcdef")),
+            st.integers(0, 4),
+            st.booleans(),
+        )
+    )
+)
+def test_requests_always_lead_to_the_names(steps: list[Any]) -> None:
+    """Whatever comes, whatever fails: RocketMQ ends with the client's names, as many as the quota allows."""
+    topics, server, wanted, quota = OwnLiteTopics(), set[str](), dict[str, None](), 4
+    topics.limit(quota, 64)
+    for step in [*steps, True]:
+        if isinstance(step, tuple):
+            topics.apply(change(*step))
+            wanted.pop(step[1], None)
+            if step[0] is Op.ADD:
+                wanted[step[1]] = None
+        elif isinstance(step, bool):
+            requests = topics.take()
+            done = requests if step else requests[:1]
+            for action, names, _ in done:
+                server = server | set(names) if action is Action.PARTIAL_ADD else server - set(names)
+            topics.put_back(requests[len(done) :])
+        else:
+            quota = max(quota, step)  # a lower one takes no topic from a client
+            topics.limit(quota, 64)
+    assert server == set(topics.names)
+    assert server | topics.not_received.keys() == wanted.keys()
+    assert len(server) == min(quota, len(wanted))
+
+
+def patterns_of_me(selector: Mapping[str, str] | None = None) -> PatternSet:
+    return PatternSet("me", "billing", "orders", "lite", selector)
+
+
+def expected(action: str, *entries: str) -> dict[str, Any]:
+    common = {"clientId": "me", "group": "billing", "topic": "orders", "dialect": "lite"}
+    return {"action": action, **common, "liteTopicSet": list(entries)}
+
+
+def test_the_first_patterns_are_the_whole_set_and_further_ones_are_added() -> None:
+    """A whole set keeps the order of an exclusive group; an addition makes the client the newest one."""
+    patterns = patterns_of_me()
+    assert patterns.add(["a__*", "b__*", "a__*"], None) == expected("COMPLETE_ADD", "a__*", "b__*")
+    assert patterns.add(["b__*", "c__*"], None) == expected("PARTIAL_ADD", "c__*")
+    assert patterns.add(["c__*"], None) is None
+    assert patterns.repeat() == expected("COMPLETE_ADD", "a__*", "b__*", "c__*")
+
+
+def test_the_last_pattern_takes_the_client_with_it() -> None:
+    """An empty set would ask for every topic."""
+    patterns = patterns_of_me()
+    patterns.add(["a__*", "b__*"], None)
+    assert patterns.remove(["a__*", "x"]) == expected("PARTIAL_REMOVE", "a__*")
+    assert patterns.remove(["a__*"]) is None
+    assert patterns.remove(["b__*"]) == expected("COMPLETE_REMOVE")
+    assert patterns.repeat() is None
+
+
+def test_an_invalid_pattern_is_told_and_nothing_is_added() -> None:
+    patterns = patterns_of_me()
+    with pytest.raises(InvalidPattern):
+        patterns.add(["a__*", "a*b"], None)
+    assert patterns.patterns == ()
+
+
+def test_an_offset_option_goes_with_the_first_request_only() -> None:
+    """Repeated, it would take the client back after its lease had expired."""
+    patterns = patterns_of_me({"type": "TAG", "expression": "paid"})
+    request = patterns.add(["a__*"], OffsetOption.max())
+    assert request is not None
+    assert request["offsetOption"] == {"type": "POLICY", "value": 2}
+    assert request["selector"] == {"type": "TAG", "expression": "paid"}
+    assert "offsetOption" not in (patterns.repeat() or {})
+
+
+def test_a_group_is_declared_as_one_of_patterns_and_of_the_parent() -> None:
+    assert group_event("g", "orders", {"lite.sub.model": "Exclusive"})["attributes"] == {
+        "lite.sub.model": "Exclusive", "lite.sub.wildcard": "true", "lite.bind.topic": "orders",
+    }  # fmt: skip
+    with pytest.raises(ConfigInvalid, match="'other'"):
+        group_event("g", "orders", {"lite.bind.topic": "other"})
+
+
+def test_a_message_is_consumed_when_the_loop_says_so() -> None:
+    handover, results = Handover(), list[bool]()
+    threads = [threading.Thread(target=lambda: results.append(handover.consume("m"))) for _ in range(2)]
+    for thread, is_consumed in zip(threads, (True, False), strict=True):
+        thread.start()
+        delivery = handover.take(10)
+        assert delivery is not None
+        assert delivery.message == "m"
+        delivery.done.set_result(is_consumed)
+        thread.join(10)
+    assert results == [True, False]
+    assert handover.take(0.01) is None
+
+
+def test_what_nobody_took_is_given_back_at_the_end() -> None:
+    handover, results = Handover(), list[bool]()
+    thread = threading.Thread(target=lambda: results.append(handover.consume("m")))
+    thread.start()
+    handover.close()
+    thread.join(10)
+    assert results == [False]
+    assert not handover.consume("late")
+
+
+def test_without_the_extra_the_command_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = builtins.__import__
+
+    def without(name: str, *rest: Any, **named: Any) -> Any:
+        if name == "streaming.consumers" and "rocketmq_official" in (rest[2] if len(rest) > 2 else ()):
+            raise ModuleNotFoundError("No module named 'rocketmq'")
+        return original(name, *rest, **named)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ExtraMissing, match=r"pip install 'reexpand\[rocketmq\]'"):
+        WildcardLiteConsumer("127.0.0.1:1", "g", "orders", "127.0.0.1:1")

@@ -1,0 +1,276 @@
+"""The thread that keeps RocketMQ in step, and the whole consumer, beside an official client that is played."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from importlib.metadata import version
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from rocketmq.grpc_protocol import TelemetryCommand
+
+from streaming.client import Op
+from streaming.consumers import rocketmq
+from streaming.consumers.rocketmq import WildcardLiteConsumer
+from streaming.consumers.rocketmq_keeper import Keeper
+from streaming.consumers.rocketmq_official import OfficialConsumer, refusal
+from streaming.consumers.rocketmq_subscriptions import LiteRequest, OwnLiteTopics
+from streaming.errors import LiteSubscriptionRefused
+from streaming.events.model import Action
+from streaming.updates.model import Cause
+from tests.support.processes import eventually
+from tests.support.update_records import add, remove
+from tests.unit.streaming.test_rocketmq_consumer import change
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class Played:
+    """A RocketMQ with the official client: takes requests as 5.5.0 does, or fails."""
+
+    def __init__(self, quota: int = 2_000) -> None:
+        self.client_id, self.quota, self.max_name_bytes = "me", quota, 64
+        self.names: set[str] = set()
+        self.told: tuple[str, ...] = ()
+        self.requests: list[LiteRequest] = []
+        self.failure: Exception | None = None
+        self.is_stopped = False
+
+    def send(self, request: LiteRequest, names: tuple[str, ...]) -> None:
+        """Take a request."""
+        if self.failure is not None:
+            raise self.failure
+        self.requests.append(request)
+        self.told = names
+        new = set(request.names)
+        if request.action is Action.COMPLETE_ADD:
+            self.names = new
+        else:
+            self.names = self.names | new if request.action is Action.PARTIAL_ADD else self.names - new
+
+    def start(self) -> None:
+        """Do nothing."""
+
+    def stop(self) -> None:
+        """End."""
+        self.is_stopped = True
+
+
+def kept(official: Any, topics: OwnLiteTopics, sync_seconds: float = 60) -> Keeper:
+    return Keeper(official, topics, lambda: None, sync_seconds)
+
+
+def test_what_gathers_during_a_request_goes_in_the_next_one() -> None:
+    official, topics, may_go = Played(), OwnLiteTopics(), threading.Event()
+    original = official.send
+
+    def slowly(request: LiteRequest, names: tuple[str, ...]) -> None:
+        if request.names:
+            may_go.wait(10)
+        original(request, names)
+
+    official.send = slowly  # type: ignore[method-assign]
+    keeper = kept(official, topics)
+    keeper.start()
+    topics.apply(change(Op.ADD, "a"))
+    time.sleep(0.1)
+    for number in range(100):
+        topics.apply(change(Op.ADD, f"t{number}"))
+    may_go.set()
+    assert eventually(lambda: len(official.names) == 101)
+    assert [len(request.names) for request in official.requests] == [0, 1, 100]
+    keeper.stop()
+    assert official.names == set()
+
+
+def test_after_a_failure_all_names_are_sent(caplog: pytest.LogCaptureFixture) -> None:
+    """RocketMQ may have lost them; it is told once that it does not answer, and once that it does again."""
+    caplog.set_level(logging.INFO)
+    official, topics = Played(), OwnLiteTopics()
+    keeper = kept(official, topics)
+    keeper.start()
+    topics.apply(change(Op.ADD, "a"))
+    assert eventually(lambda: official.names == {"a"})
+    official.failure = OSError("away")
+    topics.apply(change(Op.ADD, "b"))
+    topics.apply(change(Op.REMOVE, "a", Cause.TOPIC_DELETED))
+    assert eventually(lambda: "away" in caplog.text)
+    official.names, official.failure = {"lost"}, None
+    assert eventually(lambda: official.names == {"b"})
+    assert official.told == ("b",)
+    assert eventually(lambda: "again" in caplog.text)
+    assert len(caplog.records) == 2
+    keeper.stop()
+
+
+def test_all_names_are_repeated_from_time_to_time() -> None:
+    """A broker that restarts, and a topic that ends and is born again, lose them."""
+    official, topics = Played(), OwnLiteTopics()
+    keeper = kept(official, topics, 0.1)
+    keeper.start()
+    topics.apply(change(Op.ADD, "a"))
+    assert eventually(lambda: official.names == {"a"})
+    official.names = set()
+    assert eventually(lambda: official.names == {"a"})
+    keeper.stop()
+
+
+def test_what_is_beyond_the_quota_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    official, topics = Played(quota=1), OwnLiteTopics()
+    topics.limit(1, 64)
+    for name in ("a", "b", "c"):
+        topics.apply(change(Op.ADD, name))
+    keeper = kept(official, topics)
+    keeper.start()
+    assert eventually(lambda: "does not receive 'b', and 1 more: beyond the quota of 1 lite topics" in caplog.text)
+    assert official.names == {"a"}
+    official.quota = 3
+    assert eventually(lambda: official.names == {"a", "b", "c"})
+    keeper.stop()
+
+
+def test_a_refusal_at_the_start_is_an_error() -> None:
+    official = Played()
+    for failure in (LiteSubscriptionRefused("no"), OSError("away")):
+        official.failure = failure
+        with pytest.raises(LiteSubscriptionRefused, match=r"no|away"):
+            kept(official, OwnLiteTopics()).start()
+
+
+# The whole consumer.
+
+
+class Kafka:
+    """The broker that librdkafka simulates, with the topics of the job."""
+
+    def __init__(self) -> None:
+        self._producer = Producer({"bootstrap.servers": "", "test.mock.num.brokers": 1, "log_level": 0})
+        (broker,) = self._producer.list_topics(timeout=10).brokers.values()
+        self.address = f"{broker.host}:{broker.port}"
+        self.write(remove("nothing", client="nobody"))
+
+    def write(self, *records: tuple[bytes, bytes | None]) -> None:
+        """Append updates, as the job does."""
+        for key, value in records:
+            self._producer.produce("lite-subscription-updates", key=key, value=value)
+        assert self._producer.flush(10) == 0
+
+    def requests(self, topic: str = "lite-subscription-events") -> list[dict[str, Any]]:
+        """All requests of consumers."""
+        consumer = Consumer(
+            {"bootstrap.servers": self.address, "group.id": "tests", "enable.partition.eof": True, "log_level": 0}
+        )
+        unread = set(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
+        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in unread])
+        found: list[dict[str, Any]] = []
+        while unread:
+            message = consumer.poll(10)
+            assert message is not None
+            if message.error():
+                unread.discard(message.partition())
+            else:
+                found.append(orjson.loads(message.value() or b""))
+        consumer.close()
+        return found
+
+
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[Played]:
+    """The official client of the consumers that are made; `deliver` of it passes a message on."""
+    found = Played()
+
+    def make(*arguments: Any, **_: Any) -> Played:
+        found.deliver = arguments[3]  # type: ignore[attr-defined]
+        return found
+
+    module = SimpleNamespace(OfficialConsumer=make, SUCCESS="success", FAILURE="failure")
+    monkeypatch.setattr(rocketmq, "official_client", lambda: module)
+    yield found
+    assert found.is_stopped
+
+
+def own(name: str, make: Callable[..., Any] = add, **changes: Any) -> tuple[bytes, bytes | None]:
+    record: tuple[bytes, bytes | None] = make(name, parent="orders", group="billing", client="me", changes=changes)
+    return record
+
+
+def test_patterns_go_to_the_job_and_names_to_rocketmq(played: Played) -> None:
+    kafka = Kafka()
+    messages: list[str] = []
+    with WildcardLiteConsumer(
+        "proxy:1", "billing", "orders", kafka.address,
+        listener=lambda message: messages.append(message.body), attributes={"lite.sub.model": "Exclusive"},
+        repeat_seconds=0.5,
+    ) as consumer:  # fmt: skip
+        consumer.subscribe("a__*")
+        kafka.write(own("a__1"), own("a__2"), add("a__3", parent="orders", group="billing", client="other"))
+        assert eventually(lambda: played.names == {"a__1", "a__2"})
+        deliver = played.deliver  # type: ignore[attr-defined]
+        assert deliver(SimpleNamespace(lite_topic="a__1", body="one")) == "success"
+        kafka.write(own("a__1", remove, cause="EVICTED"))
+        assert eventually(lambda: played.names == {"a__2"})
+        assert deliver(SimpleNamespace(lite_topic="a__1", body="two")) == "failure"
+        assert messages == ["one"]
+        assert consumer.lite_topics == {"a__2"}
+        time.sleep(0.8)
+    actions = [request["action"] for request in kafka.requests()]
+    assert actions[0] == "COMPLETE_ADD"
+    assert set(actions[1:-1]) == {"COMPLETE_ADD"}  # repeated
+    assert actions[-1] == "COMPLETE_REMOVE"
+    (group,) = kafka.requests("lite-group-events")
+    assert group["attributes"]["lite.sub.model"] == "Exclusive"
+
+
+def test_a_loop_acknowledges_each_message_with_the_next_one(played: Played) -> None:
+    kafka, results = Kafka(), list[tuple[str, str]]()
+
+    def deliver(body: str) -> None:
+        message = SimpleNamespace(lite_topic="a", body=body)
+        results.append((body, played.deliver(message)))  # type: ignore[attr-defined]
+
+    with WildcardLiteConsumer("proxy:1", "billing", "orders", kafka.address) as consumer:
+        threads = [threading.Thread(target=deliver, args=[body]) for body in ("one", "two", "three")]
+        loop = iter(consumer)
+        for thread, body in zip(threads, ("one", "two", "three"), strict=True):
+            thread.start()
+            assert next(loop).body == body
+        assert eventually(lambda: results == [("one", "success"), ("two", "success")])
+        loop.close()  # type: ignore[attr-defined] # as a `break` does
+        threads[2].join(10)
+        assert results[2] == ("three", "failure")
+        assert list(consumer.messages(timeout=0.1)) == []
+    assert list(consumer) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "what_to_do"),
+    [
+        ("INTERNAL_SERVER_ERROR", "java.lang.NullPointerException", "in cluster mode (-pm cluster)"),
+        ("LITE_SUBSCRIPTION_QUOTA_EXCEEDED", "quota", "Raise lite.sub.client.quota of the group"),
+        ("ILLEGAL_CONSUMER_GROUP", "wrong", "needs lite.bind.topic=orders"),
+    ],
+)
+def test_a_refusal_says_what_to_do(code: str, message: str, what_to_do: str) -> None:
+    """With code and message of RocketMQ."""
+    text = refusal(code, message, "the proxy at p:1", "billing", "orders")
+    assert f"'billing' on 'orders': {code}, '{message}'" in text
+    assert what_to_do in text
+
+
+def test_the_official_client_is_the_one_that_is_known() -> None:
+    """Its private parts are there, its version is the pinned one, and its stream survives a server with settings."""
+    assert version("rocketmq-python-client") == "5.1.2"
+    consumer = OfficialConsumer(
+        "127.0.0.1:1", "billing", "orders", print, credentials=("", ""), namespace="", tls=False, threads=1
+    )
+    assert consumer.quota == 0
+    assert consumer.max_name_bytes == 64
+    assert consumer.client_id
+    consumer._consumer.reset_metric(TelemetryCommand().settings.metric)
+    consumer.stop()
