@@ -35,12 +35,12 @@ _MODULE = "jdk.incubator.vector"
 """Module that Spark's launcher asks for, whatever the configuration is.
 
 Spark runs without it: only some of its machine-learning code is slower. A Java without the module, such as the one of
-the Python package, would refuse to start.
+the Python package, would refuse to start, and one that has it warns at each start.
 """
 
 _WRAPPER = """\
 #!/bin/sh
-# Starts a Java that lacks a module which Spark's launcher always asks for.
+# Starts a Java without a module which Spark's launcher always asks for.
 for argument do
     shift
     [ "$argument" = --add-modules={module} ] || set -- "$@" "$argument"
@@ -137,15 +137,13 @@ def _run_java(executable: Path) -> tuple[Path | None, int | None]:
 
 
 def _launchable(home: Path) -> Path:
-    """Return this home or, if Spark's launcher cannot start it, one in the cache with a wrapper as `bin/java`."""
+    """Return a home in the cache with a wrapper as `bin/java`; this home itself if it does not say its release."""
     try:
-        modules = re.search(r'MODULES="(.*)"', (home / "release").read_text(encoding="utf-8", errors="replace"))
+        release = (home / "release").read_bytes()
     except OSError:
-        modules = None
-    if modules is None or _MODULE in modules[1].split():
         return home
     script = _WRAPPER.format(module=_MODULE, java=shlex.quote(str(home / "bin" / "java"))).encode()
-    wrapped = cache_folder() / "java" / hashlib.sha256(script).hexdigest()[:16]
+    wrapped = cache_folder() / "java" / hashlib.sha256(script + release).hexdigest()[:16]
     executable = wrapped / "bin" / "java"
     if not executable.exists():
         try:

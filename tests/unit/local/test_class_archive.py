@@ -16,10 +16,9 @@ LAUNCH = 'Spark Command: {java} -cp /no/such.jar:/none/* -Dx="a b" org.apache.sp
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache, and the environment of a job."""
-    java = find_java()
-    for name, value in environment(java).items():
-        monkeypatch.setenv(name, value)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for name, value in environment(find_java()).items():
+        monkeypatch.setenv(name, value)
     return tmp_path
 
 
@@ -53,7 +52,7 @@ def test_what_java_says_is_shown_and_nothing_is_left(cache: Path, tmp_path: Path
 
 
 def test_a_cache_that_cannot_be_written_is_named(cache: Path, tmp_path: Path) -> None:
-    (cache / "reexpand").mkdir()
+    (cache / "reexpand").mkdir(exist_ok=True)
     (cache / "reexpand" / "classes").touch()
     with pytest.raises(JarsUnavailable, match=f"cannot be stored in {cache}/reexpand/classes: "):
         class_archive.make(class_archive.archive(find_java().home, JARS), tmp_path / "list", LAUNCH.format(java="java"))

@@ -139,21 +139,22 @@ def test_the_bundled_java_starts_with_what_spark_asks_for(tmp_path: Path) -> Non
     assert parse_version(answer) == java.major == 21
 
 
-def test_a_java_of_the_users_that_lacks_the_module_is_wrapped_too(
-    fake_java: FakeJava, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize("modules", ["java.base jdk.net", "java.base jdk.incubator.vector"])
+def test_a_java_of_the_users_is_wrapped_too(
+    fake_java: FakeJava, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, modules: str
 ) -> None:
-    """Its release file tells; it stays the one that is run, and is wrapped once however often it is found."""
+    """It stays the one that is run, and is wrapped once however often it is found.
+
+    Without the module it would not start, and with it warn at each start.
+    """
     home = fake_java("21.0.8")
-    (home / "release").write_text('JAVA_VERSION="21.0.8"\nMODULES="java.base jdk.net"\n')
+    (home / "release").write_text(f'JAVA_VERSION="21.0.8"\nMODULES="{modules}"\n')
     monkeypatch.setenv("JAVA_HOME", str(home))
     java = find_java()
     assert java.home.is_relative_to(tmp_path / "cache")
     assert f"exec {home}/bin/java" in java.executable.read_text()
     monkeypatch.setenv("JAVA_HOME", str(java.home))
     assert find_java() == java
-    (home / "release").write_text('MODULES="java.base jdk.incubator.vector"\n')
-    monkeypatch.setenv("JAVA_HOME", str(home))
-    assert find_java().home == home
 
 
 def test_a_child_process_finds_the_bundled_java_too(monkeypatch: pytest.MonkeyPatch) -> None:
