@@ -53,7 +53,7 @@ class Report:
         self._last_reported = latest.batchId()
 
     def _take(self, progress: dict[str, Any]) -> None:
-        total, keys = counts.total(progress["observedMetrics"].get(counts.OBSERVATION, {}))
+        total, keys = counts.total(progress.get("observedMetrics", {}).get(counts.OBSERVATION, {}))
         suspects = counts.suspects(total)
         if self._follow is not None:
             self._follow(BatchReport.of(progress, total, keys))

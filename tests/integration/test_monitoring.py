@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 MONITORING = Path(__file__).parents[2] / "deploy/monitoring"
 
 GROUP = {"group": "g", "attributes": {"lite.bind.topic": "p", "lite.sub.wildcard": "true"}}
-REQUEST = {"action": "COMPLETE_ADD", "clientId": "c", "group": "g", "topic": "p", "liteTopicSet": ["t*"]}
+REQUEST = {"action": "COMPLETE_ADD", "clientId": "c", "group": "g", "topic": "p", "liteTopicSet": ["*"]}
 TOPICS = 30
 
 

@@ -25,14 +25,14 @@ class Progress:
     def json(self) -> str:
         """All of it."""
         rows = [json.dumps(self.counts)] if self.counts else []
-        return json.dumps(
-            {
-                "batchId": self.number,
-                "numInputRows": self.records,
-                "durationMs": {"triggerExecution": 7},
-                "observedMetrics": {"reexpand": {"counts": rows}},
-            }
-        )
+        progress: dict[str, Any] = {
+            "batchId": self.number,
+            "numInputRows": self.records,
+            "durationMs": {"triggerExecution": 7},
+        }
+        if self.records:  # without any, Spark has nothing to observe
+            progress["observedMetrics"] = {"reexpand": {"counts": rows}}
+        return json.dumps(progress)
 
 
 class Query:
