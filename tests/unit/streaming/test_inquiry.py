@@ -21,6 +21,7 @@ from streaming.state import Shard, ShardDelta, ShardState
 from streaming.subscription.subscribers import ClientKey
 from streaming.tuning import Tuning
 from streaming.worker import InputRow, InputRows, Worker, WorkerConfig
+from streaming.worker.bounds import Bounds
 from streaming.worker.output import OutputKind
 from streaming.worker.placing import placed
 from tests.support.builders import (
@@ -265,6 +266,18 @@ def test_a_wide_change_is_counted_in_slices() -> None:
     assert first.adds + second.adds + third.adds == count - 1
     assert {each.cause for each in (*second.shown, *third.shown)} == {"SUBSCRIBED"}
     assert encode(shard) == former
+
+
+def test_a_plan_knows_the_bounds_of_the_job() -> None:
+    bounds = Bounds(1_000_000, 10, 2, 100, 10_000)
+    record = request_value(liteTopicSet=["a", "b", "c"])
+    question = Question("q", Ask.PLAN, stream="subscriptions", record=record)
+    value = question.for_shard("p", 0).value
+    rows = [InputRow(NUMBER[Stream.CLOCK], 0, 9, 0, NOW, value)]
+    _, written = work("p", 0, rows, None, Worker(dataclasses.replace(CONFIG, bounds=bounds)))
+    (problem,) = said(written)["answer"]["problems"]
+    assert problem["reason"] == "out-of-range"
+    assert "at most 2 are allowed" in problem["message"]
 
 
 # The worker.
