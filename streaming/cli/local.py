@@ -136,6 +136,8 @@ def topics(
       reexpand topics list --bootstrap-servers broker:9092 --parent orders
     """
     if ctx.invoked_subcommand is not None:
+        if bootstrap_servers is not None or kafka_options is not None:
+            raise click.UsageError(f"put the options behind the verb: reexpand topics {ctx.invoked_subcommand} ...")
         return
     from streaming import config
     from streaming.kafka import specs

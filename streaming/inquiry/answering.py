@@ -48,10 +48,12 @@ class Asked(NamedTuple):
     Attributes:
         topics: Kafka topics of the input streams, in their order.
         client_timeout_ms: time without requests after which a client is ended.
+        check: bounds of what records may say; None for none.
     """
 
     topics: tuple[str, ...]
     client_timeout_ms: int
+    check: planning.Check | None = None
 
 
 def answer_shard(inquiry: Inquiry, state: ShardState, shard: Shard, settings: Asked) -> KafkaRecord | None:
@@ -69,7 +71,7 @@ def answer_coordinator(inquiry: Inquiry, state: CoordinatorState, bucket: int, s
 
     def answer(question: Question) -> Any:
         if question.ask is Ask.PLAN:
-            planned = planning.read(question, _topic(question, settings), inquiry.source.timestamp)
+            planned = planning.read(question, _topic(question, settings), inquiry.source.timestamp, settings.check)
             own = [each for each in planned.events if _bucket(each[1]) == bucket]
             return planning.plan_coordinator(state, planned._replace(events=own), settings.client_timeout_ms)
         return overview(state, question, settings.client_timeout_ms)
@@ -105,7 +107,7 @@ def _shard_answer(question: Question, source: Source, state: ShardState, shard: 
         return _pairs(question, state, shard)
     if question.ask is Ask.TOPIC:
         return listing.topic(state, shard, question.topic or "")
-    planned = planning.read(question, _topic(question, settings), source.timestamp)
+    planned = planning.read(question, _topic(question, settings), source.timestamp, settings.check)
     return planning.plan_shard(state, shard, planned, question)
 
 

@@ -76,13 +76,14 @@ def held(blocks: Iterable[Block], mode: Mode) -> Iterator[Held]:
 
 def nearest(entries: Iterable[Held], topic: str, count: int) -> list[Held]:
     """Return the entries whose text has most in common with a topic, from its beginning on."""
-    wanted = topic.casefold()
-    return nlargest(count, entries, key=lambda entry: _shared_beginning(entry.text.casefold(), wanted))
+    return nlargest(count, entries, key=lambda entry: likeness(entry.text, topic))
 
 
-def _shared_beginning(text: str, other: str) -> int:
-    pairs = zip(text, other, strict=False)
-    return next((number for number, (one, two) in enumerate(pairs) if one != two), min(len(text), len(other)))
+def likeness(text: str, topic: str) -> int:
+    """Return the number of characters that an entry and a topic have in common from their beginnings on."""
+    one, other = text.casefold(), topic.casefold()
+    pairs = zip(one, other, strict=False)
+    return next((number for number, (left, right) in enumerate(pairs) if left != right), min(len(one), len(other)))
 
 
 def mistakes(

@@ -11,8 +11,9 @@ from streaming.inquiry.entries import Held, held
 from streaming.inquiry.facts import client_facts, group_facts, topic_facts
 from streaming.inquiry.model import ClientFacts, EventPlace, GroupFacts, TopicFacts
 from streaming.inquiry.questions import Question
+from streaming.inquiry.quotas import is_beyond
 from streaming.state import Shard, ShardState
-from streaming.subscription.subscribers import ClientKey, SubscriberKey
+from streaming.subscription.subscribers import ClientKey
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -20,7 +21,7 @@ K = TypeVar("K")
 SCANNED: Final = 100_000
 """Number of things that one answer looks at; some 0.1 s."""
 
-_SHOWN_SUBSCRIBERS: Final = 1_000
+_SHOWN_SUBSCRIBERS: Final = 100
 """Number of subscribers of one topic that are shown."""
 
 
@@ -77,7 +78,7 @@ class TopicDetails:
     Attributes:
         topic: its facts; None if it does not exist.
         subscribers: those who receive it, up to a number.
-        count: number of all of them.
+        count: number of all of them; of those that are not shown, quotas are not considered.
     """
 
     topic: TopicFacts | None
@@ -121,29 +122,18 @@ def subscriptions(state: ShardState, question: Question) -> Page[SubscriptionFac
 
 
 def topic(state: ShardState, shard: Shard, name: str) -> TopicDetails:
-    """Return a topic with those who receive it; quotas considered for those that are shown."""
+    """Return a topic with those who receive it; of those that are shown, quotas are considered."""
     if name not in state.topics:
         return TopicDetails(None, (), 0)
-    found = {
-        row: texts for row, texts in state.subscribers(name).items() if not _is_beyond_quota(state, shard, row, name)
-    }
-    shown = tuple(SubscriberFacts(*row, tuple(texts)) for row, texts in islice(found.items(), _SHOWN_SUBSCRIBERS))
-    return TopicDetails(topic_facts(name, state.topics[name]), shown, len(found))
-
-
-def _is_beyond_quota(state: ShardState, shard: Shard, row: SubscriberKey, name: str) -> bool:
-    share = state.quota_share(row.client, shard.client_share)
-    if share is None or len(state.topics) <= share:
-        return False
-    asked = state.asked(row.client)
-    if len(asked) <= share:
-        return False
-    rows = (
-        each
-        for each in state.topics
-        if each in asked and any(other.client == row.client for other in state.subscribers(each))
+    found = state.subscribers(name)
+    looked_at = list(islice(found.items(), _SHOWN_SUBSCRIBERS))
+    shown = tuple(
+        SubscriberFacts(*row, tuple(texts))
+        for row, texts in looked_at
+        if not is_beyond(state, row.client, state.quota_share(row.client, shard.client_share), name)
     )
-    return name not in islice(rows, share)
+    count = len(found) - len(looked_at) + len(shown)
+    return TopicDetails(topic_facts(name, state.topics[name]), shown, count)
 
 
 def _entry_count(state: ShardState, key: ClientKey) -> int:

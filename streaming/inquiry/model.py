@@ -163,12 +163,10 @@ class QuotaFacts:
     Attributes:
         quota: of the group.
         share: part of it that counts on this shard.
-        asks_for: number of the shard's topics that the client asks for.
     """
 
     quota: int
     share: int
-    asks_for: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from streaming.inquiry.model import (
     QuotaFacts,
     RowFacts,
 )
+from streaming.inquiry.quotas import is_beyond
 from streaming.state import Group, Shard, ShardState
 from streaming.subscription.client import ABSENT, NOTHING, Interest, Mode
 from streaming.subscription.interests import pattern_of
@@ -95,11 +96,10 @@ class _Pair:
 
     def _received(self, quota: QuotaFacts | None) -> _Finding:
         """Return the finding about a client with rows by all rules but the quota."""
-        if quota is not None and self._is_beyond(quota):
+        if quota is not None and is_beyond(self._state, self._key, quota.share, self._topic):
             where = f" on shard {self._shard.number} of {self._shard.count}" if self._shard.count > 1 else ""
             reason = (
-                f"the client asks for {quota.asks_for:,} topics{where} and may hold {quota.share:,}, which are the "
-                "first ones in order of creation; this one comes later"
+                f"the client may hold {quota.share:,} topics{where}, and holds as many that are older than this one"
             )
             return _Finding(PairVerdict.QUOTA, reason, self._group_place())
         texts = sorted({text for row in self._rows.values() for text in row})
@@ -188,23 +188,8 @@ class _Pair:
 
     def _quota(self) -> QuotaFacts | None:
         """Return the quota of the client, where it may take a topic away."""
-        state, key = self._state, self._key
-        share = state.quota_share(key, self._shard.client_share)
-        if share is None or len(state.topics) <= share:
-            return None
-        return QuotaFacts(self._group.quota, share, len(state.asked(key)))
-
-    def _is_beyond(self, quota: QuotaFacts) -> bool:
-        """Tell whether the topic is not among the first ones that the client may hold."""
-        if quota.asks_for <= quota.share:
-            return False
-        asked = self._state.asked(self._key)
-        rows = (
-            topic
-            for topic in self._state.topics
-            if topic in asked and any(row.client == self._key for row in self._state.subscribers(topic))
-        )
-        return self._topic not in islice(rows, quota.share)
+        share = self._state.quota_share(self._key, self._shard.client_share)
+        return None if share is None or len(self._state.topics) <= share else QuotaFacts(self._group.quota, share)
 
     def _interest(self) -> Interest:
         """Return the interest in force for the topic: the former one while a change is under way."""

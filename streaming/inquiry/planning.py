@@ -1,7 +1,7 @@
 """Dry run of an event: what it would add and remove, by the rules themselves, on a state that does not change."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -12,7 +12,7 @@ from streaming import coordinator
 from streaming.coordinator import CoordinatorState
 from streaming.errors import Rejected
 from streaming.events.columns import Event, SourceColumns
-from streaming.events.model import Source, Stream
+from streaming.events.model import SingleEvent, Source, Stream
 from streaming.events.parsing import PARSERS
 from streaming.expansion import expand
 from streaming.expansion.micro_batch import MicroBatch, apply_events
@@ -89,16 +89,21 @@ class Planned(NamedTuple):
     problems: list[PlannedProblem]
 
 
-def read(question: Question, topic: str, timestamp: int) -> Planned:
+Check = Callable[[SingleEvent, int], None]
+"""Check of an event and the time of its record against the bounds of a job; raises `Rejected`."""
+
+
+def read(question: Question, topic: str, timestamp: int, check: Check | None = None) -> Planned:
     """Return the events of a planned record.
 
     Args:
         question: with stream and record.
         topic: Kafka topic of the stream.
         timestamp: time of the plan.
+        check: the bounds of the job; None for none.
 
     Raises:
-        Rejected: the stream is none of which an event can be planned.
+        ValueError: the stream is none of the inputs.
     """
     stream = Stream(question.stream or "")
     entries: Any = question.record.get("subscriptionSet") if stream is Stream.SUBSCRIPTIONS else None
@@ -107,7 +112,10 @@ def read(question: Question, topic: str, timestamp: int) -> Planned:
     for number, value in enumerate(values):
         source = Source(topic, 0, PLANNED_OFFSET, number, timestamp)
         try:
-            found.events.append((source, PARSERS[stream](orjson.dumps(value))))
+            event = PARSERS[stream](orjson.dumps(value))
+            if check is not None:
+                check(event, timestamp)
+            found.events.append((source, event))
         except Rejected as rejected:
             found.problems.append(PlannedProblem(str(rejected.reason), str(rejected)))
     return found

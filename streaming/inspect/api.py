@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 from streaming.coordinator import BUCKETS, COORDINATOR
 from streaming.errors import NotPlaced
 from streaming.events.routing import Routing
+from streaming.inquiry.entries import NEAREST, likeness
 from streaming.inquiry.listing import Page, SubscriptionFacts, TopicDetails
 from streaming.inquiry.model import ClientFacts, GroupFacts, Hint, PairFacts, PairVerdict, TopicFacts
 from streaming.inquiry.overview import BindingFacts, LeaseFacts, Overview
@@ -123,7 +124,21 @@ class Inspector:
                 "Name its --group to see how that group is set up; `reexpand clients list` shows who is there, and "
                 "`reexpand dlq list` what was refused"
             )
-        return tuple(_explanation(pair, known) for pair in pairs)
+        return tuple(_explanation(self._with_other_shards(pair), known) for pair in pairs)
+
+    def _with_other_shards(self, pair: PairFacts) -> PairFacts:
+        """Return a judgement with the entries of other shards, where none matches: each keeps those that touch it."""
+        count = self._routing_of(pair.parent).shard_count(pair.parent)
+        if pair.verdict is not PairVerdict.NO_MATCH or count == 1:
+            return pair
+        question = Question(_id(), Ask.EXPLAIN, client=pair.client, topic=pair.topic, group=pair.group)
+        others = [(pair.parent, number) for number in range(count) if number != self._shard_of(pair.parent, pair.topic)]
+        answers = [_read(list[PairFacts], answer.value) for answer in self._ask(question, others).values()]
+        several = [pair, *(each for answer in answers for each in answer)]
+        entries = dict.fromkeys(entry for each in several for entry in each.entries)
+        nearest = sorted(entries, key=lambda entry: -likeness(entry.entry, pair.topic))[:NEAREST]
+        hints = {hint.code: hint for each in reversed(several) for hint in each.hints}
+        return replace(pair, entries=tuple(nearest), hints=tuple(hints.values()))
 
     def topics(self, parent: str, chosen: Filter = EVERYTHING, *, limit: int = 1_000) -> Iterator[Page[TopicFacts]]:
         """Yield the lite topics of a parent page by page, shard by shard in order of creation."""

@@ -93,7 +93,7 @@ class UpdatesFollower:
         }
         self._consumer = create(Consumer, given)
         try:
-            self._ends = self._assign(from_beginning=from_beginning)
+            self._partitions = self._assign(from_beginning=from_beginning)
         except BaseException:
             self._consumer.close()
             raise
@@ -112,19 +112,30 @@ class UpdatesFollower:
             to_end: stop where the topic ends, and do not wait for more.
         """
         accepts = chosen.predicate()
-        open_partitions = set(self._ends)
+        # An end that was reached before this call may still be in the client's queue, so the offset of an end counts.
+        ends = self._ends() if to_end else {}
+        open_partitions = set(self._partitions)
         while open_partitions:
             for message in self._consumer.consume(_AT_ONCE, timeout=_POLL_SECONDS):
-                error = message.error()
-                if error is not None and error.code() == PARTITION_END:
-                    if to_end:
-                        open_partitions.discard(message.partition() or 0)
-                elif error is not None:
+                error, number = message.error(), message.partition() or 0
+                if error is not None and error.code() != PARTITION_END:
                     raise self._unreadable(reason(error, readable(self._topic)))
-                elif message.value():
-                    update = _update(message.value() or b"")
-                    if update is not None and accepts(update):
-                        yield update
+                update = None if error is not None or not message.value() else _update(message.value() or b"")
+                if update is not None and accepts(update):
+                    yield update
+                read = (message.offset() or 0) + (error is None)
+                if to_end and read >= ends[number]:
+                    open_partitions.discard(number)
+
+    def _ends(self) -> dict[int, int]:
+        """Return the offset behind the last committed record of each partition."""
+        try:
+            return {
+                number: self._consumer.get_watermark_offsets(TopicPartition(self._topic, number), _KAFKA_SECONDS)[1]
+                for number in self._partitions
+            }
+        except KafkaException as error:
+            raise self._unreadable(self._trouble or reason(error, readable(self._topic))) from None
 
     def _assign(self, *, from_beginning: bool) -> set[int]:
         """Begin to read all partitions; return their numbers."""

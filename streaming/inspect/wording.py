@@ -74,7 +74,7 @@ def facts(found: Explanation) -> Iterator[tuple[str, str]]:
         yield "holder", f"{pair.holder!r}"
     if pair.quota is not None:
         share = f", {pair.quota.share:,} on this shard" if pair.quota.share != pair.quota.quota else ""
-        yield "quota", f"{pair.quota.quota:,}{share}; the client asks for {pair.quota.asks_for:,} topics here"
+        yield "quota", f"{pair.quota.quota:,}{share}; the parent has more topics"
 
 
 def _entry(entry: EntryVerdict, verdict: PairVerdict) -> Iterator[str]:

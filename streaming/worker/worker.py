@@ -79,7 +79,7 @@ class Worker:
         self.config = config
         self.tuning = tuning
         self.states = StateCache(config.state_cache_bytes)
-        self._asked = Asked(config.topics, config.client_timeout_ms)
+        self._asked = Asked(config.topics, config.client_timeout_ms, config.bounds and config.bounds.check)
 
     def work(
         self, parent: str, number: int, rows: InputRows, data: bytes | None, *, batch: int = 0

@@ -40,12 +40,12 @@ TOPICS = [topic(f"{first}__{second}") for first in "abcdef" for second in "12"]
 
 
 def test_the_shard_of_a_topic_answers_whichever_it_is() -> None:
-    """One question where the routing is known, two where it is not."""
+    """One question where the routing is known; another one to all shards where no entry matches."""
     inspector, inquirer = inspector_of(a_job(group(), asks("*__1"), *TOPICS))
     for first in "abcdef":
         (one,), (two,) = (inspector.explain("c", f"{first}__{second}", parent="p") for second in "12")
         assert (one.verdict, two.verdict) == (PairVerdict.RECEIVED, PairVerdict.NO_MATCH)
-    assert inquirer.questions <= 13
+    assert inquirer.questions <= 6 + 2 * 6 + 1
 
 
 def test_without_a_parent_it_is_that_of_the_client() -> None:
@@ -133,6 +133,20 @@ def test_a_plan_tells_dead_letters() -> None:
     assert [problem.reason for problem in found.problems] == ["group-bound-elsewhere"]
     assert wording.dry_run(found).splitlines()[0] == "would add 0 and remove 0 rows"
     assert inquirer.questions
+
+
+def test_a_mistake_shows_although_the_entry_lies_in_another_shard() -> None:
+    """Its first segment is another one than that of the topic."""
+    routing = Routing({"p": 3})
+    name = next(
+        f"{first}__1"
+        for first in "abcdefghijk"
+        if routing.shard_of("p", f"{first}/+") != routing.shard_of("p", f"{first}__1")
+    )
+    inspector, _ = inspector_of(a_job(group(), asks(f"{name[0]}/+", "zz"), topic(name), routing=routing))
+    (found,) = inspector.explain("c", name)
+    assert (found.verdict, [hint.code for hint in found.hints]) == (PairVerdict.NO_MATCH, ["dialect"])
+    assert [entry.entry for entry in found.pair.entries] == [f"{name[0]}/+", "zz"]
 
 
 # Words.

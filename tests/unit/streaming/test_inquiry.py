@@ -12,7 +12,7 @@ from matcher import InvalidPattern
 from streaming.coordinator import COORDINATOR, bucket_of
 from streaming.events.columns import Event
 from streaming.events.model import NO_METADATA, GroupEvent, Place, Stream
-from streaming.inquiry import listing
+from streaming.inquiry import listing, quotas
 from streaming.inquiry.model import EventPlace, PairFacts, PairVerdict
 from streaming.inquiry.pair import explain_pair
 from streaming.inquiry.planning import plan_shard, read
@@ -21,6 +21,7 @@ from streaming.state import Shard, ShardDelta, ShardState
 from streaming.subscription.subscribers import ClientKey
 from streaming.tuning import Tuning
 from streaming.worker import InputRow, InputRows, Worker, WorkerConfig
+from streaming.worker.bounds import Bounds
 from streaming.worker.output import OutputKind
 from streaming.worker.placing import placed
 from tests.support.builders import (
@@ -126,8 +127,20 @@ def test_a_quota_keeps_later_topics_away() -> None:
     found = explained("b", *events)
     assert found.verdict is PairVerdict.QUOTA
     assert found.quota is not None
-    assert (found.quota.share, found.quota.asks_for) == (1, 2)
+    assert found.quota.share == 1
     assert found.decided_by == EventPlace(Stream.GROUPS, 0, 1)
+
+
+@pytest.mark.parametrize("look", [0, 3, 50_000])
+def test_the_first_topics_are_those_that_a_client_holds_however_far_one_looks(
+    look: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its own entries, or by the index of the shard's topics."""
+    monkeypatch.setattr(quotas, "_LOOK", look)
+    names = ["a__1", "b__1", "a__2", "b__2", "a__3", "a__4"]
+    story = Story(bound(quota=2), replace("a__*"), *map(created, names))
+    held = [name for name in names if explain_pair(story.state, Shard("p"), C, name).received]
+    assert held == story.held() == ["a__1", "a__2"]
 
 
 def test_a_selector_is_quoted_with_what_it_does_not_agree_with() -> None:
@@ -253,6 +266,18 @@ def test_a_wide_change_is_counted_in_slices() -> None:
     assert first.adds + second.adds + third.adds == count - 1
     assert {each.cause for each in (*second.shown, *third.shown)} == {"SUBSCRIBED"}
     assert encode(shard) == former
+
+
+def test_a_plan_knows_the_bounds_of_the_job() -> None:
+    bounds = Bounds(1_000_000, 10, 2, 100, 10_000)
+    record = request_value(liteTopicSet=["a", "b", "c"])
+    question = Question("q", Ask.PLAN, stream="subscriptions", record=record)
+    value = question.for_shard("p", 0).value
+    rows = [InputRow(NUMBER[Stream.CLOCK], 0, 9, 0, NOW, value)]
+    _, written = work("p", 0, rows, None, Worker(dataclasses.replace(CONFIG, bounds=bounds)))
+    (problem,) = said(written)["answer"]["problems"]
+    assert problem["reason"] == "out-of-range"
+    assert "at most 2 are allowed" in problem["message"]
 
 
 # The worker.

@@ -111,7 +111,7 @@ class Kafka(Idle):
 
     def names(self) -> set[str]:
         """Names of all topics."""
-        return set(settings().inputs)
+        return {*settings().inputs, settings().answers}
 
     def allowed_on_topics(self, _names: Iterable[str]) -> dict[str, set[str]]:
         """Return nothing: it does not say what it allows."""
@@ -164,8 +164,9 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         signal.signal(signal.SIGINT, aborted)
         return Spark()
 
-    def start(_: object, settings: Settings, *__: object, silent: bool, adopted: object) -> Query:
+    def start(_: object, settings: Settings, *__: object, silent: bool, answers: bool, adopted: object) -> Query:
         assert not silent
+        assert answers
         assert adopted is None
         done.append(f"start {settings.checkpoint}")
         signal.raise_signal(signal.SIGINT)

@@ -1,0 +1,52 @@
+"""Topics beyond the quota of a client, found with a short look where one is enough."""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from streaming.state import ShardState
+from streaming.subscription.subscribers import ClientKey
+
+_LOOK: Final = 50_000
+"""Number of topics that are matched with the entries of the client, before the index of the shard's topics is asked."""
+
+
+def is_beyond(state: ShardState, key: ClientKey, share: int | None, topic: str) -> bool:
+    """Tell whether a client with a row for a topic does not hold it, since it holds as many older ones as it may.
+
+    Args:
+        state: of the shard.
+        key: the client.
+        share: number of topics that the client may hold on the shard; None for any number.
+        topic: a topic for which it has a row by all other rules.
+    """
+    if share is None or len(state.topics) <= share:
+        return False
+    held = 0
+    for other in islice(_first_held(state, key), _LOOK):
+        if other == topic:
+            return held >= share
+        held += other is not None
+        if held >= share:
+            return True
+    asked = state.asked(key)
+    if len(asked) <= share:
+        return False
+    older = (other for other in state.topics if other in asked and _has_row(state, key, other))
+    return topic not in islice(older, share)
+
+
+def _first_held(state: ShardState, key: ClientKey) -> Iterator[str | None]:
+    """Yield the topics of the shard in order of creation, None for those for which the client has no row."""
+    own = state.new_interests()
+    own.add(key, state.interest(key))
+    is_plain = key.group not in state.restrictive_policies and not state.backfills
+    if key in state.backfills:
+        return
+    for topic in state.topics:
+        has_row = bool(own.match(topic)) and (is_plain or _has_row(state, key, topic))
+        yield topic if has_row else None
+
+
+def _has_row(state: ShardState, key: ClientKey, topic: str) -> bool:
+    return any(row.client == key for row in state.subscribers(topic))
