@@ -56,6 +56,9 @@ public final class Pace implements Clock {
             Thread.sleep(10);
             trigger = execution.triggerExecutor();
         }
+        if (trigger == null) {
+            return; // the query has failed before its first micro-batch, and says so itself
+        }
         // Spark takes another clock only where it makes the query, in methods that are not public.
         Field clock = trigger.getClass().getDeclaredField("clock");
         clock.setAccessible(true);
@@ -76,8 +79,10 @@ public final class Pace implements Clock {
         if (latest != null && latest.batchId() != microBatch) {
             microBatch = latest.batchId();
             long now = System.nanoTime();
-            if (now >= begin) {
-                sleep(latest.numInputRows() < enoughRecords ? owed(now) : 0);
+            if (latest.numInputRows() >= enoughRecords) {
+                lastNanos = 0; // what is used under load is not owed afterwards
+            } else if (now >= begin) {
+                sleep(owed(now));
             }
         }
         return getTimeMillis();
