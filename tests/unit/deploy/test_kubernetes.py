@@ -21,8 +21,6 @@ FOLDER = ROOT / "deploy" / "kubernetes"
 RELEASE = "v1.36.3"
 OF_OPERATORS = {"ServiceMonitor"}
 """Kinds that are no part of Kubernetes: their fields are checked by the operators that bring them."""
-ELSEWHERE = {"http"}
-"""Settings of the job that are not in this branch of its settings."""
 KUSTOMIZE = [["kustomize", "build"], ["kubectl", "kustomize"]]
 RENDERER = next((command for command in KUSTOMIZE if shutil.which(command[0])), None)
 
@@ -139,7 +137,7 @@ def test_each_variable_is_a_setting() -> None:
     """Of the job, of Spark, or of S3."""
     names = {name for folder in KUSTOMIZATIONS for name in settings_of(folder)}
     of_the_job = {name.removeprefix("REEXPAND_").lower() for name in names if name.startswith("REEXPAND_")}
-    assert of_the_job - {*Settings.model_fields} <= ELSEWHERE
+    assert of_the_job <= {*Settings.model_fields}
     assert {name for name in names if not name.startswith(("REEXPAND_", "AWS_"))} == {"SPARK_DRIVER_MEMORY"}
 
 
