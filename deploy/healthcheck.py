@@ -1,5 +1,5 @@
 # ruff: noqa: INP001 - a script of the image, no package
-"""Ask the job of this container for its health: exit code 0 when it works, else 1 and a line with the fault.
+"""Ask the job of this container for its health: exit code 0 when it works, 1 and a line with the fault if it does not.
 
     healthcheck.py [PATH]
 

@@ -11,8 +11,8 @@ import click
 from streaming.cli.root import bootstrap_servers_option, kafka_options_option, verbose_option
 
 if TYPE_CHECKING:
+    from streaming.address import Address
     from streaming.config import Settings
-    from streaming.console import server
     from streaming.console.access import Access
 
 
@@ -89,7 +89,7 @@ def console(
 
 def _serve(
     settings: "Settings",
-    where: "server.Address",
+    where: "Address",
     access: "Access",
     parents: tuple[str, ...],
     max_rows: int,
@@ -102,6 +102,7 @@ def _serve(
     from streaming.console import server
     from streaming.console.app import console as application
     from streaming.console.explaining import UpdatesExplainer
+    from streaming.console.job_explaining import JobExplainer
     from streaming.console.live import LiveRelation
     from streaming.console.sources import ConsoleSources
     from streaming.kafka.options import for_librdkafka
@@ -119,5 +120,5 @@ def _serve(
         LiveRelation(servers, settings.updates, options=options, max_rows=max_rows, parents=parents) as relation,
         LetterTail(servers, settings.dead_letters, options) as letters,
     ):
-        sources = ConsoleSources(relation, UpdatesExplainer(relation), letters, about=about)
+        sources = ConsoleSources(relation, JobExplainer(settings, UpdatesExplainer(relation)), letters, about=about)
         server.serve(application(sources, access), where, opened)

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from streaming.cli.root import HOME, bootstrap_servers_option, kafka_options_option, verbose_option
-from streaming.errors import BrokerFailed
+from streaming.errors import BrokerFailed, TopicsUnusable
 
 
 @click.command()
@@ -146,7 +146,7 @@ def topics(
         {"bootstrap_servers": bootstrap_servers, "checkpoint": "unused", "kafka_options": kafka_options}
     )
     client = for_librdkafka(settings)
-    wanted = [*specs.specs(settings, partitions), specs.answers_spec(settings)]
+    wanted = specs.specs(settings, partitions)
     names = [spec.name for spec in wanted]
     address = settings.bootstrap_servers
     existing = kafka.configurations(address, names, client_options=client)
@@ -155,6 +155,11 @@ def topics(
         changes = {name: {flaw.option: flaw.wanted for flaw in found} for name, found in flaws.items() if found}
         kafka.configure(address, changes, client_options=client)
     created = kafka.create_topics(address, wanted, client_options=client)
+    try:
+        created += kafka.create_topics(address, [specs.answers_spec(settings)], client_options=client)
+        names.append(settings.answers)
+    except TopicsUnusable as error:
+        click.echo(f"{settings.answers}: no job can answer `reexpand explain` and the like: {error}", err=True)
     if as_json:
         found = {name: [flaw._asdict() for flaw in flaws.get(name, [])] for name in names}
         shown = {name: {"created": name in created, "fixed": fix, "flaws": found[name]} for name in names}

@@ -92,13 +92,15 @@ def run(config_file: Path | None, *, take_over: bool, accept_topics: bool, stand
     Example:
       reexpand run --bootstrap-servers broker:9092 --checkpoint /var/lib/reexpand --shards orders=16
     """
+    from streaming.cli.job_console import JobConsole
     from streaming.spark import service
 
     if take_over and stands_by:
         raise click.UsageError("--take-over ends the other driver, and --standby waits for its end: give one of them.")
     settings = load(config_file, given)
     provide_java()
-    service.run(settings, take_over=take_over, accept_topics=accept_topics, stands_by=stands_by)
+    with JobConsole(settings) as page:
+        service.run(settings, take_over=take_over, accept_topics=accept_topics, stands_by=stands_by, page=page)
 
 
 def load(config_file: Path | None, given: Mapping[str, Any]) -> "Settings":

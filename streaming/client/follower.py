@@ -60,6 +60,7 @@ class SubscriptionClient:
     | `topics("orders", "billing", "c1")` | lite topics received by a client |
     | `ready`, `wait_ready(30)` | all records from before the start are read |
     | `error` | reason for which the client has stopped by itself |
+    | `trouble` | last error from which it recovers by itself |
 
     All methods are safe in any number of threads. Answers reflect the records read so far, from the start on; after an
     error they no longer change.
@@ -128,6 +129,12 @@ class SubscriptionClient:
     def ready(self) -> bool:
         """True once all records from before the start are read, and until the client stops."""
         return self._caught_up.is_set() and self.error is None and not self._stop.is_set()
+
+    @property
+    def trouble(self) -> str:
+        """The last error from which the client recovers by itself; empty again after the next look at the topic."""
+        trouble = self._trouble
+        return trouble.str() if trouble else ""
 
     def wait_ready(self, timeout: float | None = None) -> None:
         """Wait until the client is ready.

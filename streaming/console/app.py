@@ -17,7 +17,7 @@ import matcher
 from matcher.dialects.wamp import POLICIES
 from streaming.console import asking, playground
 from streaming.console.access import COOKIE, SESSION_SECONDS, Access, Guard, Sessions, form_token
-from streaming.console.asking import Answer
+from streaming.console.asking import JsonAnswer
 from streaming.console.stream import ChangeStream
 
 if TYPE_CHECKING:
@@ -124,9 +124,9 @@ class _Questions:
             Route("/api/match", self._match, methods=["POST"]),
         ]
 
-    def _state(self, _: Request) -> Answer:
+    def _state(self, _: Request) -> JsonAnswer:
         sources = self._sources
-        return Answer(
+        return JsonAnswer(
             {
                 **self._live.health()._asdict(),
                 "maxRows": self._live.max_rows,
@@ -139,16 +139,16 @@ class _Questions:
             }
         )
 
-    def _parents(self, request: Request) -> Answer:
+    def _parents(self, request: Request) -> JsonAnswer:
         contains, start, size = asking.text(request, "contains", ""), asking.start(request), asking.size(request)
         found = [(name, count) for name, count in self._live.parents().items() if contains in name]
         shown = [
             {"parent": name, "topics": count, "separator": asking.likely_separator(self._live.sample(name, _SAMPLE))}
             for name, count in found[start : start + size]
         ]
-        return Answer({"parents": shown, "total": len(found)})
+        return JsonAnswer({"parents": shown, "total": len(found)})
 
-    def _level(self, request: Request) -> Answer:
+    def _level(self, request: Request) -> JsonAnswer:
         parent, prefix = asking.text(request, "parent"), asking.text(request, "prefix", "")
         after, size = asking.text(request, "after", ""), asking.size(request)
         level = self._live.level(parent, prefix, asking.separator(request), after, size)
@@ -157,24 +157,26 @@ class _Questions:
             {**branch._asdict(), "receivers": count(parent, branch.topic) if branch.topic else None}
             for branch in level.branches
         ]
-        return Answer({"branches": branches, "more": level.more})
+        return JsonAnswer({"branches": branches, "more": level.more})
 
-    def _topics(self, request: Request) -> Answer:
+    def _topics(self, request: Request) -> JsonAnswer:
         parent, prefix = asking.text(request, "parent"), asking.text(request, "prefix", "")
         names, total = self._live.topics(parent, prefix, asking.text(request, "after", ""), asking.size(request))
         count = self._live.rows.count_of_topic
-        return Answer({"topics": [{"topic": name, "receivers": count(parent, name)} for name in names], "total": total})
+        return JsonAnswer(
+            {"topics": [{"topic": name, "receivers": count(parent, name)} for name in names], "total": total}
+        )
 
-    def _receivers(self, request: Request) -> Answer:
+    def _receivers(self, request: Request) -> JsonAnswer:
         parent, topic = asking.text(request, "parent"), asking.text(request, "topic")
         rows = self._live.rows.page_of_topic(parent, topic, asking.start(request), asking.size(request))
-        return Answer({"rows": list(map(_row, rows)), "total": self._live.rows.count_of_topic(parent, topic)})
+        return JsonAnswer({"rows": list(map(_row, rows)), "total": self._live.rows.count_of_topic(parent, topic)})
 
-    def _subscribers(self, request: Request) -> Answer:
+    def _subscribers(self, request: Request) -> JsonAnswer:
         parent, contains = asking.text(request, "parent"), asking.text(request, "contains", "")
         found, total = self._live.subscribers(parent, asking.start(request), asking.size(request), contains)
         count = self._live.rows.count_of_subscriber
-        return Answer(
+        return JsonAnswer(
             {
                 "subscribers": [
                     {"group": each.group, "client": each.client_id, "part": each.part, "topics": count(each)}
@@ -184,31 +186,31 @@ class _Questions:
             }
         )
 
-    def _received(self, request: Request) -> Answer:
+    def _received(self, request: Request) -> JsonAnswer:
         subscriber = asking.subscriber(request)
         rows = self._live.rows.page_of_subscriber(subscriber, asking.start(request), asking.size(request))
-        return Answer({"rows": list(map(_row, rows)), "total": self._live.rows.count_of_subscriber(subscriber)})
+        return JsonAnswer({"rows": list(map(_row, rows)), "total": self._live.rows.count_of_subscriber(subscriber)})
 
-    def _explain(self, request: Request) -> Answer:
+    def _explain(self, request: Request) -> JsonAnswer:
         found = self._sources.explainer.explain(asking.subscriber(request), asking.text(request, "topic"))
-        return Answer({**found._asdict(), "checks": [check._asdict() for check in found.checks]})
+        return JsonAnswer({**found._asdict(), "checks": [check._asdict() for check in found.checks]})
 
-    def _letters(self, request: Request) -> Answer:
+    def _letters(self, request: Request) -> JsonAnswer:
         if self._sources.letters is None:
-            return Answer({"letters": [], "total": 0, "counts": {}, "cut": 0, "error": "nobody reads them here"})
+            return JsonAnswer({"letters": [], "total": 0, "counts": {}, "cut": 0, "error": "nobody reads them here"})
         reason = asking.text(request, "reason", "")
-        return Answer(self._sources.letters.page(reason, asking.start(request), asking.size(request))._asdict())
+        return JsonAnswer(self._sources.letters.page(reason, asking.start(request), asking.size(request))._asdict())
 
-    def _timings(self, _: Request) -> Answer:
+    def _timings(self, _: Request) -> JsonAnswer:
         timings = self._sources.timings
         batches = None if timings is None else [{**each._asdict()} for each in timings.recent()]
         seconds = [second._asdict() for second in self._live.changes.seconds()]
-        return Answer({"batches": batches, "seconds": seconds})
+        return JsonAnswer({"batches": batches, "seconds": seconds})
 
-    async def _match(self, request: Request) -> Answer:
+    async def _match(self, request: Request) -> JsonAnswer:
         trial = await asking.trial(request)
         try:
-            return Answer(await run_in_threadpool(playground.attempt, trial, self._live))
+            return JsonAnswer(await run_in_threadpool(playground.attempt, trial, self._live))
         except (matcher.UnknownDialect, matcher.UnsupportedOption) as error:
             raise HTTPException(400, str(error)) from None
 
@@ -246,4 +248,4 @@ def _refusal(_: Request, error: Exception) -> Response:
     status, detail, headers = (
         (error.status_code, error.detail, error.headers) if isinstance(error, HTTPException) else (500, "", None)
     )
-    return Answer({"error": detail}, status, headers)
+    return JsonAnswer({"error": detail}, status, headers)

@@ -25,7 +25,7 @@ _BODY_BYTES: Final = 1_048_576
 _SEPARATORS: Final = ("__", "/", ".")
 
 
-class Answer(Response):
+class JsonAnswer(Response):
     """Answer in JSON."""
 
     media_type = "application/json"

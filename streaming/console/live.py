@@ -11,7 +11,7 @@ from sortedcontainers import SortedList
 from streaming.client.follower import SubscriptionClient
 from streaming.client.rows import Subscriber
 from streaming.console.changes import Changes
-from streaming.console.names import Level, Names
+from streaming.console.names import Level, SortedNames
 from streaming.updates.op import Op
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ MAX_ROWS = 1_000_000
 """Default bound of the number of rows that are kept: some 350 MB."""
 
 
-class Health(NamedTuple):
+class ReaderState(NamedTuple):
     """State of the reader.
 
     Attributes:
@@ -35,6 +35,7 @@ class Health(NamedTuple):
         malformed: number of records that are no updates.
         error: reason for which it has stopped; empty otherwise.
         changes: number of the last change.
+        trouble: the last error of Kafka from which the reader recovers by itself; empty some time after that.
     """
 
     ready: bool
@@ -45,13 +46,14 @@ class Health(NamedTuple):
     malformed: int
     error: str
     changes: int
+    trouble: str
 
 
 class _ParentNames:
     """Names of the topics and subscribers of one parent."""
 
     def __init__(self) -> None:
-        self.topics = Names()
+        self.topics = SortedNames()
         self.subscribers: SortedList = SortedList()
 
 
@@ -116,12 +118,13 @@ class LiveRelation:
         """
         self._client.wait_ready(timeout)
 
-    def health(self) -> Health:
+    def health(self) -> ReaderState:
         """Return the state of the reader."""
         client = self._client
         with self._lock:
             counts = self._rows, self._topics, self._subscribers, self._left_out
-        return Health(client.ready, *counts, client.malformed, str(client.error or ""), self.changes.last)
+        error = str(client.error or "")
+        return ReaderState(client.ready, *counts, client.malformed, error, self.changes.last, client.trouble)
 
     def parents(self) -> dict[str, int]:
         """Return the number of topics of each parent, in the order of their names."""
@@ -129,7 +132,7 @@ class LiveRelation:
             return {name: len(self._names[name].topics) for name in sorted(self._names)}
 
     def level(self, parent: str, prefix: str, separator: str, after: str, size: int) -> Level:
-        """Return a page of one level of a parent's tree; see `Names.level`."""
+        """Return a page of one level of a parent's tree; see `SortedNames.level`."""
         with self._lock:
             names = self._names.get(parent)
             return names.topics.level(prefix, separator, after, size) if names else Level([], "")

@@ -35,7 +35,7 @@ class Level(NamedTuple):
     more: str
 
 
-class Names:
+class SortedNames:
     """Sorted names; not safe in threads.
 
     A look at a level costs two binary searches for each of its branches, however many topics these have.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 import socket
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import uvicorn
 
+from streaming.address import Address, parse
 from streaming.console.access import LEAST_TOKEN, Access
 from streaming.errors import AddressUnusable, ConfigInvalid
 
@@ -21,43 +21,19 @@ _GOODBYE_SECONDS: Final = 2
 """Time that answers have at the end, in seconds."""
 
 
-class Address(NamedTuple):
-    """Address on which the console listens."""
-
-    host: str
-    port: int
-
-    @property
-    def is_loopback(self) -> bool:
-        """True if only this machine reaches it."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
-
-    @property
-    def url(self) -> str:
-        """Address for a browser."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}/"
-
-
 def address(text: str) -> Address:
     """Read HOST:PORT.
 
     Raises:
         ConfigInvalid: the text is none.
     """
-    host, colon, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not (colon and host and port.isascii() and port.isdigit() and int(port) < _PORTS):
+    try:
+        found = parse(text)
+    except ValueError:
+        found = None
+    if found is None:
         raise ConfigInvalid(f"--http {text!r} is no address; it looks as 127.0.0.1:9465")
-    return Address(host, int(port))
-
-
-_PORTS: Final = 65_536
+    return found
 
 
 def access(where: Address, token: str | None, token_file: Path | None) -> Access:
@@ -112,7 +88,7 @@ def serve(app: Starlette, where: Address, opened: Callable[[str], None]) -> None
                 "Choose another address with --http; port 0 takes a free one."
             ) from None
         listener.listen()
-        opened(Address(where.host, listener.getsockname()[1]).url)
+        opened(f"http://{Address(where.host, listener.getsockname()[1])}/")
         config = uvicorn.Config(
             app, log_config=None, access_log=False, server_header=False, lifespan="off",
             timeout_graceful_shutdown=_GOODBYE_SECONDS,

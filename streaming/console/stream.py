@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 from starlette.responses import StreamingResponse
 
-from streaming.console.asking import Answer
+from streaming.console.asking import JsonAnswer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -47,7 +47,7 @@ class ChangeStream:
     async def follow(self, request: Request) -> Response:
         """Follow the changes from now on, or from the last event that the browser has seen."""
         if self._open >= MAX_STREAMS:
-            return Answer({"error": f"{MAX_STREAMS} pages follow the changes already"}, 503, {"Retry-After": "10"})
+            return JsonAnswer({"error": f"{MAX_STREAMS} pages follow the changes already"}, 503, {"Retry-After": "10"})
         run, _, number = request.headers.get("last-event-id", "").partition("-")
         seen = int(number) if run == self._run and number.isascii() and number.isdigit() else None
         return StreamingResponse(

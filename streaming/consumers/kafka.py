@@ -249,7 +249,8 @@ class PatternConsumer:
             self._assignment.lose()
             self._requests.renew_now()
             return now
-        if self._assignment.is_due(now):
+        # What was read so far may be of the past.
+        if self._updates.ready and self._assignment.is_due(now):
             self._assignment.follow(self._updates.relation, now)
         if self._auto_commit_seconds is not None and now >= self._commit_at:
             self._commit_at = now + self._auto_commit_seconds

@@ -34,12 +34,14 @@ class KafkaTiming(NamedTuple):
     Attributes:
         handover_seconds: longest wait for the former reader of a partition.
         settle_seconds: time without changes before they are acted upon, since they come in a row.
+        unsettled_seconds: longest wait for such a time.
         retry_seconds: pause between two attempts at what is not possible yet.
         refresh_seconds: time between two counts of the partitions of all topics.
     """
 
     handover_seconds: float = 1.0
     settle_seconds: float = 0.02
+    unsettled_seconds: float = 0.2
     retry_seconds: float = 0.05
     refresh_seconds: float = 30.0
 
@@ -77,7 +79,7 @@ class KafkaAssignment:
         self._waiting: dict[TopicPart, float] = {}
         self._lock = threading.Lock()
         self._changed: set[str] = set()
-        self._changed_at = 0.0
+        self._changed_at = self._unchanged_at = 0.0
         self._unknown = _UnknownTopics()
         self._retry_at = 0.0
         self._refresh_at = time.monotonic() + timing.refresh_seconds
@@ -85,12 +87,16 @@ class KafkaAssignment:
     def has_changed(self, topic: str) -> None:
         """Note that the rows of a topic have changed, in any thread."""
         with self._lock:
-            self._changed.add(topic)
             self._changed_at = time.monotonic()
+            if not self._changed:
+                self._unchanged_at = self._changed_at
+            self._changed.add(topic)
 
     def is_due(self, now: float) -> bool:
         """Tell whether there is something to do."""
-        if self._changed and now >= max(self._changed_at + self._timing.settle_seconds, self._retry_at):
+        timing = self._timing
+        settled_at = min(self._changed_at + timing.settle_seconds, self._unchanged_at + timing.unsettled_seconds)
+        if self._changed and now >= max(settled_at, self._retry_at):
             return True
         return now >= min(self._refresh_at, self._unknown.due_at) or (bool(self._waiting) and now >= self._retry_at)
 

@@ -144,7 +144,7 @@ def refusal(code: str, message: str, where: str, group: str, parent: str) -> str
     """Return a sentence about a refused request: the reason, and what to do about it."""
     text = f"RocketMQ refuses the lite subscriptions of group {group!r} on {parent!r}: {code}, {message.strip()!r}."
     if "NullPointerException" in message:
-        return f"{text} So {where} runs in local mode; start it in cluster mode (-pm cluster)."
+        return f"{text} If {where} runs in local mode, start it in cluster mode (-pm cluster)."
     if Code.Value(code) in _QUOTA_CODES:
         return f"{text} Raise lite.sub.client.quota of the group, or maxLiteSubscriptionCount of the broker."
     return f"{text} The group needs lite.bind.topic={parent}, and no lite.sub.wildcard, in RocketMQ."

@@ -20,7 +20,7 @@ from streaming.inquiry.model import ClientFacts, GroupFacts, Hint, PairFacts, Pa
 from streaming.inquiry.overview import BindingFacts, LeaseFacts, Overview
 from streaming.inquiry.planning import PlannedEffect
 from streaming.inquiry.questions import MAX_ITEMS, Ask, Question
-from streaming.inspect.asking import ANSWER_SECONDS, Answer, Inquirer, Key
+from streaming.inspect.asking import ANSWER_SECONDS, Inquirer, Key, KeyAnswer
 from streaming.inspect.filters import EVERYTHING, Filter
 from streaming.inspect.following import Chosen
 from streaming.inspect.planning import DryRun, dry_run, stream_of
@@ -199,7 +199,7 @@ class Inspector:
     def _overview(self, question: Question) -> Overview:
         return _overview(self._ask(question, _BUCKETS).values())
 
-    def _ask(self, question: Question, keys: Collection[Key]) -> dict[Key, Answer]:
+    def _ask(self, question: Question, keys: Collection[Key]) -> dict[Key, KeyAnswer]:
         """Ask keys, and note the routing of the parents that answer."""
         answers = self._inquirer.ask(question, keys)
         for (parent, _), answer in answers.items():
@@ -222,7 +222,7 @@ class Inspector:
         return self._routing[parent]
 
 
-def _overview(answers: Iterable[Answer]) -> Overview:
+def _overview(answers: Iterable[KeyAnswer]) -> Overview:
     """Return what all buckets of the coordinator say together."""
     found = [_read(Overview, answer.value) for answer in answers]
     return Overview(

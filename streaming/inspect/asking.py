@@ -29,8 +29,8 @@ Key = tuple[str, int]
 """A parent and the number of a shard; a blank parent for the coordinator."""
 
 
-class Answer(NamedTuple):
-    """Answer of one key.
+class KeyAnswer(NamedTuple):
+    """KeyAnswer of one key.
 
     Attributes:
         value: as JSON.
@@ -81,7 +81,7 @@ class Inquirer:
     def __exit__(self, *_: object) -> None:
         self._consumer.close()
 
-    def ask(self, question: Question, keys: Collection[Key]) -> dict[Key, Answer]:
+    def ask(self, question: Question, keys: Collection[Key]) -> dict[Key, KeyAnswer]:
         """Ask keys a question, and return their answers.
 
         Args:
@@ -131,8 +131,8 @@ class Inquirer:
         )
         self._follows = True
 
-    def _answers(self, name: str, missing: set[Key]) -> dict[Key, Answer]:
-        found: dict[Key, Answer] = {}
+    def _answers(self, name: str, missing: set[Key]) -> dict[Key, KeyAnswer]:
+        found: dict[Key, KeyAnswer] = {}
         deadline = time.monotonic() + self._timeout
         wanted = name.encode()
         while missing:
@@ -143,7 +143,7 @@ class Inquirer:
                     raise QuestionRefused(f"the job cannot answer: {value['error']}")
                 key = value["parent"], value["shard"]
                 answer = _placed(value["answer"], value["topics"])
-                found[key] = Answer(answer, value.get("shards", 1), value.get("depth", 1))
+                found[key] = KeyAnswer(answer, value.get("shards", 1), value.get("depth", 1))
                 missing.discard(key)
             elif time.monotonic() > deadline:
                 raise Unanswered(

@@ -31,7 +31,7 @@ def explanation(found: Explanation) -> str:
     verb = "receives" if found.received else "does not receive"
     lines = [f"{'yes' if found.received else 'no'}: {who} {verb} {what}", f"{_INDENT}{pair.reason}"]
     lines += [f"{_INDENT}decided by   {pair.decided_by}"] if pair.decided_by else []
-    lines += (f"{_INDENT}{label:<12} {text}" for label, text in _facts(found))
+    lines += (f"{_INDENT}{label:<12} {text}" for label, text in facts(found))
     for entry in pair.entries:
         lines += _entry(entry, found.verdict)
     lines += (f"hint: {hint.text}" for hint in found.hints)
@@ -43,7 +43,8 @@ def time(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1_000, UTC).isoformat(" ", "seconds")
 
 
-def _facts(found: Explanation) -> Iterator[tuple[str, str]]:
+def facts(found: Explanation) -> Iterator[tuple[str, str]]:
+    """Yield what else is known of a pair, as a label and a text."""
     pair, known, born = found.pair, found.pair.group_facts, found.pair.topic_facts
     if born is None:
         yield "topic", "does not exist"

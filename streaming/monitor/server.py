@@ -1,8 +1,5 @@
 """The HTTP server of the job, in a thread of its own: metrics, health, and the routes of others."""
 
-import base64
-import binascii
-import hmac
 import logging
 import socket
 import threading
@@ -11,67 +8,13 @@ from typing import Final, Self
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
-from starlette.middleware import Middleware
-from starlette.responses import PlainTextResponse
 from starlette.routing import BaseRoute
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from streaming.address import Address
 
 log = logging.getLogger("reexpand")
 
-OPEN_PATHS: Final = ("/healthz", "/readyz", "/metrics")
-"""Paths that need no token."""
-
-_LOCAL_NAMES: Final = ("localhost", "127.0.0.1", "::1")
 _STOP_SECONDS: Final = 2
-
-
-class _Guard:
-    """Middleware that asks for the token, except on open paths.
-
-    On the loopback interface nobody needs a token, but a page of a stranger in a local browser must not reach the
-    server under a name of its own (DNS rebinding): only local names are taken there.
-    """
-
-    def __init__(self, app: ASGIApp, *, address: Address, token: str | None) -> None:
-        self._app = app
-        self._address = address
-        self._token = token
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = self._refusal(scope) if scope["type"] in ("http", "websocket") else None
-        await (self._app if refusal is None else refusal)(scope, receive, send)
-
-    def _refusal(self, scope: Scope) -> PlainTextResponse | None:
-        headers = Headers(scope=scope)
-        if scope["path"] in OPEN_PATHS:
-            return None
-        if self._token is None:
-            if not self._address.is_loopback:
-                return PlainTextResponse("This page needs a token: give the job --http-token-file.\n", 403)
-            name = headers.get("host", "").rpartition(":")[0] or headers.get("host", "")
-            if name.strip("[]") not in _LOCAL_NAMES:
-                return PlainTextResponse("This page is for this machine only.\n", 403)
-            return None
-        if hmac.compare_digest(_token_of(headers.get("authorization", "")).encode(), self._token.encode()):
-            return None
-        challenge = {"WWW-Authenticate": 'Basic realm="reexpand", charset="UTF-8"'}
-        return PlainTextResponse("The token is missing or wrong.\n", 401, challenge)
-
-
-def _token_of(authorization: str) -> str:
-    """Return the token of a header: `Bearer TOKEN`, or the password of `Basic`, which browsers ask for."""
-    scheme, _, value = authorization.partition(" ")
-    if scheme.lower() == "bearer":
-        return value.strip()
-    if scheme.lower() == "basic":
-        try:
-            return base64.b64decode(value, validate=True).decode().partition(":")[2]
-        except (binascii.Error, UnicodeDecodeError):
-            return ""
-    return ""
 
 
 class HttpServer:
@@ -79,15 +22,13 @@ class HttpServer:
 
     Args:
         address: host and port to listen on.
-        routes: routes and mounts of the application, in the order in which they are tried.
-        token: what clients must present, except on `OPEN_PATHS`; None for none, on the loopback interface.
+        routes: routes and mounts of the application, in the order in which they are tried; each guards itself.
     """
 
-    def __init__(self, address: Address, routes: Sequence[BaseRoute], token: str | None = None) -> None:
+    def __init__(self, address: Address, routes: Sequence[BaseRoute]) -> None:
         self._asked = address
         self._address: Address | None = None
-        guard = Middleware(_Guard, address=address, token=token)
-        self._app = Starlette(routes=list(routes), middleware=[guard])
+        self._app = Starlette(routes=list(routes))
         self._socket: socket.socket | None = None
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None

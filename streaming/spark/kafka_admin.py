@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cached_property
 from typing import Any, Self, TypeVar
 
 from py4j.protocol import Py4JJavaError
@@ -154,6 +155,11 @@ class KafkaAdmin:
         spec = self._clients.admin.OffsetSpec
         return self._offsets(partitions, spec.earliest()), self._offsets(partitions, spec.latest())
 
+    @cached_property
+    def _offset_classes(self) -> tuple[Any, Any]:
+        """Java's classes of a partition and of an offset; to find one by its name, Py4J looks into all jars."""
+        return self._jvm.org.apache.kafka.common.TopicPartition, self._clients.consumer.OffsetAndMetadata
+
     def ends_request(self, numbers: Mapping[str, Collection[int]]) -> Any:
         """Return a question for `asked_ends`, to be asked again and again: to make one takes a call a partition."""
         partition = self._jvm.org.apache.kafka.common.TopicPartition
@@ -170,8 +176,7 @@ class KafkaAdmin:
 
     def asked_to_commit(self, group: str, offsets: Mapping[tuple[str, int], int]) -> Any:
         """Ask to commit offsets of a consumer group, and return the future of the answer."""
-        partition = self._jvm.org.apache.kafka.common.TopicPartition
-        offset = self._clients.consumer.OffsetAndMetadata
+        partition, offset = self._offset_classes
         request = self._jvm.java.util.HashMap()
         for place, position in offsets.items():
             request.put(partition(*place), offset(position))

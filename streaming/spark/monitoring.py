@@ -4,7 +4,7 @@ import logging
 import time
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 import pyspark
 from py4j.protocol import Py4JError
@@ -15,7 +15,6 @@ from streaming import address
 from streaming.config import Settings
 from streaming.errors import KafkaUnavailable
 from streaming.kafka.permissions import lag_group
-from streaming.monitor import token
 from streaming.monitor.batch import BatchReport
 from streaming.monitor.health import Condition, Health
 from streaming.monitor.lag import LagMeter
@@ -53,27 +52,42 @@ _NEWS_SECONDS: Final = 10.0
 """Time between two lines about catching up."""
 
 
+class JobPage(Protocol):
+    """Page of the running job."""
+
+    def routes(self) -> list[BaseRoute]:
+        """Return its routes."""
+
+    def follow(self, batch: BatchReport) -> None:
+        """Take over a micro-batch that was committed."""
+
+
 class Monitor:
     """Metrics, health and their server, as a context manager; they live longer than the query.
 
     Args:
         settings: settings of the job.
-        more: further routes of the server.
+        page: page that the server shows beside them.
     """
 
-    def __init__(self, settings: Settings, more: list[BaseRoute] | None = None) -> None:
+    def __init__(self, settings: Settings, page: JobPage | None = None) -> None:
         self.health = Health(settings.hang_seconds)
         self.lag = LagMeter()
         self.metrics = Metrics(self.health, self.lag, ProcessMemory(), pyspark.__version__)
         where = address.parse(settings.http)
-        served = [*routes(self.metrics.registry, self.health), *(more or [])]
-        self._server = None if where is None else HttpServer(where, served, token.read(settings.http_token_file))
+        self.page = page
+        shown = page.routes() if page else []
+        self._shows_page = bool(shown)
+        served = [*routes(self.metrics.registry, self.health), *shown]
+        self._server = None if where is None else HttpServer(where, served)
 
     def __enter__(self) -> Self:
         if self._server is not None:
             self._server.__enter__()
             if self._server.url:
                 log.info("metrics and health: %s/metrics, %s/healthz", self._server.url, self._server.url)
+                if self._shows_page:
+                    log.info("console: %s/", self._server.url)
         return self
 
     def __exit__(
@@ -104,6 +118,7 @@ class QueryMonitor:
         self._status = java._jsq  # noqa: SLF001 - PySpark's own objects ask the JVM for each field
         self._query = query
         self._health, self._lag, self._metrics = monitor.health, monitor.lag, monitor.metrics
+        self._page = monitor.page
         self._ends = InputEnds(admin, settings.inputs)
         self._positions = CommittedPositions(admin, lag_group(settings.updates))
         self._inputs = settings.inputs
@@ -127,6 +142,8 @@ class QueryMonitor:
             self._metrics.reached("first-micro-batch", self._health.uptime)
         self._last_batch = batch.number
         self._metrics.follow(batch)
+        if self._page is not None:
+            self._page.follow(batch)
         for key in batch.keys:
             for stream, partition, newest in key.newest:
                 self._lag.learn_newest(self._inputs[stream], partition, newest / 1_000)

@@ -36,7 +36,7 @@ from streaming.spark.checkpoint import Agreement
 from streaming.spark.clock import Clock
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.lease import Lease
-from streaming.spark.monitoring import Monitor, QueryMonitor
+from streaming.spark.monitoring import JobPage, Monitor, QueryMonitor
 from streaming.spark.report import Report
 from streaming.spark.watch import TopicWatch, explained
 
@@ -57,7 +57,14 @@ _BETWEEN_TRIGGERS = "Waiting for next trigger"
 """Status message of Spark's MicroBatchExecution between two micro-batches."""
 
 
-def run(settings: Settings, *, take_over: bool = False, accept_topics: bool = False, stands_by: bool = False) -> None:
+def run(
+    settings: Settings,
+    *,
+    take_over: bool = False,
+    accept_topics: bool = False,
+    stands_by: bool = False,
+    page: JobPage | None = None,
+) -> None:
     """Run the job until SIGTERM or SIGINT; a running micro-batch is finished first.
 
     Args:
@@ -65,6 +72,7 @@ def run(settings: Settings, *, take_over: bool = False, accept_topics: bool = Fa
         take_over: end another driver that works on the checkpoint.
         accept_topics: take Kafka's topics for those of the checkpoint, although Kafka says that they are others.
         stands_by: wait until no other driver works on the checkpoint.
+        page: page that the job's server shows.
 
     Raises:
         SparkUnavailable: Spark does not start.
@@ -83,7 +91,7 @@ def run(settings: Settings, *, take_over: bool = False, accept_topics: bool = Fa
     settings = settings.model_copy(update={"checkpoint": checkpoint.absolute(settings.checkpoint)})
     group_events = group_file.read(settings.groups)
     stop = threading.Event()
-    with Monitor(settings) as monitor, started(settings, stop) as spark:
+    with Monitor(settings, page) as monitor, started(settings, stop) as spark:
         kafka_options.check(spark, settings)
         agreed = _agreed(spark, settings)
         with (

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import uvicorn
 
+from streaming.address import Address
 from streaming.console.access import Access
 from streaming.console.app import console
 from streaming.console.explaining import UpdatesExplainer
 from streaming.console.live import LiveRelation
-from streaming.console.server import Address
 from streaming.console.sources import BatchTiming, ConsoleSources
 from streaming.local.node import free_port
 from streaming.operations.dlq.tail import LetterTail
@@ -87,7 +87,7 @@ def served(broker: Simulated, port: int = 0, token: str | None = None, **options
         try:
             while not server.started:
                 assert thread.is_alive()
-            yield where.url
+            yield f"http://{where}/"
         finally:
             app.state.close()
             server.should_exit = True

@@ -70,7 +70,7 @@ class Played:
                 written.append(add(topic, changes={"cause": op}, **names))
         producer = self.topics.producer
         for key, value in written:
-            producer.produce(self.streams.settings.updates, key=key, value=value)
+            producer.produce(self.streams.settings.updates, key=key, value=value, partition=0)
         assert producer.flush(10) == 0
 
     def committed(self, topic: str, partition: int = 0) -> int:
@@ -139,6 +139,16 @@ def test_topics_are_read_from_their_first_record_and_offsets_are_those_of_the_gr
         assert receives(again, count=1) == [[b"n3"]]
 
 
+def test_the_past_of_the_updates_counts_for_nothing(played: Played) -> None:
+    """A client that starts anew reads that it once had the topic, and takes no part in it."""
+    topic = played.topic("t", b"1")
+    others = [("SUBSCRIBED", "other", f"t{number}") for number in range(30_000)]
+    played.says(("SUBSCRIBED", "a", topic), *others, ("REMOVE", "a", topic))
+    with played.consumer("a") as consumer:
+        assert receives(consumer, count=1, seconds=1.5) == [[]]
+    assert played.committed(topic) < 0
+
+
 def test_what_changes_hands_between_living_clients_is_neither_lost_nor_repeated(played: Played) -> None:
     """Of an exclusive group: the holder gives up its offsets first, and the next one waits for that."""
     topics = [played.topic(f"t{number}", b"1", partitions=2) for number in range(5)]
@@ -173,6 +183,7 @@ def test_clients_of_a_shared_group_divide_the_partitions(played: Played) -> None
         assert len(a.assignment) + len(b.assignment) + len(c.assignment) == 20
 
 
+@pytest.mark.long
 def test_only_what_was_committed_counts_where_commits_are_by_hand(played: Played) -> None:
     topic = played.topic("t", b"1", b"2", b"3")
     played.says(("SUBSCRIBED", "a", topic))
@@ -195,6 +206,7 @@ def test_a_record_whose_handling_fails_is_not_committed(played: Played) -> None:
     assert played.committed(topic) == 1
 
 
+@pytest.mark.long
 def test_who_was_away_for_longer_than_its_lease_begins_anew(played: Played) -> None:
     """What it had not committed comes again; what others read by then is theirs."""
     kept, moved = played.topic("kept", b"k1"), played.topic("moved", b"m1")
@@ -212,6 +224,7 @@ def test_who_was_away_for_longer_than_its_lease_begins_anew(played: Played) -> N
         assert consumer.topics == {kept}
 
 
+@pytest.mark.long
 def test_latest_passes_over_what_was_there_and_nothing_else(played: Played) -> None:
     old = played.topic("old", b"o1")
     with played.consumer("a", options={"auto.offset.reset": "latest"}) as consumer:
@@ -239,6 +252,7 @@ def test_a_group_whose_members_subscribe_takes_no_offsets(played: Played) -> Non
         member.close()
 
 
+@pytest.mark.long
 def test_an_updates_topic_that_is_not_there_is_said(played: Played) -> None:
     with pytest.raises(UpdatesUnreadable, match="none-"), played.consumer("a", updates="none-such") as consumer:
         eventually(lambda: bool(consumer.poll(0.1) and False), SECONDS)

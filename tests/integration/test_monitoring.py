@@ -44,7 +44,11 @@ def test_metrics_health_and_offsets_of_a_job_that_works(streams: Streams, tmp_pa
     with running(streams, tmp_path / "log", "--http", "127.0.0.1:0") as job:
         address = url(job)
         send(streams)
-        assert eventually(lambda: sample(address, "reexpand_updates_total", op="add", cause="TOPIC_CREATED") >= TOPICS)
+        assert eventually(
+            lambda: sample(address, "reexpand_updates_total", op="add", cause="TOPIC_CREATED") >= TOPICS,
+            SETTLE_SECONDS,
+            0.5,
+        )
         assert sample(address, "reexpand_dead_letters_total", reason="not-json") == 1
         assert sample(address, "reexpand_ignored_total", reason="topic-exists") == 1
         assert sample(address, "reexpand_latency_seconds_count") >= TOPICS
@@ -56,11 +60,11 @@ def test_metrics_health_and_offsets_of_a_job_that_works(streams: Streams, tmp_pa
         assert all(
             sample(address, "reexpand_memory_bytes", process=each) > 1e7 for each in ("driver", "jvm", "workers")
         )
-        assert eventually(lambda: probe(f"{address}/readyz")[0] == 200, SETTLE_SECONDS)
+        assert eventually(lambda: probe(f"{address}/readyz")[0] == 200, SETTLE_SECONDS, 0.5)
         assert probe(f"{address}/healthz")[1]["state"] == "ready"
         assert sample(address, "reexpand_input_lag_records", input=streams.settings.topic_events) == 0
         ends = streams.ends(streams.settings.topic_events, committed=False)
-        assert eventually(lambda: committed(streams) == ends, 20)
+        assert eventually(lambda: committed(streams) == ends, 30, 0.5)
 
 
 @pytest.mark.long
@@ -68,30 +72,36 @@ def test_probes_tell_the_conditions_of_a_job_apart(own_broker: StartBroker, tmp_
     """One that catches up, works, hangs, lacks Kafka, stands by, and takes over from one that has crashed."""
     broker = own_broker()
     streams = Streams(broker.bootstrap_servers, tmp_path / "checkpoint").create()
-    options = ("--http", "127.0.0.1:0", "--hang-seconds", "6", "--log-format", "json")
+    options = ("--hang-seconds", "6", "--log-format", "json", "--max-offsets-per-trigger", "2000", "--http")
+    standby = f"127.0.0.1:{free_port()}"
     backlog(streams, 20_000)
-    with running(streams, tmp_path / "first", *options, "--max-offsets-per-trigger", "2000") as first:
+    with running(streams, tmp_path / "first", *options, "127.0.0.1:0") as first:
         address = url(first)
         assert probe(f"{address}/readyz")[1]["state"] == "catching-up"
-        assert eventually(lambda: probe(f"{address}/readyz")[0] == 200, SETTLE_SECONDS)
+        assert eventually(lambda: probe(f"{address}/readyz")[0] == 200, SETTLE_SECONDS, 0.5)
         assert "catching up: " in first.said()
         assert "caught up" in first.said()
-        second = Job(streams, tmp_path / "second", *options, "--standby")
-        try:
-            assert eventually(lambda: "standing by" in second.said(), START_SECONDS)
-            assert [probe(f"{url(second)}{path}")[0] for path in ("/healthz", "/readyz", "/readyz?role=holder")] == [
-                200, 200, 503,
-            ]  # fmt: skip
-            with scraping(url(first), url(second)) as prometheus:
-                hang(streams, first, address)
-                lose_kafka(broker, first, address)
-                first.kill()
-                assert eventually(lambda: probe(f"{url(second)}/readyz?role=holder")[0] == 200, SETTLE_SECONDS)
-                assert probe(f"{url(second)}/readyz")[1]["former_driver"] == "crashed"
-                assert sample(url(second), "reexpand_recovery_seconds", until="caught-up") > 0
+        with scraping(address, f"http://{standby}") as prometheus:
+            hang(streams, first, address)
+            lose_kafka(broker, first, address)
+            second = Job(streams, tmp_path / "second", *options, standby, "--standby")
+            try:
+                take_over(first, second)
                 ask_prometheus(prometheus)
-        finally:
-            second.close()
+            finally:
+                second.close()
+
+
+def take_over(first: Job, second: Job) -> None:
+    """Kill the first job while the second one stands by."""
+    assert eventually(lambda: "standing by" in second.said(), START_SECONDS, 0.5)
+    address = url(second)
+    codes = [probe(f"{address}{path}")[0] for path in ("/healthz", "/readyz", "/readyz?role=holder")]
+    assert codes == [200, 200, 503]
+    first.kill()
+    assert eventually(lambda: probe(f"{address}/readyz?role=holder")[0] == 200, SETTLE_SECONDS, 0.5)
+    assert probe(f"{address}/readyz")[1]["former_driver"] == "crashed"
+    assert sample(address, "reexpand_recovery_seconds", until="caught-up") > 0
 
 
 def backlog(streams: Streams, count: int) -> None:
@@ -109,24 +119,24 @@ def hang(streams: Streams, job: Job, address: str) -> None:
         os.kill(worker, signal.SIGSTOP)
     try:
         backlog(streams, 1)
-        assert eventually(lambda: probe(f"{address}/healthz")[0] == 503, 60)
+        assert eventually(lambda: probe(f"{address}/healthz")[0] == 503, 60, 0.5)
         assert probe(f"{address}/readyz")[1]["state"] == "hung"
         assert probe(f"{address}/healthz")[1]["reason"].startswith("micro-batch ")
     finally:
         for worker in workers:
             os.kill(worker, signal.SIGCONT)
-    assert eventually(lambda: probe(f"{address}/readyz")[0] == 200, SETTLE_SECONDS)
+    assert eventually(lambda: probe(f"{address}/readyz")[0] == 200, SETTLE_SECONDS, 0.5)
 
 
 def lose_kafka(broker: Broker, job: Job, address: str) -> None:
     """Stop the broker for longer than a micro-batch may take: that is no hang."""
     broker.stop()
-    assert eventually(lambda: probe(f"{address}/readyz")[1]["state"] == "kafka-unreachable", 60)
+    assert eventually(lambda: probe(f"{address}/readyz")[1]["state"] == "kafka-unreachable", 60, 0.5)
     time.sleep(8)
     assert probe(f"{address}/healthz")[0] == 200
     assert sample(address, "reexpand_kafka_unreachable_seconds") > 8
     broker.start()
-    assert eventually(lambda: probe(f"{address}/readyz")[0] == 200, SETTLE_SECONDS)
+    assert eventually(lambda: probe(f"{address}/readyz")[0] == 200, SETTLE_SECONDS, 0.5)
     events = [json.loads(line)["event"] for line in job.said().splitlines() if line.startswith("{")]
     assert len([event for event in events if event.startswith("Kafka unreachable since ")]) == 1
     assert len([event for event in events if event.startswith("Kafka is back after ")]) == 1
@@ -161,7 +171,7 @@ def ask_prometheus(address: str | None) -> None:
     assert query(address, "count(count_over_time(reexpand_build_info[10m]))") == ["2"]
     assert query(address, 'count(max_over_time(reexpand_state{state="hung"}[10m]) == 1)') == ["1"]
     assert query(address, "count(max_over_time(reexpand_kafka_unreachable_seconds[10m]) > 8)") == ["1"]
-    assert eventually(lambda: query(address, 'count(ALERTS{alertname="ReexpandDown"})') == ["1"], 20)
+    assert eventually(lambda: query(address, 'count(ALERTS{alertname="ReexpandDown"})') == ["1"], 20, 0.5)
     dashboard = json.loads((MONITORING / "grafana/dashboards/reexpand.json").read_text())
     for panel in dashboard["panels"]:
         for target in panel["targets"]:

@@ -10,7 +10,7 @@ from streaming.errors import QuestionRefused
 from streaming.events.model import Stream
 from streaming.inquiry.questions import Question
 from streaming.inspect import Inspector
-from streaming.inspect.asking import Answer, Key
+from streaming.inspect.asking import Key, KeyAnswer
 from streaming.worker import InputRow, Worker
 from streaming.worker.output import OutputKind
 from streaming.worker.placing import placed
@@ -25,7 +25,7 @@ class SimulatedInquirer:
         self.job = job
         self.questions = 0
 
-    def ask(self, question: Question, keys: Collection[Key]) -> dict[Key, Answer]:
+    def ask(self, question: Question, keys: Collection[Key]) -> dict[Key, KeyAnswer]:
         """The answers of these keys."""
         self.questions += 1
         found = {}
@@ -41,7 +41,7 @@ class SimulatedInquirer:
                     value = json.loads(written.payloads[0] or b"")
                     if "error" in value:
                         raise QuestionRefused(value["error"])
-                    found[key] = Answer(value["answer"], value.get("shards", 1), value.get("depth", 1))
+                    found[key] = KeyAnswer(value["answer"], value.get("shards", 1), value.get("depth", 1))
         return found
 
 

@@ -10,7 +10,7 @@ from streaming.cli.inspect.options import asking_options, json_option, parent_op
 
 @click.command()
 @click.option("--client", required=True, help="Id of the client.")
-@click.option("--topic", required=True, help="Name of the lite topic.")
+@click.option("--topic", required=True, help="Name of the lite topic; the broker's form %LMQ%$PARENT$TOPIC as well.")
 @parent_option
 @click.option("--group", default=None, help="Group of the client. [default: all of its groups]")
 @json_option
@@ -39,8 +39,13 @@ def explain(
       reexpand explain --bootstrap-servers broker:9092 --client c1 --topic orders__1__paid
       reexpand explain --client c1 --topic orders__1__paid --parent orders --group billing --json
     """
+    from streaming.events.model import LMQ_PREFIX
+    from streaming.events.parsing import parse_lmq_name
     from streaming.inspect import wording
 
+    if topic.startswith(LMQ_PREFIX):
+        named, topic = parse_lmq_name(topic)
+        parent = parent or named
     with where(bootstrap_servers, kafka_options).inspector() as inspector:
         found = inspector.explain(client, topic, parent=parent, group=group)
     for explanation in found:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from streaming.cli.inspect.options import asking_options, json_option, where
+from streaming.cli.inspect.options import asking_options, checked_pattern, json_option, where
 from streaming.errors import NotPlaced
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ class _List(NamedTuple):
 
     def show(self, pages: "Callable[[Inspector, _List], Iterator[Page[Any]]]", line: Callable[[Any], str]) -> None:
         """Print the list, again and again with --watch."""
+        checked_pattern(self.pattern, self.dialect, "--pattern")
         with where(self.bootstrap_servers, self.kafka_options).inspector() as inspector:
             while True:
                 if self.watch is not None and not self.as_json:
@@ -253,6 +254,8 @@ def show_client(
                     for item in page.items:
                         shown = {"parent": parent, **asdict(item)}
                         click.echo(wording.as_json(shown) if as_json else f"  {parent}: {wording.client(item)}")
+    if not leases:
+        click.echo(f"the job knows no client {client!r}", err=True)
     click.get_current_context().exit(0 if leases else 1)
 
 
@@ -312,6 +315,8 @@ def show_group(*, group: str, as_json: bool, bootstrap_servers: str | None, kafk
                 for item in page.items:
                     shown = {"parent": parent, **asdict(item)}
                     click.echo(wording.as_json(shown) if as_json else f"  {parent}: {wording.group(item)}")
+    if not parents:
+        click.echo(f"the job knows no group {group!r}: it has no group event, and no client in session", err=True)
     click.get_current_context().exit(0 if parents else 1)
 
 

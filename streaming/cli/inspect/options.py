@@ -79,5 +79,16 @@ def where(bootstrap_servers: str | None, kafka_options: Path | None) -> Where:
     )
 
 
+def checked_pattern(text: str | None, dialect: str, option: str) -> None:
+    """Check the pattern of an option; one that is none is a wrong option."""
+    import matcher
+
+    if text is not None:
+        try:
+            matcher.validate(text, dialect)
+        except matcher.MatcherError as error:
+            raise click.BadParameter(str(error), param_hint=option) from None
+
+
 parent_option = click.option("--parent", default=None, help="Parent topic. [default: the only one of the client]")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from streaming.cli.inspect.options import checked_pattern
 from streaming.cli.root import bootstrap_servers_option, kafka_options_option, verbose_option
 
 
@@ -52,6 +53,7 @@ def tail(
     from streaming.inspect import wording
     from streaming.inspect.following import Chosen, UpdatesFollower
 
+    checked_pattern(given["topic"], given["dialect"], "--topic")
     settings = config.load(
         {
             "bootstrap_servers": bootstrap_servers,

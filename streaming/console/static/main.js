@@ -68,6 +68,7 @@ function figures(found, connected) {
     found.left_out ? h("span", { class: "bad" }, `${count(found.left_out)} rows are left out: more than ${count(state.maxRows)}`) : null,
     found.malformed ? h("span", { class: "bad" }, `${plural(found.malformed, "record")} malformed`) : null,
     found.error ? h("span", { class: "bad" }, found.error) : null,
+    found.trouble && !found.error ? h("span", { class: "bad" }, `Kafka: ${found.trouble}`) : null,
   ].filter(Boolean));
 }
 

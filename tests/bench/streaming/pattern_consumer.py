@@ -32,7 +32,7 @@ WAYS: dict[str, dict[str, Any] | None] = {
 }
 """Options of `subscribe("^...")` by the name of the way; None for `PatternConsumer`."""
 
-ALL_SECONDS = 120
+ALL_SECONDS = 60
 IDLE_SECONDS = 20
 LAST_SECONDS = 20
 """Seconds after the last birth in which slow ways may see it."""
@@ -42,9 +42,9 @@ def main() -> None:
     """Run the consumers, create topics, and print the table."""
     parser = arguments(__doc__)
     parser.add_argument(
-        "--births", type=int, default=20, help="topics whose first records are waited for, in each part"
+        "--births", type=int, default=15, help="topics whose first records are waited for, in each part"
     )
-    parser.add_argument("--pause", type=float, default=1.5, help="seconds between two of them")
+    parser.add_argument("--pause", type=float, default=1, help="seconds between two of them")
     parser.add_argument("--topics", type=int, default=1_000, help="topics that are there in the second part")
     parser.add_argument(
         "--way", nargs=3, metavar=("NUMBER", "KAFKA", "NAMES"), help="(internal) be one of the consumers"
@@ -84,7 +84,8 @@ def births(topics: Topics, consumers: list["Way"], figures: dict[str, dict[str, 
         time.sleep(options.pause * (0.5 + random.random()))
         topics.create(name)
         topics.write(name, stamp())
-    time.sleep(LAST_SECONDS)
+    if part != "warm-up":
+        time.sleep(LAST_SECONDS)
     for consumer in consumers:
         found = consumer.seconds()
         figures[consumer.name][part] = [found[name] for name in names if name in found]
@@ -109,20 +110,12 @@ def many(topics: Topics, consumers: list["Way"], figures: dict[str, dict[str, An
 
 
 def idle(consumers: list["Way"], figures: dict[str, dict[str, Any]], others: dict[str, int]) -> None:
-    """Measure the cores in use while nothing happens: with all consumers, and of the broker as each of them ends."""
+    """Measure the cores in use while nothing happens, with all consumers running."""
     pids = {**{consumer.name: consumer.process.pid for consumer in consumers}, **others}
     before = {name: cpu_seconds(pid) for name, pid in pids.items()}
     time.sleep(IDLE_SECONDS)
     for name, pid in pids.items():
         figures.setdefault(name, {})["cores"] = (cpu_seconds(pid) - before[name]) / IDLE_SECONDS
-    for consumer in consumers:
-        consumer.process.send_signal(19)
-        time.sleep(1)
-        start = cpu_seconds(others["broker"])
-        time.sleep(IDLE_SECONDS / 2)
-        without = (cpu_seconds(others["broker"]) - start) / (IDLE_SECONDS / 2)
-        figures[consumer.name]["broker cores"] = figures["broker"]["cores"] - without
-        consumer.process.send_signal(18)
 
 
 def as_table(figures: dict[str, dict[str, Any]], options: Any) -> Table:

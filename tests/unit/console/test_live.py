@@ -50,6 +50,13 @@ def test_rows_beyond_the_bound_are_left_out_and_counted(broker: Simulated) -> No
         assert live.topics("p", "", "", 100)[0] == ["new", "t0", "t2", "t3"]
 
 
+def test_a_broker_that_does_not_answer_is_told() -> None:
+    with LiveRelation("127.0.0.1:1", TOPIC) as live:
+        assert eventually(lambda: "127.0.0.1:1" in live.health().trouble)
+        assert not live.health().ready
+        assert live.health().error == ""
+
+
 def test_other_parents_can_be_left_out(broker: Simulated) -> None:
     broker.write(add("t", parent="p"), add("t", parent="q"), partition=0)
     with LiveRelation(broker.address, TOPIC, parents=["q"]) as live:

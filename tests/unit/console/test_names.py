@@ -6,20 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.console.names import Branch, Names
+from streaming.console.names import Branch, SortedNames
 
 SEPARATORS = ("__", "/", ".")
 names_drawn = st.lists(st.text(st.sampled_from("ab_/.\U0010ffff"), max_size=9), max_size=40)
 
 
-def filled(names: list[str]) -> Names:
-    found = Names()
+def filled(names: list[str]) -> SortedNames:
+    found = SortedNames()
     for name in names:
         found.add(name)
     return found
 
 
-def whole(names: Names, prefix: str, separator: str, size: int) -> list[Branch]:
+def whole(names: SortedNames, prefix: str, separator: str, size: int) -> list[Branch]:
     """Read a level in pages of a size."""
     found: list[Branch] = []
     after = ""
@@ -79,7 +79,7 @@ def test_a_name_is_held_once_and_removed_once() -> None:
 @pytest.mark.parametrize("count", [200_000])
 def test_a_level_of_many_topics_costs_its_branches(count: int) -> None:
     """A hundred branches of two thousand topics each are found with some searches, not with a look at each topic."""
-    names = Names()
+    names = SortedNames()
     names._names.update(f"{number % 100:02}__{number}" for number in range(count))
     looked = 0
     held = names._names

@@ -11,7 +11,8 @@ import httpx2
 import pytest
 from starlette.applications import Starlette
 
-from streaming.console.server import Address, access, address, serve
+from streaming.address import Address
+from streaming.console.server import access, address, serve
 from streaming.errors import AddressUnusable, ConfigInvalid
 from tests.support.processes import eventually
 from tests.support.simulated import TOPIC, Simulated

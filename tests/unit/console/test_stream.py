@@ -12,6 +12,7 @@ from starlette.responses import StreamingResponse
 from streaming.console import stream as module
 from streaming.console.live import LiveRelation
 from streaming.console.stream import ChangeStream
+from tests.support.processes import eventually
 from tests.support.simulated import Simulated
 from tests.support.update_records import add
 
@@ -58,9 +59,11 @@ def test_the_state_comes_first_and_changes_as_they_happen(broker: Simulated, liv
 
 
 def test_a_browser_that_comes_back_gets_what_it_has_missed(broker: Simulated, live: LiveRelation) -> None:
+    broker.write(add("one", parent="orders"), add("two", parent="orders"), partition=0)
+    assert eventually(lambda: live.changes.last == 7)
+
     async def story() -> None:
         stream = ChangeStream(live)
-        broker.write(add("one", parent="orders"), add("two", parent="orders"), partition=0)
         seen, _ = await first(stream, "state")
         run = seen.partition("-")[0]
         _, found = await asyncio.wait_for(first(stream, "changes", f"{run}-5"), 10)

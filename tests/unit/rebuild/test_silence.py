@@ -23,7 +23,7 @@ INPUTS = {SETTINGS.clock, SETTINGS.group_events, SETTINGS.subscription_events}
 def outputs() -> Generator[Output, None, str]:
     """The output of a key."""
     output = Output()
-    output.add(OutputKind.DEAD_LETTER, KafkaRecord(b"d", b"letter"))
+    output.add_dead_letter("not-json", KafkaRecord(b"d", b"letter"))
     output.add(OutputKind.UPDATES, KafkaRecord(b"u", b"update"))
     for stream in (Stream.CLOCK, Stream.GROUPS, Stream.SUBSCRIPTIONS):
         output.add(OutputKind.INPUT + stream, KafkaRecord(b"i", b"record"))

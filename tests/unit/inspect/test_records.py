@@ -1,0 +1,93 @@
+"""What is sent and followed by hand: told apart, checked, chosen, and shown in words."""
+
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from matcher import InvalidPattern
+from streaming.cli import main
+from streaming.events.model import Stream
+from streaming.inquiry.model import EventPlace
+from streaming.inspect import wording
+from streaming.inspect.following import Chosen
+from streaming.inspect.planning import problems_of, stream_of
+from tests.support.builders import request_value, topic_value
+
+UPDATE: dict[str, Any] = {
+    "op": "ADD", "parentTopic": "p", "group": "g", "clientId": "c", "liteTopic": "a__1", "patterns": ["a__*"],
+    "cause": "SUBSCRIBED", "source": {"topic": "s", "partition": 2, "offset": 7, "entry": 1, "timestamp": 5},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("record", "stream"),
+    [
+        (topic_value(), Stream.TOPICS),
+        (request_value(), Stream.SUBSCRIPTIONS),
+        ({"subscriptionSet": [request_value()]}, Stream.SUBSCRIPTIONS),
+        ({"group": "g", "attributes": {}}, Stream.GROUPS),
+    ],
+)
+def test_a_record_is_told_by_its_fields(record: dict[str, Any], stream: Stream) -> None:
+    assert stream_of(record) is stream
+    assert problems_of(stream, record) == []
+
+
+def test_each_entry_of_a_record_is_checked() -> None:
+    record = {"subscriptionSet": [request_value(), request_value(action="SHOUT"), request_value(group=" ")]}
+    problems = problems_of(Stream.SUBSCRIPTIONS, record)
+    assert [problem.reason for problem in problems] == ["unknown-action", "blank-name"]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "takes"),
+    [
+        (Chosen(), True),
+        (Chosen(parent="p", group="g", client="c", op="ADD"), True),
+        (Chosen(client="d"), False),
+        (Chosen(op="REMOVE"), False),
+        (Chosen(topic="a__1"), True),
+        (Chosen(topic="a__*"), True),
+        (Chosen(topic="b__*"), False),
+        (Chosen(topic="a__1", dialect="nats"), True),
+        (Chosen(source=EventPlace("s", 2, 7)), True),
+        (Chosen(source=EventPlace("s", 2, 8)), False),
+    ],
+)
+def test_updates_are_chosen(chosen: Chosen, takes: bool) -> None:  # noqa: FBT001 - as the table says
+    assert chosen.predicate()(UPDATE) is takes
+
+
+def test_a_pattern_that_is_none_is_refused() -> None:
+    with pytest.raises(InvalidPattern):
+        Chosen(topic="a*").predicate()
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (("tail", "--topic", "a*"), "--topic"),
+        (("tail", "--topic", "a", "--dialect", "klingon"), "--topic"),
+        (("topics", "list", "--parent", "p", "--pattern", "a*"), "--pattern"),
+        (("send", "topic", "t", "--parent", "p", "--property", "red"), "--property"),
+        (("send", "group", "g"), "--delete"),
+    ],
+)
+def test_a_wrong_option_is_told_without_a_broker(words: tuple[str, ...], option: str) -> None:
+    result = CliRunner().invoke(main, [*words, "--bootstrap-servers", "127.0.0.1:1"])
+    assert result.exit_code == 2
+    assert option in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_an_event_that_is_not_valid_is_not_sent() -> None:
+    words = ["send", "subscription", "a", "--client", " ", "--group", "g", "--parent", "p"]
+    result = CliRunner().invoke(main, [*words, "--bootstrap-servers", "127.0.0.1:1"])
+    assert (result.exit_code, result.stderr) == (2, "Error: nothing was sent: clientId is blank (blank-name)\n")
+
+
+def test_an_update_in_words() -> None:
+    assert wording.update(UPDATE) == "ADD    p g/c a__1  SUBSCRIBED  a__*  s[2]@7"
+    shared = {**UPDATE, "share": "x", "patterns": []}
+    assert wording.update(shared) == "ADD    p g/c (share:x) a__1  SUBSCRIBED  every topic  s[2]@7"
