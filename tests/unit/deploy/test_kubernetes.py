@@ -126,11 +126,12 @@ def test_what_is_applied_is_valid(overlay: str, tmp_path: Path) -> None:
     volumes = {volume["name"]: volume for volume in found["Deployment"]["spec"]["template"]["spec"]["volumes"]}
     assert mounts.keys() == volumes.keys()
     assert wanted["REEXPAND_KAFKA_OPTIONS"] == f"{mounts['kafka']}/kafka.properties"
+    assert given["envFrom"][1] == {"secretRef": {"name": "reexpand-http", "optional": True}}
     if overlay == "volume":
         assert volumes["home"] == {"name": "home", "persistentVolumeClaim": {"claimName": "reexpand"}}
         assert wanted["REEXPAND_CHECKPOINT"].startswith(f"{mounts['home']}/")
     else:
-        assert given["envFrom"][1] == {"secretRef": {"name": "reexpand-s3"}}
+        assert given["envFrom"][2:] == [{"secretRef": {"name": "reexpand-s3"}}]
 
 
 def test_each_variable_is_a_setting() -> None:
