@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,6 +25,7 @@ from streaming.adapters.topic_events import NoAnswer, Stopped, TopicEvents, read
 from streaming.adapters.watch import TopicChange, Watch
 from streaming.errors import ConfigInvalid, WatchFailed
 from streaming.events.model import check_name
+from streaming.kafka.reach import wait_for_broker
 
 if TYPE_CHECKING:
     from streaming.config import Settings
@@ -86,7 +88,13 @@ def run(settings: "Settings", options: RocketMQOptions, announced: Callable[[byt
         raise ConfigInvalid(problem)
     stop = threading.Event()
     events = TopicEvents(settings.bootstrap_servers, settings.topic_events, options.parent, options.client, stop)
-    asyncio.run(_until_stopped(_LiteWatcher(events, options, announced, stop).run(), stop))
+
+    async def work() -> None:
+        reach = partial(wait_for_broker, settings.bootstrap_servers, failure=WatchFailed, is_over=stop.is_set)
+        await asyncio.to_thread(reach)
+        await _LiteWatcher(events, options, announced, stop).run()
+
+    asyncio.run(_until_stopped(work(), stop))
     if stop.is_set():
         if options.once:
             raise WatchFailed("Stopped before everything was announced.")

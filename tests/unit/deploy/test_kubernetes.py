@@ -21,8 +21,6 @@ FOLDER = ROOT / "deploy" / "kubernetes"
 RELEASE = "v1.36.3"
 OF_OPERATORS = {"ServiceMonitor"}
 """Kinds that are no part of Kubernetes: their fields are checked by the operators that bring them."""
-ELSEWHERE = {"http"}
-"""Settings of the job that are not in this branch of its settings."""
 KUSTOMIZE = [["kustomize", "build"], ["kubectl", "kustomize"]]
 RENDERER = next((command for command in KUSTOMIZE if shutil.which(command[0])), None)
 
@@ -128,18 +126,19 @@ def test_what_is_applied_is_valid(overlay: str, tmp_path: Path) -> None:
     volumes = {volume["name"]: volume for volume in found["Deployment"]["spec"]["template"]["spec"]["volumes"]}
     assert mounts.keys() == volumes.keys()
     assert wanted["REEXPAND_KAFKA_OPTIONS"] == f"{mounts['kafka']}/kafka.properties"
+    assert given["envFrom"][1] == {"secretRef": {"name": "reexpand-http", "optional": True}}
     if overlay == "volume":
         assert volumes["home"] == {"name": "home", "persistentVolumeClaim": {"claimName": "reexpand"}}
         assert wanted["REEXPAND_CHECKPOINT"].startswith(f"{mounts['home']}/")
     else:
-        assert given["envFrom"][1] == {"secretRef": {"name": "reexpand-s3"}}
+        assert given["envFrom"][2:] == [{"secretRef": {"name": "reexpand-s3"}}]
 
 
 def test_each_variable_is_a_setting() -> None:
     """Of the job, of Spark, or of S3."""
     names = {name for folder in KUSTOMIZATIONS for name in settings_of(folder)}
     of_the_job = {name.removeprefix("REEXPAND_").lower() for name in names if name.startswith("REEXPAND_")}
-    assert of_the_job - {*Settings.model_fields} <= ELSEWHERE
+    assert of_the_job <= {*Settings.model_fields}
     assert {name for name in names if not name.startswith(("REEXPAND_", "AWS_"))} == {"SPARK_DRIVER_MEMORY"}
 
 

