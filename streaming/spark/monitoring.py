@@ -2,7 +2,7 @@
 
 import logging
 import time
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
@@ -207,7 +207,7 @@ class QueryMonitor:
 
     def _note_outage(self, now: float, reason: str) -> None:
         if self._down_since is None:
-            self._down_since = datetime.now().astimezone()
+            self._down_since = datetime.now().astimezone() - timedelta(seconds=now - self._well)
             log.warning(
                 "Kafka unreachable since %s: %s. The job waits for it",
                 self._down_since.isoformat(sep=" ", timespec="seconds"),
