@@ -43,7 +43,11 @@ from tests.support.story import Story
 
 CONFIG = WorkerConfig(TOPICS)
 C = ClientKey("g", "c")
-NOW = int(time.time() * 1_000)
+
+
+def now() -> int:
+    """The time: a question that has waited for long is not answered."""
+    return int(time.time() * 1_000)
 
 
 def explained(topic: str, *events: Event, key: ClientKey = C) -> PairFacts:
@@ -253,7 +257,7 @@ def test_a_wide_change_is_counted_in_slices() -> None:
     question = Question(
         "q", Ask.PLAN, stream="subscriptions", record=request_value(clientId="new", liteTopicSet=["t__*"])
     )
-    planned = read(question, "s", NOW)
+    planned = read(question, "s", now())
     first = plan_shard(shard, Shard("p"), planned, question)
     assert (first.adds, first.removes, first.cursor, first.wide) == (19_999, 0, 20_000, (("g", "new"),))
     assert orjson.loads(orjson.dumps(first))["wide"] == [["g", "new"]]
@@ -273,7 +277,7 @@ def test_a_plan_knows_the_bounds_of_the_job() -> None:
     record = request_value(liteTopicSet=["a", "b", "c"])
     question = Question("q", Ask.PLAN, stream="subscriptions", record=record)
     value = question.for_shard("p", 0).value
-    rows = [InputRow(NUMBER[Stream.CLOCK], 0, 9, 0, NOW, value)]
+    rows = [InputRow(NUMBER[Stream.CLOCK], 0, 9, 0, now(), value)]
     _, written = work("p", 0, rows, None, Worker(dataclasses.replace(CONFIG, bounds=bounds)))
     (problem,) = said(written)["answer"]["problems"]
     assert problem["reason"] == "out-of-range"
@@ -283,11 +287,13 @@ def test_a_plan_knows_the_bounds_of_the_job() -> None:
 # The worker.
 
 
-def asked(question: Question, *, to: tuple[str, int] = ("p", 0), at: int = NOW, after: bytes | None = None) -> Written:
+def asked(
+    question: Question, *, to: tuple[str, int] = ("p", 0), at: int | None = None, after: bytes | None = None
+) -> Written:
     """What a worker says to a question, sent at a time, to a key with these state bytes."""
     record = question.for_coordinator() if to[0] == COORDINATOR else question.for_shard(*to)
     entries = [each for each in placed(Stream.CLOCK, record.value, CONFIG.routing) if (each.parent, each.shard) == to]
-    rows = [InputRow(NUMBER[Stream.CLOCK], 0, 9, each.entry, at, each.payload) for each in entries]
+    rows = [InputRow(NUMBER[Stream.CLOCK], 0, 9, each.entry, at or now(), each.payload) for each in entries]
     data, written = work(*to, rows, after, Worker(CONFIG))
     assert data == after
     assert written.counts == {}
@@ -296,7 +302,7 @@ def asked(question: Question, *, to: tuple[str, int] = ("p", 0), at: int = NOW, 
 
 
 def state_after(*values: tuple[Stream, bytes], key: tuple[str, int] = ("p", 0)) -> bytes | None:
-    rows = [InputRow(NUMBER[stream], 0, offset, 0, NOW, value) for offset, (stream, value) in enumerate(values)]
+    rows = [InputRow(NUMBER[stream], 0, offset, 0, now(), value) for offset, (stream, value) in enumerate(values)]
     return work(*key, rows, None, Worker(CONFIG))[0]
 
 
@@ -331,7 +337,7 @@ def test_the_coordinator_tells_bindings_and_leases() -> None:
 
 
 def test_nobody_answers_who_replays_an_old_clock() -> None:
-    assert asked(EXPLAIN, at=NOW - ANSWERABLE_MS - 60_000).kinds == []
+    assert asked(EXPLAIN, at=now() - ANSWERABLE_MS - 60_000).kinds == []
 
 
 @pytest.mark.parametrize(
@@ -351,14 +357,14 @@ def test_a_question_that_makes_no_sense_is_told_so_and_stops_nobody(fields: dict
     value = json.dumps({"wake": 0, "parentTopic": "p", "shard": 0, "inquiry": {**fields}}).encode()
     if "dialect" in fields:
         value = value.replace(b'"dialect"', b'"pattern": "a", "dialect"')
-    row = InputRow(NUMBER[Stream.CLOCK], 0, 9, 0, NOW, value)
+    row = InputRow(NUMBER[Stream.CLOCK], 0, 9, 0, now(), value)
     _, written = work("p", 0, [row], None, Worker(CONFIG))
     assert why in said(written)["error"]
 
 
 def test_a_question_without_an_id_is_not_answered() -> None:
     value = b'{"wake": 0, "parentTopic": "p", "shard": 0, "inquiry": {"ask": "topics"}}'
-    _, written = work("p", 0, [InputRow(NUMBER[Stream.CLOCK], 0, 9, 0, NOW, value)], None, Worker(CONFIG))
+    _, written = work("p", 0, [InputRow(NUMBER[Stream.CLOCK], 0, 9, 0, now(), value)], None, Worker(CONFIG))
     assert written.kinds == []
 
 
@@ -372,7 +378,7 @@ def test_a_group_that_is_sent_patterns_as_names_is_noted() -> None:
     """In the counts, by which the driver warns; not after its group event."""
 
     def suspects(*values: tuple[Stream, bytes]) -> list[tuple[str, str, str]]:
-        rows = [InputRow(NUMBER[stream], 0, offset, 0, NOW, value) for offset, (stream, value) in enumerate(values)]
+        rows = [InputRow(NUMBER[stream], 0, offset, 0, now(), value) for offset, (stream, value) in enumerate(values)]
         (output,) = list(Worker(CONFIG).work("p", 0, InputRows.of(rows), None))
         return output.suspects
 
