@@ -106,7 +106,7 @@ class Keeper:
         except Exception as error:  # noqa: BLE001 - whatever gRPC raises, it is tried again
             self._topics.put_back(left)
             is_refused = isinstance(error, LiteSubscriptionRefused)
-            self._tell(str(error) if is_refused else f"RocketMQ's proxy does not answer: {error!r}.")
+            self._tell(str(error) if is_refused else f"RocketMQ's proxy does not answer: {_in_words(error)}.")
             return False
         if self._trouble:
             log.info("RocketMQ takes the lite subscriptions of %s again", self._official.client_id)
@@ -130,3 +130,9 @@ class Keeper:
                 "%s does not receive %r%s: %s", self._official.client_id, new[0][:100], more, found[new[0]]
             )  # fmt: skip
         self._told = set(found)
+
+
+def _in_words(error: Exception) -> str:
+    """Return the reason of an error of gRPC, whose own text has several lines, or any other error."""
+    details = getattr(error, "details", None)
+    return str(details()) if callable(details) else repr(error)
