@@ -46,6 +46,13 @@ def assert_the_job_explains_itself(streams: Streams) -> None:
     assert (code, sorted((line["group"], line["client"]) for line in lines)) == (
         0, [("priced", "c"), ("priced", "d"), ("tagged", "c")]
     )  # fmt: skip
+    code, lines = verb(streams, "subscriptions", "list", "--parent", "p", "--client", "nats", "--timeout", "60")
+    assert (code, "fleet.>" in json.dumps(lines)) == (0, True)
+    code, lines = verb(streams, "groups", "show", "priced", "--timeout", "60")
+    assert (code, '"s"' in json.dumps(lines)) == (0, True)
+    moving = json.dumps({"group": "g", "attributes": {"lite.bind.topic": "t", "lite.sub.wildcard": "true"}})
+    code, lines = verb(streams, "plan", "--timeout", "60", given=moving)
+    assert (code, sum(each["removes"] for each in lines[0]["parents"])) == (0, moved.removes)
     code, lines = verb(streams, "tail", "--once", "--client", "nats", "--topic", "fleet.us")
     assert (code, [line["liteTopic"] for line in lines]) == (0, ["fleet.us"])
     assert streams.relation() == before
