@@ -33,6 +33,8 @@ what happened, where, and what to do about it.
     ├── RebuildError                no new checkpoint can be made for an updates topic
     │   ├── RebuildRefused          the checkpoints do not fit the rebuild (exit code 2)
     │   └── RebuildFailed           it was interrupted, or cannot go on; the same command goes on
+    ├── BridgeFailed                CloudEvents cannot be read or written
+    ├── NotConverted                a record is no CloudEvent, or cannot become one; it is passed over
     ├── WatchFailed                 Kafka cannot be watched, or does not take the topic events
     ├── LocalError                  this machine lacks a part of a broker or cluster of its own
     │   ├── JavaUnusable            no Java that Spark and Kafka run on
@@ -209,6 +211,14 @@ class RebuildFailed(RebuildError):
 
 class WatchFailed(ReexpandError):
     """Kafka cannot be watched, or does not take the topic events."""
+
+
+class BridgeFailed(ReexpandError):
+    """CloudEvents cannot be read or written; the message quotes Kafka."""
+
+
+class NotConverted(ReexpandError):
+    """A record is no CloudEvent with an input of the job, or cannot become one."""
 
 
 class LocalError(ReexpandError):

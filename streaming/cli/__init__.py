@@ -1,6 +1,20 @@
 """The `reexpand` command: one module for each group of verbs."""
 
-from streaming.cli import advise, backup, compact_inputs, demo, dlq, local, match, rebuild, run, schema, verify, watch
+from streaming.cli import (
+    advise,
+    backup,
+    cloudevents,
+    compact_inputs,
+    demo,
+    dlq,
+    local,
+    match,
+    rebuild,
+    run,
+    schema,
+    verify,
+    watch,
+)
 from streaming.cli.root import main
 
 __all__ = ["main"]
@@ -21,6 +35,7 @@ for _command in (
     compact_inputs.compact_inputs,
     dlq.dlq,
     schema.schema,
+    cloudevents.cloudevents,
     match.match,
     match.expand,
     match.validate,
