@@ -39,6 +39,8 @@ what happened, where, and what to do about it.
     │   ├── QuestionRefused         the job says why it cannot answer (exit code 2)
     │   └── NotPlaced               the question does not say which parent or group is meant (exit code 2)
     ├── AddressUnusable             the console cannot listen on its address
+    ├── BridgeFailed                CloudEvents cannot be read or written
+    ├── NotConverted                a record is no CloudEvent, or cannot become one; it is passed over
     ├── WatchFailed                 Kafka cannot be watched, or does not take the topic events
     ├── LocalError                  this machine lacks a part of a broker or cluster of its own
     │   ├── JavaUnusable            no Java that Spark and Kafka run on
@@ -246,6 +248,14 @@ class AddressUnusable(ReexpandError):
 
 class WatchFailed(ReexpandError):
     """Kafka cannot be watched, or does not take the topic events."""
+
+
+class BridgeFailed(ReexpandError):
+    """CloudEvents cannot be read or written; the message quotes Kafka."""
+
+
+class NotConverted(ReexpandError):
+    """A record is no CloudEvent with an input of the job, or cannot become one."""
 
 
 class LocalError(ReexpandError):

@@ -3,6 +3,7 @@
 from streaming.cli import (
     advise,
     backup,
+    cloudevents,
     compact_inputs,
     console,
     demo,
@@ -46,6 +47,7 @@ for _command in (
     lists.clients,
     lists.groups,
     console.console,
+    cloudevents.cloudevents,
     match.match,
     match.expand,
     match.validate,

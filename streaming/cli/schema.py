@@ -16,7 +16,7 @@ def _complete(_ctx: click.Context, _parameter: click.Parameter, incomplete: str)
 @click.option("--avro", is_flag=True, help="Print the Avro schema instead of the JSON Schema.")
 @click.option("--json", "as_json", is_flag=True, help="Without NAME: print the list as JSON.")
 def schema(name: str | None, *, avro: bool, as_json: bool) -> None:
-    """Print the schema of a record, or the names of all schemas.
+    """Print the schema of a record, or all names.
 
     Schemas are JSON Schema (draft 2020-12). The name `asyncapi` is the AsyncAPI
     document of all topics and records. Exit code 2 when there is no such schema.

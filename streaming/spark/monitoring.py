@@ -124,7 +124,8 @@ class QueryMonitor:
         self._inputs = settings.inputs
         self._read = positions.committed(query)
         self._last_batch = -1
-        self._next_look = self._next_question = self._next_commit = self._next_news = 0.0
+        self._next_look = self._next_question = self._next_commit = 0.0
+        self._next_news = time.monotonic() + _NEWS_SECONDS
         self._asked = self._well = time.monotonic()
         self._again = time.monotonic() + _COMMIT_AGAIN_SECONDS
         self._down_since: datetime | None = None

@@ -1,0 +1,1 @@
+"""CloudEvents 1.0 as inputs and outputs of the job, by the official SDK."""

@@ -1,0 +1,88 @@
+"""Conversion of CloudEvents, held against the official SDK."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from cloudevents.core.bindings.kafka import KafkaMessage, from_kafka, to_binary, to_structured
+from cloudevents.core.formats.json import JSONFormat
+from cloudevents.core.v1.event import CloudEvent
+
+from streaming.adapters.cloud_events.conversion import Wrapper, to_input
+from streaming.errors import NotConverted
+from tests.support.update_records import key, value
+
+INPUTS = [
+    ("topic-event", "topic_events", "orders", {"event": "CREATED", "parentTopic": "orders", "liteTopic": "eu__ü"}),
+    ("topic-event", "topic_events", "orders", {"event": "DELETED", "lmqName": "%LMQ%$orders$x"}),
+    ("topic-event", "topic_events", "", {"event": "DELETED", "lmqName": "nonsense"}),
+    ("subscription-event", "subscription_events", "g", {"action": "COMPLETE_REMOVE", "clientId": "c", "group": "g"}),
+    ("subscription-event", "subscription_events", "g", {"subscriptionSet": [{"group": "g", "topic": "orders"}]}),
+    ("group-event", "group_events", "g", {"group": "g", "attributes": {}, "parentTopic": "orders"}),
+]
+
+
+def message(kind: str, data: Any, *, structured: bool) -> KafkaMessage:
+    """An event as others write it."""
+    attributes = {"type": f"reexpand.{kind}", "source": "/test", "datacontenttype": "application/json"}
+    return (to_structured if structured else to_binary)(CloudEvent(attributes, data), JSONFormat())
+
+
+@pytest.mark.parametrize("structured", [True, False])
+@pytest.mark.parametrize(("kind", "setting", "input_key", "data"), INPUTS)
+def test_inputs_come_out_of_events(
+    kind: str, setting: str, input_key: str, data: dict[str, Any], *, structured: bool
+) -> None:
+    event = message(kind, data, structured=structured)
+    found = to_input(event.headers, event.value)
+    assert (found.setting, found.key, json.loads(found.value)) == (setting, input_key, data)
+
+
+def test_in_binary_mode_the_value_stays_as_it_is() -> None:
+    """A field that stands twice is still there, for the job to refuse."""
+    twice = b'{"group": "a",  "group":"b"}'
+    event = message("group-event", {}, structured=False)
+    assert to_input(event.headers, twice).value == twice
+
+
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        (KafkaMessage({}, None, b"no JSON"), "it is no CloudEvent"),
+        (KafkaMessage({}, None, b'{"specversion": "1.0", "type": "reexpand.topic-event"}'), "it is no CloudEvent"),
+        (KafkaMessage({}, None, b"[]"), "it is no CloudEvent"),
+        (
+            message("update", {}, structured=True),
+            "its type is 'reexpand.update'; it can be one of: reexpand.topic-event",
+        ),
+        (message("topic-event", ["x"], structured=True), "its data is no JSON object"),
+        (message("topic-event", "text", structured=False), "its data is no"),
+    ],
+)
+def test_what_is_no_input_is_told(event: KafkaMessage, said: str) -> None:
+    with pytest.raises(NotConverted, match=said):
+        to_input(event.headers, event.value)
+
+
+@pytest.mark.parametrize("structured", [True, False])
+def test_updates_become_events_that_the_sdk_reads(*, structured: bool) -> None:
+    record = value(op="ADD", liteTopic="eu__1", source={"topic": "lite-topic-events", "timestamp": 1_760_000_000_000})
+    made = Wrapper(structured=structured).update(key("eu__1"), record)
+    event = from_kafka(KafkaMessage(made.headers, None, made.value), JSONFormat())
+    assert event.get_id() == json.loads(record)["eventId"]
+    assert (event.get_type(), event.get_source()) == ("reexpand.update", "/reexpand/lite-topic-events")
+    assert (event.get_subject(), event.get_dataschema()) == ("eu__1", "urn:reexpand:update")
+    assert event.get_time().isoformat() == "2025-10-09T08:53:20+00:00"  # type: ignore[union-attr]
+    data: Any = event.get_data()
+    assert data == json.loads(record)
+    assert made.key == key("eu__1")
+    assert structured or made.value == record
+
+
+def test_dead_letters_become_events() -> None:
+    source = {"topic": "lite-topic-events", "timestamp": 0}
+    made = Wrapper().dead_letter(b'["t",0,1,0]', json.dumps({"reason": "not-json", "source": source}).encode())
+    assert made.headers["ce_type"] == b"reexpand.dead-letter"
+    assert (made.headers["ce_id"], made.headers["ce_subject"]) == (b'["t",0,1,0]', b"not-json")
