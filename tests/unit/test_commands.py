@@ -29,6 +29,7 @@ RUN_BY = {
     "reexpand advise": "integration/test_advise.py",
     "reexpand backup": "integration/test_backup.py",
     "reexpand clients": "support/inspecting.py",
+    "reexpand cloudevents": "integration/test_cloud_events.py",
     "reexpand compact-inputs": "integration/test_rebuild.py",
     "reexpand console": "unit/console/test_server.py",
     "reexpand demo": "integration/test_demo.py",
