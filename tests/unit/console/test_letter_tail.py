@@ -92,7 +92,7 @@ def test_records_that_are_no_letters_are_left_out(broker: Simulated, tail: Lette
 
 
 def test_a_broker_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaming.kafka.reader._ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr("streaming.kafka.reach.WAIT_SECONDS", 0.3)
     with LetterTail("127.0.0.1:1", TOPIC, {}) as tail:
         assert eventually(lambda: tail.page("", 0, 1).error != "")
         assert "no Kafka broker answers at 127.0.0.1:1" in tail.page("", 0, 1).error
