@@ -156,5 +156,22 @@ def test_a_checkpoint_of_a_former_release_goes_on(folder: Path, own_broker: Star
 
 
 def oracle(recorded: RecordedJob, streams: Streams) -> Oracle:
-    """The oracle that was told all inputs, step by step."""
-    return expected(steps_sent(streams), recorded.routing, client_timeout_ms=recorded.settings["client_timeout_ms"])
+    """The oracle that was told all inputs, step by step.
+
+    The former release refused requests of parents with several shards, which this one caps. They stay refused.
+    """
+    letters = [json.loads(record.value) for record in recorded.records("dead_letters") if record.value]
+    refused = {
+        (letter["source"]["partition"], letter["source"]["offset"])
+        for letter in letters
+        if letter["reason"] == "quota-exceeded" and "on shard" in letter["message"]
+    }
+    steps = [
+        [
+            record
+            for record in step
+            if record.stream is not Stream.SUBSCRIPTIONS or (record.partition, record.offset) not in refused
+        ]
+        for step in steps_sent(streams)
+    ]
+    return expected(steps, recorded.routing, client_timeout_ms=recorded.settings["client_timeout_ms"])
