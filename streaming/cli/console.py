@@ -79,7 +79,7 @@ def console(
         }
     )
     where = server.address(http)
-    access = server.access(where, os.environ.get("REEXPAND_CONSOLE_TOKEN"), token_file)
+    access = server.access(where, os.environ.get(server.VARIABLE), token_file)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         _serve(settings, where, access, parents, max_rows, in_browser=in_browser)

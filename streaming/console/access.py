@@ -19,9 +19,6 @@ COOKIE: Final = "reexpand_console"
 SESSION_SECONDS: Final = 12 * 3_600
 """Life of a session in seconds, after which a browser asks for the token again."""
 
-LEAST_TOKEN: Final = 16
-"""Least length of a token, in characters."""
-
 _FORM_BYTES: Final = 8_192
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 

@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING, Final
 import uvicorn
 
 from streaming.address import Address, parse
-from streaming.console.access import LEAST_TOKEN, Access
+from streaming.console.access import Access
 from streaming.errors import AddressUnusable, ConfigInvalid
+from streaming.monitor import token as secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from starlette.applications import Starlette
+
+VARIABLE: Final = "REEXPAND_CONSOLE_TOKEN"
+"""Environment variable of the token, where no file names it."""
 
 _GOODBYE_SECONDS: Final = 2
 """Time that answers have at the end, in seconds."""
@@ -48,21 +52,15 @@ def access(where: Address, token: str | None, token_file: Path | None) -> Access
         ConfigInvalid: the token is missing where others reach the address, is too short, or cannot be read.
     """
     if token_file is not None:
-        try:
-            token = token_file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigInvalid(f"the token of the console cannot be read from {token_file}: {error}") from None
-    if token is None:
-        if where.is_loopback:
-            return Access()
-        raise ConfigInvalid(
-            f"others reach {where.host}, so the console needs a token there: give it by --token-file or in "
-            "REEXPAND_CONSOLE_TOKEN, or listen on 127.0.0.1"
-        )
-    token = token.strip()
-    if len(token) < LEAST_TOKEN or not token.isascii():
-        raise ConfigInvalid(f"the token of the console must have at least {LEAST_TOKEN} ASCII characters")
-    return Access(token)
+        return Access(secret.of_file(token_file))
+    if token is not None:
+        return Access(secret.checked(token, VARIABLE))
+    if where.is_loopback:
+        return Access()
+    raise ConfigInvalid(
+        f"others reach {where.host}, so the console needs a token there: give it by --token-file or in "
+        f"{VARIABLE}, or listen on 127.0.0.1"
+    )
 
 
 def serve(app: Starlette, where: Address, opened: Callable[[str], None]) -> None:
