@@ -3,7 +3,7 @@
 import logging
 import threading
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -26,7 +26,7 @@ _MAX_ROWS: Final = 1_000_000
 
 
 class JobConsole:
-    """Page of a running job, as a context manager.
+    """Page of a running job.
 
     Args:
         settings: settings of the job.
@@ -39,13 +39,6 @@ class JobConsole:
         self._app: Starlette | None = None
         self._opening = threading.Lock()
         self._open = ExitStack()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with self._opening:
-            self._open.close()
 
     def routes(self) -> list[BaseRoute]:
         """Return the route of the page; none where others reach the address and no token guards it."""
@@ -60,6 +53,11 @@ class JobConsole:
     def follow(self, batch: "BatchReport") -> None:
         """Take over a micro-batch that was committed."""
         self._timings.follow(batch)
+
+    def close(self) -> None:
+        """End the streams of open pages, and follow nothing more."""
+        with self._opening:
+            self._open.close()
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         app = await run_in_threadpool(self._begin) if self._app is None else self._app

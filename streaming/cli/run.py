@@ -99,8 +99,8 @@ def run(config_file: Path | None, *, take_over: bool, accept_topics: bool, stand
         raise click.UsageError("--take-over ends the other driver, and --standby waits for its end: give one of them.")
     settings = load(config_file, given)
     provide_java()
-    with JobConsole(settings) as page:
-        service.run(settings, take_over=take_over, accept_topics=accept_topics, stands_by=stands_by, page=page)
+    page = JobConsole(settings)
+    service.run(settings, take_over=take_over, accept_topics=accept_topics, stands_by=stands_by, page=page)
 
 
 def load(config_file: Path | None, given: Mapping[str, Any]) -> "Settings":

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.responses import FileResponse, RedirectResponse
+from starlette.responses import FileResponse, HTMLResponse, RedirectResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -79,11 +80,11 @@ class _Login:
     def _form(self, request: Request) -> Response:
         if not self._has_token:
             return RedirectResponse(_home(request), 303)
-        return FileResponse(STATIC / "login.html", headers=_FRESH)
+        return _login_page()
 
     async def _open(self, request: Request) -> Response:
         if not self._sessions.opens(await form_token(request)):
-            return FileResponse(STATIC / "login-again.html", 403, _FRESH)
+            return _login_page(is_wrong=True)
         answer = RedirectResponse(_home(request), 303)
         answer.set_cookie(
             COOKIE, self._sessions.new(), max_age=SESSION_SECONDS, path=_home(request), httponly=True,
@@ -238,6 +239,14 @@ _FRESH: Final[Mapping[str, str]] = {"Cache-Control": "no-store"}
 
 def _page(_: Request) -> Response:
     return FileResponse(STATIC / "index.html", headers=_FRESH)
+
+
+def _login_page(*, is_wrong: bool = False) -> Response:
+    """Return the login form; after a wrong token it says so."""
+    alert = '<p class="bad" role="alert" id="wrong">This is not the token.</p>\n' if is_wrong else ""
+    state = ' aria-describedby="wrong" aria-invalid="true"' if is_wrong else ""
+    form = Template((STATIC / "login.html").read_text(encoding="utf-8"))
+    return HTMLResponse(form.substitute(alert=alert, state=state), 403 if is_wrong else 200, _FRESH)
 
 
 def _home(request: Request) -> str:

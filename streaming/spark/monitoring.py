@@ -61,6 +61,9 @@ class JobPage(Protocol):
     def follow(self, batch: BatchReport) -> None:
         """Take over a micro-batch that was committed."""
 
+    def close(self) -> None:
+        """End what it has open; the server waits for that."""
+
 
 class Monitor:
     """Metrics, health and their server, as a context manager; they live longer than the query.
@@ -94,6 +97,8 @@ class Monitor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.health.enter(Condition.STOPPING, "the job has ended")
+        if self.page is not None:
+            self.page.close()
         if self._server is not None:
             self._server.__exit__(kind, error, trace)
 
