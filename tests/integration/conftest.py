@@ -17,6 +17,7 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from streaming.local import classes, jars
 from streaming.local.broker import Broker
 from streaming.local.java import short_lived
 from streaming.local.node import free_port
@@ -25,9 +26,12 @@ from tests.support.engine import obstacle
 from tests.support.guarded_streams import GuardedStreams
 from tests.support.running_job import Streams
 from tests.support.secured import SecuredBroker, secured
+from tests.support.spark_session import local_spark
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
 
     from tests.support.brokers import StartBroker
 
@@ -163,3 +167,12 @@ def _container() -> Iterator[str]:
                     out, err = container.get_logs()
                     pytest.fail(f"{_IMAGE} does not answer at {address}: {error}\n{(out + err).decode()[-3000:]}")
         yield address
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A local Spark as the job has it."""
+    with local_spark(
+        Streams("b:1", Path("/c")).settings, tmp_path_factory.mktemp("warehouse"), [*jars.spark(), classes.sink()]
+    ) as built:
+        yield built

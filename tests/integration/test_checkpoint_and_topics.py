@@ -20,7 +20,6 @@ from streaming.errors import JobError, RecordsLost, ReexpandError, TopicReplaced
 from streaming.events.model import Stream
 from streaming.kafka import facts
 from streaming.kafka.topics import configure
-from streaming.local import classes, jars
 from streaming.spark import checkpoint, service, watch
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.lease import Lease
@@ -29,20 +28,10 @@ from tests.support.brokers import StartBroker
 from tests.support.processes import eventually
 from tests.support.running_job import POLL_SECONDS, PRODUCERS_TIME, Job, Streams, running
 from tests.support.scene import Scene
-from tests.support.spark_session import local_spark
 from tests.support.topics import delete, recreate, remove_records, topics
 
 REFUSED = 2
 """Exit code of a job that would make the relation wrong."""
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A local Spark as the job has it."""
-    with local_spark(
-        Streams("b:1", Path("/c")).settings, tmp_path_factory.mktemp("warehouse"), [*jars.spark(), classes.sink()]
-    ) as built:
-        yield built
 
 
 @dataclass

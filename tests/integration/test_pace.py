@@ -2,9 +2,7 @@
 
 import itertools
 import time
-from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -12,25 +10,14 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming.local import classes, jars
 from streaming.spark import checkpoint, pace, service
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.lease import Lease
 from tests.support.running_job import Streams
 from tests.support.scene import Scene
-from tests.support.spark_session import local_spark
 
 ENOUGH = 5
 """Number of micro-batches behind the first one that are looked at."""
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A local Spark as the job has it."""
-    with local_spark(
-        Streams("b:1", Path("/c")).settings, tmp_path_factory.mktemp("warehouse"), [*jars.spark(), classes.sink()]
-    ) as built:
-        yield built
 
 
 def test_a_budget_has_who_overdraws_it_wait(spark: SparkSession) -> None:
