@@ -106,7 +106,8 @@ def test_after_a_failure_all_names_are_sent(caplog: pytest.LogCaptureFixture) ->
     assert official.told == ("b",)
     assert LiteRequest(Action.PARTIAL_ADD, ("b",)) in official.requests  # as it may have an offset option
     assert eventually(lambda: "again" in caplog.text)
-    assert len(caplog.records) == 2
+    # The official client's own thread logs as well, when this test is the first to start it.
+    assert len([record for record in caplog.records if record.name.startswith("reexpand")]) == 2
     keeper.stop()
 
 
