@@ -110,6 +110,12 @@ class Settings(BaseSettings):
     state_cache_bytes: int = Field(
         1_073_741_824, ge=0, description="Memory for decoded states in each Python worker, in bytes."
     )
+    rocksdb_bytes: int = Field(
+        268_435_456, ge=67_108_864, description="Memory of Spark's state stores in each JVM that has some, in bytes."
+    )
+    heap_bytes: int | None = Field(
+        None, ge=536_870_912, description="Heap of the JVM of the driver, and of each executor, in bytes."
+    )
     cap_requests: bool = Field(
         default=False,
         description="Cap a request beyond its client's quota in place of refusing it, on parents with one shard too.",

@@ -20,12 +20,16 @@ from streaming.storage import s3
 
 _LOG_CONFIGURATION = Path(__file__).parent / "log4j2.properties"
 
+_ROCKSDB = "spark.sql.streaming.stateStore.rocksdb"
+
 _BASE = {
     # State larger than the heap, and a micro-batch that writes what changed instead of whole snapshots.
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
-    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    f"{_ROCKSDB}.changelogCheckpointing.enabled": "true",
+    # One bound for the caches and write buffers of all state partitions of a JVM, in place of 136 MB for each.
+    f"{_ROCKSDB}.boundedMemoryUsage": "true",
     # Without timeouts a micro-batch without data has nothing to do.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     # Each state value has a checksum of its own, and each file checksum costs one more file a task and micro-batch.
@@ -83,6 +87,10 @@ def options(
         jars_of_s3: further ones of a checkpoint on S3; the archive of classes is made without them.
     """
     chosen = {**_BASE, "spark.sql.shuffle.partitions": str(shuffle_partitions), "spark.app.name": "reexpand"}
+    chosen[f"{_ROCKSDB}.maxMemoryUsageMB"] = str(settings.rocksdb_bytes >> 20)
+    if settings.heap_bytes is not None:
+        heap = f"{settings.heap_bytes >> 20}m"
+        chosen |= {"spark.driver.memory": heap, "spark.executor.memory": heap}
     if _is_local(settings):
         chosen |= _LOCAL
     elif _is_on_this_machine(settings):

@@ -93,6 +93,8 @@ def test_the_defaults(run: Run, started: list[Settings]) -> None:
         "max_entries": 20_000,
         "max_name_bytes": 16_384,
         "state_cache_bytes": 1_073_741_824,
+        "rocksdb_bytes": 268_435_456,
+        "heap_bytes": None,
         "cap_requests": False,
         "accept_loss": False,
         "master": None,

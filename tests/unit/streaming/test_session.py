@@ -118,6 +118,20 @@ def test_state_is_the_same_everywhere(master: str | None) -> None:
     assert found["spark.sql.streaming.checkpoint.fileChecksum.enabled"] == "false"
 
 
+def test_memory_of_java_is_bounded_by_settings() -> None:
+    """In MiB, as Spark takes it; a heap that is not set is left to Spark's own configuration."""
+    rocksdb = "spark.sql.streaming.stateStore.rocksdb"
+    heaps = "spark.driver.memory", "spark.executor.memory"
+    found = options_for()
+    assert found[f"{rocksdb}.boundedMemoryUsage"] == "true"
+    assert found[f"{rocksdb}.maxMemoryUsageMB"] == "256"
+    assert not set(heaps) & found.keys()
+    given = {"bootstrap_servers": "b:1", "checkpoint": "/c", "rocksdb_bytes": 100 << 20, "heap_bytes": 2 << 30}
+    found = options(load(given), 3)
+    assert found[f"{rocksdb}.maxMemoryUsageMB"] == "100"
+    assert [found[name] for name in heaps] == ["2048m", "2048m"]
+
+
 def test_output_is_handed_on_in_tens_of_megabytes() -> None:
     """A worker keeps it until then."""
     rows = int(options_for()["spark.sql.execution.arrow.maxRecordsPerBatch"])
