@@ -115,7 +115,7 @@ QUIX_VENV := $(CACHE)/quix
 FLINK_VENV := $(CACHE)/flink
 
 SUITE := job
-SUITES := job delivery metrics starts cluster scale wide backlog eager low-rate resync columnar pattern-consumer matcher peers rocketmq
+SUITES := job delivery metrics starts cluster scale wide asking backlog eager low-rate resync columnar pattern-consumer matcher peers rocketmq
 # Modules of the suites: below tests.bench.streaming, by the name of the suite, where nothing else stands here.
 BENCH_job := streaming.run
 BENCH_low-rate := streaming.low_rate
@@ -142,6 +142,7 @@ bench-suites: ## list what make bench can measure
   'cluster   throughput in one process and on a Spark cluster of two workers, as a ratio' \
 	  'scale     a micro-batch by what is stored: topics, patterns, parents, shards (a quarter of an hour)' \
 	  'wide      a client asks for a parent with a million topics: time, memory, wait of others' \
+	  'asking    questions to a job with a million topics: time, memory, wait of others (ten minutes)' \
 	  'backlog   five million events that were there before the start (ten minutes)' \
 	  'eager     a pattern over a million topics: the index of a shard against a scan' \
 	  'low-rate  cores in use at 20 events a second, by budget and trigger interval (half an hour)' \
