@@ -201,6 +201,13 @@ def refusal(code: str, message: str, where: str, group: str, parent: str) -> str
         return f"{text} If {where} runs in local mode, start it in cluster mode (-pm cluster)."
     if Code.Value(code) in _QUOTA_CODES:
         return f"{text} Raise lite.sub.client.quota of the group, or maxLiteSubscriptionCount of the broker."
+    if code == "TOPIC_NOT_FOUND":
+        return (
+            f"{text} Create {parent!r} with message.type=LITE, if it does not exist. "
+            "A name server that has just started learns of it within half a minute."
+        )
+    if "org.apache.rocketmq.remoting.netty" in message:
+        return f"{text} {where[0].upper()}{where[1:]} does not reach the broker: check that it runs."
     return f"{text} The group needs lite.bind.topic={parent}, and no lite.sub.wildcard, in RocketMQ."
 
 

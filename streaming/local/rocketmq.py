@@ -52,6 +52,13 @@ _BROKER_SETTINGS = {
 """Usual settings of the broker; paths are relative to the folder, which can so be moved."""
 
 
+_INVISIBLE_MS = 20_000
+"""Time in milliseconds after which a message goes to another client, where its own one has been killed.
+
+The proxy prolongs it for clients that live. Its own default of a minute would hold up the topic for so long.
+"""
+
+
 @dataclass(frozen=True)
 class Ports:
     """Ports of the servers, kept in their folder.
@@ -168,6 +175,7 @@ def configuration(folder: Path, ports: Ports, settings: Mapping[str, str]) -> li
         "namesrvAddr": address,
         "grpcServerPort": ports.proxy,
         "remotingListenPort": ports.proxy_remoting,
+        "defaultInvisibleTimeMills": _INVISIBLE_MS,
     }
     files = {
         "names.properties": _properties(names),

@@ -4,12 +4,24 @@ python -m tests.support.lite_consumer ENDPOINTS GROUP PARENT KAFKA SUBSCRIPTIONS
 """
 
 import sys
+import time
 
 from streaming.consumers.rocketmq import Topics, WildcardLiteConsumer
+from streaming.errors import LiteSubscriptionRefused
 
 
 def main() -> None:
-    """Print messages until killed."""
+    """Print messages until killed; start again where RocketMQ is not there, as a supervisor does."""
+    while True:
+        try:
+            receive()
+        except LiteSubscriptionRefused as error:
+            sys.stderr.write(f"{error}\n")
+            time.sleep(1)
+
+
+def receive() -> None:
+    """Print messages."""
     endpoints, group, parent, kafka, *topics, pattern = sys.argv[1:]
     consumer = WildcardLiteConsumer(
         endpoints, group, parent, kafka, listener=show, attributes={}, topics=Topics(*topics), repeat_seconds=5

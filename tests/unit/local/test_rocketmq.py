@@ -39,6 +39,7 @@ def test_own_settings_win_but_not_over_the_addresses(tmp_path: Path) -> None:
     assert {"minLiteTTl=20000", "enableLmq=false", f"listenPort={ports.broker}"} <= set(lines)
     assert len(lines) == len({line.partition("=")[0] for line in lines})
     proxy = json.loads((tmp_path / "proxy.json").read_text())
+    assert proxy["defaultInvisibleTimeMills"] == 20_000
     assert (proxy["grpcServerPort"], proxy["namesrvAddr"]) == (ports.proxy, f"{HOST}:{ports.name_server}")
 
 

@@ -271,6 +271,12 @@ def test_a_loop_acknowledges_each_message_with_the_next_one(played: Played) -> N
     [
         ("INTERNAL_SERVER_ERROR", "java.lang.NullPointerException", "in cluster mode (-pm cluster)"),
         ("LITE_SUBSCRIPTION_QUOTA_EXCEEDED", "quota", "Raise lite.sub.client.quota of the group"),
+        ("TOPIC_NOT_FOUND", "no route", "learns of it within half a minute"),
+        (
+            "INTERNAL_SERVER_ERROR",
+            "connect to b:1 failed. org.apache.rocketmq.remoting.netty.NettyRemotingClient.invoke",
+            "The proxy at p:1 does not reach the broker",
+        ),
         ("ILLEGAL_CONSUMER_GROUP", "wrong", "needs lite.bind.topic=orders"),
     ],
 )
