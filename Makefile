@@ -66,7 +66,7 @@ test-fence: setup ## drivers and workers that wake up after they were replaced: 
 	REEXPAND_FENCE_ROUNDS=5 .venv/bin/pytest tests/integration/test_fence.py -k wakes_up
 
 .PHONY: test-rocketmq
-test-rocketmq: setup ## patterns over lite topics of a real RocketMQ, with the job and the official client (a quarter of an hour)
+test-rocketmq: setup ## patterns over lite topics of a real RocketMQ, with the job and the official client, and kills (twenty minutes)
 	.venv/bin/pytest -m "long or not long" tests/integration/test_rocketmq*.py
 
 .PHONY: test-bad-input

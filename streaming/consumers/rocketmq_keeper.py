@@ -82,6 +82,7 @@ class Keeper:
             self._topics.pending.wait(max(0.0, min(_IDLE_SECONDS, sync_at - time.monotonic())))
             if self._stop.is_set():
                 return
+            self._official.renew()
             is_full = time.monotonic() >= sync_at
             if self._send(is_full=is_full):
                 wait = _RETRY_SECONDS

@@ -7,10 +7,16 @@ and the wildcard consumer repeats the whole set itself.
 
 from __future__ import annotations
 
+import asyncio
+import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
+import grpc
+from grpc import aio
 from rocketmq import ClientConfiguration, ConsumeResult, Credentials, LitePushConsumer, Message, Producer
-from rocketmq.grpc_protocol import Code, LiteSubscriptionAction, SyncLiteSubscriptionRequest
+from rocketmq.grpc_protocol import Code, LiteSubscriptionAction, MessagingServiceStub, SyncLiteSubscriptionRequest
+from rocketmq.v5.client.connection.rpc_channel import RpcChannel
 from rocketmq.v5.util import MessagingResultChecker
 
 from streaming.errors import LiteSubscriptionRefused
@@ -24,6 +30,17 @@ SUCCESS, FAILURE = ConsumeResult.SUCCESS, ConsumeResult.FAILURE
 
 _OPTION_FIELDS = {"POLICY": "policy", "OFFSET": "offset", "TAIL_N": "tail_n"}
 _QUOTA_CODES = frozenset({Code.LITE_SUBSCRIPTION_QUOTA_EXCEEDED, Code.LITE_TOPIC_QUOTA_EXCEEDED})
+_CHANNEL_OPTIONS = (
+    ("grpc.enable_retries", 0),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.initial_reconnect_backoff_ms", 500),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 2_000),  # by default it rises to two minutes while a proxy is away
+)
+_RENEW_SECONDS = 1.0
+"""Shortest time in seconds between two looks at the streams to the proxies."""
 
 
 class OfficialConsumer:
@@ -66,6 +83,10 @@ class OfficialConsumer:
         self._manager = self._consumer._LitePushConsumer__subscription_manager  # noqa: SLF001 - see above
         # Its own method fails where metrics are off, which ends the stream by which RocketMQ tells of another quota.
         self._consumer.reset_metric = self._consumer.client_metrics.reset_metrics
+        # It logs that a heartbeat has failed, and raises in a thread that prints a traceback.
+        self._consumer._Client__heartbeat_callback = _quiet(self._consumer._Client__heartbeat_callback)  # noqa: SLF001
+        self._open_quick_channels(tls=tls)
+        self._renew_at = 0.0
 
     @property
     def client_id(self) -> str:
@@ -131,6 +152,39 @@ class OfficialConsumer:
         except Exception as error:
             raise self._refusal(answer.status.code, answer.status.message) from error
 
+    def renew(self) -> None:
+        """Introduce the client anew to proxies whose streams have ended.
+
+        A proxy knows its clients by those streams. One that has started again answers nothing but errors to others, and
+        the official client opens a new stream after up to ten minutes.
+        """
+        if time.monotonic() >= self._renew_at:
+            self._renew_at = time.monotonic() + _RENEW_SECONDS
+            self._consumer.rpc_client.get_channel_io_loop().call_soon_threadsafe(self._renew)
+
+    def _renew(self) -> None:
+        """Do so, in the thread of the official client's connections."""
+        if not self._consumer.is_running:
+            return
+        for endpoints in self._consumer.route_manager.get_all_endpoints().values():
+            stream = self._consumer.rpc_client.retrieve_or_create_channel(endpoints).telemetry_stream_stream_call
+            if stream is None or stream._RpcStreamStreamCall__stream_stream_call.done():  # noqa: SLF001 - see above
+                self._consumer.on_new_endpoints(endpoints)
+
+    def _open_quick_channels(self, *, tls: bool) -> None:
+        """Let the official client use connections that are tried again soon."""
+        client = self._consumer.rpc_client
+        retrieve = client.retrieve_or_create_channel
+
+        def quick(endpoints: Any) -> Any:
+            if client.channels.get(endpoints) is None:
+                channel = _QuickChannel(endpoints, tls)
+                channel.create_channel(client.get_channel_io_loop())
+                client.channels.put(endpoints, channel)
+            return retrieve(endpoints)
+
+        client.retrieve_or_create_channel = quick
+
     def stop(self) -> None:
         """End; messages under way are waited for."""
         if self._consumer.is_running:
@@ -147,7 +201,41 @@ def refusal(code: str, message: str, where: str, group: str, parent: str) -> str
         return f"{text} If {where} runs in local mode, start it in cluster mode (-pm cluster)."
     if Code.Value(code) in _QUOTA_CODES:
         return f"{text} Raise lite.sub.client.quota of the group, or maxLiteSubscriptionCount of the broker."
+    if code == "TOPIC_NOT_FOUND":
+        return (
+            f"{text} Create {parent!r} with message.type=LITE, if it does not exist. "
+            "A name server that has just started learns of it within half a minute."
+        )
+    if "org.apache.rocketmq.remoting.netty" in message:
+        return f"{text} {where[0].upper()}{where[1:]} does not reach the broker: check that it runs."
     return f"{text} The group needs lite.bind.topic={parent}, and no lite.sub.wildcard, in RocketMQ."
+
+
+def _quiet(callback: Callable[..., None]) -> Callable[..., None]:
+    """Return a callback that raises nothing."""
+
+    def call(*arguments: Any, **options: Any) -> None:
+        with suppress(Exception):
+            callback(*arguments, **options)
+
+    return call
+
+
+class _QuickChannel(RpcChannel):  # type: ignore[misc] # untyped
+    """Connection of the official client that is tried again every other second while a proxy is away."""
+
+    def __init__(self, endpoints: Any, tls: bool) -> None:  # noqa: FBT001 - as its base
+        super().__init__(endpoints, tls)
+        self._address, self._tls = endpoints.facade, tls
+
+    def create_channel(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Make the connection; it is opened with the first request."""
+        asyncio.set_event_loop(loop)
+        if self._tls:
+            channel = aio.secure_channel(self._address, grpc.ssl_channel_credentials(), _CHANNEL_OPTIONS)
+        else:
+            channel = aio.insecure_channel(self._address, _CHANNEL_OPTIONS)
+        self._RpcChannel__async_channel, self._RpcChannel__async_stub = channel, MessagingServiceStub(channel)
 
 
 class LiteProducer:

@@ -25,7 +25,7 @@ log = logging.getLogger("reexpand")
 CLUSTER = "reexpand"
 """Name of the cluster and of its broker."""
 
-_JAVA_OPTIONS = (
+JAVA_OPTIONS = (
     "-Xmx128m",
     "-XX:MaxDirectMemorySize=160m",
     FIRST_TIER,
@@ -37,6 +37,7 @@ _JAVA_OPTIONS = (
     "-Drocketmq.home.dir=.",
     "-Duser.home=.",  # below which its logs lie
 )
+"""Options of Java for any of the servers."""
 
 _BROKER_SETTINGS = {
     "enableLmq": "true",  # without it lite messages are taken and never delivered
@@ -49,6 +50,13 @@ _BROKER_SETTINGS = {
     "storePathCommitLog": "store/commitlog",
 }
 """Usual settings of the broker; paths are relative to the folder, which can so be moved."""
+
+
+_INVISIBLE_MS = 20_000
+"""Time in milliseconds after which a message goes to another client, where its own one has been killed.
+
+The proxy prolongs it for clients that live. Its own default of a minute would hold up the topic for so long.
+"""
 
 
 @dataclass(frozen=True)
@@ -127,8 +135,8 @@ class RocketMQ(Server):
         java = find_java()
         classpath = os.pathsep.join(map(str, [*jars.rocketmq(), classes.rocketmq(), *self._plugins]))
         self._ports = ports = load_ports(self.folder)
-        files = self._configured(ports)
-        options = [*_JAVA_OPTIONS, *self._java_options, "-cp", classpath]
+        files = configuration(self.folder, ports, self._settings)
+        options = [*JAVA_OPTIONS, *self._java_options, "-cp", classpath]
         command = [str(java.executable), *options, "reexpand.local.RocketMQ", *files]
         self._spawn(java, command, lock)
         deadline = time.monotonic() + self._timeout
@@ -137,38 +145,46 @@ class RocketMQ(Server):
                 raise self._failed()
             time.sleep(POLL_SECONDS)
 
-    def _configured(self, ports: Ports) -> list[str]:
-        """Write the configuration files; return their names."""
-        address = f"{HOST}:{ports.name_server}"
-        names = {"listenPort": ports.name_server, "bindAddress": HOST, "kvConfigPath": "names/kv.json"}
-        broker = {
-            **_BROKER_SETTINGS,
-            **self._settings,
-            "brokerClusterName": CLUSTER,
-            "brokerName": CLUSTER,
-            "brokerId": 0,
-            "brokerIP1": HOST,
-            "bindAddress": HOST,
-            "listenPort": ports.broker,
-            "haListenPort": ports.replication,
-            "namesrvAddr": address,
-        }
-        proxy = {
-            "rocketMQClusterName": CLUSTER,
-            "proxyName": CLUSTER,
-            "proxyMode": "CLUSTER",  # in local mode it fails at lite subscriptions
-            "namesrvAddr": address,
-            "grpcServerPort": ports.proxy,
-            "remotingListenPort": ports.proxy_remoting,
-        }
-        files = {
-            "names.properties": _properties(names),
-            "broker.properties": _properties(broker),
-            "proxy.json": json.dumps(proxy),
-        }
-        for name, text in files.items():
-            write_whole(self.folder / name, text.encode())
-        return list(files)
+
+def configuration(folder: Path, ports: Ports, settings: Mapping[str, str]) -> list[str]:
+    """Write the configuration files of name server, broker and proxy into a folder; return their names.
+
+    Args:
+        folder: folder of the servers.
+        ports: their ports.
+        settings: settings of the broker that win over the usual ones.
+    """
+    address = f"{HOST}:{ports.name_server}"
+    names = {"listenPort": ports.name_server, "bindAddress": HOST, "kvConfigPath": "names/kv.json"}
+    broker = {
+        **_BROKER_SETTINGS,
+        **settings,
+        "brokerClusterName": CLUSTER,
+        "brokerName": CLUSTER,
+        "brokerId": 0,
+        "brokerIP1": HOST,
+        "bindAddress": HOST,
+        "listenPort": ports.broker,
+        "haListenPort": ports.replication,
+        "namesrvAddr": address,
+    }
+    proxy = {
+        "rocketMQClusterName": CLUSTER,
+        "proxyName": CLUSTER,
+        "proxyMode": "CLUSTER",  # in local mode it fails at lite subscriptions
+        "namesrvAddr": address,
+        "grpcServerPort": ports.proxy,
+        "remotingListenPort": ports.proxy_remoting,
+        "defaultInvisibleTimeMills": _INVISIBLE_MS,
+    }
+    files = {
+        "names.properties": _properties(names),
+        "broker.properties": _properties(broker),
+        "proxy.json": json.dumps(proxy),
+    }
+    for name, text in files.items():
+        write_whole(folder / name, text.encode())
+    return list(files)
 
 
 def load_ports(folder: Path) -> Ports:

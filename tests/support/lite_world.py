@@ -21,6 +21,9 @@ from tests.support.running_job import Job, Streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    from tests.support.split_rocketmq import SplitRocketMQ
 
 
 class Received:
@@ -46,7 +49,9 @@ class Received:
 class LiteWorld:
     """RocketMQ, Kafka, the watcher and the job."""
 
-    def __init__(self, rocketmq: RocketMQ, streams: Streams, folder: Path, job_options: Sequence[str]) -> None:
+    def __init__(
+        self, rocketmq: RocketMQ | SplitRocketMQ, streams: Streams, folder: Path, job_options: Sequence[str]
+    ) -> None:
         self.rocketmq, self.streams = rocketmq, streams
         self.job: Job
         self.watcher: subprocess.Popen[bytes]
@@ -107,11 +112,15 @@ class LiteWorld:
 
 @contextmanager
 def lite_world(
-    bootstrap_servers: str, folder: Path, groups: Iterable[str], job_options: Sequence[str] = ()
+    bootstrap_servers: str,
+    folder: Path,
+    groups: Iterable[str],
+    job_options: Sequence[str] = (),
+    servers: Callable[[Path], AbstractContextManager[RocketMQ | SplitRocketMQ]] = RocketMQ,
 ) -> Iterator[LiteWorld]:
     """All of it, with these groups of the parent `orders`."""
     with ExitStack() as stack:
-        rocketmq = stack.enter_context(RocketMQ(folder / "rocketmq"))
+        rocketmq = stack.enter_context(servers(folder / "rocketmq"))
         admin.create(rocketmq.broker, ["orders"], dict.fromkeys(groups, "orders"))
         world = LiteWorld(rocketmq, Streams(bootstrap_servers, folder / "checkpoint").create(1), folder, job_options)
         world.start_job()

@@ -9,7 +9,7 @@ import pytest
 
 from streaming.errors import BrokerFailed
 from streaming.local.node import HOST
-from streaming.local.rocketmq import RocketMQ, load_ports
+from streaming.local.rocketmq import RocketMQ, configuration, load_ports
 
 
 def test_ports_are_kept_and_all_differ(tmp_path: Path) -> None:
@@ -33,13 +33,13 @@ def test_ports_that_cannot_be_read_are_told(tmp_path: Path) -> None:
 
 
 def test_own_settings_win_but_not_over_the_addresses(tmp_path: Path) -> None:
-    server = RocketMQ(tmp_path, settings={"minLiteTTl": "20000", "enableLmq": "false", "listenPort": "1"})
     ports = load_ports(tmp_path)
-    server._configured(ports)
+    configuration(tmp_path, ports, {"minLiteTTl": "20000", "enableLmq": "false", "listenPort": "1"})
     lines = (tmp_path / "broker.properties").read_text().splitlines()
     assert {"minLiteTTl=20000", "enableLmq=false", f"listenPort={ports.broker}"} <= set(lines)
     assert len(lines) == len({line.partition("=")[0] for line in lines})
     proxy = json.loads((tmp_path / "proxy.json").read_text())
+    assert proxy["defaultInvisibleTimeMills"] == 20_000
     assert (proxy["grpcServerPort"], proxy["namesrvAddr"]) == (ports.proxy, f"{HOST}:{ports.name_server}")
 
 

@@ -41,6 +41,7 @@ class Played:
         self.requests: list[LiteRequest] = []
         self.failure: Exception | None = None
         self.is_stopped = False
+        self.looks = 0
 
     def send(self, request: LiteRequest, names: tuple[str, ...]) -> None:
         """Take a request."""
@@ -53,6 +54,10 @@ class Played:
             self.names = new
         else:
             self.names = self.names | new if request.action is Action.PARTIAL_ADD else self.names - new
+
+    def renew(self) -> None:
+        """Count the looks at the streams."""
+        self.looks += 1
 
     def start(self) -> None:
         """Do nothing."""
@@ -108,6 +113,17 @@ def test_after_a_failure_all_names_are_sent(caplog: pytest.LogCaptureFixture) ->
     assert eventually(lambda: "again" in caplog.text)
     # The official client's own thread logs as well, when this test is the first to start it.
     assert len([record for record in caplog.records if record.name.startswith("reexpand")]) == 2
+    keeper.stop()
+
+
+def test_the_streams_are_looked_after_whether_requests_fail_or_not() -> None:
+    official = Played()
+    keeper = kept(official, OwnLiteTopics())
+    keeper.start()
+    assert eventually(lambda: official.looks > 1)
+    official.failure = OSError("away")
+    before = official.looks
+    assert eventually(lambda: official.looks > before + 1)
     keeper.stop()
 
 
@@ -255,6 +271,12 @@ def test_a_loop_acknowledges_each_message_with_the_next_one(played: Played) -> N
     [
         ("INTERNAL_SERVER_ERROR", "java.lang.NullPointerException", "in cluster mode (-pm cluster)"),
         ("LITE_SUBSCRIPTION_QUOTA_EXCEEDED", "quota", "Raise lite.sub.client.quota of the group"),
+        ("TOPIC_NOT_FOUND", "no route", "learns of it within half a minute"),
+        (
+            "INTERNAL_SERVER_ERROR",
+            "connect to b:1 failed. org.apache.rocketmq.remoting.netty.NettyRemotingClient.invoke",
+            "The proxy at p:1 does not reach the broker",
+        ),
         ("ILLEGAL_CONSUMER_GROUP", "wrong", "needs lite.bind.topic=orders"),
     ],
 )

@@ -1,0 +1,41 @@
+"""A consumer of a pattern as a process of its own: prints each message, `TOPIC BODY`, before it is acknowledged.
+
+python -m tests.support.lite_consumer ENDPOINTS GROUP PARENT KAFKA SUBSCRIPTIONS GROUPS UPDATES PATTERN
+"""
+
+import sys
+import time
+
+from streaming.consumers.rocketmq import Topics, WildcardLiteConsumer
+from streaming.errors import LiteSubscriptionRefused
+
+
+def main() -> None:
+    """Print messages until killed; start again where RocketMQ is not there, as a supervisor does."""
+    while True:
+        try:
+            receive()
+        except LiteSubscriptionRefused as error:
+            sys.stderr.write(f"{error}\n")
+            time.sleep(1)
+
+
+def receive() -> None:
+    """Print messages."""
+    endpoints, group, parent, kafka, *topics, pattern = sys.argv[1:]
+    consumer = WildcardLiteConsumer(
+        endpoints, group, parent, kafka, listener=show, attributes={}, topics=Topics(*topics), repeat_seconds=5
+    )
+    with consumer:
+        consumer.subscribe(pattern)
+        sys.stdin.read()
+
+
+def show(message: object) -> None:
+    """Print a message."""
+    sys.stdout.write(f"{message.lite_topic} {message.body.decode()}\n")  # type: ignore[attr-defined]
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
