@@ -115,13 +115,14 @@ QUIX_VENV := $(CACHE)/quix
 FLINK_VENV := $(CACHE)/flink
 
 SUITE := job
-SUITES := job delivery metrics starts cluster scale wide asking backlog eager low-rate resync columnar pattern-consumer matcher peers rocketmq
+SUITES := job delivery metrics starts cluster scale wide asking backlog eager low-rate resync columnar pattern-consumer matcher peers rocketmq rocketmq-watcher
 # Modules of the suites: below tests.bench.streaming, by the name of the suite, where nothing else stands here.
 BENCH_job := streaming.run
 BENCH_low-rate := streaming.low_rate
 BENCH_pattern-consumer := streaming.pattern_consumer
 BENCH_matcher := matcher.compare
 BENCH_peers := peers.run
+BENCH_rocketmq-watcher := streaming.rocketmq_watcher
 BENCH_NEEDS := $(if $(filter eager resync columnar matcher,$(SUITE)),.venv/.locked,setup) $(if $(filter peers,$(SUITE)),peers-venvs)
 
 .PHONY: bench
@@ -151,7 +152,8 @@ bench-suites: ## list what make bench can measure
 	  'pattern-consumer  new Kafka topics at PatternConsumer, and at subscribe("^...") in three ways (four minutes)' \
   'matcher   the matcher against other libraries (Go adds nats-server)' \
 	  'peers     the same operator in Kafka Streams (needs a JDK), Quix Streams and PyFlink (BENCH=--help)' \
-	  'rocketmq  first message of a new lite topic at a consumer of a pattern, later ones, and a burst (five minutes)'
+	  'rocketmq  first message of a new lite topic at a consumer of a pattern, later ones, and a burst (five minutes)' \
+	  'rocketmq-watcher  the watcher over 100,000 lite topics: starts, memory, CPU, births, ends (six minutes)'
 
 .PHONY: peers-venvs
 peers-venvs: setup

@@ -1,6 +1,8 @@
 """Brokers as a watcher asks them: pulls, which bring births, and probes, which tell deaths."""
 
 import asyncio
+import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from streaming.adapters.rocketmq.messages import PLACE, Message, decode
@@ -21,6 +23,7 @@ _HOLD_MS = 15_000
 _BIRTHS = {"subscription": f"{PLACE} = '0'", "expressionType": "SQL92"}
 _ALL = {"subscription": "*", "expressionType": "TAG"}
 _MESSAGES_A_PULL = 1_000
+_MINUTE_MS = 60_000
 _MAX_PROBES = 64
 """Number of probes under way on one connection."""
 
@@ -58,7 +61,6 @@ class ParentBroker(Link):
         super().__init__(address)
         self._parent = parent
         self._selects_births = True
-        self._probes = asyncio.Semaphore(_MAX_PROBES)
 
     async def pull(self, queue: int, offset: int, *, births: bool, hold: bool) -> Pulled:
         """Pull messages of one of the parent's own queues, in which all messages of its lite topics lie too.
@@ -96,20 +98,32 @@ class ParentBroker(Link):
         messages = list(decode(answer.body)) if answer.code == SUCCESS else []
         return Pulled(messages, int(answer.fields["nextBeginOffset"]), int(answer.fields["maxOffset"]))
 
-    async def probe(self, topic: str) -> Probe:
-        """Ask for a lite topic.
+    async def probe(self, topics: Sequence[str]) -> list[Probe]:
+        """Ask for lite topics, many at a time; return the answers in the same order.
 
         Raises:
             Unreachable: the broker does not answer.
             Refused: it has no such parent.
         """
-        async with self._probes:
-            answer = await self.ask(_GET_LITE_TOPIC_INFO, {"parentTopic": self._parent, "liteTopic": topic})
-        offsets = loads(answer.checked().body)["topicOffset"]
-        return Probe(offsets["maxOffset"] > 0, offsets["lastUpdateTimestamp"])
+        found: dict[int, Probe] = {}
+        remaining = iter(enumerate(topics))
 
-    async def parent_info(self) -> tuple[int, int]:
-        """Return the number of lite topics of the parent, and the minutes after which an unused one ends.
+        async def work() -> None:
+            for place, topic in remaining:
+                answer = await self.ask(_GET_LITE_TOPIC_INFO, {"parentTopic": self._parent, "liteTopic": topic})
+                offsets = loads(answer.checked().body)["topicOffset"]
+                found[place] = Probe(offsets["maxOffset"] > 0, offsets["lastUpdateTimestamp"])
+
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for _ in range(min(_MAX_PROBES, len(topics))):
+                    tasks.create_task(work())
+        except ExceptionGroup as group:  # of which the first one has ended the others
+            raise group.exceptions[0] from None
+        return [found[place] for place in range(len(topics))]
+
+    async def parent_info(self) -> tuple[int, float]:
+        """Return the number of lite topics of the parent, and the milliseconds after which an unused one ends.
 
         Raises:
             Unreachable: the broker does not answer.
@@ -117,4 +131,5 @@ class ParentBroker(Link):
         """
         answer = await self.ask(_GET_PARENT_INFO, {"topic": self._parent})
         found = loads(answer.checked().body)
-        return found["liteTopicCount"], found["ttl"]
+        minutes = found["ttl"]
+        return found["liteTopicCount"], minutes * _MINUTE_MS if minutes > 0 else math.inf

@@ -5,6 +5,7 @@ the first of them, and deleted with the last one.
 """
 
 import heapq
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -43,7 +44,8 @@ class LiteTopics:
         self._announced = announced
         self._lives: dict[str, dict[str, Life]] = {}
         self._counts: dict[str, int] = {}
-        self._due: dict[str, list[tuple[float, Life]]] = defaultdict(list)
+        self._lasts: dict[str, list[tuple[float, Life]]] = defaultdict(list)
+        self._overdue: dict[str, list[tuple[float, Life]]] = defaultdict(list)
 
     def __len__(self) -> int:
         return len(self._lives)
@@ -99,16 +101,39 @@ class LiteTopics:
             del self._lives[life.topic]
             yield TopicChange(False, life.topic)
 
-    def expect(self, life: Life, now_ms: float, end_ms: float) -> None:
-        """Note when a life may end: at a time, or some time after now where that has passed."""
-        pause = max(_MIN_PAUSE_MS, (now_ms - end_ms) / _OVERDUE_PARTS)
-        heapq.heappush(self._due[life.broker], (end_ms if end_ms > now_ms else now_ms + pause, life))
+    def expect(self, life: Life, now_ms: float, last_ms: float, lasts_ms: float) -> None:
+        """Note when a life may end: some time after its last message, or some time after now where that has passed.
 
-    def due(self, broker: str, now_ms: float) -> Iterator[Life]:
-        """Yield the lives on a broker that may have ended by now; expect anew those that go on."""
-        due = self._due[broker]
-        while due and due[0][0] <= now_ms:
-            _, life = heapq.heappop(due)
+        Args:
+            life: the life.
+            now_ms: present time.
+            last_ms: time of its last message.
+            lasts_ms: time that a life goes on without a message.
+        """
+        end_ms = last_ms + lasts_ms
+        if end_ms > now_ms:
+            heapq.heappush(self._lasts[life.broker], (last_ms, life))
+        else:
+            pause = max(_MIN_PAUSE_MS, (now_ms - end_ms) / _OVERDUE_PARTS)
+            heapq.heappush(self._overdue[life.broker], (now_ms + pause, life))
+
+    def due(self, broker: str, now_ms: float, lasts_ms: float) -> list[Life]:
+        """Return the lives on a broker that may have ended by now; expect anew those that go on.
+
+        The time that a life goes on without a message may have changed since `expect`.
+        """
+        return [
+            *self._taken(self._lasts[broker], now_ms - lasts_ms),
+            *self._taken(self._overdue[broker], now_ms),
+        ]
+
+    def overdue(self, broker: str) -> list[Life]:
+        """Return the lives on a broker that have outlived their time; expect anew those that go on."""
+        return list(self._taken(self._overdue[broker], math.inf))
+
+    def _taken(self, noted: list[tuple[float, Life]], until_ms: float) -> Iterator[Life]:
+        while noted and noted[0][0] <= until_ms:
+            _, life = heapq.heappop(noted)
             if self._lives.get(life.topic, {}).get(life.broker) == life:
                 yield life
 

@@ -14,13 +14,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Mapping
 
 SUCCESS = 0
 _RESPONSE_FLAG = 1
 _LENGTHS = struct.Struct(">II")
 _MAX_FRAME_BYTES = 64 * 1024 * 1024
 """Largest frame that is read; RocketMQ's own limit is 16 MB."""
+
+
+_LENGTH_BYTES = 4
+_READ_BYTES = 256 * 1024
+"""Most bytes that one read of a connection takes."""
 
 
 class Unreachable(Exception):
@@ -160,12 +165,12 @@ class Connection:
         """Hand answers to those who wait; what the server itself asks or announces is left out."""
         reason = "has closed the connection"
         try:
-            while True:
-                number, is_answer, content = decode(await self._frame())
+            async for frame in self._frames():
+                number, is_answer, content = decode(frame)
                 waiting = self._waiting.get(number)
                 if is_answer and waiting is not None and not waiting.done():
                     waiting.set_result(content)
-        except (OSError, asyncio.IncompleteReadError):
+        except OSError:
             pass
         except Unreachable as error:
             reason = str(error)
@@ -175,11 +180,22 @@ class Connection:
                     waiting.set_exception(Unreachable(f"{self.address} {reason}"))
             self._writer.close()
 
-    async def _frame(self) -> bytes:
-        size = int.from_bytes(await self._reader.readexactly(4))
-        if size > _MAX_FRAME_BYTES:
-            raise Unreachable(f"sends a frame of {size} bytes, so it does not speak RocketMQ's protocol")
-        return await self._reader.readexactly(size)
+    async def _frames(self) -> AsyncIterator[bytes]:
+        """Yield the frames that arrive; many small ones arrive at once, and one read takes them all."""
+        received = bytearray()
+        while chunk := await self._reader.read(_READ_BYTES):
+            received += chunk
+            start = 0
+            while len(received) - start >= _LENGTH_BYTES:
+                size = int.from_bytes(received[start : start + _LENGTH_BYTES])
+                if size > _MAX_FRAME_BYTES:
+                    raise Unreachable(f"sends a frame of {size} bytes, so it does not speak RocketMQ's protocol")
+                end = start + _LENGTH_BYTES + size
+                if end > len(received):
+                    break
+                yield bytes(received[start + _LENGTH_BYTES : end])
+                start = end
+            del received[:start]
 
 
 async def connect(address: str, seconds: float = 5) -> Connection:

@@ -1,11 +1,11 @@
 """`reexpand watch-rocketmq`: follows births and deaths of lite topics, and announces each of them.
 
 A birth is the first message of a lite topic. It lies in one of the parent's own queues as well, from which the broker
-sends it at once. A death is silent: a topic is asked for when its time is over, and whenever a broker has fewer topics
-than known.
+sends it at once. A death is silent, so `Deaths` looks for it.
 """
 
 import asyncio
+import gc
 import logging
 import signal
 import threading
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from streaming.adapters.rocketmq.admin import Queue, route
 from streaming.adapters.rocketmq.brokers import ParentBroker
+from streaming.adapters.rocketmq.deaths import PROBES_A_LOOK, Deaths, living, now_ms
 from streaming.adapters.rocketmq.lite_topics import Life, LiteTopics
 from streaming.adapters.rocketmq.messages import Damaged, Message
 from streaming.adapters.rocketmq.remoting import Link, Refused, Unreachable
@@ -39,17 +40,11 @@ _START_SECONDS = 30.0
 """Longest wait for RocketMQ, and for Kafka, at the start, in seconds."""
 
 _RETRY_SECONDS = 0.5
-_LOOK_SECONDS = 1.0
-"""Time between two looks at the number of topics, in seconds."""
-
 _ROUTE_SECONDS = 30.0
 """Time between two looks at the brokers and queues of the parent, in seconds."""
 
-_PROBES_A_LOOK = 2_000
-"""Number of topics that are asked for between two looks where some have ended before their time."""
-
-_PROBES_A_CALM_LOOK = 20
-"""Number of topics that are asked for between two looks where nothing says that one has ended."""
+_EVENTS_A_WRITE = 5_000
+"""Most events that are written at once; more cost memory only."""
 
 _NO_TOPIC = 17
 _FAULTS = (Unreachable, Refused, Damaged)
@@ -138,16 +133,13 @@ class _LiteWatcher:
         self._offsets: dict[Queue, int] = {}
         self._changes: asyncio.Queue[TopicChange] = asyncio.Queue()
         self._topics = LiteTopics({})
-        self._lasts_ms: dict[str, int] = {}
+        self._lasts_ms: dict[str, float] = {}
         self._silent: set[str] = set()
 
     async def run(self) -> None:
         """Announce how the existing topics differ from the announced ones, then follow them."""
-        former = await self._history()
         try:
-            changes = await self._survey(former)
-            await self._write(changes)
-            log.info(READY, len(self._topics), self._options.parent, self._options.name_server)
+            await self._catch_up()
             if not self._options.once:
                 await self._follow()
         finally:
@@ -155,6 +147,14 @@ class _LiteWatcher:
                 await link.close()
 
     # At the start.
+
+    async def _catch_up(self) -> None:
+        """Announce how the existing topics differ from the announced ones."""
+        changes = iter(await self._survey(await self._history()))
+        while some := list(islice(changes, _EVENTS_A_WRITE)):
+            await self._write(some)
+        log.info(READY, len(self._topics), self._options.parent, self._options.name_server)
+        gc.freeze()  # what is known now mostly stays: looking through it again and again would delay births
 
     async def _history(self) -> Mapping[str, str | None]:
         """Return the topics that were announced before, with their ids."""
@@ -175,30 +175,34 @@ class _LiteWatcher:
             self._offsets = {}
             try:
                 await self._find_brokers()
-                births: dict[tuple[str, str], Message | None] = {}
-                for queue in self._offsets:
-                    await self._read(queue, births, births_only=bool(former))
-                known = {(broker, topic): 0 for broker in self._brokers for topic in former}
-                known |= {place: birth.stored_ms if birth else 0 for place, birth in births.items()}
-                lives = [Life(broker, topic, born_ms) for (broker, topic), born_ms in known.items()]
-                alive = await self._alive(lives)
+                births: dict[str, dict[str, Message | None]] = {name: {} for name in self._brokers}
+                await asyncio.gather(
+                    *(self._read(queue, births[queue.broker], births_only=bool(former)) for queue in self._offsets)
+                )
+                alive: dict[Life, float] = {}
+                for name, of_broker in births.items():
+                    for topic in former:
+                        of_broker.setdefault(topic, None)
+                    lives = (Life(name, topic, birth.stored_ms if birth else 0) for topic, birth in of_broker.items())
+                    while some := list(islice(lives, PROBES_A_LOOK)):
+                        alive.update(await living(self._brokers[name], some))
             except _FAULTS as error:
                 if (isinstance(error, Refused) and error.code == _NO_TOPIC) or time.monotonic() > deadline:
                     raise self._unavailable(error) from None
             else:
                 self._topics = LiteTopics(former)
-                changes = list(self._topics.found((life, births.get((life.broker, life.topic))) for life in alive))
-                for life, end_ms in alive.items():
-                    self._topics.expect(life, _now_ms(), end_ms)
+                changes = list(self._topics.found((life, births[life.broker].get(life.topic)) for life in alive))
+                for life, last_ms in alive.items():
+                    self._topics.expect(life, now_ms(), last_ms, self._lasts_ms[life.broker])
                 return changes
             await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _read(self, queue: Queue, births: dict[tuple[str, str], Message | None], *, births_only: bool) -> None:
+    async def _read(self, queue: Queue, births: dict[str, Message | None], *, births_only: bool) -> None:
         """Read a queue to its end.
 
         Args:
             queue: the queue.
-            births: gets the last birth of each topic, by broker and topic; None where only later messages are there.
+            births: gets the last birth of each topic of the broker; None where only later messages are there.
             births_only: leave out topics whose birth is gone.
         """
         offset = self._offsets[queue]
@@ -206,26 +210,13 @@ class _LiteWatcher:
             found = await self._brokers[queue.broker].pull(queue.number, offset, births=births_only, hold=False)
             for message in found.messages:
                 if message.is_first:
-                    births[queue.broker, message.topic] = message
+                    births[message.topic] = message
                 elif not births_only:
-                    births.setdefault((queue.broker, message.topic), None)
+                    births.setdefault(message.topic, None)
             offset = found.next
             if offset >= found.end:
                 break
         self._offsets[queue] = offset
-
-    async def _alive(self, lives: Iterable[Life]) -> dict[Life, float]:
-        """Return those of some lives that go on, each with the time at which it may end."""
-
-        async def look(life: Life) -> tuple[Life, float] | None:
-            probe = await self._brokers[life.broker].probe(life.topic)
-            return (life, probe.last_ms + self._lasts_ms[life.broker]) if probe.is_alive else None
-
-        found = dict[Life, float]()
-        remaining = iter(lives)
-        while some := list(islice(remaining, _PROBES_A_LOOK)):
-            found.update(filter(None, await asyncio.gather(*map(look, some))))
-        return found
 
     async def _find_brokers(self) -> None:
         """Ask the name server for brokers and queues, and new brokers for how long an unused topic lasts."""
@@ -237,7 +228,7 @@ class _LiteWatcher:
                 if known is not None:
                     await known.close()
             if name not in self._lasts_ms:
-                await self._look_at(name)
+                _, self._lasts_ms[name] = await self._brokers[name].parent_info()
         for queue in found.queues:
             if queue.broker in self._lasts_ms:
                 self._offsets.setdefault(queue, 0)
@@ -274,62 +265,19 @@ class _LiteWatcher:
                 if message.is_first:
                     self._note(self._topics.born(queue.broker, message))
                     life = Life(queue.broker, message.topic, message.stored_ms)
-                    self._topics.expect(life, _now_ms(), message.stored_ms + self._lasts_ms[queue.broker])
+                    self._topics.expect(life, now_ms(), message.stored_ms, self._lasts_ms[queue.broker])
 
     async def _follow_deaths(self, name: str) -> None:
-        """Ask for the topics whose time is over, for all where their number says that some ended, and for a few more.
-
-        The broker counts topics of other kinds as well, so its number may be above that of the known ones; and a birth
-        may hide an end.
-        """
-        former, missing = 0, False
-        rest, turn = iter(list[Life]()), iter(list[Life]())
+        """Take over the ends of topics on a broker."""
+        deaths = Deaths(name, self._topics, self._note)
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(deaths.pause_seconds)
             try:
-                await self._probe_due(name)
-                count = await self._look_at(name)
-                fewer = count < self._topics.count(name)
-                if count < former:
-                    rest = iter(self._topics.lives(name))
-                former = count
-                some = list(islice(rest, _PROBES_A_LOOK))
-                if not some and fewer and missing:  # not only between two answers
-                    rest = iter(self._topics.lives(name))
-                    some = list(islice(rest, _PROBES_A_LOOK))
-                if not some:
-                    some = list(islice(turn, _PROBES_A_CALM_LOOK))
-                    turn = turn if some else iter(self._topics.lives(name))
-                await self._probe(some)
-                missing = fewer
+                self._lasts_ms[name] = await deaths.look(self._brokers[name], self._lasts_ms[name])
             except _FAULTS as error:
                 await self._pause(name, error)
             else:
                 self._answers(name)
-
-    async def _probe_due(self, broker: str) -> None:
-        """Ask for the topics of a broker whose time is over."""
-        lives = list(self._topics.due(broker, _now_ms()))
-        alive: dict[Life, float] = dict.fromkeys(lives, 0)  # where the broker does not answer
-        try:
-            alive = await self._probe(lives)
-        finally:
-            for life, end_ms in alive.items():
-                self._topics.expect(life, _now_ms(), end_ms)
-
-    async def _probe(self, lives: list[Life]) -> dict[Life, float]:
-        """Ask for lives, take over the end of those that have ended, and return the others as `_alive` does."""
-        alive = await self._alive(lives)
-        for life in lives:
-            if life not in alive:
-                self._note(self._topics.ended(life))
-        return alive
-
-    async def _look_at(self, broker: str) -> int:
-        """Return the number of lite topics on a broker, and note how long an unused one lasts."""
-        count, minutes = await self._brokers[broker].parent_info()
-        self._lasts_ms[broker] = minutes * 60_000
-        return count
 
     def _note(self, changes: Iterable[TopicChange]) -> None:
         for change in changes:
@@ -344,7 +292,7 @@ class _LiteWatcher:
             await self._write(changes)
 
     async def _write(self, changes: list[TopicChange]) -> None:
-        for event in await asyncio.to_thread(self._events.announce, changes, _now_ms()):
+        for event in await asyncio.to_thread(self._events.announce, changes, now_ms()):
             self._announced(event)
 
     async def _pause(self, broker: str, error: Exception) -> None:
@@ -364,7 +312,3 @@ class _LiteWatcher:
             f"The parent {self._options.parent!r} at {self._options.name_server} cannot be watched: {error}. "
             "Check the address of the name server, and that the parent exists there with message.type=LITE."
         )
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -1,5 +1,7 @@
 """Lives of lite topics on several brokers, and what is announced of them."""
 
+from math import inf
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -63,14 +65,25 @@ def test_the_start_announces_what_differs() -> None:
 def test_a_life_is_due_at_its_time_and_then_at_growing_distances() -> None:
     topics, life = LiteTopics({}), Life("x", "a", 1)
     list(topics.born("x", birth("a", 1)))
-    topics.expect(life, now_ms=0, end_ms=60_000)
-    assert list(topics.due("x", 59_999)) == []
-    assert list(topics.due("x", 60_000)) == [life]
-    topics.expect(life, now_ms=60_000, end_ms=60_000)
-    assert list(topics.due("x", 60_999)) == []
-    assert list(topics.due("x", 61_000)) == [life]
-    topics.expect(life, now_ms=140_000, end_ms=60_000)
-    assert list(topics.due("x", 149_999)) == []
-    assert list(topics.due("y", 150_000)) == []
+    topics.expect(life, now_ms=0, last_ms=0, lasts_ms=60_000)
+    assert topics.due("x", 59_999, 60_000) == topics.overdue("x") == []
+    assert topics.due("x", 59_999, inf) == []
+    assert topics.due("x", 60_000, 60_000) == [life]
+    topics.expect(life, now_ms=60_000, last_ms=0, lasts_ms=60_000)
+    assert topics.due("x", 60_999, 60_000) == []
+    assert topics.due("x", 61_000, 60_000) == [life]
+    topics.expect(life, now_ms=140_000, last_ms=0, lasts_ms=60_000)
+    assert topics.due("x", 149_999, 60_000) == []
+    assert topics.overdue("y") == topics.due("y", 150_000, 60_000) == []
+    assert topics.overdue("x") == [life]
+    topics.expect(life, now_ms=140_000, last_ms=0, lasts_ms=60_000)
     list(topics.ended(life))
-    assert list(topics.due("x", 150_000)) == []
+    assert topics.due("x", 150_000, 60_000) == []
+
+
+def test_a_time_that_becomes_shorter_counts_at_once() -> None:
+    topics, life = LiteTopics({}), Life("x", "a", 1)
+    list(topics.born("x", birth("a", 1)))
+    topics.expect(life, now_ms=0, last_ms=0, lasts_ms=inf)
+    assert topics.due("x", 60_000, inf) == []
+    assert topics.due("x", 60_000, 60_000) == [life]

@@ -2,15 +2,16 @@
 
 import asyncio
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, cast
 
 import pytest
 from click.testing import CliRunner
 
-from streaming.adapters.rocketmq import watcher
+from streaming.adapters.rocketmq import deaths, watcher
 from streaming.adapters.rocketmq.admin import Queue, Route
 from streaming.adapters.rocketmq.brokers import Probe, Pulled
+from streaming.adapters.rocketmq.deaths import now_ms
 from streaming.adapters.rocketmq.messages import Message
 from streaming.adapters.rocketmq.remoting import Link, Unreachable
 from streaming.adapters.watch import TopicChange
@@ -70,20 +71,20 @@ class FakeBroker:
         found = [each for each in messages[offset:] if each.is_first or not births]
         return Pulled(found, len(messages), len(messages))
 
-    async def probe(self, topic: str) -> Probe:
-        """Say that a topic with messages lives."""
-        named = [each for messages in self.queues[self.address] for each in messages if each.topic == topic]
-        has_ended = len(self.counts) == 1 and topic in self.dead
-        return Probe(bool(named) and not has_ended, watcher._now_ms())
+    async def probe(self, topics: Sequence[str]) -> list[Probe]:
+        """Say that topics with messages live."""
+        named = {each.topic for messages in self.queues[self.address] for each in messages}
+        ended = self.dead if len(self.counts) == 1 else set()
+        return [Probe(topic in named - ended, now_ms()) for topic in topics]
 
-    async def parent_info(self) -> tuple[int, int]:
+    async def parent_info(self) -> tuple[int, float]:
         """Say that there is one topic, if this broker answers."""
         if self.address in self.unanswered:
             self.unanswered.remove(self.address)
             raise Unreachable("it is away")
         if not self.counts:
-            return 1, 60
-        return self.counts.pop(0) if len(self.counts) > 1 else self.counts[0], 60
+            return 1, 3_600_000
+        return self.counts.pop(0) if len(self.counts) > 1 else self.counts[0], 3_600_000
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -155,7 +156,7 @@ def test_an_end_is_found_where_the_broker_counts_more_topics_than_are_known(
     monkeypatch.setattr(FakeBroker, "queues", {"one": [[FIRST]]})
     monkeypatch.setattr(FakeBroker, "counts", counts)
     monkeypatch.setattr(FakeBroker, "dead", {"a"})
-    monkeypatch.setattr(watcher, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(deaths, "LOOK_SECONDS", 0.01)
     routed(monkeypatch, {"one": 1})
     found = watched(FakeEvents(), until=2)
     assert [(change.created, change.topic) for change in found] == [(True, "a"), (False, "a")]
