@@ -138,7 +138,7 @@ bench-suites: ## list what make bench can measure
 	@printf '%s\n' \
 	  'job       latency and throughput against a no-op of the same plan, as ratios (two hours)' \
 	  'delivery  exactly once against at least once: latency and throughput as ratios (an hour)' \
-	  'metrics   the job with metrics that are asked for, and without, as ratios (an hour)' \
+	  'metrics   one job with metrics that are asked for, and without, by turns (eight minutes)' \
 	  'starts    recovery: from a start after SIGKILL to the first update, 20 times (ten minutes)' \
   'cluster   throughput in one process and on a Spark cluster of two workers, as a ratio' \
 	  'scale     a micro-batch by what is stored: topics, patterns, parents, shards (a quarter of an hour)' \

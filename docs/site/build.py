@@ -34,6 +34,7 @@ SECTIONS = {
         "docs/records.md",
         "docs/dialects-and-selectors.md",
         "docs/limits.md",
+        "docs/compared.md",
         "matcher/README.md",
     ],
     "How it works": ["docs/delivery.md", "docs/how-it-decides.md", "docs/chaos.md", "docs/performance.md"],

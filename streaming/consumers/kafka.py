@@ -21,8 +21,8 @@ from streaming.consumers.kafka_requests import KafkaRequests, KafkaSubscription
 from streaming.consumers.kafka_share import TopicPart
 from streaming.errors import ConfigInvalid, ConsumerClosed, NotCommitted, TopicsUnreadable
 from streaming.events.model import check_name
-from streaming.kafka.clients import PARTITION_END, create, reason
-from streaming.kafka.permissions import readable
+from streaming.kafka.clients import PARTITION_END, concerns_group, create, reason
+from streaming.kafka.permissions import readable, usable_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -113,6 +113,7 @@ class PatternConsumer:
         _check_times(lease_seconds=lease_seconds, max_poll_seconds=max_poll_seconds)
         names = _topic_names(topics or {})
         self._group = group
+        self._group_id = group_id or group
         self._subscription = KafkaSubscription(
             parent, group, self.client_id, tuple(patterns), dialect, policy, exclusive=exclusive
         )
@@ -124,10 +125,10 @@ class PatternConsumer:
         own = {**_DEFAULTS, **(options or {}), **_FIXED, "bootstrap.servers": bootstrap_servers}
         self._consumer = create(
             Consumer,
-            {**own, "group.id": group_id or group, "error_cb": self._on_error, "on_commit": self._on_commit},
+            {**own, "group.id": self._group_id, "error_cb": self._on_error, "on_commit": self._on_commit},
         )
         admin = create(AdminClient, {"log_level": 0, **common, "error_cb": lambda _: None})
-        self._offsets = KafkaOffsets(self._consumer, admin, group_id or group, self.client_id)
+        self._offsets = KafkaOffsets(self._consumer, admin, self._group_id, self.client_id)
         latest = own["auto.offset.reset"] in _LATEST
         timing = KafkaTiming(handover_seconds=handover_seconds)
         self._assignment = KafkaAssignment(
@@ -280,14 +281,16 @@ class PatternConsumer:
         """Raise an error that stays; librdkafka recovers from others, and the job says when a topic is gone."""
         if error.fatal() or error.code() in _FATAL:
             where = f"The topic {topic}" if topic else f"Kafka, for the group {self._group},"
-            raise TopicsUnreadable(f"{where} cannot be read: {reason(error, readable(topic or ''))}.")
+            needed = readable(topic) if topic else usable_group(self._group_id)
+            raise TopicsUnreadable(f"{where} cannot be read: {reason(error, needed)}.")
         if error.code() != PARTITION_END:
             log.debug("%s: %s", topic, error.str())
 
     def _on_error(self, error: KafkaError) -> None:
         """Keep an error that stays, for the next `poll`."""
         if (error.fatal() or error.code() in _FATAL) and self._error is None:
-            self._error = TopicsUnreadable(f"Kafka cannot be read: {reason(error)}.")
+            needed = usable_group(self._group_id) if concerns_group(error) else None
+            self._error = TopicsUnreadable(f"Kafka cannot be read: {reason(error, needed)}.")
 
     def _on_commit(self, error: KafkaError | None, answers: list[TopicPartition]) -> None:
         try:

@@ -11,7 +11,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from streaming.consumers.kafka_share import TopicPart, holder, mark
 from streaming.errors import NotCommitted, TopicsUnreadable
 from streaming.kafka.clients import reason
-from streaming.kafka.permissions import Grant
+from streaming.kafka.permissions import usable_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -224,5 +224,5 @@ class KafkaOffsets:
                 f"The consumer group {self._group_id} does not take offsets: consumers that subscribe are its members. "
                 "Give this consumer a group_id of its own."
             )
-        why = reason(error, Grant("GROUP", self._group_id, "READ"))
+        why = reason(error, usable_group(self._group_id))
         return f"The consumer group {self._group_id} does not answer for its offsets: {why}."

@@ -9,9 +9,9 @@ import orjson
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from streaming.errors import InspectError, QuestionRefused, Unanswered
-from streaming.kafka.clients import create, reason, writing
+from streaming.kafka.clients import concerns_group, create, reason, writing
 from streaming.kafka.options import for_librdkafka
-from streaming.kafka.permissions import readable
+from streaming.kafka.permissions import readable, writable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -100,10 +100,16 @@ class Inquirer:
             records.append(question.for_coordinator())
         topic = self._settings.clock
         with writing(self._producer, topic, lambda why: self._unusable(f"the topic {topic} cannot be written: {why}")):
+            refused: list[KafkaError] = []
             for record in records:
-                self._producer.produce(topic, key=record.key, value=record.value)
+                self._producer.produce(
+                    topic, key=record.key, value=record.value,
+                    on_delivery=lambda error, _: refused.append(error) if error else None,
+                )  # fmt: skip
             if self._producer.flush(_KAFKA_SECONDS):
                 raise self._unusable(f"Kafka takes no record: {self._trouble or 'no broker answers'}")
+            if refused:
+                raise self._unusable(f"the topic {topic} cannot be written: {reason(refused[0], writable(topic))}")
         return self._answers(question.id, set(keys))
 
     def _follow(self) -> None:
@@ -155,7 +161,8 @@ class Inquirer:
         return found
 
     def _remember(self, error: KafkaError) -> None:
-        self._trouble = error.str()
+        if not concerns_group(error):
+            self._trouble = error.str()
 
     def _unusable(self, why: str) -> InspectError:
         return InspectError(f"Kafka at {self._settings.bootstrap_servers} cannot be used: {why.rstrip('.')}.")

@@ -118,6 +118,8 @@ class UpdatesFollower:
         while open_partitions:
             for message in self._consumer.consume(_AT_ONCE, timeout=_POLL_SECONDS):
                 error, number = message.error(), message.partition() or 0
+                if error is not None and concerns_group(error):
+                    continue
                 if error is not None and error.code() != PARTITION_END:
                     raise self._unreadable(reason(error, readable(self._topic)))
                 update = None if error is not None or not message.value() else _update(message.value() or b"")

@@ -22,6 +22,10 @@ OWN_NAMES: Final = "reexpand-"
 PARENT: Final = "PARENT"
 """Stand-in for the name of a parent topic whose messages a dispatcher delivers."""
 
+_ACCEPT: Final = f"reexpand-accept-{PARENT}"
+_EMIT: Final = f"reexpand-emit-{PARENT}"
+"""Consumer groups and transactional ids of `reexpand cloudevents`, for the topic of CloudEvents."""
+
 _EVENTS: Final = ("group_events", "subscription_events", "topic_events")
 
 
@@ -78,6 +82,7 @@ PERMISSIONS: Final = (
         "keeps its lease, the markers of what is written, and its positions for lag monitors",
     ),
     Permission("job", "TRANSACTIONAL_ID", (OWN_NAMES,), "WRITE", "writes in transactions, also its lease"),
+    Permission("job that answers", "TOPIC", ("answers",), "WRITE", "answers questions, beside all of `job`"),
     Permission("topics", "TOPIC", ROLES, "CREATE", "creates missing topics"),
     Permission("topics", "TOPIC", ROLES, "DESCRIBE", "looks which topics exist"),
     Permission("topics", "TOPIC", ROLES, "DESCRIBE_CONFIGS", "compares the settings of topics"),
@@ -100,6 +105,27 @@ PERMISSIONS: Final = (
     Permission(
         "dispatcher", "GROUP", ("dispatcher",), "READ", "keeps the offsets of delivered messages (`--group-id`)"
     ),
+    Permission("PatternConsumer", "TOPIC", ("subscription_events",), "WRITE", "subscribes"),
+    Permission("PatternConsumer", "TOPIC", ("group_events",), "WRITE", "declares its group; not with `declare=False`"),
+    Permission("PatternConsumer", "TOPIC", ("updates",), "READ", "follows the relation"),
+    Permission("PatternConsumer", "TOPIC", (f"{PARENT}-",), "READ", "reads the topics that match, here of a prefix"),
+    Permission("PatternConsumer", "GROUP", ("billing",), "READ", "keeps its offsets (`group`, or `group_id`)"),
+    Permission("explain", "TOPIC", ("clock",), "WRITE", "asks the job; `plan` and the lists as well"),
+    Permission("explain", "TOPIC", ("answers",), "READ", "reads the answers; `plan` and the lists as well"),
+    Permission("tail", "TOPIC", ("updates",), "READ", "follows the updates"),
+    Permission("send", "TOPIC", _EVENTS, "WRITE", "writes an event; each kind needs its topic only"),
+    Permission("send --wait", "TOPIC", ("clock",), "WRITE", "asks whether the job has read it, beside `send`"),
+    Permission(
+        "send --wait", "TOPIC", ("answers", "updates"), "READ", "reads the answer, and the updates of the event"
+    ),
+    Permission("cloudevents accept", "TOPIC", (PARENT,), "READ", "reads the CloudEvents of a topic"),
+    Permission("cloudevents accept", "TOPIC", _EVENTS, "WRITE", "writes the inputs"),
+    Permission("cloudevents accept", "GROUP", (_ACCEPT,), "READ", "keeps what is converted"),
+    Permission("cloudevents accept", "TRANSACTIONAL_ID", (_ACCEPT,), "WRITE", "converts in transactions"),
+    Permission("cloudevents emit", "TOPIC", ("updates", "dead_letters"), "READ", "reads the outputs"),
+    Permission("cloudevents emit", "TOPIC", (PARENT,), "WRITE", "writes CloudEvents to a topic"),
+    Permission("cloudevents emit", "GROUP", (_EMIT,), "READ", "keeps what is converted"),
+    Permission("cloudevents emit", "TRANSACTIONAL_ID", (_EMIT,), "WRITE", "converts in transactions"),
     Permission("advise", "TOPIC", _EVENTS, "READ", "reads the inputs"),
     Permission("verify", "TOPIC", (*_EVENTS, "clock", "updates", "dead_letters"), "READ", "reads what it compares"),
     Permission("verify --repair", "TOPIC", ("updates",), "WRITE", "writes corrections, beside all of `verify`"),
@@ -152,6 +178,11 @@ def readable(topic: str) -> Grant:
     return Grant("TOPIC", topic, "READ")
 
 
+def usable_group(group: str) -> Grant:
+    """Return the permission to keep offsets in a consumer group."""
+    return Grant("GROUP", group, "READ")
+
+
 def writable(topic: str) -> Grant:
     """Return the permission to write to a topic."""
     return Grant("TOPIC", topic, "WRITE")
@@ -163,7 +194,7 @@ def grants(role: str, settings: Settings, parent: str = PARENT) -> list[Grant]:
 
 
 def _grants(role: str, settings: Settings, parent: str) -> Iterator[Grant]:
-    topics = names(settings)
+    topics = {**names(settings), "answers": settings.answers}
     for permission in PERMISSIONS:
         if permission.role == role:
             for resource in permission.resources:

@@ -11,10 +11,10 @@ from streaming.spark.kafka_admin import KafkaAdmin
 
 log = logging.getLogger("reexpand")
 
-_REFUSED = "AuthorizationException"
+REFUSED = "AuthorizationException"
 """End of the names of Java's exceptions for what a broker does not allow."""
 
-_TRANSACTIONS_REFUSED = f"TransactionalId{_REFUSED}"
+_TRANSACTIONS_REFUSED = f"TransactionalId{REFUSED}"
 
 
 def lacking(admin: KafkaAdmin, settings: Settings, group: str) -> list[Grant]:
@@ -60,7 +60,7 @@ def explaining(admin: KafkaAdmin, settings: Settings, group: str) -> Iterator[No
 
 def _explained(error: ReexpandError, admin: KafkaAdmin, settings: Settings, group: str) -> ReexpandError:
     text = str(error)
-    if _REFUSED not in text and not isinstance(error, TopicReplaced):  # a topic that may not be seen looks deleted
+    if REFUSED not in text and not isinstance(error, TopicReplaced):  # a topic that may not be seen looks deleted
         return error
     try:
         found = lacking(admin, settings, group)

@@ -6,6 +6,7 @@ from streaming.config import Settings
 from streaming.errors import KafkaUnavailable
 from streaming.kafka.permissions import missing, writable
 from streaming.kafka.specs import answers_spec
+from streaming.spark import access
 from streaming.spark.kafka_admin import KafkaAdmin
 
 log = logging.getLogger("reexpand")
@@ -19,7 +20,8 @@ def provide(admin: KafkaAdmin, settings: Settings) -> bool:
             admin.ids_of_new([spec.name])
         allowed = admin.allowed_on_topics([spec.name]).get(spec.name)
     except KafkaUnavailable as error:
-        problem = str(error)
+        # A topic that may not be seen looks missing, and may not be created.
+        problem = missing([writable(spec.name)]) if access.REFUSED in str(error) else str(error)
     else:
         if allowed is None or "WRITE" in allowed:
             return True

@@ -3,16 +3,24 @@
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import orjson
 import pytest
+from cloudevents.core.bindings.kafka import to_structured
+from cloudevents.core.formats.json import JSONFormat
+from cloudevents.core.v1.event import CloudEvent
 from confluent_kafka import KafkaError
 
 from streaming.client import SubscriptionClient, UpdatesUnreadable, client_options
 from streaming.config import load
+from streaming.consumers.kafka import PatternConsumer
+from streaming.errors import ReexpandError
 from streaming.kafka.clients import reason
 from streaming.kafka.permissions import PERMISSIONS, Grant, Permission, grants
+from streaming.kafka.specs import answers_spec
 from streaming.kafka.topics import TopicSpec, create_topics
 from tests.support.guarded_streams import GROUP, REQUEST, TOPIC, GuardedStreams, wait_for
 from tests.support.processes import eventually
@@ -189,9 +197,28 @@ VERBS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "verify --repair": (("verify", "verify --repair"), ("verify", "--checkpoint", "CHECKPOINT", "--repair")),
     "dlq list": (("dlq list",), ("dlq", "list")),
     "dlq replay": (("dlq list", "dlq replay"), ("dlq", "replay", "--all")),
+    "tail": (("tail",), ("tail", "--once")),
     "watch-kafka": (("watch-kafka",), ("watch-kafka", "--once", "--parent", "PARENT")),
 }
 """Roles and words of the verbs."""
+
+SENT = {
+    "group_events": ("group", "billing", "--parent", "orders", "--wildcard"),
+    "subscription_events": ("subscription", "eu__*", "--client", "c1", "--group", "billing", "--parent", "orders"),
+    "topic_events": ("topic", "eu__1", "--parent", "orders"),
+}
+"""Words of `send`, by the topic that they need."""
+
+ASKING: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "explain": (
+        ("explain",),
+        ("explain", "--client", "c1", "--topic", "eu__1", "--parent", "orders", "--timeout", "60"),
+    ),
+    "send --wait": (("send", "send --wait"), ("send", *SENT["topic_events"], "--wait", "--timeout", "60")),
+    "cloudevents accept": (("cloudevents accept",), ("cloudevents", "accept", "PARENT", "--once")),
+    "cloudevents emit": (("cloudevents emit",), ("cloudevents", "emit", "PARENT", "--once")),
+}
+"""The same of verbs that need a running job, or write to its inputs."""
 
 
 def run_verb(role: str, worked: GuardedStreams, without: Grant | None) -> "subprocess.CompletedProcess[str]":
@@ -219,7 +246,9 @@ def test_a_verb_needs_each_of_its_permissions(case: Case, worked: GuardedStreams
     assert_refused(run_verb(case.permission.role, worked, grant), grant)
 
 
-@pytest.mark.parametrize("role", ["advise", "verify", "dlq list", "verify --repair", "watch-kafka", "dlq replay"])
+@pytest.mark.parametrize(
+    "role", ["advise", "verify", "tail", "dlq list", "verify --repair", "watch-kafka", "dlq replay"]
+)
 def test_the_permissions_of_a_verb_suffice(role: str, worked: GuardedStreams) -> None:
     """Where another test has left a surplus row, `verify` has exit code 1 for it."""
     done = run_verb(role, worked, None)
@@ -262,6 +291,111 @@ def test_the_permissions_of_topics_and_of_the_dispatcher_suffice(
     assert fresh.verb("topics", "--fix", options=options).returncode == 0
 
 
+@pytest.fixture(scope="module")
+def answering(secured_broker: SecuredBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedStreams]:
+    """Topics with records, one of CloudEvents, and a job that runs."""
+    found = GuardedStreams(secured_broker, tmp_path_factory.mktemp("answering"))
+    found.streams.create(1)
+    create_topics(found.streams.bootstrap_servers, [answers_spec(found.streams.settings), TopicSpec(found.parent)])
+    feed(found)
+    attributes = {"type": "reexpand.topic-event", "source": "/test", "datacontenttype": "application/json"}
+    event = to_structured(CloudEvent(attributes, TOPIC), JSONFormat())
+    admin = found.administrator()
+    admin.produce(found.parent, event.value, headers=list(event.headers.items()))
+    assert admin.flush(30) == 0
+    job = found.job(found.user("job", "job that answers"))
+    try:
+        job.wait_ready()
+        assert "get no answers" not in job.said()
+        yield found
+        assert job.stop() == 0
+    finally:
+        job.close()
+
+
+def ask(role: str, answering: GuardedStreams, without: Grant | None = None) -> "subprocess.CompletedProcess[str]":
+    roles, words = ASKING[role]
+    options = answering.user(*roles, without=without)
+    return answering.verb(*(answering.parent if word == "PARENT" else word for word in words), options=options)
+
+
+@pytest.mark.parametrize("case", cases(*ASKING), ids=str)
+def test_who_asks_needs_each_permission(case: Case, answering: GuardedStreams) -> None:
+    grant = case.grant(answering)
+    assert_refused(ask(case.permission.role, answering, grant), grant)
+
+
+@pytest.mark.parametrize("role", ASKING)
+def test_the_permissions_of_who_asks_suffice(role: str, answering: GuardedStreams) -> None:
+    done = ask(role, answering)
+    assert done.returncode == 0, done.stderr
+    assert "does not allow" not in done.stderr
+
+
+def test_the_permissions_to_explain_suffice_for_plans_and_lists(answering: GuardedStreams, tmp_path: Path) -> None:
+    record = tmp_path / "record.json"
+    record.write_bytes(orjson.dumps(TOPIC))
+    options = answering.user("explain")
+    parent = ("--parent", "orders", "--timeout", "60")
+    for words in (("plan", str(record), *parent[2:]), *((kind, "list", *parent) for kind in ("clients", "groups"))):
+        done = answering.verb(*words, options=options)
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("case", cases("send"), ids=str)
+def test_send_needs_the_topic_of_its_kind_alone(case: Case, answering: GuardedStreams) -> None:
+    grant = case.grant(answering)
+    for setting, words in SENT.items():
+        done = answering.verb("send", *words, options=answering.user("send", without=grant))
+        if getattr(answering.streams.settings, setting) == grant.name:
+            assert_refused(done, grant)
+        else:
+            assert done.returncode == 0, done.stderr
+
+
+def test_a_job_that_may_not_answer_says_so(guarded: GuardedStreams) -> None:
+    create_topics(guarded.streams.bootstrap_servers, [answers_spec(guarded.streams.settings)])
+    (case,) = cases("job that answers")
+    job = guarded.job(guarded.user("job"))
+    try:
+        said = wait_for(job, "get no answers from this job: ")
+        assert str(case.grant(guarded)) in said.partition("get no answers from this job: ")[2].splitlines()[0]
+        job.wait_ready()
+    finally:
+        job.close()
+
+
+def consumed(guarded: GuardedStreams, options: Path) -> bytes | None:
+    """Read a record of a topic with a `PatternConsumer`; the test says in place of the job that it is the client's."""
+    topic, settings = f"{guarded.parent}-one", guarded.streams.settings
+    create_topics(guarded.streams.bootstrap_servers, [TopicSpec(topic)])
+    row = {"op": "ADD", "parentTopic": "kafka", "group": "billing", "clientId": "c1", "liteTopic": topic}
+    admin = guarded.administrator()
+    admin.produce(topic, b"record")
+    admin.produce(settings.updates, *guarded.as_record({**row, "patterns": [topic]}))
+    assert admin.flush(30) == 0
+    names = {name: getattr(settings, name) for name in ("updates", "subscription_events", "group_events")}
+    given: dict[str, Any] = {"group": "billing", "client_id": "c1", "topics": names}
+    given["options"] = client_options(options)
+    with PatternConsumer(guarded.address, [topic], **given) as consumer:
+        message = consumer.poll(SETTLE_SECONDS)
+        consumer.commit()
+        return None if message is None else message.value()
+
+
+@pytest.mark.parametrize("case", cases("PatternConsumer"), ids=str)
+def test_a_pattern_consumer_needs_each_of_its_permissions(case: Case, guarded: GuardedStreams) -> None:
+    grant = case.grant(guarded)
+    with pytest.raises(ReexpandError) as caught:
+        consumed(guarded, guarded.user("PatternConsumer", without=grant))
+    missing = grant._replace(name=f"{grant.name}one") if grant.is_prefix else grant
+    assert f"does not allow this user {missing}; docs/security.md" in str(caught.value)
+
+
+def test_the_permissions_of_a_pattern_consumer_suffice(guarded: GuardedStreams) -> None:
+    assert consumed(guarded, guarded.user("PatternConsumer")) == b"record"
+
+
 def test_every_case_is_in_a_test() -> None:
     """A role that is added to the list gets a test."""
     tested = {
@@ -273,7 +407,10 @@ def test_every_case_is_in_a_test() -> None:
         "owner of groups",
         "follower",
         "compact-inputs",
+        "job that answers",
+        "send",
+        "PatternConsumer",
     }
-    assert {case.permission.role for case in CASES} == {*tested, "dispatcher", *VERBS}
+    assert {case.permission.role for case in CASES} == {*tested, "dispatcher", *VERBS, *ASKING}
     settings = load({"bootstrap_servers": "b:1", "checkpoint": "/c"})
     assert sum(len(grants(role, settings)) for role in {each.role for each in PERMISSIONS}) == len(CASES)

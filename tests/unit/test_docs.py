@@ -165,6 +165,63 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
     assert [page.name for page in PAGES if page not in reached] == []
 
 
+# The page that compares.
+
+COMPARED = DOCS / "compared.md"
+
+
+class Feature(NamedTuple):
+    """A row of its tables: the feature, and what it says of reexpand and of each other system."""
+
+    name: str
+    own: str
+    others: list[str]
+
+
+def _features() -> Iterator[Feature]:
+    lines = _text(COMPARED).splitlines()
+    for number, line in enumerate(lines):
+        if line.startswith("| feature |"):
+            for row in takewhile(lambda row: row.startswith("|"), lines[number + 2 :]):
+                name, own, *others = (cell.strip() for cell in row.split("|")[1:-1])
+                yield Feature(name, own, others)
+
+
+FEATURES = list(_features())
+
+
+def _exists(words: list[str]) -> bool:
+    """Tell whether a command line without values is one: its verbs, options and targets."""
+    if words[0] == "make":
+        return all(re.search(rf"^{target}:", _text(ROOT / "Makefile"), re.MULTILINE) for target in words[1:])
+    command: click.Command = main
+    rest = words[1:]
+    while rest and isinstance(command, click.Group) and rest[0] in command.commands:
+        command = command.commands[rest.pop(0)]
+    context = click.Context(command, **main.context_settings)
+    options = {name for option in command.get_params(context) for name in option.opts}
+    return command is not main and set(rest) <= options
+
+
+def test_every_feature_is_compared_with_all_systems() -> None:
+    assert len(FEATURES) >= 35
+    assert len({feature.name for feature in FEATURES}) == len(FEATURES)
+    assert [feature.name for feature in FEATURES if len(feature.others) != 7 or not all(feature.others)] == []
+
+
+@pytest.mark.parametrize("feature", FEATURES, ids=lambda feature: feature.name)
+def test_what_we_have_is_named(feature: Feature) -> None:
+    """By a command that exists, or a page; else the cell begins with "no"."""
+    commands = [code.split() for code in re.findall(r"`((?:reexpand|make) [^`]+)`", feature.own)]
+    assert [words for words in commands if not _exists(words)] == []
+    assert commands or "](" in feature.own or re.match(r"no\b", feature.own)
+
+
+def test_a_command_that_does_not_exist_is_found() -> None:
+    lines = ("reexpand tail --top", "reexpand nothing", "reexpand topics lost", "make nothing")
+    assert [_exists(line.split()) for line in lines] == [False] * len(lines)
+
+
 # The page on how the job decides.
 
 

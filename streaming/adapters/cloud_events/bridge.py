@@ -11,7 +11,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from streaming.adapters.cloud_events.conversion import INPUTS, Wrapper, to_input
 from streaming.errors import BridgeFailed, NotConverted
-from streaming.kafka.clients import PARTITION_END, create, reason
+from streaming.kafka.clients import PARTITION_END, concerns_group, create, reason
+from streaming.kafka.permissions import Grant, readable, usable_group, writable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -99,6 +100,7 @@ class _Bridge:
     def __init__(self, settings: Settings, options: BridgeOptions, name: str) -> None:
         self._settings = settings
         self._options = options
+        self._name = name
         self._trouble: list[KafkaError] = []
         common = {
             "log_level": 0,
@@ -128,7 +130,7 @@ class _Bridge:
             log.info("ready: converting %s", ", ".join(sources))
             self._convert(sources, convert)
         except KafkaException as error:
-            raise self._failed(reason(error)) from None
+            raise self._failed(self._why(self._behind(error.args[0]))) from None
         finally:
             self._consumer.close()
             for number, handler in former.items():
@@ -136,13 +138,15 @@ class _Bridge:
         return self._count
 
     def _check(self, sources: Sequence[str], outputs: Sequence[str]) -> None:
-        """Check that all topics exist."""
-        found = self._consumer.list_topics(timeout=_REQUEST_SECONDS).topics
-        for topic in (*sources, *outputs):
-            if topic not in found:
+        """Check that all topics exist, and may be seen."""
+        for needed in (*map(readable, sources), *map(writable, outputs)):
+            error = self._consumer.list_topics(needed.name, timeout=_REQUEST_SECONDS).topics[needed.name].error
+            if error is not None and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise BridgeFailed(
-                    f"The topic {topic} does not exist at {self._settings.bootstrap_servers}: create it."
+                    f"The topic {needed.name} does not exist at {self._settings.bootstrap_servers}: create it."
                 )
+            if error is not None:
+                raise self._failed(reason(error, needed))
 
     def _convert(self, sources: Sequence[str], convert: Callable[[Message], Produced]) -> None:
         unread = self._ends(sources) if self._options.once else {}
@@ -154,7 +158,7 @@ class _Bridge:
                 if error is None:
                     records.append(message)
                 elif error.code() != PARTITION_END and not error.retriable():
-                    raise self._failed(reason(error))
+                    raise self._failed(self._why(error, message.topic()))
                 place = message.topic() or "", message.partition() or 0
                 if place in unread and (message.offset() or 0) + (error is None) >= unread[place]:
                     del unread[place]
@@ -208,6 +212,20 @@ class _Bridge:
                 if max(start, committed.offset) < end:
                     found[topic, number] = end
         return found
+
+    def _behind(self, error: KafkaError) -> KafkaError:
+        """Return the refusal of the group that is behind a time-out; the client tells of it at its next poll."""
+        message = self._consumer.poll(0.2) if error.code() == KafkaError._TIMED_OUT else None  # noqa: SLF001 - its name
+        polled = None if message is None else message.error()
+        return next((each for each in (*self._trouble, polled) if each is not None and concerns_group(each)), error)
+
+    def _why(self, error: KafkaError, topic: str | None = None) -> str:
+        """Return the reason of an error: of the group, of the transactions, or of a topic that is read."""
+        needed = {
+            KafkaError.GROUP_AUTHORIZATION_FAILED: usable_group(self._name),
+            KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Grant("TRANSACTIONAL_ID", self._name, "WRITE"),
+        }
+        return reason(error, needed.get(error.code(), None if topic is None else readable(topic)))
 
     def _failed(self, why: str) -> BridgeFailed:
         return BridgeFailed(

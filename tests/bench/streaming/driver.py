@@ -80,7 +80,7 @@ class Driver:
         self._process: subprocess.Popen[bytes]
         if starts:
             self.start()
-        client = {"bootstrap.servers": broker.bootstrap_servers}
+        client: dict[str, Any] = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0}
         # Keys go where Java's own clients put them, so that systems can rely on it that a parent is in one partition.
         producer = {"linger.ms": 0, "queue.buffering.max.messages": 1_000_000, "partitioner": "murmur2_random"}
         self._producer = Producer({**client, **producer})

@@ -1,55 +1,223 @@
-"""The job with metrics that are asked for every five seconds, and without, side by side.
+"""What metrics cost: one job, whose metrics are on and asked for every five seconds, or off, by turns.
+
+    python -m tests.bench.streaming.metrics --minutes 8
+
+One process has both, so that no difference is that of two processes. A turn is latency at a steady rate, and some
+bursts, once with metrics and once without; who begins alternates. Off means that workers report no facts about their
+keys and the driver follows nothing, asks Kafka nothing, and is asked nothing. CPU is that of the driver, its JVM and
+its workers.
+
+With `--former` the other one is a release without metrics, in a process of its own:
 
     python -m tests.bench.streaming.metrics --former ../former/.venv/bin/reexpand
-
-Without a command of a former release, which has no metrics at all, the other one is the job with `--http off`: it has
-no server, but counts all the same.
 """
 
+import argparse
+import statistics
 import sys
 import threading
-from contextlib import suppress
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import chdir, suppress
 from http.client import HTTPConnection, HTTPException
+from itertools import count
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Self
+
+from rich.console import Console
 
 from streaming.local.node import free_port
-from tests.bench.streaming.driver import JOB, System
-from tests.bench.streaming.run import compare, report, run_arguments
+from tests.bench.command import broker_and_folder
+from tests.bench.streaming.cpu import cpu_seconds
+from tests.bench.streaming.driver import JOB, Driver, System
+from tests.bench.streaming.run import UNCOUNTED, Figures, at_rate, compare, report, run_arguments, spread
+from tests.bench.streaming.switched import SWITCH
 
 _SCRAPE_SECONDS = 5.0
 """Three times as often as deploy/monitoring/prometheus.yml asks."""
 
-_SILENT = System("job, http off", JOB.command)
+_BURSTS = 3
+"""Bursts of a measurement: together they are about as long as the time between two scrapes."""
+
+_LEAST_TURNS = 2
+_WITH, _WITHOUT = "with metrics", "without"
+_WANTED = {"CPU s per 100,000": 0.03, "p50 ms": 5.0}
+"""Cost that is allowed: a share of the CPU of a burst, and milliseconds of latency."""
+
+_DRAWS = 2_000
+"""Draws of the bootstrap, with which the interval of a median is found."""
+
+Pair = dict[str, dict[str, float]]
+"""Figures of a turn, with and without metrics."""
 
 
-def scrape(port: int, stop: threading.Event, answers: list[int]) -> None:
-    """Ask for the metrics until the event is set, and note the size of each answer; a stopped job does not answer."""
-    while not stop.wait(_SCRAPE_SECONDS):
-        connection = HTTPConnection("127.0.0.1", port, timeout=2)
-        with suppress(OSError, HTTPException):
-            connection.request("GET", "/metrics")
-            answers.append(len(connection.getresponse().read()))
-        connection.close()
+class Scraper:
+    """Somebody who asks for the metrics, as a context manager.
+
+    Attributes:
+        answers: sizes of the answers in bytes; a stopped job gives none.
+        silence: file during whose existence nothing is asked.
+    """
+
+    def __init__(self, port: int, silence: Path) -> None:
+        self.answers: list[int] = []
+        self.silence = silence
+        self._port = port
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(_SCRAPE_SECONDS):
+            if not self.silence.exists():
+                connection = HTTPConnection("127.0.0.1", self._port, timeout=2)
+                with suppress(OSError, HTTPException):
+                    connection.request("GET", "/metrics")
+                    self.answers.append(len(connection.getresponse().read()))
+                connection.close()
+
+    def check(self) -> str:
+        """Return what was answered.
+
+        Raises:
+            SystemExit: nothing was.
+        """
+        if not self.answers:
+            sys.exit("the metrics were never served: the figures mean nothing")
+        return f"{len(self.answers)} answers of {max(self.answers):,} bytes at most"
+
+
+def bursts(driver: Driver, events: int) -> dict[str, float]:
+    """Measure some bursts as one."""
+    before = cpu_seconds(driver.pid)
+    seconds = sum(driver.burst(events) for _ in range(_BURSTS))
+    used, all_events = cpu_seconds(driver.pid) - before, _BURSTS * events
+    return {"events/s": all_events / seconds, "CPU s per 100,000": 100_000 / all_events * used}
+
+
+def by_turns(driver: Driver, silence: Path, options: argparse.Namespace, until: float) -> Iterator[Pair]:
+    """Yield turn by turn, as long as one more ends before a time of `time.monotonic`."""
+    longest = 0.0
+    for number in count():
+        began = time.monotonic()
+        if number >= _LEAST_TURNS and began + longest > until:
+            return
+        ways = (_WITH, _WITHOUT) if number % 2 else (_WITHOUT, _WITH)
+        found: Pair = {way: {} for way in (_WITH, _WITHOUT)}
+        for way in ways:
+            _switch(silence, is_silent=way == _WITHOUT)
+            found[way] |= at_rate(driver, options.singles, options.rate, UNCOUNTED)
+        for way in reversed(ways):
+            _switch(silence, is_silent=way == _WITHOUT)
+            found[way] |= bursts(driver, options.events)
+        longest = max(longest, time.monotonic() - began)
+        yield found
+
+
+def _switch(silence: Path, *, is_silent: bool) -> None:
+    if is_silent:
+        silence.touch()
+    else:
+        silence.unlink(missing_ok=True)
+    time.sleep(0.5)  # the driver looks every 0.2 s
+
+
+def switched(options: argparse.Namespace) -> tuple[list[Pair], str]:
+    """Measure one job with metrics on and off; return its turns, and what the metrics were."""
+    until = time.monotonic() + 60 * options.minutes
+    console, port = Console(stderr=True), free_port()
+    pairs: list[Pair] = []
+    with broker_and_folder() as (broker, folder):
+        silence = folder / "silent"
+        environment = {"REEXPAND_HTTP": f"127.0.0.1:{port}", SWITCH: str(silence)}
+        command = [sys.executable, "-m", "tests.bench.streaming.switched", "driver"]
+        with Driver(System("job", command, environment), broker, folder) as driver, Scraper(port, silence) as scraper:
+            console.print("warming up")
+            driver.latencies(round(options.warm_up * options.rate), options.rate)
+            for _ in range(options.warm_bursts):
+                driver.burst(options.events)
+            for pair in by_turns(driver, silence, options, until):
+                pairs.append(pair)
+                shown = ", ".join(
+                    f"{way}: p50 {figures['p50 ms']:.0f} ms, {figures['CPU s per 100,000']:.2f} CPU s per 100,000"
+                    for way, figures in pair.items()
+                )
+                console.print(f"turn {len(pairs)}: {shown}")
+        return pairs, scraper.check()
+
+
+def summary(pairs: Sequence[Pair]) -> Figures:
+    """Return medians over turns with their range, of both, of their ratios and of their differences."""
+    names = list(pairs[0][_WITH])
+    return {
+        **{way: {name: spread([pair[way][name] for pair in pairs]) for name in names} for way in (_WITH, _WITHOUT)},
+        f"{_WITH} / {_WITHOUT}": {name: spread(_ratios(pairs, name)) for name in names},
+        f"{_WITH} - {_WITHOUT}": {name: spread(_differences(pairs, name)) for name in names},
+    }
+
+
+def costs(pairs: Sequence[Pair]) -> str:
+    """Return what is asked: the cost of a burst and of latency, each with the 95 % interval of its median."""
+    cpu = [ratio - 1 for ratio in _ratios(pairs, "CPU s per 100,000")]
+    p50 = _differences(pairs, "p50 ms")
+    (cpu_low, cpu_high), (p50_low, p50_high) = interval(cpu), interval(p50)
+    share, most = _WANTED["CPU s per 100,000"], _WANTED["p50 ms"]
+    return (
+        f"{len(pairs)} turns. Cost of a burst: {statistics.median(cpu):+.1%} of CPU "
+        f"({cpu_low:+.1%} to {cpu_high:+.1%}; wanted: at most {share:.0%}). Cost of p50: "
+        f"{statistics.median(p50):+.1f} ms ({p50_low:+.1f} to {p50_high:+.1f}; wanted: at most {most:g} ms)"
+    )
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return the 95 % interval of the median, by bootstrap."""
+    random = Random(1)
+    medians = sorted(statistics.median(random.choices(values, k=len(values))) for _ in range(_DRAWS))
+    return medians[_DRAWS // 40], medians[-_DRAWS // 40]
+
+
+def _ratios(pairs: Sequence[Pair], name: str) -> list[float]:
+    return [pair[_WITH][name] / pair[_WITHOUT][name] for pair in pairs]
+
+
+def _differences(pairs: Sequence[Pair], name: str) -> list[float]:
+    return [pair[_WITH][name] - pair[_WITHOUT][name] for pair in pairs]
+
+
+def against(former: str, options: argparse.Namespace) -> None:
+    """Measure the job beside a release without metrics, and print the table."""
+    port = free_port()
+    scraped = System(JOB.name, JOB.command, {"REEXPAND_HTTP": f"127.0.0.1:{port}"})
+    other = System("job, without metrics", [str(Path(former).absolute()), "run"])
+    # Elsewhere than in the checkout: Python's workers would import its code, whatever the command.
+    with TemporaryDirectory() as folder, chdir(folder), Scraper(port, Path(folder) / "never") as scraper:
+        figures, wrong = compare((scraped, other), options)
+    report(figures, wrong, options, scraper.check())
 
 
 def main() -> None:
-    """Runs the rounds and prints the table."""
+    """Run the turns and print the table."""
     parser = run_arguments(__doc__)
+    parser.add_argument(
+        "--minutes", type=float, default=8, help="time after which no further turn begins (not --former)"
+    )
     parser.add_argument("--former", help="command `reexpand` of a release without metrics")
+    parser.set_defaults(rounds=1, turns=4, events=50_000, warm_bursts=6, singles=160, warm_up=40)
     options = parser.parse_args()
-    port, stop = free_port(), threading.Event()
-    answers: list[int] = []
-    scraped = System(JOB.name, JOB.command, {"REEXPAND_HTTP": f"127.0.0.1:{port}"})
-    other = System("job, without metrics", [options.former, "run"]) if options.former else _SILENT
-    thread = threading.Thread(target=scrape, args=(port, stop, answers))
-    thread.start()
-    try:
-        figures, wrong = compare((scraped, other), options)
-    finally:
-        stop.set()
-        thread.join()
-    if not answers:
-        sys.exit("the metrics were never served: the figures mean nothing")
-    report(figures, wrong, options, f"{len(answers)} answers of {max(answers):,} bytes at most")
+    if options.former:
+        against(options.former, options)
+        return
+    pairs, served = switched(options)
+    report(summary(pairs), {}, options, f"{costs(pairs)}. {served}.")
 
 
 if __name__ == "__main__":

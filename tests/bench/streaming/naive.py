@@ -4,12 +4,10 @@ The few shuffle partitions and the short fetches of the source stay: with the de
 compared.
 """
 
-from collections.abc import Sequence
-from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 from streaming.cli import main
-from streaming.config import Settings
 from streaming.spark import session
 
 CHOSEN = {
@@ -22,9 +20,9 @@ CHOSEN = {
 take = session.options
 
 
-def defaults(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = ()) -> dict[str, str]:
+def defaults(*given: Any) -> dict[str, str]:
     """The job's options without the chosen ones."""
-    options = take(settings, shuffle_partitions, jars)
+    options = take(*given)
     return {name: value for name, value in options.items() if name not in CHOSEN}
 
 
