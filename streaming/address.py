@@ -1,6 +1,7 @@
-"""The address of the job's HTTP server."""
+"""Addresses of HTTP servers."""
 
 import ipaddress
+import socket
 from typing import NamedTuple
 
 OFF = "off"
@@ -24,6 +25,25 @@ class Address(NamedTuple):
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return False
+
+    def listen(self) -> socket.socket:
+        """Return a socket that listens there; the kernel keeps who asks before a server runs.
+
+        Raises:
+            OSError: the address cannot be listened on.
+        """
+        family, kind, protocol, _, place = socket.getaddrinfo(
+            self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listening = socket.socket(family, kind, protocol)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(place)
+            listening.listen()
+        except OSError:
+            listening.close()
+            raise
+        return listening
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"

@@ -1,4 +1,4 @@
-"""File of Kafka client options: `key=value` a line, with secrets in other files or in the environment.
+"""File of options of a client: `key=value` a line, with secrets in other files or in the environment.
 
 A part `${env:NAME}` of a value stands for an environment variable, and `${file:PATH}` for the content of a file without
 the line feed at its end. A relative path counts from the folder of the options.

@@ -56,11 +56,21 @@ def watch_kafka(
 @click.option("--parent", required=True, help="Parent topic whose lite topics are announced.")
 @click.option("--topic-events", default=None, help="Kafka topic of the events. [default: lite-topic-events]")
 @kafka_options_option
+@click.option(
+    "--rocketmq-options", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File of login and TLS of RocketMQ, one key=value a line: accessKey, secretKey, tls.client.trustCertPath.",
+)  # fmt: skip
 @click.option("--once", is_flag=True, help="Announce the changes since the last time, and end.")
 @click.option("--json", "as_json", is_flag=True, help="Print each event as it is written, one a line.")
 @verbose_option
 def watch_rocketmq(
-    bootstrap_servers: str | None, topic_events: str | None, kafka_options: Path | None, *, as_json: bool, **given: Any
+    bootstrap_servers: str | None,
+    topic_events: str | None,
+    kafka_options: Path | None,
+    rocketmq_options: Path | None,
+    *,
+    as_json: bool,
+    **given: Any,
 ) -> None:
     """Announce births and deaths of lite topics of RocketMQ.
 
@@ -74,11 +84,12 @@ def watch_rocketmq(
     Example:
       reexpand watch-rocketmq --bootstrap-servers broker:9092 --namesrv rocketmq:9876 --parent orders
     """
-    from streaming.adapters.rocketmq import watcher
+    from streaming.adapters.rocketmq import access, watcher
     from streaming.kafka.options import for_librdkafka
 
     settings = _settings(bootstrap_servers, topic_events, kafka_options)
-    watcher.run(settings, watcher.RocketMQOptions(client=for_librdkafka(settings), **given), _shown(as_json=as_json))
+    options = watcher.RocketMQOptions(client=for_librdkafka(settings), access=access.load(rocketmq_options), **given)
+    watcher.run(settings, options, _shown(as_json=as_json))
 
 
 def _settings(bootstrap_servers: str | None, topic_events: str | None, kafka_options: Path | None) -> "Settings":

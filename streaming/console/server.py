@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from typing import TYPE_CHECKING, Final
 
 import uvicorn
@@ -13,6 +12,7 @@ from streaming.errors import AddressUnusable, ConfigInvalid
 from streaming.monitor import token as secret
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable
     from pathlib import Path
 
@@ -74,18 +74,14 @@ def serve(app: Starlette, where: Address, opened: Callable[[str], None]) -> None
     Raises:
         AddressUnusable: the address cannot be listened on.
     """
-    family = socket.AF_INET6 if ":" in where.host else socket.AF_INET
-    listener = socket.socket(family)
+    try:
+        listener = where.listen()
+    except OSError as error:
+        raise AddressUnusable(
+            f"the console cannot listen on {where}: {error.strerror or error}. "
+            "Choose another address with --http; port 0 takes a free one."
+        ) from None
     with listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind(tuple(where))
-        except OSError as error:
-            raise AddressUnusable(
-                f"the console cannot listen on {where.host}:{where.port}: {error.strerror or error}. "
-                "Choose another address with --http; port 0 takes a free one."
-            ) from None
-        listener.listen()
         opened(f"http://{Address(where.host, listener.getsockname()[1])}/")
         config = uvicorn.Config(
             app, log_config=None, access_log=False, server_header=False, lifespan="off",

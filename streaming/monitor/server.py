@@ -1,16 +1,18 @@
 """The HTTP server of the job, in a thread of its own: metrics, health, and the routes of others."""
 
 import logging
-import socket
 import threading
 from collections.abc import Sequence
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute
 
 from streaming.address import Address
+
+if TYPE_CHECKING:
+    import socket
 
 log = logging.getLogger("reexpand")
 
@@ -40,7 +42,7 @@ class HttpServer:
 
     def __enter__(self) -> Self:
         try:
-            self._socket = self._listen()
+            self._socket = self._asked.listen()
         except OSError as error:
             log.warning(
                 "no metrics and no health: cannot listen on %s (%s). The job goes on; choose another address with "
@@ -68,18 +70,3 @@ class HttpServer:
         if self._socket is not None:
             self._socket.close()
         self._address = None
-
-    def _listen(self) -> socket.socket:
-        """Return a socket that listens; the kernel keeps who asks before the thread runs."""
-        family, kind, protocol, _, place = socket.getaddrinfo(
-            self._asked.host, self._asked.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listening = socket.socket(family, kind, protocol)
-        try:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind(place)
-            listening.listen()
-        except OSError:
-            listening.close()
-            raise
-        return listening

@@ -142,7 +142,8 @@ def started(settings: Settings, stop: threading.Event) -> Iterator[SparkSession]
         JobFailed: its JVM has ended by itself.
     """
     set_on_signal(stop)
-    spark = session.build(settings, checkpoint.default_partitions(), [*jars.spark(), classes.sink()])
+    brought = [] if session.is_submitted() else [*jars.spark(), classes.sink()]
+    spark = session.build(settings, checkpoint.default_partitions(), brought)
     set_on_signal(stop)  # again: a new SparkContext handles SIGINT itself, and would abort the running micro-batch
     context: Any = spark.sparkContext
     jvm: subprocess.Popen[bytes] | None = getattr(context._gateway, "proc", None)  # noqa: SLF001 - none if it started us

@@ -95,7 +95,7 @@ def options(
         chosen |= _LOCAL
     elif _is_on_this_machine(settings):
         chosen |= _LOOPBACK
-    if not _is_submitted():
+    if not is_submitted():
         level = "warn" if logging.getLogger("reexpand").isEnabledFor(logging.DEBUG) else "error"
         java_options = _JAVA_OPTIONS.format(file=_LOG_CONFIGURATION, level=level)
         archive = class_archive.options(jars) if _is_local(settings) else []
@@ -108,7 +108,7 @@ def options(
     if urlparse(settings.checkpoint).scheme in ("", "file"):
         chosen |= _LOCAL_FILES
         file_system = next((jar for jar in jars if jar.name.startswith(_FILE_SYSTEM_JAR)), None)
-        if file_system and _is_local(settings) and not _is_submitted():
+        if file_system and _is_local(settings) and not is_submitted():
             # Spark reads files before it has the classes of `spark.jars`.
             chosen["spark.driver.extraClassPath"] = str(file_system.resolve())
             chosen["spark.hadoop.fs.file.impl"] = _FILE_SYSTEM
@@ -119,7 +119,7 @@ def options(
     return chosen
 
 
-def _is_submitted() -> bool:
+def is_submitted() -> bool:
     """Tell whether spark-submit runs this: it gives Python a gateway to a Spark whose options it has chosen."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
@@ -127,7 +127,7 @@ def _is_submitted() -> bool:
 def _is_local(settings: Settings) -> bool:
     """Tell whether Spark runs in one JVM on this machine; spark-submit chooses by itself."""
     if settings.master is None:
-        return not _is_submitted()
+        return not is_submitted()
     return settings.master.startswith("local")
 
 
@@ -142,13 +142,13 @@ def build(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = ()
     Raises:
         SparkUnavailable: the master does not exist, or does not answer within a minute.
     """
-    if not _is_submitted():
+    if not is_submitted():
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the Python of executors, wherever they are
     if _is_on_this_machine(settings):
         os.environ.setdefault(
             "SPARK_LOCAL_IP", "127.0.0.1"
         )  # for parts without an option of their own, such as the web interface
-    of_s3 = local_jars.s3() if s3.is_on_s3(settings.checkpoint) else []
+    of_s3 = local_jars.s3() if s3.is_on_s3(settings.checkpoint) and not is_submitted() else []
     builder = SparkSession.builder
     for key, value in options(settings, shuffle_partitions, jars, of_s3).items():
         builder = builder.config(key, value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import sys
@@ -13,15 +12,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streaming.adapters.rocketmq import admin
-from streaming.adapters.rocketmq.remoting import Link
 from streaming.local.rocketmq import RocketMQ
 from tests.support.processes import eventually
-from tests.support.rocketmq import send
+from tests.support.rocketmq import does, send
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Iterator
 
+    from streaming.adapters.rocketmq.remoting import Link
     from tests.support.running_job import Streams
+    from tests.support.split_rocketmq import SplitRocketMQ
 
 SEEN_SECONDS = 30
 """Some fifteen times as long as a death takes to be seen: the machine may be busy."""
@@ -35,21 +35,8 @@ def rocketmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RocketMQ]:
         yield server
 
 
-def does(server: RocketMQ, act: Callable[[Link], Awaitable[object]]) -> None:
-    """Let somebody do something on the broker."""
-
-    async def run() -> None:
-        link = Link(server.broker)
-        try:
-            await act(link)
-        finally:
-            await link.close()
-
-    asyncio.run(run())
-
-
 @contextmanager
-def watching(server: RocketMQ, streams: Streams, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+def watching(server: RocketMQ | SplitRocketMQ, streams: Streams, *options: str) -> Iterator[subprocess.Popen[bytes]]:
     """`reexpand watch-rocketmq` as a process; killed in the end."""
     command = [str(Path(sys.executable).with_name("reexpand")), "watch-rocketmq", "--parent", "orders", *options]
     command += ["--bootstrap-servers", streams.bootstrap_servers, "--topic-events", streams.settings.topic_events]
@@ -83,20 +70,20 @@ def test_births_and_deaths_are_announced_also_those_of_its_absence(rocketmq: Roc
         await admin.delete_lite_topic(broker, "orders", "us__new")
         await send(broker, "orders", "us__late")
 
-    does(rocketmq, at_first)
+    does(rocketmq.broker, at_first)
     described = {"tags": "paid", "properties": {"region": "eu"}}
     expected: list[dict[str, Any]] = [
         {"event": "CREATED", "liteTopic": topic, **described} for topic in ("eu__gone", "eu__old")
     ]
     with watching(rocketmq, streams):
         assert eventually(lambda: announced(streams) == expected, SEEN_SECONDS, 0.1), announced(streams)
-        does(rocketmq, lambda broker: send(broker, "orders", "us__new", queue=2))
+        does(rocketmq.broker, lambda broker: send(broker, "orders", "us__new", queue=2))
         expected.append({"event": "CREATED", "liteTopic": "us__new"})
         assert eventually(lambda: announced(streams) == expected, SEEN_SECONDS, 0.1), announced(streams)
-        does(rocketmq, lambda broker: admin.delete_lite_topic(broker, "orders", "eu__gone"))
+        does(rocketmq.broker, lambda broker: admin.delete_lite_topic(broker, "orders", "eu__gone"))
         expected.append({"event": "DELETED", "liteTopic": "eu__gone"})
         assert eventually(lambda: announced(streams) == expected, SEEN_SECONDS, 0.1), announced(streams)
-    does(rocketmq, meanwhile)
+    does(rocketmq.broker, meanwhile)
     expected += [
         {"event": "DELETED", "liteTopic": "eu__old"},
         {"event": "DELETED", "liteTopic": "us__new"},

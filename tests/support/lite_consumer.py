@@ -1,8 +1,11 @@
 """A consumer of a pattern as a process of its own: prints each message, `TOPIC BODY`, before it is acknowledged.
 
 python -m tests.support.lite_consumer ENDPOINTS GROUP PARENT KAFKA SUBSCRIPTIONS GROUPS UPDATES PATTERN
+
+It uses TLS and a login where `ROCKETMQ_LOGIN` is `USER:PASSWORD`.
 """
 
+import os
 import sys
 import time
 
@@ -23,9 +26,11 @@ def main() -> None:
 def receive() -> None:
     """Print messages."""
     endpoints, group, parent, kafka, *topics, pattern = sys.argv[1:]
+    user, _, password = os.environ.get("ROCKETMQ_LOGIN", "").partition(":")
     consumer = WildcardLiteConsumer(
-        endpoints, group, parent, kafka, listener=show, attributes={}, topics=Topics(*topics), repeat_seconds=5
-    )
+        endpoints, group, parent, kafka, listener=show, attributes={}, topics=Topics(*topics), repeat_seconds=5,
+        credentials=(user, password), tls=bool(user),
+    )  # fmt: skip
     with consumer:
         consumer.subscribe(pattern)
         sys.stdin.read()

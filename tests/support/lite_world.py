@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
 import threading
@@ -13,16 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streaming.adapters.rocketmq import admin
-from streaming.adapters.rocketmq.remoting import Link
 from streaming.consumers.rocketmq import Topics, WildcardLiteConsumer
 from streaming.local.rocketmq import RocketMQ
-from tests.support.rocketmq import send
+from tests.support.rocketmq import does, send
 from tests.support.running_job import Job, Streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
+    from streaming.adapters.rocketmq.remoting import Link
     from tests.support.split_rocketmq import SplitRocketMQ
 
 
@@ -68,15 +67,7 @@ class LiteWorld:
 
     def does(self, act: Callable[[Link], Any]) -> None:
         """Let somebody do something on the broker."""
-
-        async def run() -> None:
-            link = Link(self.rocketmq.broker)
-            try:
-                await act(link)
-            finally:
-                await link.close()
-
-        asyncio.run(run())
+        does(self.rocketmq.broker, act)
 
     def send(self, *topics: str, body: str = "first") -> None:
         """Send a message to each of these lite topics."""

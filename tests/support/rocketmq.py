@@ -1,11 +1,27 @@
 """What producers and administrators do to a RocketMQ."""
 
+import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
+from streaming.adapters.rocketmq.access import Access
 from streaming.adapters.rocketmq.remoting import Link
 
 _SEND = 10
+_OPEN = Access()
+
+
+def does(broker: str, act: Callable[[Link], Awaitable[object]], access: Access = _OPEN) -> None:
+    """Let somebody do something on the broker of this address."""
+
+    async def run() -> None:
+        link = Link(broker, access)
+        try:
+            await act(link)
+        finally:
+            await link.close()
+
+    asyncio.run(run())
 
 
 async def send(

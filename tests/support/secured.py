@@ -88,7 +88,7 @@ class SecuredBroker:
         )
 
     def _issue(self, user: str) -> None:
-        key, chain = _pem(self.authority.issue_cert(user, common_name=user))
+        key, chain = pem(self.authority.issue_cert(user, common_name=user))
         for name, text in (("pem", key + chain), ("key", key), ("chain", chain)):
             (self.folder / f"{user}.{name}").write_text(text)
         self.secrets.setdefault(user, []).extend(line for line in key.splitlines()[1:-1] if len(line) > 20)
@@ -126,7 +126,7 @@ def secured(folder: Path) -> Iterator[SecuredBroker]:
     """Start such a broker."""
     folder.mkdir(parents=True, exist_ok=True)
     authority = trustme.CA()
-    key, chain = _pem(authority.issue_cert(HOST))
+    key, chain = pem(authority.issue_cert(HOST))
     (folder / "broker.pem").write_text(key + chain)
     authority.cert_pem.write_to_path(str(folder / "authority.pem"))
     scram = free_port()
@@ -152,7 +152,7 @@ def secured(folder: Path) -> Iterator[SecuredBroker]:
         yield SecuredBroker(broker, folder, authority, f"{HOST}:{scram}", f"{HOST}:{certificates}")
 
 
-def _pem(issued: trustme.LeafCert) -> tuple[str, str]:
+def pem(issued: trustme.LeafCert) -> tuple[str, str]:
     """Return key and chain; Java reads keys in the form of PKCS 8 only."""
     key = load_pem_private_key(issued.private_key_pem.bytes(), None)
     text = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()

@@ -2,22 +2,45 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from typing import IO, TYPE_CHECKING, Self
 
 from streaming.errors import BrokerFailed
 from streaming.local import jars
 from streaming.local.java import find_java
+from streaming.local.node import free_port
 from streaming.local.rocketmq import JAVA_OPTIONS, Ports, configuration, load_ports
 from streaming.local.server import POLL_SECONDS, Server
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 _START_SECONDS = 180
+_AT = "org.apache.rocketmq."
+_BROKER = (f"{_AT}broker.BrokerStartup", "-c", "broker.properties")
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What differs from the usual servers.
+
+    Attributes:
+        broker: settings of the broker.
+        proxy: settings of the proxy.
+        java_options: options of Java, for all of them.
+    """
+
+    broker: Mapping[str, object] = field(default_factory=dict)
+    proxy: Mapping[str, object] = field(default_factory=dict)
+    java_options: Sequence[str] = ()
+
+
+_USUAL = Setup()
 
 
 class Part(Server):
@@ -26,19 +49,24 @@ class Part(Server):
     Args:
         folder: its folder.
         ports: ports of all servers.
+        setup: what differs from the usual ones.
         command: main class and arguments.
         ready: text in its log that tells that it answers.
     """
 
-    def __init__(self, folder: Path, ports: Ports, command: Sequence[str], ready: str) -> None:
+    def __init__(self, folder: Path, ports: Ports, setup: Setup, command: Sequence[str], ready: str) -> None:
         super().__init__(folder, "server.log", _START_SECONDS)
-        self._ports, self._command, self._ready = ports, command, ready
+        self._ports, self._setup, self._command, self._ready = ports, setup, command, ready
 
     def _begin(self, lock: IO[str]) -> None:
         java = find_java()
         configuration(self.folder, self._ports, {})
-        classpath = os.pathsep.join(map(str, jars.rocketmq()))
-        self._spawn(java, [str(java.executable), *JAVA_OPTIONS, "-cp", classpath, *self._command], lock)
+        with (self.folder / "broker.properties").open("a") as settings:  # the last one of a name wins
+            settings.writelines(f"{name}={value}\n" for name, value in self._setup.broker.items())
+        proxy = self.folder / "proxy.json"
+        proxy.write_text(json.dumps({**json.loads(proxy.read_text()), **self._setup.proxy}))
+        options = [*JAVA_OPTIONS, *self._setup.java_options, "-cp", os.pathsep.join(map(str, jars.rocketmq()))]
+        self._spawn(java, [str(java.executable), *options, *self._command], lock)
         deadline = time.monotonic() + self._timeout
         while self._ready not in self._log():
             if not self.running or time.monotonic() > deadline:
@@ -49,19 +77,15 @@ class Part(Server):
 class SplitRocketMQ:
     """The servers, at addresses that they keep."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, setup: Setup = _USUAL) -> None:
         folder.mkdir(parents=True)
-        ports = load_ports(folder)
-        at = "org.apache.rocketmq."
-        self.name_server_part = Part(
-            folder / "names", ports, [f"{at}namesrv.NamesrvStartup", "-c", "names.properties"], "boot success"
-        )
-        self.broker_part = Part(
-            folder / "broker", ports, [f"{at}broker.BrokerStartup", "-c", "broker.properties"], "boot success"
-        )
-        self.proxy_part = Part(
-            folder / "proxy", ports, [f"{at}proxy.ProxyStartup", "-pm", "cluster", "-pc", "proxy.json"], "successfully"
-        )
+        self._folder, self._ports = folder, load_ports(folder)
+        ports = self._ports
+        names = [f"{_AT}namesrv.NamesrvStartup", "-c", "names.properties"]
+        proxy = [f"{_AT}proxy.ProxyStartup", "-pm", "cluster", "-pc", "proxy.json"]
+        self.name_server_part = Part(folder / "names", ports, setup, names, "boot success")
+        self.broker_part = Part(folder / "broker", ports, setup, _BROKER, "boot success")
+        self.proxy_part = Part(folder / "proxy", ports, setup, proxy, "successfully")
         self.name_server = f"127.0.0.1:{ports.name_server}"
         self.broker = f"127.0.0.1:{ports.broker}"
         self.endpoints = f"127.0.0.1:{ports.proxy}"
@@ -79,6 +103,12 @@ class SplitRocketMQ:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    def another_broker(self, name: str) -> tuple[Part, str]:
+        """Return one more broker of the cluster, not started yet, and its address."""
+        ports = replace(self._ports, broker=free_port(), replication=free_port())
+        part = Part(self._folder / name, ports, Setup({"brokerName": name}), _BROKER, "boot success")
+        return part, f"127.0.0.1:{ports.broker}"
 
     def _start_proxy(self) -> None:
         """Start the proxy, which ends where no broker is registered yet."""

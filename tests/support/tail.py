@@ -8,8 +8,8 @@ from uuid import uuid4
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 TIMEOUT_SECONDS = 30
-_PASSING = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
-"""Errors that a client overcomes by itself."""
+_PASSING = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError.NOT_LEADER_FOR_PARTITION}
+"""Errors that a client overcomes by itself; the last one comes right after a topic is made."""
 
 
 class Tail:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
+from streaming.adapters.rocketmq.access import Access
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
@@ -70,8 +72,12 @@ class Response(NamedTuple):
         return self
 
 
-def encode(code: int, opaque: int, fields: Mapping[str, object], body: bytes = b"") -> bytes:
+_OPEN = Access()
+
+
+def encode(code: int, opaque: int, fields: Mapping[str, object], body: bytes = b"", access: Access = _OPEN) -> bytes:
     """Return the frame of a request."""
+    texts = {name: _text(value) for name, value in fields.items()}
     header = orjson.dumps(
         {
             "code": code,
@@ -79,7 +85,7 @@ def encode(code: int, opaque: int, fields: Mapping[str, object], body: bytes = b
             "version": 0,
             "opaque": opaque,
             "flag": 0,
-            "extFields": {name: _text(value) for name, value in fields.items()},
+            "extFields": access.signed(texts, body),
         }
     )
     # The upper byte of the second length names the kind of header: 0 for JSON.
@@ -108,8 +114,11 @@ def decode(frame: bytes) -> tuple[int, bool, Response]:
 class Connection:
     """A connection to a name server or a broker, opened by `connect`; many requests may be under way at once."""
 
-    def __init__(self, address: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, address: str, access: Access, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         self.address = address
+        self._access = access
         self._reader = reader
         self._writer = writer
         self._numbers = count(1)
@@ -142,7 +151,7 @@ class Connection:
         self._waiting[number] = answer
         try:
             async with asyncio.timeout(seconds):
-                self._writer.write(encode(code, number, fields or {}, body))
+                self._writer.write(encode(code, number, fields or {}, body, self._access))
                 await self._writer.drain()
                 return await answer
         except TimeoutError:
@@ -198,11 +207,12 @@ class Connection:
             del received[:start]
 
 
-async def connect(address: str, seconds: float = 5) -> Connection:
+async def connect(address: str, access: Access = _OPEN, seconds: float = 5) -> Connection:
     """Open a connection.
 
     Args:
         address: HOST:PORT.
+        access: login and TLS.
         seconds: longest wait.
 
     Raises:
@@ -211,19 +221,20 @@ async def connect(address: str, seconds: float = 5) -> Connection:
     host, _, port = address.rpartition(":")
     try:
         async with asyncio.timeout(seconds):
-            reader, writer = await asyncio.open_connection(host, int(port))
+            reader, writer = await asyncio.open_connection(host, int(port), ssl=access.tls)
     except TimeoutError:
         raise Unreachable(f"{address} does not answer within {seconds:.0f} s") from None
     except (OSError, ValueError) as error:
         raise Unreachable(f"{address} cannot be reached ({error})") from None
-    return Connection(address, reader, writer)
+    return Connection(address, access, reader, writer)
 
 
 class Link:
     """A server, with a connection that is opened when it is needed."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, access: Access = _OPEN) -> None:
         self.address = address
+        self._access = access
         self._connection: Connection | None = None
         self._opening = asyncio.Lock()
 
@@ -237,7 +248,7 @@ class Link:
         """
         async with self._opening:
             if self._connection is None or not self._connection.is_open:
-                self._connection = await connect(self.address)
+                self._connection = await connect(self.address, self._access)
             connection = self._connection
         return await connection.ask(code, fields, body, seconds=seconds)
 

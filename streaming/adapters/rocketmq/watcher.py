@@ -16,6 +16,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from streaming.adapters.rocketmq.access import Access
 from streaming.adapters.rocketmq.admin import Queue, route
 from streaming.adapters.rocketmq.brokers import ParentBroker
 from streaming.adapters.rocketmq.deaths import PROBES_A_LOOK, Deaths, living, now_ms
@@ -58,12 +59,14 @@ class RocketMQOptions(NamedTuple):
         parent: parent topic.
         once: end as soon as the announced topics are exactly the existing ones.
         client: further options of the Kafka client.
+        access: login and TLS of RocketMQ.
     """
 
     name_server: str
     parent: str
     once: bool = False
     client: Mapping[str, str] = {}
+    access: Access = Access()
 
 
 def run(settings: "Settings", options: RocketMQOptions, announced: Callable[[bytes], None]) -> None:
@@ -128,7 +131,7 @@ class _LiteWatcher:
         self._stop = stop
         self._options = options
         self._announced = announced
-        self._names = Link(options.name_server)
+        self._names = Link(options.name_server, options.access)
         self._brokers: dict[str, ParentBroker] = {}
         self._offsets: dict[Queue, int] = {}
         self._changes: asyncio.Queue[TopicChange] = asyncio.Queue()
@@ -224,7 +227,7 @@ class _LiteWatcher:
         for name, address in found.addresses.items():
             known = self._brokers.get(name)
             if known is None or known.address != address:
-                self._brokers[name] = ParentBroker(address, self._options.parent)
+                self._brokers[name] = ParentBroker(address, self._options.parent, self._options.access)
                 if known is not None:
                     await known.close()
             if name not in self._lasts_ms:
@@ -310,5 +313,6 @@ class _LiteWatcher:
     def _unavailable(self, error: Exception) -> WatchFailed:
         return WatchFailed(
             f"The parent {self._options.parent!r} at {self._options.name_server} cannot be watched: {error}. "
-            "Check the address of the name server, and that the parent exists there with message.type=LITE."
+            "Check the address of the name server, that the parent exists there with message.type=LITE, "
+            "and --rocketmq-options, where RocketMQ asks for TLS or a login."
         )

@@ -34,6 +34,7 @@ from tests.bench.streaming.cpu import cpu_seconds
 from tests.bench.streaming.driver import JOB, Driver, System
 from tests.bench.streaming.run import UNCOUNTED, Figures, at_rate, compare, report, run_arguments, spread
 from tests.bench.streaming.switched import SWITCH
+from tests.bench.streaming.workload import Workload
 
 _SCRAPE_SECONDS = 5.0
 """Three times as often as deploy/monitoring/prometheus.yml asks."""
@@ -140,7 +141,11 @@ def switched(options: argparse.Namespace) -> tuple[list[Pair], str]:
         silence = folder / "silent"
         environment = {"REEXPAND_HTTP": f"127.0.0.1:{port}", SWITCH: str(silence)}
         command = [sys.executable, "-m", "tests.bench.streaming.switched", "driver"]
-        with Driver(System("job", command, environment), broker, folder) as driver, Scraper(port, silence) as scraper:
+        unlimited = Workload(quota=-1)  # clients gather more topics over all turns than a quota allows
+        with (
+            Driver(System("job", command, environment), broker, folder, unlimited) as driver,
+            Scraper(port, silence) as scraper,
+        ):
             console.print("warming up")
             driver.latencies(round(options.warm_up * options.rate), options.rate)
             for _ in range(options.warm_bursts):

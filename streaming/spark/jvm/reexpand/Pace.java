@@ -98,19 +98,27 @@ public final class Pace implements Clock {
         return isFirst ? 0 : budget.spend(seconds, used);
     }
 
-    /** Returns the CPU time of this process and of those that it has started, Python's workers. */
+    /**
+     * Returns the CPU time of this process, of those that it has started, Python's workers, and of the one that has
+     * started it, the driver.
+     */
     private double cpuSeconds() {
         OperatingSystemMXBean system = (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
         double seconds = system.getProcessCpuTime() / 1e9;
+        ProcessHandle driver = (ProcessHandle) self.parent().orElse(null);
+        if (driver != null) {
+            seconds += cpuSeconds(driver);
+        }
         Iterator processes = self.descendants().iterator();
         while (processes.hasNext()) {
-            ProcessHandle process = (ProcessHandle) processes.next();
-            Object time = process.info().totalCpuDuration().orElse(null);
-            if (time != null) {
-                seconds += ((Duration) time).toMillis() / 1e3;
-            }
+            seconds += cpuSeconds((ProcessHandle) processes.next());
         }
         return seconds;
+    }
+
+    private static double cpuSeconds(ProcessHandle process) {
+        Object time = process.info().totalCpuDuration().orElse(null);
+        return time == null ? 0 : ((Duration) time).toMillis() / 1e3;
     }
 
     private static void sleep(long millis) {

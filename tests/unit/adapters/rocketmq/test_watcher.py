@@ -60,7 +60,7 @@ class FakeBroker:
     unanswered: ClassVar[list[str]] = []
     """Brokers that do not answer to the next question for the parent, once for each entry."""
 
-    def __init__(self, address: str, _: str) -> None:
+    def __init__(self, address: str, *_: object) -> None:
         self.address = address
 
     async def pull(self, queue: int, offset: int, *, births: bool, hold: bool) -> Pulled:
