@@ -127,6 +127,19 @@ def missing(messages: Iterable[tuple[str, str]], client: PatternClient) -> list[
     return [message for message in messages if "__acme__" in message[0] and message not in received]
 
 
+def _traced(messages: Iterable[tuple[str, str]], world: LiteWorld, client: PatternClient) -> dict[str, list[str]]:
+    """Return what Kafka has of the topics whose messages are missing: how far each of them came."""
+    lost, settings = missing(messages, client), world.streams.settings
+    records = [message for name in (settings.topic_events, settings.updates) for message in world.streams.read(name)]
+    return {
+        topic: [
+            *(body for name, body in lost if name == topic),
+            *(text for record in records if f'"{topic}"' in (text := (record.value() or b"").decode())),
+        ]
+        for topic in {topic for topic, _ in lost}
+    }
+
+
 def _strike(fault: str, world: LiteWorld, client: PatternClient, sent: list[tuple[str, str]]) -> None:
     """Kill something, start it again, and wait until all is right."""
     assert isinstance(world.rocketmq, SplitRocketMQ)
@@ -149,6 +162,6 @@ def _strike(fault: str, world: LiteWorld, client: PatternClient, sent: list[tupl
     back = time.monotonic() - start
     assert eventually(lambda: len(sent) > before + 20, RIGHT_SECONDS, 0.2), f"nobody takes messages after {fault}"
     until = sent[:]
-    assert eventually(lambda: not missing(until, client), RIGHT_SECONDS, 0.2), (fault, missing(until, client)[:10])
+    assert eventually(lambda: not missing(until, client), RIGHT_SECONDS, 0.2), (fault, _traced(until, world, client))
     took = time.monotonic() - start
     print(f"FAULT {fault} back {back:.1f} right {took:.1f} sent {len(until) - before}", flush=True)  # noqa: T201

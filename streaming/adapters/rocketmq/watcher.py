@@ -40,6 +40,12 @@ READY = "ready: watching %d lite topics of %s at %s"
 _START_SECONDS = 30.0
 """Longest wait for RocketMQ, and for Kafka, at the start, in seconds."""
 
+_REGISTERED_SECONDS = 60.0
+"""Longest wait for the route of a parent that had topics before, in seconds.
+
+A broker tells a name server that has started again of its topics within half a minute.
+"""
+
 _RETRY_SECONDS = 0.5
 _ROUTE_SECONDS = 30.0
 """Time between two looks at the brokers and queues of the parent, in seconds."""
@@ -174,6 +180,7 @@ class _LiteWatcher:
     async def _survey(self, former: Mapping[str, str | None]) -> list[TopicChange]:
         """Find all lite topics that exist, and return how they differ from those announced before."""
         deadline = time.monotonic() + _START_SECONDS
+        registered = time.monotonic() + (_REGISTERED_SECONDS if former else 0)
         while True:
             self._offsets = {}
             try:
@@ -190,7 +197,8 @@ class _LiteWatcher:
                     while some := list(islice(lives, PROBES_A_LOOK)):
                         alive.update(await living(self._brokers[name], some))
             except _FAULTS as error:
-                if (isinstance(error, Refused) and error.code == _NO_TOPIC) or time.monotonic() > deadline:
+                is_unknown = isinstance(error, Refused) and error.code == _NO_TOPIC
+                if time.monotonic() > (registered if is_unknown else deadline):
                     raise self._unavailable(error) from None
             else:
                 self._topics = LiteTopics(former)

@@ -13,7 +13,7 @@ from streaming.adapters.rocketmq.admin import Queue, Route
 from streaming.adapters.rocketmq.brokers import Probe, Pulled
 from streaming.adapters.rocketmq.deaths import now_ms
 from streaming.adapters.rocketmq.messages import Message
-from streaming.adapters.rocketmq.remoting import Link, Unreachable
+from streaming.adapters.rocketmq.remoting import Link, Refused, Unreachable
 from streaming.adapters.watch import TopicChange
 from streaming.cli import main
 from streaming.kafka import reach
@@ -98,11 +98,16 @@ def _fakes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def routed(monkeypatch: pytest.MonkeyPatch, *brokers: Mapping[str, int]) -> None:
-    """Let the name server answer with numbers of queues by broker, the last answer again and again."""
+    """Let the name server answer with numbers of queues by broker, the last answer again and again.
+
+    It knows no parent without brokers.
+    """
     answers = list(brokers)
 
     async def route(_: Link, __: str) -> Route:
         found = answers.pop(0) if len(answers) > 1 else answers[0]
+        if not found:
+            raise Refused(17, "No topic route info in name server for the topic")
         queues = [Queue(name, number) for name, count in found.items() for number in range(count)]
         return Route({name: name for name in found}, queues)
 
@@ -139,6 +144,15 @@ def test_the_very_first_start_announces_topics_whose_birth_is_gone(monkeypatch: 
     monkeypatch.setattr(FakeBroker, "queues", {"x": [[LATER]]})
     assert watched(FakeEvents(), once=True) == [TopicChange(True, "a", "0")]
     assert watched(FakeEvents(TopicChange(True, "a", "0")), once=True) == []
+
+
+def test_a_parent_that_had_topics_is_waited_for_as_its_brokers_register_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name server that has just started knows no topics; one that was never seen may be misspelt."""
+    monkeypatch.setattr(FakeBroker, "queues", {"x": [[FIRST, FIRST._replace(topic="b")]]})
+    routed(monkeypatch, {}, {}, {"x": 1})
+    assert [change.topic for change in watched(FakeEvents(TopicChange(True, "a", "5")), once=True)] == ["b"]
+    routed(monkeypatch, {}, {}, {"x": 1})
+    assert watched(FakeEvents(), once=True) == []
 
 
 def test_queues_of_a_new_broker_that_does_not_answer_at_first_are_followed(monkeypatch: pytest.MonkeyPatch) -> None:
