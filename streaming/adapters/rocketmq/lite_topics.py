@@ -7,7 +7,7 @@ the first of them, and deleted with the last one.
 import heapq
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, KeysView, Mapping
 from typing import NamedTuple
 
 from streaming.adapters.rocketmq.messages import Message
@@ -41,11 +41,16 @@ class LiteTopics:
     """
 
     def __init__(self, announced: Mapping[str, str | None]) -> None:
-        self._announced = announced
+        self._missing = dict(announced)
         self._lives: dict[str, dict[str, Life]] = {}
         self._counts: dict[str, int] = {}
         self._lasts: dict[str, list[tuple[float, Life]]] = defaultdict(list)
         self._overdue: dict[str, list[tuple[float, Life]]] = defaultdict(list)
+
+    @property
+    def missing(self) -> KeysView[str]:
+        """Topics that were announced before a restart, and that no broker has turned out to have."""
+        return self._missing.keys()
 
     def __len__(self) -> int:
         return len(self._lives)
@@ -61,6 +66,8 @@ class LiteTopics:
     def found(self, alive: Iterable[tuple[Life, Message | None]]) -> Iterator[TopicChange]:
         """Take over what exists at the start, and yield how it differs from what was announced.
 
+        What is `missing` may be on brokers that have not registered yet, so it is not announced as deleted.
+
         Args:
             alive: all lives, each with the message of its birth where that is known.
         """
@@ -68,16 +75,35 @@ class LiteTopics:
         for life, birth in sorted(alive, key=lambda found: found[0].born_ms):
             self._add(life)
             births.setdefault(life.topic, birth)
-        for topic, topic_id in sorted(self._announced.items()):
-            if topic not in self._lives or self._is_later(topic, topic_id):
-                yield TopicChange(False, topic)
-        for topic in sorted(self._lives):
-            if topic not in self._announced or self._is_later(topic, self._announced[topic]):
-                yield self._created(topic, births[topic])
-        self._announced = {}
+        known = {topic: self._missing.pop(topic) for topic in sorted(self._lives) if topic in self._missing}
+        reborn = [topic for topic, topic_id in known.items() if self._is_later(topic, topic_id)]
+        yield from (TopicChange(False, topic) for topic in reborn)
+        for topic in sorted({*reborn, *(self._lives.keys() - known.keys())}):
+            yield self._created(topic, births[topic])
+
+    def back(self, life: Life, birth: Message | None) -> Iterator[TopicChange]:
+        """Take over a life of a missing topic; yield what is to be announced if it is a later one.
+
+        Args:
+            life: the life.
+            birth: message of its birth where that is known.
+        """
+        topic_id = self._missing.pop(life.topic)
+        self._add(life)
+        if self._is_later(life.topic, topic_id):
+            yield TopicChange(False, life.topic)
+            yield self._created(life.topic, birth)
+
+    def give_up(self) -> Iterator[TopicChange]:
+        """Yield the ends of the missing topics."""
+        missing, self._missing = sorted(self._missing), {}
+        yield from (TopicChange(False, topic) for topic in missing)
 
     def born(self, broker: str, birth: Message) -> Iterator[TopicChange]:
         """Take over a birth, and yield what is to be announced; one that is known already changes nothing."""
+        if birth.topic in self._missing:
+            yield from self.back(Life(broker, birth.topic, birth.stored_ms), birth)
+            return
         lives = self._lives.get(birth.topic, {})
         former = lives.get(broker)
         if former is not None and birth.stored_ms <= former.born_ms:

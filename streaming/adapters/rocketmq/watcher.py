@@ -10,19 +10,19 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from streaming.adapters.rocketmq.access import Access
-from streaming.adapters.rocketmq.admin import Queue, route
-from streaming.adapters.rocketmq.brokers import ParentBroker
+from streaming.adapters.rocketmq.admin import Queue
 from streaming.adapters.rocketmq.deaths import PROBES_A_LOOK, Deaths, living, now_ms
 from streaming.adapters.rocketmq.lite_topics import Life, LiteTopics
 from streaming.adapters.rocketmq.messages import Damaged, Message
-from streaming.adapters.rocketmq.remoting import Link, Refused, Unreachable
+from streaming.adapters.rocketmq.parent import Parent
+from streaming.adapters.rocketmq.remoting import Refused, Unreachable
 from streaming.adapters.topic_events import NoAnswer, Stopped, TopicEvents, read_back, until_answered
 from streaming.adapters.watch import TopicChange, Watch
 from streaming.errors import ConfigInvalid, WatchFailed
@@ -40,15 +40,12 @@ READY = "ready: watching %d lite topics of %s at %s"
 _START_SECONDS = 30.0
 """Longest wait for RocketMQ, and for Kafka, at the start, in seconds."""
 
-_REGISTERED_SECONDS = 60.0
-"""Longest wait for the route of a parent that had topics before, in seconds.
-
-A broker tells a name server that has started again of its topics within half a minute.
-"""
+_REGISTERED_SECONDS = 45.0
+"""Time in seconds after which all brokers are known: one registers at a new name server within half a minute."""
 
 _RETRY_SECONDS = 0.5
-_ROUTE_SECONDS = 30.0
-"""Time between two looks at the brokers and queues of the parent, in seconds."""
+_ROUTE_SECONDS, _EARLY_ROUTE_SECONDS = 30.0, 5.0
+"""Time between two looks at the brokers and queues of the parent, in seconds; the latter while topics are missing."""
 
 _EVENTS_A_WRITE = 5_000
 """Most events that are written at once; more cost memory only."""
@@ -137,23 +134,26 @@ class _LiteWatcher:
         self._stop = stop
         self._options = options
         self._announced = announced
-        self._names = Link(options.name_server, options.access)
-        self._brokers: dict[str, ParentBroker] = {}
-        self._offsets: dict[Queue, int] = {}
+        self._parent = Parent(options.name_server, options.parent, options.access)
         self._changes: asyncio.Queue[TopicChange] = asyncio.Queue()
         self._topics = LiteTopics({})
-        self._lasts_ms: dict[str, float] = {}
+        self._surveyed: set[Queue] = set()
+        self._registered_at = 0.0
         self._silent: set[str] = set()
 
     async def run(self) -> None:
         """Announce how the existing topics differ from the announced ones, then follow them."""
         try:
+            self._registered_at = time.monotonic() + _REGISTERED_SECONDS
             await self._catch_up()
             if not self._options.once:
                 await self._follow()
+            elif self._topics.missing:
+                await asyncio.sleep(self._registered_at - time.monotonic())
+                await self._catch_up()
+                await self._write(list(self._topics.give_up()))
         finally:
-            for link in (self._names, *self._brokers.values()):
-                await link.close()
+            await self._parent.close()
 
     # At the start.
 
@@ -180,14 +180,17 @@ class _LiteWatcher:
     async def _survey(self, former: Mapping[str, str | None]) -> list[TopicChange]:
         """Find all lite topics that exist, and return how they differ from those announced before."""
         deadline = time.monotonic() + _START_SECONDS
-        registered = time.monotonic() + (_REGISTERED_SECONDS if former else 0)
+        registered = self._registered_at if former else 0
         while True:
-            self._offsets = {}
+            self._parent.offsets.clear()
             try:
-                await self._find_brokers()
-                births: dict[str, dict[str, Message | None]] = {name: {} for name in self._brokers}
+                await self._parent.find_brokers()
+                births: dict[str, dict[str, Message | None]] = {name: {} for name in self._parent.brokers}
                 await asyncio.gather(
-                    *(self._read(queue, births[queue.broker], births_only=bool(former)) for queue in self._offsets)
+                    *(
+                        self._parent.read(queue, births[queue.broker], births_only=bool(former))
+                        for queue in self._parent.offsets
+                    )
                 )
                 alive: dict[Life, float] = {}
                 for name, of_broker in births.items():
@@ -195,54 +198,18 @@ class _LiteWatcher:
                         of_broker.setdefault(topic, None)
                     lives = (Life(name, topic, birth.stored_ms if birth else 0) for topic, birth in of_broker.items())
                     while some := list(islice(lives, PROBES_A_LOOK)):
-                        alive.update(await living(self._brokers[name], some))
+                        alive.update(await living(self._parent.brokers[name], some))
             except _FAULTS as error:
                 is_unknown = isinstance(error, Refused) and error.code == _NO_TOPIC
                 if time.monotonic() > (registered if is_unknown else deadline):
                     raise self._unavailable(error) from None
             else:
-                self._topics = LiteTopics(former)
+                self._topics, self._surveyed = LiteTopics(former), set(self._parent.offsets)
                 changes = list(self._topics.found((life, births[life.broker].get(life.topic)) for life in alive))
                 for life, last_ms in alive.items():
-                    self._topics.expect(life, now_ms(), last_ms, self._lasts_ms[life.broker])
+                    self._topics.expect(life, now_ms(), last_ms, self._parent.lasts_ms[life.broker])
                 return changes
             await asyncio.sleep(_RETRY_SECONDS)
-
-    async def _read(self, queue: Queue, births: dict[str, Message | None], *, births_only: bool) -> None:
-        """Read a queue to its end.
-
-        Args:
-            queue: the queue.
-            births: gets the last birth of each topic of the broker; None where only later messages are there.
-            births_only: leave out topics whose birth is gone.
-        """
-        offset = self._offsets[queue]
-        while True:
-            found = await self._brokers[queue.broker].pull(queue.number, offset, births=births_only, hold=False)
-            for message in found.messages:
-                if message.is_first:
-                    births[message.topic] = message
-                elif not births_only:
-                    births.setdefault(message.topic, None)
-            offset = found.next
-            if offset >= found.end:
-                break
-        self._offsets[queue] = offset
-
-    async def _find_brokers(self) -> None:
-        """Ask the name server for brokers and queues, and new brokers for how long an unused topic lasts."""
-        found = await route(self._names, self._options.parent)
-        for name, address in found.addresses.items():
-            known = self._brokers.get(name)
-            if known is None or known.address != address:
-                self._brokers[name] = ParentBroker(address, self._options.parent, self._options.access)
-                if known is not None:
-                    await known.close()
-            if name not in self._lasts_ms:
-                _, self._lasts_ms[name] = await self._brokers[name].parent_info()
-        for queue in found.queues:
-            if queue.broker in self._lasts_ms:
-                self._offsets.setdefault(queue, 0)
 
     # Afterwards.
 
@@ -251,32 +218,65 @@ class _LiteWatcher:
             tasks.create_task(self._announce())
             queues, brokers = set[Queue](), set[str]()
             while True:
-                for queue in self._offsets.keys() - queues:
+                for queue in self._surveyed - queues:
                     tasks.create_task(self._follow_queue(queue))
-                for name in self._lasts_ms.keys() - brokers:
+                new = self._parent.offsets.keys() - queues - self._surveyed
+                for name in {queue.broker for queue in new}:
+                    tasks.create_task(self._join(name, [queue for queue in new if queue.broker == name]))
+                for name in self._parent.lasts_ms.keys() - brokers:
                     tasks.create_task(self._follow_deaths(name))
-                queues, brokers = set(self._offsets), set(self._lasts_ms)
-                await asyncio.sleep(_ROUTE_SECONDS)
+                queues, brokers = set(self._parent.offsets), set(self._parent.lasts_ms)
+                await asyncio.sleep(_EARLY_ROUTE_SECONDS if self._topics.missing else _ROUTE_SECONDS)
                 with suppress(*_FAULTS):
-                    await self._find_brokers()
+                    await self._parent.find_brokers()
+                    if time.monotonic() > self._registered_at and self._surveyed >= self._parent.offsets.keys():
+                        self._note(self._topics.give_up())
 
     async def _follow_queue(self, queue: Queue) -> None:
         """Take over the births of a queue as they happen."""
         while True:
             try:
-                found = await self._brokers[queue.broker].pull(
-                    queue.number, self._offsets[queue], births=True, hold=True
+                found = await self._parent.brokers[queue.broker].pull(
+                    queue.number, self._parent.offsets[queue], births=True, hold=True
                 )
             except _FAULTS as error:
                 await self._pause(queue.broker, error)
                 continue
             self._answers(queue.broker)
-            self._offsets[queue] = found.next
+            self._parent.offsets[queue] = found.next
             for message in found.messages:
                 if message.is_first:
                     self._note(self._topics.born(queue.broker, message))
                     life = Life(queue.broker, message.topic, message.stored_ms)
-                    self._topics.expect(life, now_ms(), message.stored_ms, self._lasts_ms[queue.broker])
+                    self._topics.expect(life, now_ms(), message.stored_ms, self._parent.lasts_ms[queue.broker])
+
+    async def _join(self, broker: str, queues: Sequence[Queue]) -> None:
+        """Take over the living topics of new queues, and missing ones that their broker has; then follow them."""
+        births: dict[str, Message | None] = {}
+        while True:
+            try:
+                for queue in queues:
+                    await self._parent.read(queue, births, births_only=True)
+                await self._take(broker, births)
+            except _FAULTS as error:
+                await self._pause(broker, error)
+            else:
+                break
+        self._surveyed.update(queues)
+        await asyncio.gather(*map(self._follow_queue, queues))
+
+    async def _take(self, broker: str, births: Mapping[str, Message | None]) -> None:
+        """Take over those of some births whose topics live, and of the missing topics."""
+        known = {**dict.fromkeys(self._topics.missing), **births}
+        lives = (Life(broker, topic, birth.stored_ms if birth else 0) for topic, birth in known.items())
+        while some := list(islice(lives, PROBES_A_LOOK)):
+            for life, last_ms in (await living(self._parent.brokers[broker], some)).items():
+                birth = known[life.topic]
+                if birth is not None:
+                    self._note(self._topics.born(broker, birth))
+                elif life.topic in self._topics.missing:
+                    self._note(self._topics.back(life, None))
+                self._topics.expect(life, now_ms(), last_ms, self._parent.lasts_ms[broker])
 
     async def _follow_deaths(self, name: str) -> None:
         """Take over the ends of topics on a broker."""
@@ -284,7 +284,7 @@ class _LiteWatcher:
         while True:
             await asyncio.sleep(deaths.pause_seconds)
             try:
-                self._lasts_ms[name] = await deaths.look(self._brokers[name], self._lasts_ms[name])
+                self._parent.lasts_ms[name] = await deaths.look(self._parent.brokers[name], self._parent.lasts_ms[name])
             except _FAULTS as error:
                 await self._pause(name, error)
             else:

@@ -55,11 +55,25 @@ def test_the_start_announces_what_differs() -> None:
     changes = topics.found((Life("x", name, at), birth(name, at) if at else None) for name, at in lives.items())
     assert list(changes) == [
         TopicChange(False, "anew"),
-        TopicChange(False, "gone"),
         TopicChange(True, "anew", "7"),
         TopicChange(True, "new", "8"),
     ]
     assert len(topics) == 5
+    assert set(topics.missing) == {"gone"}
+    assert list(topics.give_up()) == [TopicChange(False, "gone")]
+    assert not topics.missing
+
+
+def test_a_missing_topic_that_comes_back_is_announced_if_it_has_another_life() -> None:
+    """Its broker may have registered late, or it was born again."""
+    topics = LiteTopics({"same": "3", "unknown": None, "anew": "3", "silent": "3"})
+    assert list(topics.found(())) == []
+    assert list(topics.born("x", birth("same", 3))) == []
+    assert list(topics.born("x", birth("unknown", 4))) == []
+    assert list(topics.born("x", birth("anew", 5))) == [TopicChange(False, "anew"), TopicChange(True, "anew", "5")]
+    assert list(topics.back(Life("x", "silent", 0), None)) == []
+    assert not topics.missing
+    assert list(topics.ended(Life("x", "same", 3))) == [TopicChange(False, "same")]
 
 
 def test_a_life_is_due_at_its_time_and_then_at_growing_distances() -> None:

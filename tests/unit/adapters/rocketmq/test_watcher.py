@@ -2,13 +2,14 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, cast
 
 import pytest
 from click.testing import CliRunner
 
-from streaming.adapters.rocketmq import deaths, watcher
+from streaming.adapters.rocketmq import deaths, parent, watcher
 from streaming.adapters.rocketmq.admin import Queue, Route
 from streaming.adapters.rocketmq.brokers import Probe, Pulled
 from streaming.adapters.rocketmq.deaths import now_ms
@@ -39,7 +40,7 @@ class FakeEvents:
 
     def read_history(self) -> tuple[TopicChange, ...]:
         """Return what was announced before."""
-        return self.history
+        return (*self.history, *self.written)
 
     def announce(self, changes: list[TopicChange], _: int) -> list[bytes]:
         """Note what is announced."""
@@ -92,8 +93,10 @@ class FakeBroker:
 
 @pytest.fixture(autouse=True)
 def _fakes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watcher, "ParentBroker", FakeBroker)
+    monkeypatch.setattr(parent, "ParentBroker", FakeBroker)
     monkeypatch.setattr(watcher, "_ROUTE_SECONDS", 0.02)
+    monkeypatch.setattr(watcher, "_EARLY_ROUTE_SECONDS", 0.02)
+    monkeypatch.setattr(watcher, "_REGISTERED_SECONDS", 0.5)
     monkeypatch.setattr(watcher, "_RETRY_SECONDS", 0.01)
 
 
@@ -111,7 +114,7 @@ def routed(monkeypatch: pytest.MonkeyPatch, *brokers: Mapping[str, int]) -> None
         queues = [Queue(name, number) for name, count in found.items() for number in range(count)]
         return Route({name: name for name in found}, queues)
 
-    monkeypatch.setattr(watcher, "route", route)
+    monkeypatch.setattr(parent, "route", route)
 
 
 def watched(events: FakeEvents, *, once: bool = False, until: int = 0) -> list[TopicChange]:
@@ -153,6 +156,35 @@ def test_a_parent_that_had_topics_is_waited_for_as_its_brokers_register_anew(mon
     assert [change.topic for change in watched(FakeEvents(TopicChange(True, "a", "5")), once=True)] == ["b"]
     routed(monkeypatch, {}, {}, {"x": 1})
     assert watched(FakeEvents(), once=True) == []
+
+
+ON_Y = TopicChange(True, "y", "5")
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_topics_of_a_broker_that_registers_late_are_not_announced_as_deleted(
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    once: bool,
+) -> None:
+    """Nor is one that has ended there announced at all."""
+    queues = {"x": [[FIRST]], "y": [[FIRST._replace(topic="y"), FIRST._replace(topic="dead")], []]}
+    monkeypatch.setattr(FakeBroker, "queues", queues)
+    monkeypatch.setattr(FakeBroker, "dead", {"dead"})
+    monkeypatch.setattr(FakeBroker, "counts", [1])
+    routed(monkeypatch, {"x": 1}, {"x": 1, "y": 2})
+    events = FakeEvents(ON_Y, TopicChange(True, "gone", "5"))
+    found = watched(events, once=once, until=0 if once else 2)
+    assert [(change.created, change.topic) for change in found] == [(True, "a"), (False, "gone")]
+
+
+def test_a_topic_whose_broker_does_not_come_back_is_announced_as_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once all brokers must have registered."""
+    monkeypatch.setattr(FakeBroker, "queues", {"x": [[]]})
+    routed(monkeypatch, {"x": 1})
+    begin = time.monotonic()
+    assert watched(FakeEvents(ON_Y), until=1) == [TopicChange(False, "y")]
+    assert time.monotonic() - begin > 0.5
 
 
 def test_queues_of_a_new_broker_that_does_not_answer_at_first_are_followed(monkeypatch: pytest.MonkeyPatch) -> None:
