@@ -4,14 +4,14 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 
-from streaming.adapters.rocketmq.access import Access
+from streaming.adapters.rocketmq.access import RocketMQAccess
 from streaming.adapters.rocketmq.remoting import Link
 
 _SEND = 10
-_OPEN = Access()
+_OPEN = RocketMQAccess()
 
 
-def does(broker: str, act: Callable[[Link], Awaitable[object]], access: Access = _OPEN) -> None:
+def does(broker: str, act: Callable[[Link], Awaitable[object]], access: RocketMQAccess = _OPEN) -> None:
     """Let somebody do something on the broker of this address."""
 
     async def run() -> None:

@@ -19,7 +19,7 @@ _NAMES = (*_LOGIN, _TRUST, _CERTIFICATE, _KEY)
 
 
 @dataclass(frozen=True)
-class Access:
+class RocketMQAccess:
     """Login and TLS of a client of the remoting protocol; by default neither.
 
     Attributes:
@@ -42,7 +42,7 @@ class Access:
         return {**named, "Signature": base64.b64encode(digest).decode()}
 
 
-def load(path: Path | None) -> Access:
+def load(path: Path | None) -> RocketMQAccess:
     """Return the access that a file of options describes, in the names that RocketMQ's own tools have.
 
     The authority signs the servers' certificates. As with RocketMQ's own clients, these need not name their hosts, so
@@ -55,7 +55,7 @@ def load(path: Path | None) -> Access:
         ConfigInvalid: the file or a certificate cannot be read, or an option is unknown or lacks its partner.
     """
     if path is None:
-        return Access()
+        return RocketMQAccess()
     given = properties.read(path)
     for name in given:
         if name not in _NAMES:
@@ -64,7 +64,7 @@ def load(path: Path | None) -> Access:
         if given.get(one) and not given.get(other):
             raise ConfigInvalid(f"{path}: {one} needs {other} as well")
     tls = _context(path, given) if given.get(_TRUST) else None
-    return Access(given.get("accessKey", ""), given.get("secretKey", ""), tls)
+    return RocketMQAccess(given.get("accessKey", ""), given.get("secretKey", ""), tls)
 
 
 def _context(path: Path, given: Mapping[str, str]) -> ssl.SSLContext:

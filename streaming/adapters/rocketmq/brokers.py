@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from streaming.adapters.rocketmq.access import Access
+from streaming.adapters.rocketmq.access import RocketMQAccess
 from streaming.adapters.rocketmq.messages import PLACE, Message, decode
 from streaming.adapters.rocketmq.remoting import SUCCESS, Link, Refused, loads
 
@@ -58,7 +58,7 @@ class Probe(NamedTuple):
 class ParentBroker(Link):
     """A broker with a parent topic."""
 
-    def __init__(self, address: str, parent: str, access: Access) -> None:
+    def __init__(self, address: str, parent: str, access: RocketMQAccess) -> None:
         super().__init__(address, access)
         self._parent = parent
         self._selects_births = True

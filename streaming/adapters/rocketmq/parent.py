@@ -1,6 +1,6 @@
 """A parent topic as a watcher knows it so far: its brokers, its own queues, and how far each of these was read."""
 
-from streaming.adapters.rocketmq.access import Access
+from streaming.adapters.rocketmq.access import RocketMQAccess
 from streaming.adapters.rocketmq.admin import Queue, route
 from streaming.adapters.rocketmq.brokers import ParentBroker
 from streaming.adapters.rocketmq.messages import Message
@@ -21,7 +21,7 @@ class Parent:
         access: login and TLS.
     """
 
-    def __init__(self, name_server: str, name: str, access: Access) -> None:
+    def __init__(self, name_server: str, name: str, access: RocketMQAccess) -> None:
         self.brokers: dict[str, ParentBroker] = {}
         self.offsets: dict[Queue, int] = {}
         self.lasts_ms: dict[str, float] = {}

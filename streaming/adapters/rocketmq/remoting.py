@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from streaming.adapters.rocketmq.access import Access
+from streaming.adapters.rocketmq.access import RocketMQAccess
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -72,10 +72,12 @@ class Response(NamedTuple):
         return self
 
 
-_OPEN = Access()
+_OPEN = RocketMQAccess()
 
 
-def encode(code: int, opaque: int, fields: Mapping[str, object], body: bytes = b"", access: Access = _OPEN) -> bytes:
+def encode(
+    code: int, opaque: int, fields: Mapping[str, object], body: bytes = b"", access: RocketMQAccess = _OPEN
+) -> bytes:
     """Return the frame of a request."""
     texts = {name: _text(value) for name, value in fields.items()}
     header = orjson.dumps(
@@ -115,7 +117,7 @@ class Connection:
     """A connection to a name server or a broker, opened by `connect`; many requests may be under way at once."""
 
     def __init__(
-        self, address: str, access: Access, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, address: str, access: RocketMQAccess, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         self.address = address
         self._access = access
@@ -207,7 +209,7 @@ class Connection:
             del received[:start]
 
 
-async def connect(address: str, access: Access = _OPEN, seconds: float = 5) -> Connection:
+async def connect(address: str, access: RocketMQAccess = _OPEN, seconds: float = 5) -> Connection:
     """Open a connection.
 
     Args:
@@ -232,7 +234,7 @@ async def connect(address: str, access: Access = _OPEN, seconds: float = 5) -> C
 class Link:
     """A server, with a connection that is opened when it is needed."""
 
-    def __init__(self, address: str, access: Access = _OPEN) -> None:
+    def __init__(self, address: str, access: RocketMQAccess = _OPEN) -> None:
         self.address = address
         self._access = access
         self._connection: Connection | None = None

@@ -16,7 +16,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from streaming.adapters.rocketmq.access import Access
+from streaming.adapters.rocketmq.access import RocketMQAccess
 from streaming.adapters.rocketmq.admin import Queue
 from streaming.adapters.rocketmq.deaths import PROBES_A_LOOK, Deaths, living, now_ms
 from streaming.adapters.rocketmq.lite_topics import Life, LiteTopics
@@ -69,7 +69,7 @@ class RocketMQOptions(NamedTuple):
     parent: str
     once: bool = False
     client: Mapping[str, str] = {}
-    access: Access = Access()
+    access: RocketMQAccess = RocketMQAccess()
 
 
 def run(settings: "Settings", options: RocketMQOptions, announced: Callable[[bytes], None]) -> None:

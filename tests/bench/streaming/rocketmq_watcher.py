@@ -22,7 +22,7 @@ from confluent_kafka import Consumer
 from rich.table import Table
 
 from streaming.adapters.rocketmq import admin
-from streaming.adapters.rocketmq.access import Access
+from streaming.adapters.rocketmq.access import RocketMQAccess
 from streaming.adapters.rocketmq.brokers import ParentBroker
 from streaming.adapters.rocketmq.remoting import Refused
 from streaming.local.rocketmq import RocketMQ
@@ -212,7 +212,7 @@ class WatcherBench:
         """Let somebody do something on the broker; return the seconds that it took."""
 
         async def run() -> float:
-            broker, start = ParentBroker(self._rocketmq.broker, "orders", Access()), time.monotonic()
+            broker, start = ParentBroker(self._rocketmq.broker, "orders", RocketMQAccess()), time.monotonic()
             try:
                 await act(broker)
                 return time.monotonic() - start

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import trustme
 
-from streaming.adapters.rocketmq.access import Access, load
+from streaming.adapters.rocketmq.access import RocketMQAccess, load
 from streaming.adapters.rocketmq.remoting import decode, encode
 from streaming.errors import ConfigInvalid
 from tests.support.secured import pem
 
 
 def test_a_request_is_signed_over_all_fields_by_name_and_the_body() -> None:
-    framed = encode(11, 7, {"queueId": 3, "Zone": "eu", "order": False}, b"body", Access("me", "secret"))
+    framed = encode(11, 7, {"queueId": 3, "Zone": "eu", "order": False}, b"body", RocketMQAccess("me", "secret"))
     fields = decode(framed[4:])[2].fields
     digest = hmac.new(b"secret", b"meeufalse3body", hashlib.sha1).digest()
     assert fields["AccessKey"] == "me"
@@ -25,11 +25,11 @@ def test_a_request_is_signed_over_all_fields_by_name_and_the_body() -> None:
 
 def test_without_a_login_nothing_is_added_and_no_secret_is_shown() -> None:
     assert decode(encode(11, 7, {"queueId": 3})[4:])[2].fields == {"queueId": "3"}
-    assert "hidden" not in repr(Access("me", "hidden"))
+    assert "hidden" not in repr(RocketMQAccess("me", "hidden"))
 
 
 def test_no_file_is_neither_login_nor_tls() -> None:
-    assert load(None) == Access()
+    assert load(None) == RocketMQAccess()
 
 
 def test_a_file_names_login_authority_and_certificate_beside_it(tmp_path: Path) -> None:
