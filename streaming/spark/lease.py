@@ -169,10 +169,11 @@ class Lease:
         try:
             return action()
         except Py4JJavaError as error:
+            cause = str(root_cause(error)).rstrip(".")
             raise KafkaUnavailable(
-                f"Kafka at {self._settings.bootstrap_servers} does not keep the lease of the checkpoint: "
-                f"{root_cause(error)}. The job must be allowed to use the group and the transactional ids that begin "
-                f"with {self._group}."
+                f"Kafka at {self._settings.bootstrap_servers} does not keep the lease of the checkpoint: {cause}. "
+                "The job must be allowed to use the group and the transactional ids that begin with "
+                f"{self._group}, and needs READ on the topic {self._settings.clock}."
             ) from None
 
     def _acquire(self, *, take_over: bool, way_out: str) -> Holder:

@@ -81,7 +81,7 @@ def test_the_job_needs_each_of_its_permissions(case: Case, guarded: GuardedStrea
     feed(guarded)
     more = ("--groups", str(groups), "--client-timeout-ms", "2000")
     is_tick = (grant.name, grant.operation) == (guarded.streams.settings.clock, "WRITE")
-    warning = " a tick cannot be written: " if is_tick else "\nError: "
+    warning = " a tick cannot be written: " if is_tick else "Error: "
     job = guarded.job(options, *more)
     try:
         if (grant.name, grant.operation) == (
