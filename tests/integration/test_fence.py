@@ -288,7 +288,7 @@ def test_a_worker_of_a_cluster_that_wakes_up_after_it_was_given_up_writes_nothin
     """It stops within a micro-batch; the other worker does its tasks, and takes back what they said."""
     configuration = tmp_path / "conf"
     configuration.mkdir()
-    lines = "spark.network.timeout 20s\nspark.executor.heartbeatInterval 2s\n"
+    lines = "spark.network.timeout 20s\nspark.network.timeoutInterval 5s\nspark.executor.heartbeatInterval 2s\n"
     (configuration / "spark-defaults.conf").write_text(lines)
     monkeypatch.setenv("SPARK_CONF_DIR", str(configuration))
     paused = 1 + number % 2
@@ -306,7 +306,7 @@ def test_a_worker_of_a_cluster_that_wakes_up_after_it_was_given_up_writes_nothin
         )
         delete(feed, passing)
         settle(streams, kept)
-        assert "heartbeat" in job.said(), "the worker was not given up"
+        assert eventually(lambda: "heartbeat" in job.said(), 60, POLL_SECONDS), "the worker was not given up"
         cluster.resume_worker(paused)
         time.sleep(20)
         assert_equal_relations(streams.relation(), kept)
