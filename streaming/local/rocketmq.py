@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -15,7 +14,7 @@ from streaming.local import classes, jars
 from streaming.local.cache import write_whole
 from streaming.local.java import FIRST_TIER, find_java
 from streaming.local.node import HOST, free_port, is_free
-from streaming.local.server import POLL_SECONDS, Server
+from streaming.local.server import Server
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -139,11 +138,7 @@ class RocketMQ(Server):
         options = [*JAVA_OPTIONS, *self._java_options, "-cp", classpath]
         command = [str(java.executable), *options, "reexpand.local.RocketMQ", *files]
         self._spawn(java, command, lock)
-        deadline = time.monotonic() + self._timeout
-        while "\nready\n" not in self._log():
-            if not self.running or time.monotonic() > deadline:
-                raise self._failed()
-            time.sleep(POLL_SECONDS)
+        self._wait_until(lambda: "\nready\n" in self._log())
 
 
 def configuration(folder: Path, ports: Ports, settings: Mapping[str, str]) -> list[str]:

@@ -17,7 +17,7 @@ from streaming.local.java import Java, environment
 from streaming.local.process import end_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 POLL_SECONDS = 0.05
 
@@ -121,6 +121,21 @@ class Server:
     def _begin(self, lock: IO[str]) -> None:
         """Launch the process, and wait until it answers; the folder exists and is locked."""
         raise NotImplementedError
+
+    def _wait_until(self, answers: Callable[[], bool]) -> None:
+        """Wait until the launched server answers.
+
+        Args:
+            answers: tells whether it does.
+
+        Raises:
+            BrokerFailed: it ends before, or does not answer in time.
+        """
+        deadline = time.monotonic() + self._timeout
+        while not answers():
+            if not self.running or time.monotonic() > deadline:
+                raise self._failed()
+            time.sleep(POLL_SECONDS)
 
     def _spawn(self, java: Java, command: Sequence[str], lock: IO[str]) -> None:
         """Start the process, with the folder as its working directory and a new log."""

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
-import sys
-from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,13 +11,13 @@ from streaming.adapters.rocketmq import admin
 from streaming.local.rocketmq import RocketMQ
 from tests.support.processes import eventually
 from tests.support.rocketmq import does, send
+from tests.support.rocketmq_watcher import announced, watch_command, watching
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from streaming.adapters.rocketmq.remoting import Link
     from tests.support.running_job import Streams
-    from tests.support.split_rocketmq import SplitRocketMQ
 
 SEEN_SECONDS = 30
 """Some fifteen times as long as a death takes to be seen: the machine may be busy."""
@@ -33,29 +29,6 @@ def rocketmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RocketMQ]:
     with RocketMQ(tmp_path_factory.mktemp("rocketmq")) as server:
         admin.create(server.broker, ["orders"], {"billing": "orders"})
         yield server
-
-
-@contextmanager
-def watching(
-    server: RocketMQ | SplitRocketMQ, streams: Streams, *options: str, parent: str = "orders"
-) -> Iterator[subprocess.Popen[bytes]]:
-    """`reexpand watch-rocketmq` as a process; killed in the end."""
-    command = [str(Path(sys.executable).with_name("reexpand")), "watch-rocketmq", "--parent", parent, *options]
-    command += ["--bootstrap-servers", streams.bootstrap_servers, "--topic-events", streams.settings.topic_events]
-    command += ["--namesrv", server.name_server]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
-def announced(streams: Streams) -> list[dict[str, Any]]:
-    """All announced events, without their times and ids."""
-    values = (json.loads(message.value() or b"") for message in streams.read(streams.settings.topic_events))
-    left_out = {"timestamp", "topicId", "parentTopic"}
-    return [{key: value for key, value in event.items() if key not in left_out} for event in values]
 
 
 def test_births_and_deaths_are_announced(rocketmq: RocketMQ, streams: Streams) -> None:
@@ -129,9 +102,7 @@ def test_what_happens_in_its_absence_is_announced_by_the_next_start(rocketmq: Ro
 
 
 def test_a_parent_that_does_not_exist_is_told(rocketmq: RocketMQ, streams: Streams) -> None:
-    command = [str(Path(sys.executable).with_name("reexpand")), "watch-rocketmq", "--parent", "nothing"]
-    command += ["--bootstrap-servers", streams.bootstrap_servers, "--namesrv", rocketmq.name_server]
-    command += ["--topic-events", streams.settings.topic_events]
+    command = watch_command(rocketmq.name_server, streams, parent="nothing")
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1
     assert "The parent 'nothing' at" in ended.stderr

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streaming.adapters.rocketmq import admin
-from tests.integration.test_rocketmq import announced, watching
 from tests.support.processes import eventually
 from tests.support.rocketmq import does, send
+from tests.support.rocketmq_watcher import announced, watching
 from tests.support.split_rocketmq import SplitRocketMQ
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-import sys
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streaming.adapters.rocketmq.remoting import Link, Refused, Unreachable
-from tests.support.lite_world import LiteWorld, lite_world
+from tests.support.lite_world import LiteWorld, consume_command, lite_world
 from tests.support.processes import eventually
 from tests.support.rocketmq import send
 from tests.support.split_rocketmq import SplitRocketMQ
@@ -61,22 +60,22 @@ class Load:
         self._thread.join()
 
     async def _run(self) -> None:
-        link, number = Link(self._address), 0
-        while not self._stop.is_set():
-            number += 1
-            tenant = ("acme", "globex")[number % 2]
-            age = number // MESSAGES_PER_BIRTH
-            message = f"eu__{tenant}__{age if number % 3 else age // 2}", str(number)
+        number = 0
+        async with Link(self._address) as link:
             while not self._stop.is_set():
-                try:
-                    await send(link, "orders", message[0], message[1].encode())
-                except (Refused, Unreachable):
-                    await asyncio.sleep(0.2)
-                else:
-                    self.sent.append(message)
-                    break
-            await asyncio.sleep(PAUSE_SECONDS)
-        await link.close()
+                number += 1
+                tenant = ("acme", "globex")[number % 2]
+                age = number // MESSAGES_PER_BIRTH
+                message = f"eu__{tenant}__{age if number % 3 else age // 2}", str(number)
+                while not self._stop.is_set():
+                    try:
+                        await send(link, "orders", message[0], message[1].encode())
+                    except (Refused, Unreachable):
+                        await asyncio.sleep(0.2)
+                    else:
+                        self.sent.append(message)
+                        break
+                await asyncio.sleep(PAUSE_SECONDS)
 
 
 class PatternClient:
@@ -88,9 +87,7 @@ class PatternClient:
 
     def start(self) -> None:
         """Start it; what is printed is added."""
-        world = self._world
-        command = [sys.executable, "-m", "tests.support.lite_consumer", world.rocketmq.endpoints, "billing", "orders"]
-        command += [world.streams.bootstrap_servers, *world.topics, "*__acme__**"]
+        command = consume_command(self._world.rocketmq.endpoints, self._world.streams, "*__acme__**")
         with self._output.open("ab") as output:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output)
 

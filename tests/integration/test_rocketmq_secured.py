@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
@@ -13,10 +12,11 @@ import pytest
 import trustme
 
 from streaming.adapters.rocketmq import access, admin
-from tests.integration.test_rocketmq import announced, watching
+from tests.support.lite_world import consume_command
 from tests.support.processes import eventually
 from tests.support.rocketmq import does, send
-from tests.support.running_job import REEXPAND, Job
+from tests.support.rocketmq_watcher import announced, watch_command, watching
+from tests.support.running_job import Job
 from tests.support.secured import pem
 from tests.support.split_rocketmq import Setup, SplitRocketMQ
 
@@ -117,16 +117,15 @@ def test_watcher_and_consumer_use_tls_and_a_login(rocketmq: Secured, streams: St
 @contextmanager
 def consuming(rocketmq: Secured, streams: Streams, folder: Path) -> Iterator[Path]:
     """A consumer of `*__acme` as a process; the context is the file of what it has received."""
-    settings, received = streams.settings, folder / "received.txt"
-    command = [sys.executable, "-m", "tests.support.lite_consumer", rocketmq.endpoints, "billing", "orders"]
-    command += [streams.bootstrap_servers, settings.subscription_events, settings.group_events, settings.updates]
+    received = folder / "received.txt"
     environment = {
         **os.environ,
         "ROCKETMQ_LOGIN": f"{USER}:{PASSWORD}",
         "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(rocketmq.files / "authority.pem"),
     }
     with received.open("wb") as output:
-        process = subprocess.Popen([*command, "*__acme"], stdin=subprocess.PIPE, stdout=output, env=environment)
+        command = consume_command(rocketmq.endpoints, streams, "*__acme")
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output, env=environment)
     try:
         yield received
     finally:
@@ -148,9 +147,8 @@ def test_who_is_not_let_in_is_told_why(rocketmq: Secured, streams: Streams, case
         "another authority": lambda: [rocketmq.options("stranger", authority="stranger.pem")],
         "nothing": list,
     }
-    command = [REEXPAND, "watch-rocketmq", "--parent", "orders", "--bootstrap-servers", streams.bootstrap_servers]
-    command += ["--namesrv", rocketmq.name_server, "--topic-events", streams.settings.topic_events]
-    command += [text for path in files[case]() for text in ("--rocketmq-options", str(path))]
+    options = [text for path in files[case]() for text in ("--rocketmq-options", str(path))]
+    command = watch_command(rocketmq.name_server, streams, *options)
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == 1
     assert expected in ended.stderr

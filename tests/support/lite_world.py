@@ -8,18 +8,19 @@ import threading
 import time
 from collections import defaultdict
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streaming.adapters.rocketmq import admin
 from streaming.consumers.rocketmq import Topics, WildcardLiteConsumer
 from streaming.local.rocketmq import RocketMQ
 from tests.support.rocketmq import does, send
+from tests.support.rocketmq_watcher import watch_command
 from tests.support.running_job import Job, Streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from streaming.adapters.rocketmq.remoting import Link
     from tests.support.split_rocketmq import SplitRocketMQ
@@ -45,6 +46,20 @@ class Received:
         return set(self.bodies)
 
 
+def consume_command(endpoints: str, streams: Streams, pattern: str) -> list[str]:
+    """Return the words of a consumer's command (see `lite_consumer`), of the group `billing`."""
+    return [
+        *(sys.executable, "-m", "tests.support.lite_consumer", endpoints, "billing", "orders"),
+        *(streams.bootstrap_servers, *topics_of(streams), pattern),
+    ]
+
+
+def topics_of(streams: Streams) -> Topics:
+    """Return the Kafka topics as consumers take them."""
+    settings = streams.settings
+    return Topics(settings.subscription_events, settings.group_events, settings.updates)
+
+
 class LiteWorld:
     """RocketMQ, Kafka, the watcher and the job."""
 
@@ -55,8 +70,7 @@ class LiteWorld:
         self.job: Job
         self.watcher: subprocess.Popen[bytes]
         self._folder, self._job_options = folder, job_options
-        settings = streams.settings
-        self.topics = Topics(settings.subscription_events, settings.group_events, settings.updates)
+        self.topics = topics_of(streams)
 
     def consumer(self, group: str, **options: Any) -> WildcardLiteConsumer:
         """A consumer of a group, which it declares."""
@@ -84,9 +98,7 @@ class LiteWorld:
 
     def start_watcher(self) -> None:
         """Start the watcher."""
-        command = [str(Path(sys.executable).with_name("reexpand")), "watch-rocketmq", "--parent", "orders"]
-        command += ["--bootstrap-servers", self.streams.bootstrap_servers, "--namesrv", self.rocketmq.name_server]
-        command += ["--topic-events", self.streams.settings.topic_events]
+        command = watch_command(self.rocketmq.name_server, self.streams)
         with (self._folder / "watcher.log").open("ab") as log:
             self.watcher = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
 

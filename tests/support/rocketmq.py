@@ -15,11 +15,8 @@ def does(broker: str, act: Callable[[Link], Awaitable[object]], access: RocketMQ
     """Let somebody do something on the broker of this address."""
 
     async def run() -> None:
-        link = Link(broker, access)
-        try:
+        async with Link(broker, access) as link:
             await act(link)
-        finally:
-            await link.close()
 
     asyncio.run(run())
 

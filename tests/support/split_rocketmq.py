@@ -14,7 +14,7 @@ from streaming.local import jars
 from streaming.local.java import find_java
 from streaming.local.node import free_port
 from streaming.local.rocketmq import JAVA_OPTIONS, Ports, configuration, load_ports
-from streaming.local.server import POLL_SECONDS, Server
+from streaming.local.server import Server
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -67,11 +67,7 @@ class Part(Server):
         proxy.write_text(json.dumps({**json.loads(proxy.read_text()), **self._setup.proxy}))
         options = [*JAVA_OPTIONS, *self._setup.java_options, "-cp", os.pathsep.join(map(str, jars.rocketmq()))]
         self._spawn(java, [str(java.executable), *options, *self._command], lock)
-        deadline = time.monotonic() + self._timeout
-        while self._ready not in self._log():
-            if not self.running or time.monotonic() > deadline:
-                raise self._failed()
-            time.sleep(POLL_SECONDS)
+        self._wait_until(lambda: self._ready in self._log())
 
 
 class SplitRocketMQ:

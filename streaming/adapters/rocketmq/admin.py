@@ -50,14 +50,11 @@ def create(broker: str, parents: Iterable[str], groups: Mapping[str, str]) -> No
     """
 
     async def create_all() -> None:
-        link = Link(broker)
-        try:
+        async with Link(broker) as link:
             for parent in parents:
                 await create_parent(link, parent, minutes=_DAY_MINUTES)
             for group, parent in groups.items():
                 await create_group(link, group, {"lite.bind.topic": parent})
-        finally:
-            await link.close()
 
     try:
         asyncio.run(create_all())
@@ -131,11 +128,8 @@ def delete(broker: str, parent: str, name: str) -> None:
     """
 
     async def run() -> None:
-        link = Link(broker)
-        try:
+        async with Link(broker) as link:
             await delete_lite_topic(link, parent, name)
-        finally:
-            await link.close()
 
     try:
         asyncio.run(run())

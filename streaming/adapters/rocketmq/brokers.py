@@ -1,6 +1,5 @@
 """Brokers as a watcher asks them: pulls, which bring births, and probes, which tell deaths."""
 
-import asyncio
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -8,6 +7,7 @@ from typing import NamedTuple
 from streaming.adapters.rocketmq.access import RocketMQAccess
 from streaming.adapters.rocketmq.messages import PLACE, Message, decode
 from streaming.adapters.rocketmq.remoting import SUCCESS, Link, Refused, loads
+from streaming.adapters.rocketmq.together import together
 
 _PULL_MESSAGE = 11
 _GET_PARENT_INFO = 200075
@@ -115,12 +115,7 @@ class ParentBroker(Link):
                 offsets = loads(answer.checked().body)["topicOffset"]
                 found[place] = Probe(offsets["maxOffset"] > 0, offsets["lastUpdateTimestamp"])
 
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                for _ in range(min(_MAX_PROBES, len(topics))):
-                    tasks.create_task(work())
-        except ExceptionGroup as group:  # of which the first one has ended the others
-            raise group.exceptions[0] from None
+        await together(work() for _ in range(min(_MAX_PROBES, len(topics))))
         return [found[place] for place in range(len(topics))]
 
     async def parent_info(self) -> tuple[int, float]:

@@ -9,7 +9,7 @@ import asyncio
 import struct
 from contextlib import suppress
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import orjson
 
@@ -232,13 +232,19 @@ async def connect(address: str, access: RocketMQAccess = _OPEN, seconds: float =
 
 
 class Link:
-    """A server, with a connection that is opened when it is needed."""
+    """A server, with a connection that is opened when it is needed, and closed at the end of an `async with` block."""
 
     def __init__(self, address: str, access: RocketMQAccess = _OPEN) -> None:
         self.address = address
         self._access = access
         self._connection: Connection | None = None
         self._opening = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     async def ask(
         self, code: int, fields: Mapping[str, object] | None = None, body: bytes = b"", *, seconds: float = 5

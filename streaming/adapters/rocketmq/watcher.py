@@ -23,6 +23,7 @@ from streaming.adapters.rocketmq.lite_topics import Life, LiteTopics
 from streaming.adapters.rocketmq.messages import Damaged, Message
 from streaming.adapters.rocketmq.parent import Parent
 from streaming.adapters.rocketmq.remoting import Refused, Unreachable
+from streaming.adapters.rocketmq.together import together
 from streaming.adapters.topic_events import NoAnswer, Stopped, TopicEvents, read_back, until_answered
 from streaming.adapters.watch import TopicChange, Watch
 from streaming.errors import ConfigInvalid, WatchFailed
@@ -186,19 +187,15 @@ class _LiteWatcher:
             try:
                 await self._parent.find_brokers()
                 births: dict[str, dict[str, Message | None]] = {name: {} for name in self._parent.brokers}
-                await asyncio.gather(
-                    *(
-                        self._parent.read(queue, births[queue.broker], births_only=bool(former))
-                        for queue in self._parent.offsets
-                    )
+                await together(
+                    self._parent.read(queue, births[queue.broker], births_only=bool(former))
+                    for queue in self._parent.offsets
                 )
                 alive: dict[Life, float] = {}
                 for name, of_broker in births.items():
                     for topic in former:
                         of_broker.setdefault(topic, None)
-                    lives = (Life(name, topic, birth.stored_ms if birth else 0) for topic, birth in of_broker.items())
-                    while some := list(islice(lives, PROBES_A_LOOK)):
-                        alive.update(await living(self._parent.brokers[name], some))
+                    alive |= await self._living(name, of_broker)
             except _FAULTS as error:
                 is_unknown = isinstance(error, Refused) and error.code == _NO_TOPIC
                 if time.monotonic() > (registered if is_unknown else deadline):
@@ -210,6 +207,14 @@ class _LiteWatcher:
                     self._topics.expect(life, now_ms(), last_ms, self._parent.lasts_ms[life.broker])
                 return changes
             await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _living(self, broker: str, births: Mapping[str, Message | None]) -> dict[Life, float]:
+        """Return the lives on a broker of those topics that live there, each with the time of its last message."""
+        alive: dict[Life, float] = {}
+        lives = (Life(broker, topic, birth.stored_ms if birth else 0) for topic, birth in births.items())
+        while some := list(islice(lives, PROBES_A_LOOK)):
+            alive |= await living(self._parent.brokers[broker], some)
+        return alive
 
     # Afterwards.
 
@@ -268,15 +273,13 @@ class _LiteWatcher:
     async def _take(self, broker: str, births: Mapping[str, Message | None]) -> None:
         """Take over those of some births whose topics live, and of the missing topics."""
         known = {**dict.fromkeys(self._topics.missing), **births}
-        lives = (Life(broker, topic, birth.stored_ms if birth else 0) for topic, birth in known.items())
-        while some := list(islice(lives, PROBES_A_LOOK)):
-            for life, last_ms in (await living(self._parent.brokers[broker], some)).items():
-                birth = known[life.topic]
-                if birth is not None:
-                    self._note(self._topics.born(broker, birth))
-                elif life.topic in self._topics.missing:
-                    self._note(self._topics.back(life, None))
-                self._topics.expect(life, now_ms(), last_ms, self._parent.lasts_ms[broker])
+        for life, last_ms in (await self._living(broker, known)).items():
+            birth = known[life.topic]
+            if birth is not None:
+                self._note(self._topics.born(broker, birth))
+            elif life.topic in self._topics.missing:
+                self._note(self._topics.back(life, None))
+            self._topics.expect(life, now_ms(), last_ms, self._parent.lasts_ms[broker])
 
     async def _follow_deaths(self, name: str) -> None:
         """Take over the ends of topics on a broker."""

@@ -82,13 +82,12 @@ class LiteBench:
         self.figures["later messages"] = [ms for (_, body), ms in took.items() if body != "first"]
 
     async def _later(self, names: list[str], count: int, sent: dict[tuple[str, str], float]) -> None:
-        link = Link(self._world.rocketmq.broker)
-        for number in range(count):
-            message = random.choice(names), str(number)
-            sent[message] = time.time()
-            await send(link, "orders", message[0], message[1].encode())
-            await asyncio.sleep(0.02)
-        await link.close()
+        async with Link(self._world.rocketmq.broker) as link:
+            for number in range(count):
+                message = random.choice(names), str(number)
+                sent[message] = time.time()
+                await send(link, "orders", message[0], message[1].encode())
+                await asyncio.sleep(0.02)
 
     def burst(self, count: int) -> None:
         """New topics at once."""
@@ -106,9 +105,8 @@ class LiteBench:
         self.figures[f"{count} new topics at once: each delivered"] = took
 
     async def _all_at_once(self, count: int) -> None:
-        link = Link(self._world.rocketmq.broker)
-        await asyncio.gather(*(send(link, "orders", f"burst__{number}", b"first") for number in range(count)))
-        await link.close()
+        async with Link(self._world.rocketmq.broker) as link:
+            await asyncio.gather(*(send(link, "orders", f"burst__{number}", b"first") for number in range(count)))
 
     def _on_change(self, change: Change) -> None:
         born = change.source["timestamp"] / 1_000

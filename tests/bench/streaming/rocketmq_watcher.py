@@ -11,7 +11,6 @@ import json
 import random
 import statistics
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable
@@ -30,6 +29,7 @@ from tests.bench.command import arguments, broker_and_folder, show
 from tests.bench.streaming.cpu import cpu_seconds
 from tests.support.processes import eventually, resident_bytes
 from tests.support.rocketmq import send
+from tests.support.rocketmq_watcher import watch_command
 from tests.support.running_job import Streams
 
 WAIT_SECONDS = 600
@@ -212,20 +212,16 @@ class WatcherBench:
         """Let somebody do something on the broker; return the seconds that it took."""
 
         async def run() -> float:
-            broker, start = ParentBroker(self._rocketmq.broker, "orders", RocketMQAccess()), time.monotonic()
-            try:
+            start = time.monotonic()
+            async with ParentBroker(self._rocketmq.broker, "orders", RocketMQAccess()) as broker:
                 await act(broker)
                 return time.monotonic() - start
-            finally:
-                await broker.close()
 
         return asyncio.run(run())
 
     def _start(self) -> float:
         """Start the watcher; return the seconds until it is ready."""
-        command = [str(Path(sys.executable).with_name("reexpand")), "watch-rocketmq", "--parent", "orders"]
-        command += ["--bootstrap-servers", self._streams.bootstrap_servers, "--namesrv", self._rocketmq.name_server]
-        command += ["--topic-events", self._streams.settings.topic_events]
+        command = watch_command(self._rocketmq.name_server, self._streams)
         start = time.monotonic()
         with self._log.open("wb") as log:
             self._watcher = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 import urllib.request
 from contextlib import ExitStack, suppress
 from importlib.util import find_spec
@@ -15,7 +14,7 @@ from xml.sax.saxutils import escape
 from streaming.local.jars import JarSets
 from streaming.local.java import find_java
 from streaming.local.node import HOST, free_port
-from streaming.local.server import POLL_SECONDS, Server
+from streaming.local.server import Server
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,11 +60,7 @@ class _Manager(Server):
         classpath = os.pathsep.join([str(self._configuration), *jars])
         options = ("-Xmx384m", "--add-opens=java.base/java.lang=ALL-UNNAMED", "-cp", classpath)
         self._spawn(java, [str(java.executable), *options, _MANAGERS[self._kind]], lock)
-        deadline = time.monotonic() + self._timeout
-        while not _is_true(self._answers):
-            if not self.running or time.monotonic() > deadline:
-                raise self._failed()
-            time.sleep(POLL_SECONDS)
+        self._wait_until(lambda: _is_true(self._answers))
 
 
 class Yarn:

@@ -1,0 +1,47 @@
+"""`reexpand watch-rocketmq` as a process, and what it announces."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from tests.support.running_job import REEXPAND
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from streaming.local.rocketmq import RocketMQ
+    from tests.support.running_job import Streams
+    from tests.support.split_rocketmq import SplitRocketMQ
+
+
+def watch_command(name_server: str, streams: Streams, *options: str, parent: str = "orders") -> list[str]:
+    """Return the words of the watcher's command."""
+    return [
+        *(REEXPAND, "watch-rocketmq", "--namesrv", name_server, "--parent", parent),
+        *("--bootstrap-servers", streams.bootstrap_servers, "--topic-events", streams.settings.topic_events),
+        *options,
+    ]
+
+
+@contextmanager
+def watching(
+    server: RocketMQ | SplitRocketMQ, streams: Streams, *options: str, parent: str = "orders"
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run the watcher; it is killed in the end."""
+    command = watch_command(server.name_server, streams, *options, parent=parent)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def announced(streams: Streams) -> list[dict[str, Any]]:
+    """All announced events, without their times and ids."""
+    values = (json.loads(message.value() or b"") for message in streams.read(streams.settings.topic_events))
+    left_out = {"timestamp", "topicId", "parentTopic"}
+    return [{key: value for key, value in event.items() if key not in left_out} for event in values]
