@@ -62,7 +62,10 @@ def test_metrics_health_and_offsets_of_a_job_that_works(streams: Streams, tmp_pa
         )
         assert eventually(lambda: probe(f"{address}/readyz")[0] == 200, SETTLE_SECONDS, 0.5)
         assert probe(f"{address}/healthz")[1]["state"] == "ready"
-        assert sample(address, "reexpand_input_lag_records", input=streams.settings.topic_events) == 0
+        # The inputs' ends and Spark's progress are looked at about once a second.
+        assert eventually(
+            lambda: sample(address, "reexpand_input_lag_records", input=streams.settings.topic_events) == 0, 30, 0.5
+        )
         ends = streams.ends(streams.settings.topic_events, committed=False)
         assert eventually(lambda: committed(streams) == ends, 30, 0.5)
 

@@ -52,7 +52,7 @@ RUN_BY = {
     "reexpand validate": "unit/streaming/test_match.py",
     "reexpand verify": "integration/test_verify.py",
     "reexpand watch-kafka": "integration/test_watch_kafka.py",
-    "reexpand watch-rocketmq": "integration/test_rocketmq.py",
+    "reexpand watch-rocketmq": "support/rocketmq_watcher.py",
 }
 """Program and verb, and the test that runs them."""
 
