@@ -70,7 +70,7 @@ test-rocketmq: setup ## patterns over lite topics of a real RocketMQ, with the j
 	.venv/bin/pytest -m "long or not long" tests/integration/test_rocketmq*.py
 
 .PHONY: test-bad-input
-test-bad-input: setup ## 100,000 damaged records, and 2.4 GB of large ones, in the real job (half an hour)
+test-bad-input: setup ## 100,000 damaged records, and 2.7 GB of large ones, in the real job (half an hour)
 	REEXPAND_BAD_RECORDS=100000 .venv/bin/pytest -m "long or not long" tests/integration/test_bad_input.py
 
 # Installed beside the downloads, and needed by no other target; Go builds it.

@@ -34,11 +34,12 @@ from streaming.spark import (
 )
 from streaming.spark.checkpoint import Agreement
 from streaming.spark.clock import Clock
+from streaming.spark.failures import end_of_java, explained, one_line, text_of
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.lease import Lease
 from streaming.spark.monitoring import JobPage, Monitor, QueryMonitor
 from streaming.spark.report import Report
-from streaming.spark.watch import TopicWatch, explained
+from streaming.spark.watch import TopicWatch
 
 log = logging.getLogger("reexpand")
 
@@ -157,10 +158,7 @@ def started(settings: Settings, stop: threading.Event) -> Iterator[SparkSession]
         code = None if isinstance(error, ReexpandError) else _exit_code(jvm)
         if code is None:
             raise
-        raise JobFailed(
-            f"Spark's JVM has ended (exit code {code}); -9 is SIGKILL, which Linux sends when memory runs out. "
-            "The next start goes on where this one has stopped."
-        ) from None
+        raise JobFailed(end_of_java(code, settings)) from None
     finally:
         if jvm is None or jvm.poll() is None:
             spark.stop()
@@ -232,7 +230,7 @@ def begin(
     try:
         query = job.start(spark, settings, admin, fence, silent=rebuilding, answers=can_answer, adopted=adopted)
     except PySparkException as error:
-        raise JobFailed(explained(one_line(str(error)), settings.checkpoint)) from error
+        raise JobFailed(explained(one_line(str(error)), settings)) from error
     return query, topics
 
 
@@ -308,7 +306,7 @@ def attend(query: StreamingQuery, stop: Stop, beside: Beside) -> None:
         refusal = re.search(r"reexpand\.Refused: (.+)", str(error))
         if refusal:
             raise JobFailed(f"{refusal[1]}.") from None
-        raise watch.explain(_reason(error)) from error
+        raise watch.explain(text_of(error)) from error
 
 
 def _look(watch: TopicWatch, query: StreamingQuery) -> None:
@@ -332,15 +330,3 @@ def _jvm() -> Any:
     if active is None:
         raise ReexpandError("there is no Spark session")
     return active._jvm  # noqa: SLF001 - as above
-
-
-def _reason(error: StreamingQueryException, limit: int = 4_000) -> str:
-    """Return Spark's text of an error without the query's plan, cut to `limit` characters."""
-    text = one_line(str(error).partition("=== Streaming Query ===")[0].strip())
-    return text if len(text) <= limit else f"{text[:limit]}..."
-
-
-def one_line(text: str) -> str:
-    """Return Spark's text of an error without the stacks of Java, in one line; a Python traceback stays as it is."""
-    without = re.sub(r"\n\s*(at |\.\.\. \d+ more|Driver stacktrace:).*", "", text)
-    return without if "Traceback" in without else " ".join(without.split())

@@ -1,6 +1,5 @@
 """A watch on the Kafka topics of a running job: a topic that is deleted or created anew ends it."""
 
-import re
 import time
 from collections.abc import Collection, Mapping
 
@@ -11,6 +10,7 @@ from streaming.errors import JobFailed, KafkaUnavailable, ReexpandError
 from streaming.kafka import facts
 from streaming.kafka.facts import NotedTopic
 from streaming.spark import checkpoint
+from streaming.spark.failures import explained
 from streaming.spark.kafka_admin import KafkaAdmin, TopicIds
 
 LOOK_SECONDS = 5
@@ -73,7 +73,7 @@ class TopicWatch:
             pass
         except ReexpandError as error:
             return error
-        return JobFailed(explained(failure, settings.checkpoint))
+        return JobFailed(explained(failure, settings))
 
     def _check(self, found: Mapping[str, str], absent: Collection[str]) -> None:
         facts.check_identity(self._settings, self._topics, found, absent)
@@ -83,21 +83,3 @@ class TopicWatch:
                 f"the topic {clock.name} was deleted, or created anew, while the job ran. Start the job again: "
                 "it makes the topic anew, and nothing is lost."
             )
-
-
-def explained(failure: str, folder: str) -> str:
-    """Return what to say of a failure, given Spark's text: what to do, where the state cannot be read."""
-    corrupted = re.search(r"StateCorrupted: (.+)", failure)
-    if corrupted:  # by a worker, which names the file and the way out
-        return corrupted[1].strip()
-    if "CHECKPOINT_MISSING_METADATA_FILE" in failure:
-        return (
-            f"{folder}/query/metadata is missing, and Spark does not go on without it. "
-            "Restore a copy of the checkpoint, or start anew with a new one."
-        )
-    if "CANNOT_LOAD_STATE_STORE" not in failure:
-        return failure
-    return (
-        f"Spark cannot read the state in {folder}/query/state: a file there is missing or damaged. "
-        f"Restore a copy of the checkpoint, or start anew with a new one. {failure}"
-    )

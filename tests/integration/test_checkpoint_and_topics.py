@@ -21,6 +21,7 @@ from streaming.events.model import Stream
 from streaming.kafka import facts
 from streaming.kafka.topics import configure
 from streaming.spark import checkpoint, service, watch
+from streaming.spark.failures import text_of
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.lease import Lease
 from streaming.spark.watch import TopicWatch
@@ -394,7 +395,7 @@ def failure(jobs: Jobs, happens: Callable[[], None]) -> str:
         happens()
         with pytest.raises(StreamingQueryException) as caught:
             query.awaitTermination(90)
-        return service._reason(caught.value)
+        return text_of(caught.value)
 
 
 @pytest.mark.long

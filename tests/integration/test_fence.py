@@ -32,7 +32,7 @@ from tests.support.running_job import (
 
 PARENTS = 4
 BURST = 6_000
-ATTEMPTS = 5
+ATTEMPTS = 20
 ROUNDS = int(os.environ.get("REEXPAND_FENCE_ROUNDS", "0"))
 """Repetitions of the long tests; 0 leaves them out."""
 PAUSE_SECONDS = 70

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -24,12 +23,12 @@ from streaming.updates.records import update_key
 from tests.support.brokers import SharedBroker
 from tests.support.histories import Profile, expected, history
 from tests.support.processes import eventually
+from tests.support.rebuilding import other, rebuilt, words
 from tests.support.running_job import (
     POLL_SECONDS,
     PRODUCERS_TIME,
     REEXPAND,
     SETTLE_SECONDS,
-    TOPIC_SETTINGS,
     Job,
     Streams,
     assert_equal_relations,
@@ -59,28 +58,6 @@ AFTER = (
 def streams(broker: SharedBroker, tmp_path: Path) -> Streams:
     """Topics with the timestamps of their producers, so that a lease can have run out."""
     return Streams(broker.bootstrap_servers, tmp_path / "checkpoint").create(config=PRODUCERS_TIME)
-
-
-def words(streams: Streams, former: Path | None, *options: str) -> list[str]:
-    """The command that rebuilds into the checkpoint of these streams."""
-    found = [REEXPAND, "rebuild", "--json", *options]
-    found += ["--without-former"] if former is None else ["--former", str(former)]
-    for name in ("bootstrap_servers", "checkpoint", *TOPIC_SETTINGS):
-        found += [f"--{name.replace('_', '-')}", getattr(streams.settings, name)]
-    return found
-
-
-def rebuilt(streams: Streams, former: Path | None, *options: str) -> dict[str, Any]:
-    """Rebuild, and return what it says."""
-    done = subprocess.run(words(streams, former, *options), check=False, capture_output=True, text=True, timeout=400)
-    assert done.returncode == 0, done.stdout + done.stderr
-    said: dict[str, Any] = json.loads(done.stdout)
-    return said
-
-
-def other(streams: Streams, name: str = "rebuilt") -> Streams:
-    """The same topics, with another checkpoint."""
-    return Streams(streams.bootstrap_servers, streams.checkpoint.with_name(name), streams.prefix)
 
 
 def refused(streams: Streams, log: Path, *options: str) -> str:

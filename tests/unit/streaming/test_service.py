@@ -11,10 +11,18 @@ import pytest
 from streaming.config import Settings, load
 from streaming.errors import JobFailed, KafkaUnavailable
 from streaming.local import classes, jars
-from streaming.spark import checkpoint, clock_topic, group_file, job, provision, rebuild_note, service, session, watch
+from streaming.spark import checkpoint, clock_topic, group_file, job, provision, rebuild_note, service, session
 from streaming.spark.checkpoint import Agreement, QueryProgress
+from streaming.spark.failures import end_of_java, explained, one_line
 
 WAITING = "Waiting for next trigger"
+
+
+def settings(folder: str = "/c") -> Settings:
+    return load({"bootstrap_servers": "b:1", "checkpoint": folder, "http": "off"})
+
+
+SETTINGS = settings()
 
 
 class Query:
@@ -202,10 +210,6 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return done
 
 
-def settings(folder: str = "/c") -> Settings:
-    return load({"bootstrap_servers": "b:1", "checkpoint": folder, "http": "off"})
-
-
 def test_ctrl_c_lets_the_running_micro_batch_finish(steps: list[str]) -> None:
     """Although a new SparkContext handles SIGINT itself."""
     service.run(settings())
@@ -241,18 +245,33 @@ def test_a_jvm_that_is_killed_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -
 def test_a_state_that_spark_cannot_read_is_named_with_the_way_out() -> None:
     """Spark's text has neither."""
     text = "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state."
-    said = watch.explained(text, "/c")
+    said = explained(text, settings())
     assert "/c/query/state" in said
     assert "Restore a copy of the checkpoint, or start anew" in said
     assert said.endswith(text)
-    assert watch.explained("something else", "/c") == "something else"
+    assert explained("something else", settings()) == "something else"
 
 
 def test_a_part_that_is_missing_is_one_sentence() -> None:
     """Without the traceback of the worker that has found out."""
     traceback = "[PYTHON_EXCEPTION] Traceback (most recent call last):\n  File\nstreaming.errors."
     text = f"{traceback}StateCorrupted: a part of the state is missing, /c/parts/1; restore\n SQLSTATE: 38000"
-    assert watch.explained(text, "/c") == "a part of the state is missing, /c/parts/1; restore"
+    assert explained(text, settings()) == "a part of the state is missing, /c/parts/1; restore"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        explained("DirectByteBufferOutputStream cannot grow beyond 2GB limit (requested 2147485320)", SETTINGS),
+        explained("org.apache.arrow.memory.OutOfMemoryException: Failure allocating buffer.", SETTINGS),
+        end_of_java(52, SETTINGS),
+    ],
+    ids=["buffer", "memory", "java"],
+)
+def test_a_micro_batch_that_finds_no_room_is_told_with_the_way_out(said: str) -> None:
+    """It may fail at each start."""
+    assert "no room for the records of this micro-batch" in said
+    assert "--from-state --former /c --checkpoint NEW --max-offsets-per-trigger 900." in said
 
 
 def test_settings_are_fixed_right_before_the_query_begins(steps: list[str]) -> None:
@@ -316,13 +335,13 @@ def test_only_a_query_between_triggers_is_interrupted(
 
 
 def test_a_missing_file_of_spark_is_named() -> None:
-    said = watch.explained("[STREAMING_CHECKPOINT_MISSING_METADATA_FILE] Checkpoint location ...", "/c")
+    said = explained("[STREAMING_CHECKPOINT_MISSING_METADATA_FILE] Checkpoint location ...", settings())
     assert said.startswith("/c/query/metadata is missing")
     assert "Restore a copy" in said
 
 
 def test_an_error_of_spark_is_one_line_without_the_stacks_of_java() -> None:
     said = "Job aborted: java.io.IOException: No space left on device"
-    assert service.one_line(f"{said}\n\tat java.base/a.B\n\t... 2 more\nDriver stacktrace:") == said
+    assert one_line(f"{said}\n\tat java.base/a.B\n\t... 2 more\nDriver stacktrace:") == said
     traceback = "Traceback (most recent call last):\n  File x\nValueError: y"
-    assert service.one_line(traceback) == traceback
+    assert one_line(traceback) == traceback

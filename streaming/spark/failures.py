@@ -1,0 +1,67 @@
+"""What to say of a failure of Spark: one sentence, with the way out where one is known."""
+
+import re
+
+from pyspark.errors import StreamingQueryException
+
+from streaming.config import Settings
+
+MICRO_BATCH_BYTES = 900_000_000
+"""Bytes of input records that one shard surely takes in a micro-batch, within a heap of 1 GiB; see `route`."""
+
+_OUT_OF_MEMORY = 52
+"""Exit code with which Spark ends a JVM that has run out of memory."""
+
+
+def explained(failure: str, settings: Settings) -> str:
+    """Return what to say of a failure, given Spark's text."""
+    folder = settings.checkpoint
+    corrupted = re.search(r"StateCorrupted: (.+)", failure)
+    if corrupted:  # by a worker, which names the file and the way out
+        return corrupted[1].strip()
+    if "CHECKPOINT_MISSING_METADATA_FILE" in failure:
+        return (
+            f"{folder}/query/metadata is missing, and Spark does not go on without it. "
+            "Restore a copy of the checkpoint, or start anew with a new one."
+        )
+    if "DirectByteBufferOutputStream cannot grow" in failure or "OutOfMemory" in failure:
+        return _no_room(settings)
+    if "CANNOT_LOAD_STATE_STORE" not in failure:
+        return failure
+    return (
+        f"Spark cannot read the state in {folder}/query/state: a file there is missing or damaged. "
+        f"Restore a copy of the checkpoint, or start anew with a new one. {failure}"
+    )
+
+
+def end_of_java(code: int, settings: Settings) -> str:
+    """Return what to say of a JVM that has ended by itself, given its exit code."""
+    if code == _OUT_OF_MEMORY:
+        return _no_room(settings)
+    return (
+        f"Spark's JVM has ended (exit code {code}); -9 is SIGKILL, which Linux sends when memory runs out. "
+        "The next start goes on where this one has stopped."
+    )
+
+
+def _no_room(settings: Settings) -> str:
+    fewer = max(1, min(MICRO_BATCH_BYTES // settings.max_value_bytes, settings.max_offsets_per_trigger // 2))
+    return (
+        "Spark had no room for the records of this micro-batch: those of one shard may have 2 GB, and all must fit "
+        "into Java's memory (heap_bytes). The next start reads the same records. If it has no room either, make a "
+        "checkpoint that reads fewer at once: reexpand rebuild --from-state "
+        f"--former {settings.checkpoint} --checkpoint NEW --max-offsets-per-trigger {fewer}. "
+        "Start the job there with the same number, until it has caught up."
+    )
+
+
+def text_of(error: StreamingQueryException, limit: int = 4_000) -> str:
+    """Return Spark's text of an error without the query's plan, cut to `limit` characters."""
+    text = one_line(str(error).partition("=== Streaming Query ===")[0].strip())
+    return text if len(text) <= limit else f"{text[:limit]}..."
+
+
+def one_line(text: str) -> str:
+    """Return Spark's text of an error without the stacks of Java, in one line; a Python traceback stays as it is."""
+    without = re.sub(r"\n\s*(at |\.\.\. \d+ more|Driver stacktrace:).*", "", text)
+    return without if "Traceback" in without else " ".join(without.split())
