@@ -175,7 +175,7 @@ fuzz: .venv/.locked | $(filter .tools/bin/uv,$(UV)) ## coverage-guided fuzzing, 
 CONSOLE_VENV := $(CACHE)/console
 
 .PHONY: test-console
-test-console: .venv/.locked | $(filter .tools/bin/uv,$(UV)) ## the page of reexpand console in a real Chromium, which is installed where there is none
+test-console: setup | $(filter .tools/bin/uv,$(UV)) ## the page of reexpand console in a real Chromium, which is installed where there is none
 	$(UV) venv --quiet --allow-existing --python $(PY) $(CONSOLE_VENV)
 	$(UV) pip sync --quiet --python $(CONSOLE_VENV)/bin/python --require-hashes tests/console/requirements.txt
 	@command -v chromium chromium-browser google-chrome >/dev/null \

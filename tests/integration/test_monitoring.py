@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -42,7 +41,7 @@ TOPICS = 30
 
 def test_metrics_health_and_offsets_of_a_job_that_works(streams: Streams, tmp_path: Path) -> None:
     with running(streams, tmp_path / "log", "--http", "127.0.0.1:0") as job:
-        address = url(job)
+        address = job.address()
         send(streams)
         assert eventually(
             lambda: sample(address, "reexpand_updates_total", op="add", cause="TOPIC_CREATED") >= TOPICS,
@@ -79,7 +78,7 @@ def test_probes_tell_the_conditions_of_a_job_apart(own_broker: StartBroker, tmp_
     standby = f"127.0.0.1:{free_port()}"
     backlog(streams, 20_000)
     with running(streams, tmp_path / "first", *options, "127.0.0.1:0") as first:
-        address = url(first)
+        address = first.address()
         assert probe(f"{address}/readyz")[1]["state"] == "catching-up"
         assert eventually(lambda: probe(f"{address}/readyz")[0] == 200, SETTLE_SECONDS, 0.5)
         assert "catching up: " in first.said()
@@ -99,7 +98,7 @@ def test_probes_tell_the_conditions_of_a_job_apart(own_broker: StartBroker, tmp_
 def take_over(first: Job, second: Job) -> None:
     """Kill the first job while the second one stands by."""
     assert eventually(lambda: "standing by" in second.said(), START_SECONDS, 0.5)
-    address = url(second)
+    address = second.address()
     codes = [probe(f"{address}{path}")[0] for path in ("/healthz", "/readyz", "/readyz?role=holder")]
     assert codes == [200, 200, 503]
     first.kill()
@@ -212,12 +211,6 @@ def send(streams: Streams) -> None:
         feed.send(Stream.TOPICS, event, "p")
     feed.send(Stream.TOPICS, b"?", "p")
     feed.flush()
-
-
-def url(job: Job) -> str:
-    """Return the address of the job's server, which its log names."""
-    (found,) = re.findall(r"metrics and health: (\S+)/metrics", job.said())
-    return str(found)
 
 
 def probe(address: str) -> tuple[int, dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -262,6 +263,11 @@ class Job:
         )
         assert self.process.poll() is None, self.said()
         return self
+
+    def address(self) -> str:
+        """Return the address of its server, which it has logged."""
+        (found,) = re.findall(r"metrics and health: (\S+)/metrics", self.said())
+        return str(found)
 
     def kill(self) -> None:
         """Ends it as a crash would."""

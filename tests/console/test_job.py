@@ -1,0 +1,64 @@
+"""The page that a running job serves, on a real broker, in a real Chromium."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streaming.console.job_explaining import BASIS
+from streaming.events.model import Stream
+from streaming.local.broker import Broker
+from tests.support.processes import eventually
+from tests.support.running_job import SETTLE_SECONDS, Streams, running
+from tests.support.scene import Scene
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+COMMAND = Path(__file__).parents[2] / ".venv/bin/reexpand"
+"""The command of the job: a browser's library is in another environment."""
+
+
+@pytest.fixture
+def streams(tmp_path: Path) -> Iterator[Streams]:
+    """Six topics on a broker of their own."""
+    with Broker(tmp_path / "kafka") as broker:
+        yield Streams(broker.bootstrap_servers, tmp_path / "checkpoint").create()
+
+
+def test_a_topic_that_is_born_shows_with_its_receiver_and_the_job_says_why(
+    opened: Callable[..., Any], streams: Streams, tmp_path: Path
+) -> None:
+    """And what could not be read becomes a dead letter on the page, and the micro-batches a plot."""
+    scene = Scene(streams)
+    scene.group("audit", "orders")
+    scene.asks("auditor", "audit", "orders", "eu__**")
+    scene.born("orders", "eu__acme__created", "us__acme__created")
+    with running(streams, tmp_path / "job.log", "--http", "127.0.0.1:0", command=str(COMMAND)) as job:
+        page = opened(f"{job.address()}/#/topics?parent=orders")
+        page.get_by_role("treeitem", name=re.compile("^eu,")).wait_for(timeout=SETTLE_SECONDS * 1_000)
+        scene.born("orders", "eu__globex__created")
+        scene.sent()
+        page.goto(f"{job.address()}/#/topics?parent=orders&topic=eu__globex__created")
+        page.get_by_role("link", name="Why does auditor receive eu__globex__created?").click()
+        answer = page.get_by_role("region", name="Answer")
+        answer.get_by_text("auditor receives eu__globex__created").wait_for()
+        answer.get_by_text(BASIS).wait_for()
+        page.get_by_label("Topic", exact=True).fill("us__acme__created")
+        page.get_by_role("button", name="Explain").click()
+        answer.get_by_text("auditor does not receive us__acme__created").wait_for()
+        answer.get_by_text(BASIS).wait_for()
+        assert answer.locator(".step.differs").inner_text().split("\n") == ["eu", "us", "✗ differs"]
+        page.goto(f"{job.address()}/#/letters")
+        page.get_by_role("heading", name="Dead letters").wait_for()
+        scene.send(Stream.TOPICS, b'{"event": ', "orders")
+        scene.sent()
+        page.get_by_role("group").filter(has_text="not-json").wait_for()
+        page.goto(f"{job.address()}/#/timings")
+        page.get_by_role("img", name=re.compile("^Duration of micro-batches")).wait_for()
+        assert eventually(lambda: page.locator(".plot .bar").count() > 0)
+        page.close()  # it would ask on
+        assert job.stop() == 0
