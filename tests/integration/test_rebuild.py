@@ -195,6 +195,7 @@ def shorten(streams: Streams, copy: Path) -> int:
 
 
 @pytest.mark.timeout(1_200)
+@pytest.mark.long
 def test_states_go_on_in_other_shards_where_the_inputs_lack_their_beginning(streams: Streams, tmp_path: Path) -> None:
     """Exclusive groups keep who holds what; clients keep their leases; records that nobody has read are read."""
     records = history(Random(6), 600, Profile(dialects=True, selectors=True, exclusive=True, bound=True))
