@@ -24,7 +24,14 @@ def delete(streams: Streams, *names: str) -> None:
 def recreate(streams: Streams, *names: str) -> None:
     """Delete topics, and create others of the same names."""
     delete(streams, *names)
+    create(streams, *names)
+
+
+def create(streams: Streams, *names: str) -> None:
+    """Create those of the six topics that are missing, and wait until these can be read."""
     streams.create()
+    for name in names:
+        _wait_for_leaders(streams, name)
 
 
 def add_partitions(streams: Streams, topic: str, total: int) -> None:
@@ -32,14 +39,7 @@ def add_partitions(streams: Streams, topic: str, total: int) -> None:
     client = _admin(streams)
     for future in client.create_partitions([NewPartitions(topic, total)]).values():
         future.result(30)
-
-    def have_leaders() -> bool:
-        try:
-            return len(streams.ends(topic)) == total
-        except KafkaException:  # of a partition that is there, but has no leader yet
-            return False
-
-    assert eventually(have_leaders, 30, POLL_SECONDS)
+    _wait_for_leaders(streams, topic, total)
 
 
 def remove_records(streams: Streams, topic: str, before: int) -> None:
@@ -48,6 +48,16 @@ def remove_records(streams: Streams, topic: str, before: int) -> None:
     client = _admin(streams)
     for future in client.delete_records(offsets).values():
         future.result(30)
+
+
+def _wait_for_leaders(streams: Streams, topic: str, partitions: int = 1) -> None:
+    def have_leaders() -> bool:
+        try:
+            return len(streams.ends(topic)) >= partitions
+        except KafkaException:  # of a partition that is there, but has no leader yet
+            return False
+
+    assert eventually(have_leaders, 30, POLL_SECONDS)
 
 
 def _admin(streams: Streams) -> AdminClient:
