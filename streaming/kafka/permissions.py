@@ -163,6 +163,11 @@ def own_group(checkpoint_id: str) -> str:
     return f"{OWN_NAMES}{checkpoint_id}"
 
 
+def partition_names(checkpoint_id: str, partitions: int) -> list[str]:
+    """Return the name of each state partition: the transactional id of its producer, and the group of its marker."""
+    return [f"{own_group(checkpoint_id)}-{number}" for number in range(partitions)]
+
+
 def lag_group(updates: str) -> str:
     """Return the consumer group under which a job commits its positions, for monitors of lag."""
     return f"{OWN_NAMES}lag-{updates}"

@@ -22,7 +22,7 @@ from streaming import coordinator
 from streaming.config import Settings
 from streaming.errors import CheckpointInUse, CheckpointMismatch
 from streaming.kafka.facts import REBUILD, START_ANEW, NotedTopic, Offsets
-from streaming.kafka.permissions import own_group
+from streaming.kafka.permissions import own_group, partition_names
 from streaming.storage import journal, s3
 from streaming.storage.layout import IDENTITY, QUERY
 
@@ -79,9 +79,9 @@ class Agreement:
         return own_group(self.checkpoint_id)
 
     @property
-    def marker_groups(self) -> list[str]:
-        """Consumer groups under which the sink keeps the marker of each state partition."""
-        return [f"{self.group}-{number}" for number in range(self.shuffle_partitions)]
+    def partition_names(self) -> list[str]:
+        """Names of the state partitions: of the sink's producers, and of the groups of its markers."""
+        return partition_names(self.checkpoint_id, self.shuffle_partitions)
 
 
 class CheckpointFiles:

@@ -149,6 +149,10 @@ class KafkaAdmin:
         """Return the offsets behind the last records of topics, those of open transactions included."""
         return self._offsets(self._partitions(names), self._clients.admin.OffsetSpec.latest())
 
+    def committed_ends(self, names: Collection[str]) -> Offsets:
+        """Return the offsets up to which topics can be read: those of the first open transactions, or the ends."""
+        return self._offsets(self._partitions(names), self._clients.admin.OffsetSpec.latest(), "READ_COMMITTED")
+
     def spans(self, names: Collection[str]) -> tuple[Offsets, Offsets]:
         """Return the offsets of the first record and behind the last one, of each partition of topics."""
         partitions = self._partitions(names)
@@ -194,6 +198,14 @@ class KafkaAdmin:
         request = dict.fromkeys(groups, spec)
         found = self._call(lambda: self._admin.listConsumerGroupOffsets(request, stable).all().get())
         return max((marker.offset() for group in groups for marker in found[group].values() if marker), default=0)
+
+    def end_transactions(self, producers: Collection[str]) -> None:
+        """End the open transactions of producers that write no more; what they have written in them is void.
+
+        Args:
+            producers: their transactional ids.
+        """
+        self._call(lambda: self._admin.fenceProducers(list(producers)).all().get())
 
     def last_sources(self, updates: str) -> set[RecordPlace]:
         """Return the sources of the latest updates, at the end of each partition of the updates topic."""

@@ -52,7 +52,7 @@ def provide(
         facts.check_identity(settings, agreed.topics, found, absent)
         facts.check_unread(settings, progress.read, *admin.spans(facts.events(settings)))
         if not rebuilding:
-            written, marked = admin.last_sources(settings.updates), admin.marked(agreed.marker_groups)
+            written, marked = admin.last_sources(settings.updates), admin.marked(agreed.partition_names)
             # Read after them: a job that still runs on this checkpoint plans a micro-batch before it writes.
             latest = checkpoint.progress(spark, settings)
             facts.check_ahead(settings, written, latest.planned)

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config import Settings
-from streaming.errors import CheckpointMismatch, JobError, JobFailed, ReexpandError
+from streaming.errors import CheckpointMismatch, JobError, JobFailed, KafkaUnavailable, ReexpandError, TopicReplaced
 from streaming.kafka.facts import NotedTopic, Offsets
 from streaming.local import classes, jars
 from streaming.spark import (
@@ -99,6 +99,7 @@ def run(
             KafkaAdmin(spark, settings) as admin,
             access.explaining(admin, settings, agreed.group),
             Lease(spark, settings, agreed.checkpoint_id) as lease,
+            _nothing_open(settings, admin, agreed),
         ):
             if stands_by:
                 if not standby.acquire(spark, settings, admin, lease, stop, health=monitor.health):
@@ -132,6 +133,23 @@ def _agreed(spark: SparkSession, settings: Settings, former: Agreement | None = 
     raise CheckpointMismatch(
         f"the checkpoint {settings.checkpoint} was replaced by another one while this driver stood by. Start it again."
     )
+
+
+@contextmanager
+def _nothing_open(settings: Settings, admin: KafkaAdmin, agreed: Agreement) -> Iterator[None]:
+    """Leave no transaction open when a topic of the checkpoint was replaced.
+
+    No driver goes on there, so nobody else would end it. Until the broker does, after 15 minutes, a job on a new
+    checkpoint could not read on in the inputs to which this one wrote.
+    """
+    try:
+        yield
+    except TopicReplaced:
+        clock = agreed.topics.get("clock")
+        if clock is not None and clock.name == settings.clock:  # else a driver may live, whose lease is elsewhere
+            with suppress(KafkaUnavailable):
+                admin.end_transactions(agreed.partition_names)
+        raise
 
 
 @contextmanager

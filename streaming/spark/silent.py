@@ -10,6 +10,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config import Settings
 from streaming.kafka.facts import Offsets
+from streaming.kafka.permissions import partition_names
 from streaming.spark import checkpoint, positions, service
 from streaming.spark.clock import Clock
 from streaming.spark.kafka_admin import KafkaAdmin
@@ -83,8 +84,8 @@ def _reading(settings: Settings, admin: KafkaAdmin, query: StreamingQuery, clock
 
 
 @contextmanager
-def held(spark: SparkSession, settings: Settings, checkpoint_id: str) -> Iterator[Callable[[], None]]:
-    """Hold the lease of a former checkpoint, so that no job works on it.
+def held(spark: SparkSession, settings: Settings, checkpoint_id: str, partitions: int) -> Iterator[Callable[[], None]]:
+    """Hold the lease of a former checkpoint, so that no job works on it, and end what its last job left open.
 
     The context is a function that raises `TakenOver` if a job has started there by force.
 
@@ -92,18 +93,20 @@ def held(spark: SparkSession, settings: Settings, checkpoint_id: str) -> Iterato
         spark: session from `service.started`.
         settings: settings with the former checkpoint and its clock topic.
         checkpoint_id: name by which Kafka knows it.
+        partitions: number of its state partitions.
 
     Raises:
         CheckpointInUse: a driver lives.
         KafkaUnavailable: no broker answers.
     """
-    with KafkaAdmin(spark, settings) as admin:
-        has_clock = settings.clock in admin.names()
-    if not has_clock:  # the lease is kept under its name, and without it no job lives
-        yield lambda: None
-        return
-    with Lease(spark, settings, checkpoint_id) as lease:
+    with KafkaAdmin(spark, settings) as admin, Lease(spark, settings, checkpoint_id) as lease:
+        producers = partition_names(checkpoint_id, partitions)
+        if settings.clock not in admin.names():  # the lease is kept under its name, and without it no job lives
+            admin.end_transactions(producers)
+            yield lambda: None
+            return
         lease.acquire(take_over=False, way_out="Stop that driver first.")
+        admin.end_transactions(producers)  # else the inputs could not be read to their ends for 15 minutes
 
         def check() -> None:
             if lease.find_successor() is not None:

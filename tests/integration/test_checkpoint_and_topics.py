@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -19,6 +19,7 @@ from streaming.config import Settings
 from streaming.errors import JobError, RecordsLost, ReexpandError, TopicReplaced, UpdatesUnknown
 from streaming.events.model import Stream
 from streaming.kafka import facts
+from streaming.kafka.permissions import partition_names
 from streaming.kafka.topics import configure
 from streaming.spark import checkpoint, service, watch
 from streaming.spark.failures import text_of
@@ -27,7 +28,7 @@ from streaming.spark.lease import Lease
 from streaming.spark.watch import TopicWatch
 from tests.support.brokers import StartBroker
 from tests.support.processes import eventually
-from tests.support.running_job import POLL_SECONDS, PRODUCERS_TIME, Job, Streams, running
+from tests.support.running_job import POLL_SECONDS, PRODUCERS_TIME, Job, OpenTransactions, Streams, running
 from tests.support.scene import Scene
 from tests.support.topics import delete, recreate, remove_records, topics
 
@@ -443,3 +444,39 @@ def test_the_job_ends_with_a_sentence(streams: Streams, tmp_path: Path) -> None:
             assert "\tat " not in text
     finally:
         again.close()
+
+
+@contextmanager
+def left_open(streams: Streams, topic: str, name: str) -> Iterator[Producer]:
+    """A transaction with a record, as a driver leaves it that was killed."""
+    options = {"transactional.id": name, "transaction.timeout.ms": 60_000, "log_level": 0}
+    producer = Producer({"bootstrap.servers": streams.bootstrap_servers, **options})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b'{"tick": 0}', b"tick")
+    producer.flush(30)
+    yield producer
+
+
+def test_what_a_dead_driver_left_open_is_ended(spark: SparkSession, streams: Streams) -> None:
+    """Otherwise nobody reads on behind it until the broker aborts it, after 15 minutes."""
+    (name,) = partition_names("c", 1)
+    with (
+        left_open(streams, streams.settings.updates, name) as producer,
+        OpenTransactions(streams) as transactions,
+        KafkaAdmin(spark, streams.settings) as admin,
+    ):
+        assert eventually(transactions.exist, 30, POLL_SECONDS)
+        admin.end_transactions([name])
+        assert eventually(lambda: not transactions.exist(), 30, POLL_SECONDS)
+        with pytest.raises(KafkaException, match="fenced"):
+            producer.commit_transaction(30)
+    assert streams.read(streams.settings.updates) == []
+
+
+def test_a_new_checkpoint_begins_while_a_dead_driver_has_something_open(jobs: Jobs) -> None:
+    """Of a checkpoint that is lost, so that nobody knows whose transaction it is."""
+    with left_open(jobs.streams, jobs.settings.clock, "of-another-job"):
+        anew = jobs.anew()
+        anew.works()
+        assert anew.relation() == {"t1", "t2"}

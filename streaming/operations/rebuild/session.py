@@ -151,7 +151,10 @@ def _held(spark: Any, settings: Settings, plan: Plan) -> Iterator[Callable[[], N
         yield lambda: None
         return
     with silent.held(
-        spark, settings.model_copy(update={"checkpoint": location, "clock": clock}), checkpoint_id
+        spark,
+        settings.model_copy(update={"checkpoint": location, "clock": clock}),
+        checkpoint_id,
+        former.partitions,
     ) as check:
         yield check
 

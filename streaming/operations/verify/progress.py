@@ -63,6 +63,11 @@ class JobCheckpoint:
         return self._identity.get("id")
 
     @property
+    def partitions(self) -> int:
+        """Number of state partitions."""
+        return int(self._identity["shuffle_partitions"])
+
+    @property
     def topics(self) -> StreamTopics:
         """Kafka topics of the input streams: groups, subscriptions, topics, clock."""
         groups, subscriptions, topics, clock = (

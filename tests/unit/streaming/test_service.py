@@ -9,7 +9,8 @@ from typing import Any, NoReturn, Self
 import pytest
 
 from streaming.config import Settings, load
-from streaming.errors import JobFailed, KafkaUnavailable
+from streaming.errors import JobFailed, KafkaUnavailable, TopicReplaced
+from streaming.kafka.facts import NotedTopic
 from streaming.local import classes, jars
 from streaming.spark import checkpoint, clock_topic, group_file, job, provision, rebuild_note, service, session
 from streaming.spark.checkpoint import Agreement, QueryProgress
@@ -127,6 +128,9 @@ class Kafka(Idle):
 
     def allowed_on_group(self, _group: str) -> None:
         """Return nothing, as above."""
+
+    def end_transactions(self, producers: list[str]) -> None:
+        """Nothing is open."""
 
 
 class Spark:
@@ -345,3 +349,24 @@ def test_an_error_of_spark_is_one_line_without_the_stacks_of_java() -> None:
     assert one_line(f"{said}\n\tat java.base/a.B\n\t... 2 more\nDriver stacktrace:") == said
     traceback = "Traceback (most recent call last):\n  File x\nValueError: y"
     assert one_line(traceback) == traceback
+
+
+@pytest.mark.parametrize("is_its_own", [True, False], ids=["lease held", "lease elsewhere"])
+@pytest.mark.usefixtures("steps")
+def test_a_checkpoint_whose_topic_was_replaced_leaves_no_transaction_open(
+    is_its_own: bool,  # noqa: FBT001 - a parameter
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Under another clock topic nothing is known of a driver that lives."""
+    ended: list[str] = []
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise TopicReplaced("the topic updates was deleted")
+
+    clock = NotedTopic(SETTINGS.clock if is_its_own else "other-clock", "x")
+    monkeypatch.setattr(checkpoint, "agree", lambda *_: Agreement("id", 3, {"clock": clock}))
+    monkeypatch.setattr(provision, "provide", refuse)
+    monkeypatch.setattr(Kafka, "end_transactions", lambda _, producers: ended.extend(producers))
+    with pytest.raises(TopicReplaced):
+        service.run(settings())
+    assert ended == (["reexpand-id-0", "reexpand-id-1", "reexpand-id-2"] if is_its_own else [])
