@@ -6,7 +6,7 @@ from pyspark.errors import StreamingQueryException
 
 from streaming.config import Settings
 
-MICRO_BATCH_BYTES = 900_000_000
+_MICRO_BATCH_BYTES = 900_000_000
 """Bytes of input records that one shard surely takes in a micro-batch, within a heap of 1 GiB; see `route`."""
 
 _OUT_OF_MEMORY = 52
@@ -45,7 +45,7 @@ def end_of_java(code: int, settings: Settings) -> str:
 
 
 def _no_room(settings: Settings) -> str:
-    fewer = max(1, min(MICRO_BATCH_BYTES // settings.max_value_bytes, settings.max_offsets_per_trigger // 2))
+    fewer = max(1, min(_MICRO_BATCH_BYTES // settings.max_value_bytes, settings.max_offsets_per_trigger // 2))
     return (
         "Spark had no room for the records of this micro-batch: those of one shard may have 2 GB, and all must fit "
         "into Java's memory (heap_bytes). The next start reads the same records. If it has no room either, make a "

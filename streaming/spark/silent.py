@@ -99,17 +99,18 @@ def held(spark: SparkSession, settings: Settings, checkpoint_id: str, partitions
         CheckpointInUse: a driver lives.
         KafkaUnavailable: no broker answers.
     """
-    with KafkaAdmin(spark, settings) as admin, Lease(spark, settings, checkpoint_id) as lease:
-        producers = partition_names(checkpoint_id, partitions)
+    producers = partition_names(checkpoint_id, partitions)
+    with KafkaAdmin(spark, settings) as admin:
         if settings.clock not in admin.names():  # the lease is kept under its name, and without it no job lives
             admin.end_transactions(producers)
             yield lambda: None
             return
-        lease.acquire(take_over=False, way_out="Stop that driver first.")
-        admin.end_transactions(producers)  # else the inputs could not be read to their ends for 15 minutes
+        with Lease(spark, settings, checkpoint_id) as lease:
+            lease.acquire(take_over=False, way_out="Stop that driver first.")
+            admin.end_transactions(producers)  # else the inputs could not be read to their ends for 15 minutes
 
-        def check() -> None:
-            if lease.find_successor() is not None:
-                raise lease.taken_over()
+            def check() -> None:
+                if lease.find_successor() is not None:
+                    raise lease.taken_over()
 
-        yield check
+            yield check

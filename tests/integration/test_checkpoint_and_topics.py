@@ -30,7 +30,7 @@ from tests.support.brokers import StartBroker
 from tests.support.processes import eventually
 from tests.support.running_job import POLL_SECONDS, PRODUCERS_TIME, Job, OpenTransactions, Streams, running
 from tests.support.scene import Scene
-from tests.support.topics import delete, recreate, remove_records, topics
+from tests.support.topics import delete, left_open, recreate, remove_records, topics
 
 REFUSED = 2
 """Exit code of a job that would make the relation wrong."""
@@ -444,18 +444,6 @@ def test_the_job_ends_with_a_sentence(streams: Streams, tmp_path: Path) -> None:
             assert "\tat " not in text
     finally:
         again.close()
-
-
-@contextmanager
-def left_open(streams: Streams, topic: str, name: str) -> Iterator[Producer]:
-    """A transaction with a record, as a driver leaves it that was killed."""
-    options = {"transactional.id": name, "transaction.timeout.ms": 60_000, "log_level": 0}
-    producer = Producer({"bootstrap.servers": streams.bootstrap_servers, **options})
-    producer.init_transactions(30)
-    producer.begin_transaction()
-    producer.produce(topic, b'{"tick": 0}', b"tick")
-    producer.flush(30)
-    yield producer
 
 
 def test_what_a_dead_driver_left_open_is_ended(spark: SparkSession, streams: Streams) -> None:

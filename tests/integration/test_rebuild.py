@@ -36,6 +36,7 @@ from tests.support.running_job import (
     running,
 )
 from tests.support.scene import Scene
+from tests.support.topics import left_open
 
 LEASE_MS = 1_800_000
 TIMES = ("--tick-interval-ms", "1000", "--client-timeout-ms", str(LEASE_MS))
@@ -133,20 +134,6 @@ def forge(streams: Streams, op: str, row: Effective) -> None:
     assert producer.flush(30) == 0
 
 
-@contextmanager
-def left_open(streams: Streams) -> Iterator[None]:
-    """A transaction on the clock topic, as a driver leaves it that was killed; the broker ends it after 15 minutes."""
-    identity = json.loads((streams.checkpoint / "reexpand.json").read_text())
-    name = partition_names(identity["id"], 1)[0]
-    options = {"transactional.id": name, "transaction.timeout.ms": 900_000, "log_level": 0}
-    producer = Producer({"bootstrap.servers": streams.bootstrap_servers, **options})
-    producer.init_transactions(30)
-    producer.begin_transaction()
-    producer.produce(streams.settings.clock, b'{"tick": 0}', b"tick")
-    producer.flush(30)
-    yield
-
-
 @pytest.mark.timeout(1_200)
 def test_other_shards_and_partitions_cost_no_update_but_true_differences(streams: Streams, tmp_path: Path) -> None:
     """A history with an exclusive group, a quota and a lease; then the job goes on with the new checkpoint."""
@@ -171,7 +158,8 @@ def test_other_shards_and_partitions_cost_no_update_but_true_differences(streams
     forge(streams, "REMOVE", missing)
 
     new = other(streams)
-    with left_open(streams):
+    (driver,) = partition_names(json.loads((streams.checkpoint / "reexpand.json").read_text())["id"], 1)
+    with left_open(streams, streams.settings.clock, driver):
         said = rebuilt(new, streams.checkpoint, *AFTER)
     assert (said["added"], said["removed"], said["rows"]) == (1, 1, len(wanted))
     assert f"--checkpoint {new.checkpoint}" in said["run"]

@@ -1,6 +1,9 @@
 """What an administrator, or nobody in particular, does to Kafka topics."""
 
-from confluent_kafka import KafkaException, TopicPartition
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
@@ -34,6 +37,24 @@ def create(streams: Streams, *names: str) -> None:
         _wait_for_leaders(streams, name)
 
 
+@contextmanager
+def left_open(streams: Streams, topic: str, name: str) -> Iterator[Producer]:
+    """A transaction with a record, as a driver leaves it that was killed; the broker ends it after 15 minutes.
+
+    Args:
+        streams: where the topic is.
+        topic: one that the record fits, as the clock topic.
+        name: transactional id of the driver's producer.
+    """
+    options = {"transactional.id": name, "transaction.timeout.ms": 900_000, "log_level": 0}
+    producer = Producer({"bootstrap.servers": streams.bootstrap_servers, **options})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b'{"tick": 0}', b"tick")
+    producer.flush(30)
+    yield producer
+
+
 def add_partitions(streams: Streams, topic: str, total: int) -> None:
     """Give a topic more partitions, and wait until they are there."""
     client = _admin(streams)
@@ -50,12 +71,13 @@ def remove_records(streams: Streams, topic: str, before: int) -> None:
         future.result(30)
 
 
-def _wait_for_leaders(streams: Streams, topic: str, partitions: int = 1) -> None:
+def _wait_for_leaders(streams: Streams, topic: str, partitions: int | None = None) -> None:
     def have_leaders() -> bool:
         try:
-            return len(streams.ends(topic)) >= partitions
+            found = streams.ends(topic)
         except KafkaException:  # of a partition that is there, but has no leader yet
             return False
+        return len(found) == partitions if partitions else bool(found)
 
     assert eventually(have_leaders, 30, POLL_SECONDS)
 

@@ -62,7 +62,7 @@ def _ends_while_running(stage: Stage, name: str, happens: Callable[[], None]) ->
     proof = stage.proof()
     stage.load.hold()
     happens()
-    said = stage.ends_with(stage.running, REFUSED, f"the topic {name}", in_a_task=True)  # a micro-batch may read it
+    said = stage.ends_with(stage.running, REFUSED, f"the topic {name}", in_a_task=True)  # which works on it
     create(stage.streams, name)
     stage.is_refused(REFUSED, f"the topic {name}")
     stage.starts_anew()
