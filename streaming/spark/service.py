@@ -15,7 +15,16 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config import Settings
-from streaming.errors import CheckpointMismatch, JobError, JobFailed, KafkaUnavailable, ReexpandError, TopicReplaced
+from streaming.errors import (
+    CheckpointMismatch,
+    JobError,
+    JobFailed,
+    KafkaUnavailable,
+    RecordsLost,
+    ReexpandError,
+    TopicReplaced,
+    UpdatesUnknown,
+)
 from streaming.kafka.facts import NotedTopic, Offsets
 from streaming.local import classes, jars
 from streaming.spark import (
@@ -137,14 +146,14 @@ def _agreed(spark: SparkSession, settings: Settings, former: Agreement | None = 
 
 @contextmanager
 def _nothing_open(settings: Settings, admin: KafkaAdmin, agreed: Agreement) -> Iterator[None]:
-    """Leave no transaction open when a topic of the checkpoint was replaced.
+    """Leave no transaction open on a checkpoint that does not fit its topics any more.
 
     No driver goes on there, so nobody else would end it. Until the broker does, after 15 minutes, a job on a new
     checkpoint could not read on in the inputs to which this one wrote.
     """
     try:
         yield
-    except TopicReplaced:
+    except (TopicReplaced, RecordsLost, UpdatesUnknown):
         clock = agreed.topics.get("clock")
         if clock is not None and clock.name == settings.clock:  # else a driver may live, whose lease is elsewhere
             with suppress(KafkaUnavailable):

@@ -239,6 +239,34 @@ def test_states_go_on_in_other_shards_where_the_inputs_lack_their_beginning(stre
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1_200)
+def test_a_checkpoint_without_a_committed_micro_batch_is_rebuilt_from_the_inputs(
+    streams: Streams, tmp_path: Path
+) -> None:
+    """It has no state to begin with; what it wrote is not written again."""
+    scene, log = Scene(streams), tmp_path / "job.log"
+    wanted = limits_and_times(scene)
+    with running(streams, log, *BEFORE) as job:
+        settles(streams, wanted)
+        job.kill()
+    shutil.rmtree(streams.checkpoint / "query" / "commits")
+    new = other(streams)
+    command = words(new, streams.checkpoint, "--from-state", *AFTER)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 2
+    assert "has committed no micro-batch" in done.stderr
+    command.remove("--from-state")
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["added"] == 0
+    with running(new, log, *AFTER) as job:
+        scene.born("only", "b__3")
+        settles(streams, wanted | {Effective("only", "only-g", "second", "b__3")})
+        assert job.stop() == 0
+    assert streams.repeated() == 0
+
+
+@pytest.mark.long
 @pytest.mark.timeout(1_800)
 def test_a_rebuild_that_is_killed_goes_on(streams: Streams, tmp_path: Path) -> None:
     """While it reads, and while it writes; no job starts in between."""

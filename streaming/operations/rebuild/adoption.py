@@ -24,6 +24,28 @@ from streaming.worker.signature import SIGNATURE
 log = logging.getLogger("reexpand")
 
 
+def check(settings: Settings, former: JobCheckpoint) -> None:
+    """Check that the states of a former checkpoint are of use to a new one.
+
+    Raises:
+        RebuildRefused: there are none, or they are those of other settings.
+    """
+    if not former.has_state():
+        raise RebuildRefused(
+            f"{former.location} has committed no micro-batch, so it has no state. Run the same command without "
+            "--from-state: it reads the inputs from their beginning."
+        )
+    if former.topics != settings.inputs:
+        raise RebuildRefused(
+            f"the inputs of {former.location} are {', '.join(former.topics)}, not {', '.join(settings.inputs)}: its "
+            "state says nothing about other ones. Set their names back."
+        )
+    if former.inner_multi and not settings.allow_inner_multi:
+        raise RebuildRefused(
+            f"{former.location} allows ** inside a pattern, and may hold such patterns. Set allow_inner_multi."
+        )
+
+
 def adopt(spark: Any, settings: Settings, former: JobCheckpoint, progress: Progress) -> str:
     """Write the states of a former checkpoint into a new one, and return the positions that they have read, as JSON.
 
@@ -42,7 +64,6 @@ def adopt(spark: Any, settings: Settings, former: JobCheckpoint, progress: Progr
         StateError: a state cannot be read.
         NotWritten: Kafka did not take a clock record.
     """
-    _check_settings(settings, former)
     archives = Folder(settings.checkpoint)
     problem = archives.problem()
     if problem is not None:
@@ -81,18 +102,6 @@ def forget(settings: Settings) -> None:
 
 def _routing(settings: Settings) -> Routing:
     return Routing(settings.shards, settings.route_depth)
-
-
-def _check_settings(settings: Settings, former: JobCheckpoint) -> None:
-    if former.topics != settings.inputs:
-        raise RebuildRefused(
-            f"the inputs of {former.location} are {', '.join(former.topics)}, not {', '.join(settings.inputs)}: its "
-            "state says nothing about other ones. Set their names back."
-        )
-    if former.inner_multi and not settings.allow_inner_multi:
-        raise RebuildRefused(
-            f"{former.location} allows ** inside a pattern, and may hold such patterns. Set allow_inner_multi."
-        )
 
 
 def _by_topic(former: JobCheckpoint, micro_batch: int) -> dict[str, dict[int, int]]:

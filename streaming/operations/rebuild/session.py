@@ -69,8 +69,10 @@ def rebuild(settings: Settings, plan: Plan, progress: Progress) -> RebuildNote:
         if note.stage is Stage.COMPLETE:
             return note
         with _held(spark, settings, plan) as check:
-            note.write(files)
             run = _Rebuild(spark, settings, plan, signal, progress)
+            if note.stage is Stage.ADOPTING:
+                adoption.check(settings, run.former)
+            note.write(files)
             if note.stage is Stage.ADOPTING:
                 note = replace(note, begins_at=run.adopt())
             adopted = positions.parse(note.begins_at) if note.begins_at else None
@@ -170,10 +172,14 @@ class _Rebuild:
         self._progress = progress
         self._checkpoint = JobCheckpoint(settings.checkpoint)
 
+    @property
+    def former(self) -> JobCheckpoint:
+        """Checkpoint that the new one replaces."""
+        return JobCheckpoint(absolute(self._plan.former or ""))
+
     def adopt(self) -> str:
         """Take over the states of the former checkpoint, and return the positions that they have read, as JSON."""
-        former = JobCheckpoint(absolute(self._plan.former or ""))
-        return adoption.adopt(self._spark, self._settings, former, self._checked)
+        return adoption.adopt(self._spark, self._settings, self.former, self._checked)
 
     def until_settled(self, adopted: Offsets | None, enter: Callable[[Stage], None]) -> Findings:
         """Read and correct until no row is about to change, and return what was corrected.

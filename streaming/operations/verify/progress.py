@@ -105,6 +105,10 @@ class JobCheckpoint:
         except (OSError, ValueError, ArrowException) as error:
             raise NotVerified(f"{self.location}/{SIGNATURE} cannot be read: {error}") from None
 
+    def has_state(self) -> bool:
+        """Return True if a micro-batch is complete."""
+        return bool(self._numbers("commits"))
+
     def micro_batches(self) -> MicroBatches:
         """Return the last micro-batches as of now.
 

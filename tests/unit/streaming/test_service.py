@@ -9,7 +9,7 @@ from typing import Any, NoReturn, Self
 import pytest
 
 from streaming.config import Settings, load
-from streaming.errors import JobFailed, KafkaUnavailable, TopicReplaced
+from streaming.errors import JobError, JobFailed, KafkaUnavailable, RecordsLost, TopicReplaced, UpdatesUnknown
 from streaming.kafka.facts import NotedTopic
 from streaming.local import classes, jars
 from streaming.spark import checkpoint, clock_topic, group_file, job, provision, rebuild_note, service, session
@@ -352,8 +352,10 @@ def test_an_error_of_spark_is_one_line_without_the_stacks_of_java() -> None:
 
 
 @pytest.mark.parametrize("is_its_own", [True, False], ids=["lease held", "lease elsewhere"])
+@pytest.mark.parametrize("refusal", [TopicReplaced, RecordsLost, UpdatesUnknown])
 @pytest.mark.usefixtures("steps")
-def test_a_checkpoint_whose_topic_was_replaced_leaves_no_transaction_open(
+def test_a_checkpoint_that_fits_its_topics_no_more_leaves_no_transaction_open(
+    refusal: type[JobError],
     is_its_own: bool,  # noqa: FBT001 - a parameter
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -361,12 +363,12 @@ def test_a_checkpoint_whose_topic_was_replaced_leaves_no_transaction_open(
     ended: list[str] = []
 
     def refuse(*_: object, **__: object) -> NoReturn:
-        raise TopicReplaced("the topic updates was deleted")
+        raise refusal("the topic updates does not fit")
 
     clock = NotedTopic(SETTINGS.clock if is_its_own else "other-clock", "x")
     monkeypatch.setattr(checkpoint, "agree", lambda *_: Agreement("id", 3, {"clock": clock}))
     monkeypatch.setattr(provision, "provide", refuse)
     monkeypatch.setattr(Kafka, "end_transactions", lambda _, producers: ended.extend(producers))
-    with pytest.raises(TopicReplaced):
+    with pytest.raises(refusal):
         service.run(settings())
     assert ended == (["reexpand-id-0", "reexpand-id-1", "reexpand-id-2"] if is_its_own else [])
