@@ -74,7 +74,7 @@ def test_probes_tell_the_conditions_of_a_job_apart(own_broker: StartBroker, tmp_
     """One that catches up, works, hangs, lacks Kafka, stands by, and takes over from one that has crashed."""
     broker = own_broker()
     streams = Streams(broker.bootstrap_servers, tmp_path / "checkpoint").create()
-    options = ("--hang-seconds", "6", "--log-format", "json", "--max-offsets-per-trigger", "2000", "--http")
+    options = ("--hang-seconds", "6", "--log-format", "json", "--max-offsets-per-trigger", "250", "--http")
     standby = f"127.0.0.1:{free_port()}"
     backlog(streams, 20_000)
     with running(streams, tmp_path / "first", *options, "127.0.0.1:0") as first:
