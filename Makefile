@@ -86,7 +86,11 @@ test-s3: setup $(S3_SERVER) ## a checkpoint on S3-compatible storage, on a serve
 
 .PHONY: test-containers
 test-containers: .venv/.locked ## docker-compose.yml for real: build, start, send events, restart (needs a container engine)
-	.venv/bin/pytest -m containers tests/containers
+	.venv/bin/pytest -m containers tests/containers/test_compose.py
+
+.PHONY: test-kubernetes
+test-kubernetes: .venv/.locked ## deploy/kubernetes on the cluster of kubectl's context: a rollout and a killed driver (see deploy/README.md)
+	.venv/bin/pytest -m containers tests/containers/test_kubernetes.py
 
 .PHONY: chaos
 chaos: setup ## faults strike the real job under load, and what is left is judged (an hour); CHAOS="..." for its options

@@ -127,9 +127,25 @@ class CheckpointFiles:
 
     def write(self, name: str, content: bytes) -> None:
         """Create or replace a file at once: a crash leaves the former content or the new one."""
+        self._put(name, content, replaces=True)
+
+    def create(self, name: str, content: bytes) -> None:
+        """Create a file at once, as far as the file system can tell who was first.
+
+        Raises:
+            FileExistsError: there is one of that name.
+        """
+        try:
+            self._put(name, content, replaces=False)
+        except Py4JJavaError as error:
+            if "FileAlreadyExistsException" not in str(error.java_exception):
+                raise
+            raise FileExistsError(name) from None
+
+    def _put(self, name: str, content: bytes, *, replaces: bool) -> None:
         file = self._in_checkpoint(name)
         self._manager.mkdirs(file.getParent())
-        stream = self._manager.createAtomic(file, True)
+        stream = self._manager.createAtomic(file, replaces)
         try:
             stream.write(content)
         except BaseException:
@@ -246,11 +262,22 @@ def fix(spark: SparkSession, settings: Settings, agreed: Agreement, topics: Mapp
     files = CheckpointFiles(spark, settings.checkpoint)
     noted = {role: topic._asdict() for role, topic in sorted(topics.items())}
     wanted = {**identity(settings, agreed.shuffle_partitions), _ID: agreed.checkpoint_id, _TOPICS: noted}
+    content = orjson.dumps(wanted, option=orjson.OPT_INDENT_2)
     former = _read(files, settings.checkpoint)
-    if former is not None and former.get(_ID, agreed.checkpoint_id) != agreed.checkpoint_id:
-        raise CheckpointInUse(f"another driver has just started on the new checkpoint {settings.checkpoint}.")
-    if former != wanted:
-        files.write(IDENTITY, orjson.dumps(wanted, option=orjson.OPT_INDENT_2))
+    if former is None:
+        try:
+            files.create(IDENTITY, content)
+        except FileExistsError:
+            raise just_begun(settings) from None
+    elif former.get(_ID, agreed.checkpoint_id) != agreed.checkpoint_id:
+        raise just_begun(settings)
+    elif former != wanted:
+        files.write(IDENTITY, content)
+
+
+def just_begun(settings: Settings) -> CheckpointInUse:
+    """Return the error of a driver that found a new checkpoint, which another one has begun since."""
+    return CheckpointInUse(f"another driver has just started on the new checkpoint {settings.checkpoint}.")
 
 
 def _logged(files: CheckpointFiles) -> list[str]:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from pyspark.errors import PySparkException, StreamingQueryException
@@ -16,6 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config import Settings
 from streaming.errors import (
+    CheckpointInUse,
     CheckpointMismatch,
     JobError,
     JobFailed,
@@ -103,42 +105,66 @@ def run(
     stop = threading.Event()
     with Monitor(settings, page) as monitor, started(settings, stop) as spark:
         kafka_options.check(spark, settings)
-        agreed = _agreed(spark, settings)
-        with (
-            KafkaAdmin(spark, settings) as admin,
-            access.explaining(admin, settings, agreed.group),
-            Lease(spark, settings, agreed.checkpoint_id) as lease,
-            _nothing_open(settings, admin, agreed),
-        ):
-            if stands_by:
-                if not standby.acquire(spark, settings, admin, lease, stop, health=monitor.health):
-                    log.info("stopped")
-                    return
-                agreed = _agreed(spark, settings, agreed)
-            start = Start(spark, settings, admin, lease, agreed)
-            query, topics = begin(start, group_events, take_over=take_over, accept_topics=accept_topics)
-            access.warn(admin, settings, agreed.group)
-            monitor.health.note_former(lease.end_of_former())
-            follower = QueryMonitor(
-                monitor, settings, query, admin, checkpoint.CheckpointFiles(spark, settings.checkpoint)
-            )
-            log.info(READY, ", ".join(settings.inputs), settings.bootstrap_servers)
-            watch = TopicWatch(spark, settings, admin, topics)
-            with Clock(spark, settings, query) as clock:
-                attend(query, stop, Beside(Report(query, follower.follow), lease, clock, watch, follower))
+        work = partial(_work, spark, settings, monitor, stop, stands_by=stands_by)
+        try:
+            work(group_events, take_over=take_over, accept_topics=accept_topics)
+        except CheckpointInUse as error:
+            if not stands_by:
+                raise
+            log.info("%s This one stands by.", error)
+            work(group_events)
     log.info("stopped")
 
 
+def _work(
+    spark: SparkSession,
+    settings: Settings,
+    monitor: Monitor,
+    stop: threading.Event,
+    group_events: Mapping[str, bytes],
+    *,
+    take_over: bool = False,
+    accept_topics: bool = False,
+    stands_by: bool = False,
+) -> None:
+    """Run the query until the job is to stop; `run` describes arguments and errors."""
+    agreed = _agreed(spark, settings)
+    with (
+        KafkaAdmin(spark, settings) as admin,
+        access.explaining(admin, settings, agreed.group),
+        Lease(spark, settings, agreed.checkpoint_id) as lease,
+        _nothing_open(settings, admin, agreed),
+    ):
+        if stands_by:
+            if not standby.acquire(spark, settings, admin, lease, stop, health=monitor.health):
+                return
+            agreed = _agreed(spark, settings, agreed)
+        start = Start(spark, settings, admin, lease, agreed)
+        query, topics = begin(start, group_events, take_over=take_over, accept_topics=accept_topics)
+        access.warn(admin, settings, agreed.group)
+        monitor.health.note_former(lease.end_of_former())
+        follower = QueryMonitor(monitor, settings, query, admin, checkpoint.CheckpointFiles(spark, settings.checkpoint))
+        log.info(READY, ", ".join(settings.inputs), settings.bootstrap_servers)
+        watch = TopicWatch(spark, settings, admin, topics)
+        with Clock(spark, settings, query) as clock:
+            attend(query, stop, Beside(Report(query, follower.follow), lease, clock, watch, follower))
+
+
 def _agreed(spark: SparkSession, settings: Settings, former: Agreement | None = None) -> Agreement:
-    """Return what checkpoint and settings agree on; `former` is what they agreed on before a wait."""
+    """Return what checkpoint and settings agree on; `former` is what they agreed on before a wait.
+
+    Raises:
+        CheckpointInUse: another driver has begun on the new checkpoint during the wait.
+        CheckpointMismatch: it was replaced by another one.
+    """
     rebuild_note.check_usable(spark, settings)
     agreed = checkpoint.agree(spark, settings)
     if former is None or former.checkpoint_id == agreed.checkpoint_id:
         return agreed
-    if not (
-        former.topics or agreed.topics
-    ):  # each look at a new checkpoint gives it another id: the lease has the first
-        return former
+    if not former.topics:  # it was new: each look at a new checkpoint gives it another id, and the lease has the first
+        if not agreed.topics:
+            return former
+        raise checkpoint.just_begun(settings)
     raise CheckpointMismatch(
         f"the checkpoint {settings.checkpoint} was replaced by another one while this driver stood by. Start it again."
     )

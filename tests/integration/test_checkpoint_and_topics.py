@@ -150,6 +150,15 @@ def test_an_identity_that_cannot_be_written_stays_as_it_was(spark: SparkSession,
     assert {file.name for file in (tmp_path / "checkpoint").iterdir()} <= {"reexpand.json", ".reexpand.json.crc"}
 
 
+def test_an_identity_is_created_once(spark: SparkSession, tmp_path: Path) -> None:
+    """Two drivers that find a new checkpoint have given it an id each."""
+    files = checkpoint.CheckpointFiles(spark, str(tmp_path / "checkpoint"))
+    files.create("reexpand.json", b"of the first driver")
+    with pytest.raises(FileExistsError):
+        files.create("reexpand.json", b"of the second driver")
+    assert files.read("reexpand.json") == b"of the first driver"
+
+
 def test_an_input_that_was_created_anew(jobs: Jobs) -> None:
     """It has grown past the offset that was read: Spark would read on in the middle."""
     topic = jobs.settings.topic_events

@@ -236,6 +236,34 @@ def test_a_driver_that_stands_by_goes_on_when_the_other_one_is_killed(streams: S
 
 
 @pytest.mark.long
+def test_of_two_drivers_that_begin_a_checkpoint_at_once_one_stands_by(streams: Streams, tmp_path: Path) -> None:
+    """As a deployment of both begins; none of them ends."""
+    feed = streams.producer()
+    subscribe(feed)
+    jobs = [Job(streams, tmp_path / f"{number}.log", "--standby") for number in range(2)]
+    try:
+        assert eventually(
+            lambda: (
+                {word for word in ("ready: reading", "standing by: ") for job in jobs if word in job.said()}
+                == {"ready: reading", "standing by: "}
+            ),
+            START_SECONDS,
+            POLL_SECONDS,
+        ), [job.said() for job in jobs]
+        holder, other = sorted(jobs, key=lambda job: "standing by" in job.said())
+        rows = create(feed, range(10))
+        settle(streams, rows)
+        holder.kill()
+        rows |= create(feed, range(10, 20))
+        settle(streams, rows)
+        assert other.stop() == 0
+    finally:
+        for job in jobs:
+            job.close()
+    assert streams.repeated() == 0
+
+
+@pytest.mark.long
 def test_a_driver_that_stands_by_ends_at_once_and_does_not_follow_who_is_well(streams: Streams, tmp_path: Path) -> None:
     feed = streams.producer()
     subscribe(feed)

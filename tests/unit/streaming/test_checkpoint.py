@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from streaming.config import Settings, load
-from streaming.errors import CheckpointMismatch
+from streaming.errors import CheckpointInUse, CheckpointMismatch
 from streaming.kafka.facts import START_ANEW, NotedTopic
 from streaming.spark import checkpoint
 from streaming.storage import journal
@@ -39,6 +39,12 @@ class LocalFiles:
         """As Spark's."""
         self._root.mkdir(exist_ok=True)
         (self._root / name).write_bytes(content)
+
+    def create(self, name: str, content: bytes) -> None:
+        """As Spark's."""
+        self._root.mkdir(exist_ok=True)
+        with (self._root / name).open("xb") as file:
+            file.write(content)
 
 
 @pytest.fixture(autouse=True)
@@ -108,6 +114,27 @@ def test_a_query_without_an_identity_is_not_taken_for_a_new_checkpoint(folder: P
     said = refusal(folder, shards={"p": 5})
     assert said.startswith(f"{folder}/reexpand.json is missing, ")
     assert "Restore the file" in said
+
+
+def test_of_two_drivers_on_a_new_checkpoint_one_is_refused(folder: Path) -> None:
+    """Each has given it an id, and looks at it in the end."""
+    made = settings(folder)
+    first, second = checkpoint.agree(SPARK, made), checkpoint.agree(SPARK, made)
+    checkpoint.fix(SPARK, made, first, TOPICS)
+    with pytest.raises(CheckpointInUse, match="another driver has just started"):
+        checkpoint.fix(SPARK, made, second, TOPICS)
+    checkpoint.fix(SPARK, made, first, TOPICS)
+
+
+def test_a_new_checkpoint_that_appears_at_the_last_moment_is_that_of_another_driver(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = settings(folder)
+    first, second = checkpoint.agree(SPARK, made), checkpoint.agree(SPARK, made)
+    checkpoint.fix(SPARK, made, first, TOPICS)
+    monkeypatch.setattr(LocalFiles, "exists", lambda *_: False)
+    with pytest.raises(CheckpointInUse, match="another driver has just started"):
+        checkpoint.fix(SPARK, made, second, TOPICS)
 
 
 def test_a_former_format_becomes_this_one_when_the_query_begins(folder: Path) -> None:

@@ -9,10 +9,18 @@ from typing import Any, NoReturn, Self
 import pytest
 
 from streaming.config import Settings, load
-from streaming.errors import JobError, JobFailed, KafkaUnavailable, RecordsLost, TopicReplaced, UpdatesUnknown
+from streaming.errors import (
+    CheckpointInUse,
+    JobError,
+    JobFailed,
+    KafkaUnavailable,
+    RecordsLost,
+    TopicReplaced,
+    UpdatesUnknown,
+)
 from streaming.kafka.facts import NotedTopic
 from streaming.local import classes, jars
-from streaming.spark import checkpoint, clock_topic, group_file, job, provision, rebuild_note, service, session
+from streaming.spark import checkpoint, clock_topic, group_file, job, provision, rebuild_note, service, session, standby
 from streaming.spark.checkpoint import Agreement, QueryProgress
 from streaming.spark.failures import end_of_java, explained, one_line
 
@@ -283,6 +291,44 @@ def test_settings_are_fixed_right_before_the_query_begins(steps: list[str]) -> N
     assert steps[:-1] == [
         "usable", "agree", "acquire", "provide", "prepare", "publish", "fix", "start /c",
     ]  # fmt: skip
+
+
+def test_of_two_drivers_that_begin_at_once_the_slower_one_stands_by(
+    steps: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it was to; else it is refused."""
+    in_use = CheckpointInUse("another driver has just started on the new checkpoint /c.")
+    outcomes: list[Exception | None] = [in_use, in_use, None]
+
+    def fix(*_: object) -> None:
+        outcome = outcomes.pop(0)
+        if outcome is not None:
+            raise outcome
+
+    def stand_by(*_: object, **__: object) -> bool:
+        steps.append("stand by")
+        return True
+
+    monkeypatch.setattr(checkpoint, "fix", fix)
+    monkeypatch.setattr(standby, "acquire", stand_by)
+    with pytest.raises(CheckpointInUse):
+        service.run(settings())
+    assert not steps.count("stand by")
+    service.run(settings(), stands_by=True)
+    assert steps.count("stand by") == 2
+    assert steps[-1] == "end"
+
+
+def test_a_new_checkpoint_that_another_driver_has_begun_during_the_wait_is_in_use(
+    steps: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = Agreement("other", 3, {"clock": NotedTopic(SETTINGS.clock, "x")})
+    looks = [Agreement("id", 3), begun, begun, begun]
+    monkeypatch.setattr(checkpoint, "agree", lambda *_: looks.pop(0))
+    monkeypatch.setattr(standby, "acquire", lambda *_, **__: True)
+    service.run(settings(), stands_by=True)
+    assert not looks
+    assert steps[-1] == "end"
 
 
 def test_a_job_whose_clock_has_failed_ends(steps: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
