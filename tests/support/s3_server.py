@@ -36,13 +36,13 @@ class S3Server:
 
 
 @contextmanager
-def s3_server(home: Path) -> Iterator[S3Server]:
-    """Runs a server with its data in a folder."""
+def s3_server(home: Path, host: str = "127.0.0.1") -> Iterator[S3Server]:
+    """Runs a server with its data in a folder, under an address of this machine."""
     if not _PROGRAM.exists():
         pytest.skip(f"there is no {_PROGRAM}: `make test-s3` builds it, with Go")
     folder = home / "data" / BUCKET  # a folder below its own is a bucket
     folder.mkdir(parents=True)
-    endpoint = f"127.0.0.1:{free_port()}"
+    endpoint = f"{host}:{free_port()}"
     environment = {**os.environ, "ROOT_ACCESS_KEY": _KEY, "ROOT_SECRET_KEY": _SECRET}
     command = [str(_PROGRAM), "--port", endpoint, "posix", str(folder.parent)]
     with (home / "s3.log").open("wb") as log:
