@@ -105,14 +105,15 @@ def run(
     stop = threading.Event()
     with Monitor(settings, page) as monitor, started(settings, stop) as spark:
         kafka_options.check(spark, settings)
-        work = partial(_work, spark, settings, monitor, stop, stands_by=stands_by)
+        choices = {"take_over": take_over, "accept_topics": accept_topics, "stands_by": stands_by}
+        work = partial(_work, spark, settings, monitor, stop, group_events, **choices)
         try:
-            work(group_events, take_over=take_over, accept_topics=accept_topics)
+            work()
         except CheckpointInUse as error:
             if not stands_by:
                 raise
             log.info("%s This one stands by.", error)
-            work(group_events)
+            work()
     log.info("stopped")
 
 
@@ -123,9 +124,9 @@ def _work(
     stop: threading.Event,
     group_events: Mapping[str, bytes],
     *,
-    take_over: bool = False,
-    accept_topics: bool = False,
-    stands_by: bool = False,
+    take_over: bool,
+    accept_topics: bool,
+    stands_by: bool,
 ) -> None:
     """Run the query until the job is to stop; `run` describes arguments and errors."""
     agreed = _agreed(spark, settings)

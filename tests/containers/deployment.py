@@ -11,7 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from tests.support.running_job import TOPIC_SETTINGS
+from tests.support.processes import eventually
+from tests.support.running_job import START_SECONDS, TOPIC_SETTINGS
 
 if TYPE_CHECKING:
     from tests.support.running_job import Streams
@@ -86,9 +87,16 @@ class Deployment(ABC):
         )
         return sum(map(int, found.split()))
 
-    def holders(self) -> list[str]:
-        """Return the names of the pods whose driver works on the checkpoint."""
-        return [name for name in self.pods() if self._holds(name)]
+    def holder(self) -> str:
+        """Wait until the driver of one pod works on the checkpoint, and return that pod's name."""
+        found: list[str] = []
+
+        def is_one() -> bool:
+            found[:] = [name for name in self.pods() if self._holds(name)]
+            return len(found) == 1
+
+        assert eventually(is_one, START_SECONDS, 1), self.logs()
+        return found[0]
 
     def kill(self, pod: str) -> None:
         """Let a pod end without notice."""
@@ -101,12 +109,6 @@ class Deployment(ABC):
     def logs(self) -> str:
         """Return the last lines of all pods."""
         return self.in_namespace("logs", "--selector=app.kubernetes.io/name=reexpand", "--tail=20")
-
-    def _holds(self, pod: str) -> bool:
-        with suppress(subprocess.CalledProcessError):
-            where = f"/api/v1/namespaces/{self.name}/pods/{pod}:9464/proxy/readyz?role=holder"
-            return bool(json.loads(self.kubectl("get", "--raw", where))["ready"])
-        return False
 
     def create(self, *things: dict[str, Any]) -> None:
         """Create things that are no part of the manifests."""
@@ -122,10 +124,13 @@ class Deployment(ABC):
     @staticmethod
     def kubectl(*words: str) -> str:
         """Run kubectl, and return what it prints."""
-        done = subprocess.run(["kubectl", *words], capture_output=True, text=True, check=False, timeout=400)
-        if done.returncode:
-            raise subprocess.CalledProcessError(done.returncode, done.args, done.stdout, done.stderr)
-        return done.stdout
+        return subprocess.run(["kubectl", *words], capture_output=True, text=True, check=True, timeout=400).stdout
+
+    def _holds(self, pod: str) -> bool:
+        with suppress(subprocess.CalledProcessError):
+            where = f"/api/v1/namespaces/{self.name}/pods/{pod}:9464/proxy/readyz?role=holder"
+            return bool(json.loads(self.kubectl("get", "--raw", where))["ready"])
+        return False
 
 
 class OnVolume(Deployment):

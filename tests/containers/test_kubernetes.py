@@ -17,7 +17,7 @@ import pytest
 from tests.containers.deployment import Deployment, OnS3, OnVolume
 from tests.support.histories import Profile, expected, history
 from tests.support.processes import eventually
-from tests.support.running_job import SETTLE_SECONDS, START_SECONDS, Streams, assert_equal_relations
+from tests.support.running_job import SETTLE_SECONDS, Streams, assert_equal_relations
 from tests.support.s3_server import s3_server
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def test_a_rollout_and_a_killed_driver_cost_no_row(deployment: Deployment, strea
     feed = streams.producer()
     deployment.apply()
     deployment.rolled_out()
-    assert eventually(lambda: len(deployment.holders()) == 1, START_SECONDS, 1), deployment.logs()
+    deployment.holder()
     before = deployment.pods()
     assert len(before) == 2
     assert deployment.restarts() == 0
@@ -73,16 +73,15 @@ def test_a_rollout_and_a_killed_driver_cost_no_row(deployment: Deployment, strea
     deployment.apply(REEXPAND_MAX_OFFSETS_PER_TRIGGER="5000")
     feed.send_slowly(records[third : 2 * third])
     deployment.rolled_out()
-    assert eventually(lambda: len(deployment.holders()) == 1, START_SECONDS, 1), deployment.logs()
+    deployment.holder()
     assert set(before).isdisjoint(deployment.pods())
     settles(deployment, streams, records[: 2 * third])
 
-    (holder,) = deployment.holders()
+    holder = deployment.holder()
     deployment.kill(holder)
     feed.send_slowly(records[2 * third :])
     settles(deployment, streams, records)
-    assert eventually(lambda: len(deployment.holders()) == 1, START_SECONDS, 1), deployment.logs()
-    assert deployment.holders() != [holder]
+    assert deployment.holder() != holder
     deployment.rolled_out()
 
 

@@ -27,6 +27,7 @@ from tests.support.running_job import (
     OpenTransactions,
     Streams,
     assert_equal_relations,
+    first_ready,
     running,
 )
 
@@ -242,15 +243,8 @@ def test_of_two_drivers_that_begin_a_checkpoint_at_once_one_stands_by(streams: S
     subscribe(feed)
     jobs = [Job(streams, tmp_path / f"{number}.log", "--standby") for number in range(2)]
     try:
-        assert eventually(
-            lambda: (
-                {word for word in ("ready: reading", "standing by: ") for job in jobs if word in job.said()}
-                == {"ready: reading", "standing by: "}
-            ),
-            START_SECONDS,
-            POLL_SECONDS,
-        ), [job.said() for job in jobs]
-        holder, other = sorted(jobs, key=lambda job: "standing by" in job.said())
+        holder, other = first_ready(*jobs)
+        assert eventually(lambda: "standing by: " in other.said(), START_SECONDS, POLL_SECONDS), other.said()
         rows = create(feed, range(10))
         settle(streams, rows)
         holder.kill()

@@ -19,6 +19,7 @@ from tests.support.running_job import (
     Job,
     Streams,
     assert_equal_relations,
+    first_ready,
     running,
 )
 
@@ -74,10 +75,3 @@ def test_the_next_release_takes_over_and_the_former_one_can_come_back(streams: S
             upgraded.close()
             again.close()
     streams.assert_repeated_updates_are_equal()
-
-
-def first_ready(*jobs: Job) -> tuple[Job, Job]:
-    """Wait until one of two drivers works; return it, and the one that goes on standing by."""
-    assert eventually(lambda: any("ready: reading" in job.said() for job in jobs), START_SECONDS, POLL_SECONDS)
-    first, second = sorted(jobs, key=lambda job: "ready: reading" not in job.said())
-    return first, second

@@ -350,3 +350,11 @@ def running(streams: Streams, log: Path, *options: str, command: str = REEXPAND)
         yield job.wait_ready()
     finally:
         job.close()
+
+
+def first_ready(*jobs: Job) -> tuple[Job, Job]:
+    """Wait until one of two drivers works; return it, and the one that goes on standing by."""
+    is_ready = eventually(lambda: any("ready: reading" in job.said() for job in jobs), START_SECONDS, POLL_SECONDS)
+    assert is_ready, [job.said() for job in jobs]
+    first, second = sorted(jobs, key=lambda job: "ready: reading" not in job.said())
+    return first, second
