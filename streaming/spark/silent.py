@@ -12,6 +12,7 @@ from streaming.config import Settings
 from streaming.kafka.facts import Offsets
 from streaming.kafka.permissions import partition_names
 from streaming.spark import checkpoint, positions, service
+from streaming.spark.attend import Beside, attend
 from streaming.spark.clock import Clock
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.lease import Lease
@@ -74,7 +75,7 @@ def read_inputs(
         watch = TopicWatch(spark, settings, admin, topics)
         with Clock(spark, settings, query) as clock:
             is_settled = settling(_reading(settings, admin, query, clock))
-            service.attend(query, _Until(signal, is_settled), service.Beside(Report(query), lease, clock, watch))
+            attend(query, _Until(signal, is_settled), Beside(Report(query), lease, clock, watch))
 
 
 def _reading(settings: Settings, admin: KafkaAdmin, query: StreamingQuery, clock: Clock) -> Reading:

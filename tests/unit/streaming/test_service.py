@@ -20,7 +20,18 @@ from streaming.errors import (
 )
 from streaming.kafka.facts import NotedTopic
 from streaming.local import classes, jars
-from streaming.spark import checkpoint, clock_topic, group_file, job, provision, rebuild_note, service, session, standby
+from streaming.spark import (
+    attend,
+    checkpoint,
+    clock_topic,
+    group_file,
+    job,
+    provision,
+    rebuild_note,
+    service,
+    session,
+    standby,
+)
 from streaming.spark.checkpoint import Agreement, QueryProgress
 from streaming.spark.failures import end_of_java, explained, one_line
 
@@ -212,7 +223,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(clock_topic, "prepare", step("prepare"))
     monkeypatch.setattr(group_file, "publish", step("publish"))
     monkeypatch.setattr(job, "start", start)
-    monkeypatch.setattr(service, "end_after_batch", step("end"))
+    monkeypatch.setattr(attend, "end_after_batch", step("end"))
     monkeypatch.setattr(service, "Lease", Held)
     monkeypatch.setattr(service, "Clock", Idle)
     monkeypatch.setattr(service, "KafkaAdmin", Kafka)
@@ -378,9 +389,9 @@ def test_only_a_query_between_triggers_is_interrupted(
     query: Query, done: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would sleep until its next trigger; a micro-batch would be repeated by the next start."""
-    monkeypatch.setattr(service, "_jvm", Package)
+    monkeypatch.setattr(attend, "_jvm", Package)
     running: Any = query
-    service.end_after_batch(running)
+    attend.end_after_batch(running)
     assert query.done == done
 
 
