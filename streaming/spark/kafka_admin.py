@@ -199,6 +199,13 @@ class KafkaAdmin:
         found = self._call(lambda: self._admin.listConsumerGroupOffsets(request, stable).all().get())
         return max((marker.offset() for group in groups for marker in found[group].values() if marker), default=0)
 
+    def open_transactions(self) -> set[str]:
+        """Return the transactional ids with an open transaction, as far as this user may know of them."""
+        admin = self._clients.admin
+        options = admin.ListTransactionsOptions().filterStates([admin.TransactionState.ONGOING])
+        listed = self._call(lambda: self._admin.listTransactions(options).all().get())
+        return {str(each.transactionalId()) for each in listed}
+
     def end_transactions(self, producers: Collection[str]) -> None:
         """End the open transactions of producers that write no more; what they have written in them is void.
 

@@ -125,6 +125,17 @@ class Lease:
                 return True
         return False
 
+    def is_abandoned(self) -> bool:
+        """Tell whether a driver has held the lease, and lives no more; where in doubt, watch it for `LEASE_SECONDS`.
+
+        Raises:
+            KafkaUnavailable: no broker answers.
+        """
+        try:
+            return self._call(lambda: self._wait_for_end_of_holder(_TAKE_OVER)) is not None
+        except CheckpointInUse:
+            return False
+
     def acquire(self, *, take_over: bool, way_out: str = _TAKE_OVER) -> None:
         """Become the holder, and stay it until the end of the context; a holder stays what it is.
 

@@ -28,6 +28,7 @@ from streaming.errors import (
 from streaming.kafka.facts import NotedTopic, Offsets
 from streaming.local import classes, jars
 from streaming.spark import (
+    abandoned,
     access,
     answers,
     checkpoint,
@@ -264,6 +265,8 @@ def begin(
     spark.conf.set("spark.sql.shuffle.partitions", agreed.shuffle_partitions)
     known = replace(agreed, topics={}) if accept_topics else agreed
     progress = checkpoint.progress(spark, settings)
+    if has_clock and not progress.begun:
+        abandoned.end(spark, settings, admin)
     topics = provision.provide(spark, settings, admin, known, progress, rebuilding=rebuilding, adopted=adopted)
     if not has_clock:
         lease.acquire(take_over=take_over)

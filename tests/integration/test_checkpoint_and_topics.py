@@ -471,8 +471,25 @@ def test_what_a_dead_driver_left_open_is_ended(spark: SparkSession, streams: Str
     assert streams.read(streams.settings.updates) == []
 
 
+@pytest.mark.parametrize("driver", ["ended", pytest.param("silent", marks=pytest.mark.long), "alive"])
+def test_what_the_driver_of_a_lost_checkpoint_left_open_is_ended(jobs: Jobs, driver: str) -> None:
+    """Nobody else would, since its id is lost as well. A driver that lives ends by itself what it has begun."""
+    lost = checkpoint.agree(jobs.spark, jobs.settings).checkpoint_id
+    shutil.rmtree(jobs.streams.checkpoint)
+    anew = jobs.anew()
+    (name,) = partition_names(lost, 1)
+    with left_open(jobs.streams, jobs.settings.topic_events, name), Lease(jobs.spark, jobs.settings, lost) as lease:
+        born(jobs.streams, "t3")
+        if driver != "ended":
+            lease.acquire(take_over=False)
+        if driver == "silent":
+            lease._stop.set()
+        anew.works()
+        assert anew.relation() == ({"t1", "t2"} if driver == "alive" else {"t1", "t2", "t3"})
+
+
 def test_a_new_checkpoint_begins_while_a_dead_driver_has_something_open(jobs: Jobs) -> None:
-    """Of a checkpoint that is lost, so that nobody knows whose transaction it is."""
+    """Of a job with other topics, so that nobody knows here whether it lives."""
     with left_open(jobs.streams, jobs.settings.clock, "of-another-job"):
         anew = jobs.anew()
         anew.works()

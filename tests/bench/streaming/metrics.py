@@ -7,6 +7,10 @@ bursts, once with metrics and once without; who begins alternates. Off means tha
 keys and the driver follows nothing, asks Kafka nothing, and is asked nothing. CPU is that of the driver, its JVM and
 its workers.
 
+The time in which driver and workers do something for the metrics is measured as well, as a share of the CPU of the
+bursts. It is more than what they cost there, as it includes waits for a core, and less, as what the JVM does with the
+facts of workers is not in it.
+
 With `--former` the other one is a release without metrics, in a process of its own:
 
     python -m tests.bench.streaming.metrics --former ../former/.venv/bin/reexpand
@@ -33,7 +37,7 @@ from tests.bench.command import broker_and_folder
 from tests.bench.streaming.cpu import cpu_seconds
 from tests.bench.streaming.driver import JOB, Driver, System
 from tests.bench.streaming.run import UNCOUNTED, Figures, at_rate, compare, report, run_arguments, spread
-from tests.bench.streaming.switched import SWITCH
+from tests.bench.streaming.switched import SPENT, SWITCH, spent
 from tests.bench.streaming.workload import Workload
 
 _SCRAPE_SECONDS = 5.0
@@ -46,6 +50,8 @@ _LEAST_TURNS = 2
 _WITH, _WITHOUT = "with metrics", "without"
 _WANTED = {"CPU s per 100,000": 0.03, "p50 ms": 5.0}
 """Cost that is allowed: a share of the CPU of a burst, and milliseconds of latency."""
+
+_OWN = "own time, % of CPU"
 
 _DRAWS = 2_000
 """Draws of the bootstrap, with which the interval of a median is found."""
@@ -97,15 +103,19 @@ class Scraper:
         return f"{len(self.answers)} answers of {max(self.answers):,} bytes at most"
 
 
-def bursts(driver: Driver, events: int) -> dict[str, float]:
-    """Measure some bursts as one."""
-    before = cpu_seconds(driver.pid)
+def bursts(driver: Driver, events: int, noted: Path) -> dict[str, float]:
+    """Measure some bursts as one; a file notes the time that the metrics take."""
+    before, before_that = cpu_seconds(driver.pid), spent(noted)
     seconds = sum(driver.burst(events) for _ in range(_BURSTS))
     used, all_events = cpu_seconds(driver.pid) - before, _BURSTS * events
-    return {"events/s": all_events / seconds, "CPU s per 100,000": 100_000 / all_events * used}
+    return {
+        "events/s": all_events / seconds,
+        "CPU s per 100,000": 100_000 / all_events * used,
+        _OWN: 100 * (spent(noted) - before_that) / used,
+    }
 
 
-def by_turns(driver: Driver, silence: Path, options: argparse.Namespace, until: float) -> Iterator[Pair]:
+def by_turns(driver: Driver, silence: Path, noted: Path, options: argparse.Namespace, until: float) -> Iterator[Pair]:
     """Yield turn by turn, as long as one more ends before a time of `time.monotonic`."""
     longest = 0.0
     for number in count():
@@ -119,7 +129,7 @@ def by_turns(driver: Driver, silence: Path, options: argparse.Namespace, until: 
             found[way] |= at_rate(driver, options.singles, options.rate, UNCOUNTED)
         for way in reversed(ways):
             _switch(silence, is_silent=way == _WITHOUT)
-            found[way] |= bursts(driver, options.events)
+            found[way] |= bursts(driver, options.events, noted)
         longest = max(longest, time.monotonic() - began)
         yield found
 
@@ -138,8 +148,9 @@ def switched(options: argparse.Namespace) -> tuple[list[Pair], str]:
     console, port = Console(stderr=True), free_port()
     pairs: list[Pair] = []
     with broker_and_folder() as (broker, folder):
-        silence = folder / "silent"
-        environment = {"REEXPAND_HTTP": f"127.0.0.1:{port}", SWITCH: str(silence)}
+        silence, noted = folder / "silent", folder / "spent"
+        noted.touch()
+        environment = {"REEXPAND_HTTP": f"127.0.0.1:{port}", SWITCH: str(silence), SPENT: str(noted)}
         command = [sys.executable, "-m", "tests.bench.streaming.switched", "driver"]
         unlimited = Workload(quota=-1)  # clients gather more topics over all turns than a quota allows
         with (
@@ -150,7 +161,7 @@ def switched(options: argparse.Namespace) -> tuple[list[Pair], str]:
             driver.latencies(round(options.warm_up * options.rate), options.rate)
             for _ in range(options.warm_bursts):
                 driver.burst(options.events)
-            for pair in by_turns(driver, silence, options, until):
+            for pair in by_turns(driver, silence, noted, options, until):
                 pairs.append(pair)
                 shown = ", ".join(
                     f"{way}: p50 {figures['p50 ms']:.0f} ms, {figures['CPU s per 100,000']:.2f} CPU s per 100,000"
@@ -165,7 +176,7 @@ def summary(pairs: Sequence[Pair]) -> Figures:
     names = list(pairs[0][_WITH])
     return {
         **{way: {name: spread([pair[way][name] for pair in pairs]) for name in names} for way in (_WITH, _WITHOUT)},
-        f"{_WITH} / {_WITHOUT}": {name: spread(_ratios(pairs, name)) for name in names},
+        f"{_WITH} / {_WITHOUT}": {name: spread(_ratios(pairs, name)) for name in names if name != _OWN},
         f"{_WITH} - {_WITHOUT}": {name: spread(_differences(pairs, name)) for name in names},
     }
 
@@ -175,11 +186,13 @@ def costs(pairs: Sequence[Pair]) -> str:
     cpu = [ratio - 1 for ratio in _ratios(pairs, "CPU s per 100,000")]
     p50 = _differences(pairs, "p50 ms")
     (cpu_low, cpu_high), (p50_low, p50_high) = interval(cpu), interval(p50)
+    own = [pair[_WITH][_OWN] for pair in pairs]
     share, most = _WANTED["CPU s per 100,000"], _WANTED["p50 ms"]
     return (
         f"{len(pairs)} turns. Cost of a burst: {statistics.median(cpu):+.1%} of CPU "
         f"({cpu_low:+.1%} to {cpu_high:+.1%}; wanted: at most {share:.0%}). Cost of p50: "
-        f"{statistics.median(p50):+.1f} ms ({p50_low:+.1f} to {p50_high:+.1f}; wanted: at most {most:g} ms)"
+        f"{statistics.median(p50):+.1f} ms ({p50_low:+.1f} to {p50_high:+.1f}; wanted: at most {most:g} ms). "
+        f"Own time in a burst: {statistics.median(own):.2f} % of its CPU ({min(own):.2f} to {max(own):.2f})"
     )
 
 

@@ -2,13 +2,22 @@
 
 What the log line of a micro-batch needs is counted in any case, as it was before there were metrics. The server stays
 open, but an idle one does nothing. Run as `driver` it is the job, and without a word the daemon of Python's workers.
+
+While the metrics are on, a second file takes the time in which driver and workers do something for them.
 """
 
 import os
 import runpy
+import struct
 import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
+
+from prometheus_client import CollectorRegistry, exposition
 
 from streaming.monitor.batch import BatchReport
 from streaming.worker import worker
@@ -17,15 +26,38 @@ from streaming.worker.facts import facts
 SWITCH: Final = "REEXPAND_BENCH_SILENT"
 """Environment variable that names the file."""
 
+SPENT: Final = "REEXPAND_BENCH_SPENT"
+"""Environment variable that names the other file."""
+
+_SECONDS: Final = struct.Struct("d")
+
 
 def is_silent() -> bool:
     """Return true while the metrics are off."""
     return os.path.exists(os.environ[SWITCH])  # noqa: PTH110 - called for each key, and a Path costs more than the look
 
 
+@contextmanager
+def timed() -> Iterator[None]:
+    """Note how long the context takes, waits for Java and for a core included."""
+    begun = time.perf_counter()
+    yield
+    seconds = _SECONDS.pack(time.perf_counter() - begun)
+    with open(os.environ[SPENT], "ab", buffering=0) as file:  # noqa: PTH123 - as above
+        file.write(seconds)  # one short write at the end of a file mixes with no other
+
+
+def spent(file: Path) -> float:
+    """Return the seconds that a file has taken so far."""
+    return float(sum(seconds for (seconds,) in _SECONDS.iter_unpack(file.read_bytes())))
+
+
 def facts_if_wanted(*given: Any) -> Any:
     """Return the facts about a key, or none."""
-    return None if is_silent() else facts(*given)
+    if is_silent():
+        return None
+    with timed():
+        return facts(*given)
 
 
 def drive() -> None:
@@ -39,18 +71,35 @@ def drive() -> None:
 
         def follow(self, batch: BatchReport) -> None:
             if not is_silent():
-                super().follow(batch)
+                with timed():
+                    super().follow(batch)
 
         def look(self) -> None:
             if not is_silent():
-                super().look()
+                with timed():
+                    super().look()
 
     take = session.options
 
     def options(*given: Any) -> dict[str, str]:
         return {**take(*given), "spark.python.daemon.module": "tests.bench.streaming.switched"}
 
-    with patch.object(session, "options", options), patch.object(service, "QueryMonitor", SwitchedMonitor):
+    choose = exposition.choose_encoder
+
+    def timed_encoder(accepted: str) -> tuple[Callable[[CollectorRegistry], bytes], str]:
+        encode, content_type = choose(accepted)
+
+        def encoded(registry: CollectorRegistry) -> bytes:
+            with timed():
+                return encode(registry)
+
+        return encoded, content_type
+
+    with (
+        patch.object(session, "options", options),
+        patch.object(service, "QueryMonitor", SwitchedMonitor),
+        patch("streaming.monitor.routes.choose_encoder", timed_encoder),
+    ):
         main(["run"])
 
 

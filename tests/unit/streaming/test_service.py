@@ -148,6 +148,10 @@ class Kafka(Idle):
     def allowed_on_group(self, _group: str) -> None:
         """Return nothing, as above."""
 
+    def open_transactions(self) -> set[str]:
+        """None."""
+        return set()
+
     def end_transactions(self, producers: list[str]) -> None:
         """Nothing is open."""
 

@@ -1,0 +1,50 @@
+"""Transactions that drivers of lost checkpoints have left open.
+
+The next driver of a checkpoint ends what the former one has left open. Where the checkpoint is lost, nobody knows its
+id any more. Until the broker aborted the transaction, after 15 minutes, a new checkpoint could not read on behind it.
+"""
+
+import logging
+from collections import defaultdict
+from uuid import UUID
+
+from pyspark.sql import SparkSession
+
+from streaming.config import Settings
+from streaming.kafka.permissions import OWN_NAMES
+from streaming.spark.kafka_admin import KafkaAdmin
+from streaming.spark.lease import Lease
+
+log = logging.getLogger("reexpand")
+
+
+def end(spark: SparkSession, settings: Settings, admin: KafkaAdmin) -> None:
+    """End the open transactions of each checkpoint whose driver has held the lease at this clock topic, and is gone.
+
+    A driver that only seems to be gone loses no more than its running micro-batch, which its next start repeats.
+
+    Raises:
+        KafkaUnavailable: no broker answers.
+    """
+    for checkpoint_id, producers in _by_checkpoint(admin.open_transactions()).items():
+        with Lease(spark, settings, checkpoint_id) as lease:
+            if lease.is_abandoned():
+                admin.end_transactions(producers)
+                log.info("ended %d transactions that a driver of another checkpoint has left open", len(producers))
+
+
+def _by_checkpoint(names: set[str]) -> dict[str, list[str]]:
+    """Return the names of state partitions among transactional ids, by the id of their checkpoint."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for name in sorted(names):
+        checkpoint_id, _, number = name.removeprefix(OWN_NAMES).rpartition("-")
+        if name.startswith(OWN_NAMES) and number.isdecimal() and _is_id(checkpoint_id):
+            found[checkpoint_id].append(name)
+    return found
+
+
+def _is_id(text: str) -> bool:
+    try:
+        return str(UUID(text)) == text
+    except ValueError:
+        return False
