@@ -5,7 +5,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config import Settings
 from streaming.kafka.facts import Offsets
-from streaming.spark import counts, kafka_options, origin, pace, positions, sinks
+from streaming.spark import counts, kafka_options, origin, positions, sinks
 from streaming.spark.expand import expand
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.route import route
@@ -40,10 +40,7 @@ def start(
     expanded = expand(routed, settings, signer, silent=silent, answers=answers, adopts=adopted is not None)
     counted = counts.observe(expanded)  # the same rows; Spark's progress gets the counts among them
     addressed = sinks.address(counted)  # the Kafka records that output rows hold
-    query = sinks.start(addressed, settings, fence)
-    if not silent:
-        pace.keep(spark, settings, query)
-    return query
+    return sinks.start(addressed, settings, fence)
 
 
 def read(spark: SparkSession, settings: Settings, beginning: str) -> DataFrame:

@@ -1,4 +1,4 @@
-"""The pace of micro-batches: at once when idle, spaced under a trickle of records, by a budget of CPU time."""
+"""The pace of micro-batches, and their end: at once when idle, spaced under a trickle by a budget of CPU time."""
 
 from typing import Any, Final
 
@@ -6,6 +6,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config import Settings
+from streaming.errors import ReexpandError
 
 LONGEST_WAIT_MS: Final = 500
 """Longest time in milliseconds between two micro-batches, however much CPU they use."""
@@ -18,19 +19,37 @@ GRACE_MS: Final = 60_000
 
 
 def trigger_ms(settings: Settings) -> int:
-    """Return the trigger interval in milliseconds: the shortest one at which Spark asks a clock to wait, if paced."""
-    return max(settings.trigger_interval_ms, int(is_kept(settings)))
+    """Return the trigger interval in milliseconds: 1 for none, the shortest one at which Spark asks a clock to wait."""
+    return max(settings.trigger_interval_ms, 1)
 
 
-def is_kept(settings: Settings) -> bool:
-    """Tell whether the budget decides on the pace; a trigger interval takes its place."""
-    return settings.pace_cpu > 0 and not settings.trigger_interval_ms
+def cores(settings: Settings) -> float:
+    """Return the budget of CPU; 0 for none, as where a trigger interval takes its place."""
+    return 0.0 if settings.trigger_interval_ms else settings.pace_cpu
 
 
-def keep(spark: SparkSession, settings: Settings, query: StreamingQuery) -> None:
+def keep(settings: Settings, query: StreamingQuery) -> None:
     """Let a query that has just begun keep its pace (see `jvm/reexpand/Pace.java`)."""
-    if is_kept(settings):
-        jvm: Any = spark._jvm  # noqa: SLF001 - the one way to our own Java classes
-        java: Any = query
-        execution = java._jsq.streamingQuery()  # noqa: SLF001 - Spark has no public way
-        jvm.reexpand.Pace.keep(execution, settings.pace_cpu, LONGEST_WAIT_MS, ENOUGH_RECORDS, GRACE_MS)
+    _java().keep(_execution(query), cores(settings), LONGEST_WAIT_MS, ENOUGH_RECORDS, GRACE_MS)
+
+
+def end_after_batch(query: StreamingQuery) -> None:
+    """Let a query that keeps its pace end as soon as its running micro-batch is committed; do not wait for that.
+
+    `StreamingQuery.stop` interrupts the micro-batch, so that the next start repeats it: nothing is lost, but with
+    delivery at least once its updates are written twice.
+    """
+    _java().endAfterBatch(_execution(query))
+
+
+def _java() -> Any:
+    session = SparkSession.getActiveSession()
+    if session is None:
+        raise ReexpandError("there is no Spark session")
+    jvm: Any = session._jvm  # noqa: SLF001 - the one way to our own Java classes
+    return jvm.reexpand.Pace
+
+
+def _execution(query: StreamingQuery) -> Any:
+    java: Any = query
+    return java._jsq.streamingQuery()  # noqa: SLF001 - Spark has no public way

@@ -67,7 +67,7 @@ def read_inputs(
         ReexpandError: as `service.run` says.
     """
     ticks = min(settings.tick_interval_ms, TICK_INTERVAL_MS)
-    settings = settings.model_copy(update={"tick_interval_ms": ticks})
+    settings = settings.model_copy(update={"tick_interval_ms": ticks, "pace_cpu": 0.0})
     agreed = checkpoint.agree(spark, settings)
     with KafkaAdmin(spark, settings) as admin, Lease(spark, settings, agreed.checkpoint_id) as lease:
         start = service.Start(spark, settings, admin, lease, agreed)

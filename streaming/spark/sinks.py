@@ -105,7 +105,7 @@ def start(records: DataFrame, settings: Settings, fence: Fence | None = None) ->
     else:
         sink = _FENCED
         own = {"checkpoint": fence.checkpoint_id, "generation": str(fence.generation), "markers": settings.clock}
-    return (
+    query = (
         records.writeStream.format(sink)
         .options(**{**producer, **kafka_options.for_spark(settings), **own})
         .option("checkpointLocation", f"{settings.checkpoint.rstrip('/')}/query")
@@ -114,6 +114,8 @@ def start(records: DataFrame, settings: Settings, fence: Fence | None = None) ->
         .outputMode("update")
         .start()
     )
+    pace.keep(settings, query)
+    return query
 
 
 def _joined(parts: str) -> Column:

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming.spark import attend, checkpoint, pace, service
+from streaming.spark import checkpoint, pace, service
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.lease import Lease
 from tests.support.running_job import Streams
@@ -51,7 +51,7 @@ def test_micro_batches_under_a_trickle_are_spaced(
                 if len(spans) > ENOUGH:
                     break
         finally:
-            attend.end_after_batch(query)
+            pace.end_after_batch(query)
         assert query.awaitTermination(10)
     gaps = [
         later - begin - took for (begin, took), (later, _) in itertools.pairwise(spans[1:])

@@ -95,7 +95,7 @@ class SecuredBroker:
 
     def allow(self, user: str, grants: Iterable[Grant]) -> None:
         """Allow a user these things."""
-        bindings = [_binding(user, grant) for grant in grants]
+        bindings = [_binding(user, grant) for grant in dict.fromkeys(grants)]  # several roles may need the same
         for future in self.admin.create_acls(bindings).values() if bindings else ():
             future.result(_SECONDS)
 

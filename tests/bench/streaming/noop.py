@@ -26,7 +26,7 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from streaming.config import load
 from streaming.local import jars
 from streaming.local.java import environment, find_java
-from streaming.spark import attend, checkpoint, counts, job, positions, session, sinks
+from streaming.spark import checkpoint, counts, job, pace, positions, session, sinks
 from streaming.spark.expand import OUTPUT_SCHEMA, STATE_SCHEMA
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.route import route
@@ -136,7 +136,7 @@ def main() -> None:
     sys.stderr.write("ready: reading\n")
     while not stop.wait(0.2) and query.isActive:
         pass
-    attend.end_after_batch(query)
+    pace.end_after_batch(query)
     query.awaitTermination()
     spark.stop()
 

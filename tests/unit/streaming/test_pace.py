@@ -9,13 +9,13 @@ from streaming.spark import pace
 @pytest.mark.parametrize(
     ("given", "found"),
     [
-        ({}, (True, 1)),
-        ({"pace_cpu": "0"}, (False, 0)),
-        ({"pace_cpu": "0.25"}, (True, 1)),
-        ({"trigger_interval_ms": "300"}, (False, 300)),
-        ({"trigger_interval_ms": "300", "pace_cpu": "2"}, (False, 300)),
+        ({}, (0.5, 1)),
+        ({"pace_cpu": "0"}, (0.0, 1)),
+        ({"pace_cpu": "0.25"}, (0.25, 1)),
+        ({"trigger_interval_ms": "300"}, (0.0, 300)),
+        ({"trigger_interval_ms": "300", "pace_cpu": "2"}, (0.0, 300)),
     ],
 )
 def test_a_trigger_interval_takes_the_place_of_the_budget(given: dict[str, str], found: tuple[bool, int]) -> None:
     settings = load({"bootstrap_servers": "b:1", "checkpoint": "/c", **given})
-    assert (pace.is_kept(settings), pace.trigger_ms(settings)) == found
+    assert (pace.cores(settings), pace.trigger_ms(settings)) == found

@@ -21,11 +21,11 @@ from streaming.errors import (
 from streaming.kafka.facts import NotedTopic
 from streaming.local import classes, jars
 from streaming.spark import (
-    attend,
     checkpoint,
     clock_topic,
     group_file,
     job,
+    pace,
     provision,
     rebuild_note,
     service,
@@ -34,8 +34,6 @@ from streaming.spark import (
 )
 from streaming.spark.checkpoint import Agreement, QueryProgress
 from streaming.spark.failures import end_of_java, explained, one_line
-
-WAITING = "Waiting for next trigger"
 
 
 def settings(folder: str = "/c") -> Settings:
@@ -46,40 +44,12 @@ SETTINGS = settings()
 
 
 class Query:
-    """A running query that notes what it is asked to do."""
+    """A running query."""
 
-    def __init__(self, message: str = WAITING) -> None:
-        self.status = {"message": message}
-        self.isActive = True
-        self.done: list[str] = []
-        self._jsq = self
+    isActive = True  # noqa: N815 - Spark's name
 
-    def streamingQuery(self) -> "Query":  # noqa: N802 - Spark's name
-        """The JVM's object."""
-        return self
-
-    def state(self) -> "Query":
-        """The state of the query, to be set."""
-        return self
-
-    def set(self, _: object) -> None:
-        """No micro-batch begins from now on."""
-        self.done.append("terminated")
-
-    def awaitTermination(self, _: float | None = None) -> bool:  # noqa: N802 - Spark's name
-        """As Spark's: True as soon as no micro-batch begins, even if the query still sleeps."""
-        return bool(self.done)
-
-    def stop(self) -> None:
-        """Interrupts what runs."""
-        self.done.append("interrupted")
-
-
-class Package:
-    """A package of Spark's JVM: any name is in it."""
-
-    def __getattr__(self, _: str) -> "Package":
-        return self
+    def awaitTermination(self) -> None:  # noqa: N802 - Spark's name
+        """Ends at once."""
 
 
 class Idle:
@@ -227,7 +197,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(clock_topic, "prepare", step("prepare"))
     monkeypatch.setattr(group_file, "publish", step("publish"))
     monkeypatch.setattr(job, "start", start)
-    monkeypatch.setattr(attend, "end_after_batch", step("end"))
+    monkeypatch.setattr(pace, "end_after_batch", step("end"))
     monkeypatch.setattr(service, "Lease", Held)
     monkeypatch.setattr(service, "Clock", Idle)
     monkeypatch.setattr(service, "KafkaAdmin", Kafka)
@@ -377,26 +347,6 @@ def test_executors_get_the_path_of_a_relative_checkpoint(
     monkeypatch.chdir(tmp_path)
     service.run(settings("here"))
     assert f"start {tmp_path}/here" in steps
-
-
-@pytest.mark.parametrize(
-    ("query", "done"),
-    [
-        (Query(WAITING), ["terminated", "interrupted"]),
-        (Query("Processing new data"), ["terminated"]),
-        (Query("Waiting for data to arrive"), ["terminated"]),
-        (Query("Stopped"), ["terminated"]),
-    ],
-    ids=["between triggers", "in a micro-batch", "looking for data", "ended"],
-)
-def test_only_a_query_between_triggers_is_interrupted(
-    query: Query, done: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It would sleep until its next trigger; a micro-batch would be repeated by the next start."""
-    monkeypatch.setattr(attend, "_jvm", Package)
-    running: Any = query
-    attend.end_after_batch(running)
-    assert query.done == done
 
 
 def test_a_missing_file_of_spark_is_named() -> None:

@@ -5,24 +5,29 @@ import java.lang.management.ManagementFactory;
 import java.lang.reflect.Field;
 import java.time.Duration;
 import java.util.Iterator;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution;
+import org.apache.spark.sql.execution.streaming.runtime.TERMINATED$;
 import org.apache.spark.sql.execution.streaming.runtime.TriggerExecutor;
 import org.apache.spark.sql.streaming.StreamingQueryProgress;
 import org.apache.spark.util.Clock;
 
 /**
- * Clock of a query's trigger, which waits between micro-batches where their CPU time is beyond a budget.
+ * Clock of a query's trigger, which waits between micro-batches: until the trigger is due, or where their CPU time is
+ * beyond a budget. It ends the query there as well.
  *
- * Spark asks it to wait after each micro-batch, and each time that it finds no records. It waits after micro-batches
- * only, so that records that come into an idle job are read at once; and only after small ones, since a large one tells
- * of records that wait.
+ * Spark asks it to wait after each micro-batch, and each time that it finds no records. With a budget it waits after
+ * micro-batches only, so that records that come into an idle job are read at once; and only after small ones, since a
+ * large one tells of records that wait.
  */
 public final class Pace implements Clock {
 
     private static final long START_MILLIS = 5000L;
 
     private final MicroBatchExecution query;
-    private final CpuBudget budget;
+    private final CpuBudget budget; // null if the trigger decides
+    private final CountDownLatch ending = new CountDownLatch(1);
     private final long enoughRecords;
     private final long begin;
     private long microBatch = -1;
@@ -43,7 +48,7 @@ public final class Pace implements Clock {
      * Paces a query whose trigger has an interval, however short.
      *
      * @param query a running query
-     * @param cores cores that it may use
+     * @param cores cores that it may use; 0 if its trigger decides when it reads
      * @param longestMillis longest wait
      * @param enoughRecords records of a micro-batch after which nothing waits
      * @param graceMillis time from now on in which nothing waits: Java still compiles then
@@ -59,10 +64,33 @@ public final class Pace implements Clock {
         if (trigger == null) {
             return; // the query has failed before its first micro-batch, and says so itself
         }
-        // Spark takes another clock only where it makes the query, in methods that are not public.
+        CpuBudget budget = cores > 0 ? new CpuBudget(cores, longestMillis) : null;
+        clockOf(trigger).set(trigger, new Pace(execution, budget, enoughRecords, graceMillis));
+    }
+
+    /**
+     * Ends a query as soon as its running micro-batch is committed, or at once if none runs.
+     *
+     * A query whose state says that it ends, while it plans a micro-batch, interrupts that one. So the state is set
+     * between micro-batches, by the query's own thread.
+     *
+     * @param query a query that is paced
+     */
+    public static void endAfterBatch(Object query) throws Exception {
+        MicroBatchExecution execution = (MicroBatchExecution) query;
+        TriggerExecutor trigger = execution.triggerExecutor();
+        if (trigger != null) {
+            ((Pace) clockOf(trigger).get(trigger)).ending.countDown();
+        } else {
+            execution.state().set(TERMINATED$.MODULE$); // it has not begun
+        }
+    }
+
+    /** Spark takes another clock only where it makes the query, in methods that are not public. */
+    private static Field clockOf(TriggerExecutor trigger) throws Exception {
         Field clock = trigger.getClass().getDeclaredField("clock");
         clock.setAccessible(true);
-        clock.set(trigger, new Pace(execution, new CpuBudget(cores, longestMillis), enoughRecords, graceMillis));
+        return clock;
     }
 
     public long getTimeMillis() {
@@ -73,19 +101,31 @@ public final class Pace implements Clock {
         return System.nanoTime();
     }
 
-    /** Waits as long as the budget says; Spark interrupts the thread of a query that is to stop. */
+    /** Waits as long as trigger or budget say, or until the query is to end. */
     public long waitTillTime(long target) {
-        StreamingQueryProgress latest = query.lastProgress();
-        if (latest != null && latest.batchId() != microBatch) {
-            microBatch = latest.batchId();
-            long now = System.nanoTime();
-            if (latest.numInputRows() >= enoughRecords) {
-                lastNanos = 0; // what is used under load is not owed afterwards
-            } else if (now >= begin) {
-                sleep(owed(now));
-            }
+        if (budget == null) {
+            sleep(target - getTimeMillis());
+        } else {
+            waitForBudget();
+        }
+        if (ending.getCount() == 0) {
+            query.state().set(TERMINATED$.MODULE$);
         }
         return getTimeMillis();
+    }
+
+    private void waitForBudget() {
+        StreamingQueryProgress latest = query.lastProgress();
+        if (latest == null || latest.batchId() == microBatch) {
+            return;
+        }
+        microBatch = latest.batchId();
+        long now = System.nanoTime();
+        if (latest.numInputRows() >= enoughRecords) {
+            lastNanos = 0; // what is used under load is not owed afterwards
+        } else if (now >= begin) {
+            sleep(owed(now));
+        }
     }
 
     private long owed(long now) {
@@ -121,10 +161,10 @@ public final class Pace implements Clock {
         return time == null ? 0 : ((Duration) time).toMillis() / 1e3;
     }
 
-    private static void sleep(long millis) {
+    private void sleep(long millis) {
         if (millis > 0) {
             try {
-                Thread.sleep(millis);
+                ending.await(millis, TimeUnit.MILLISECONDS);
             } catch (InterruptedException interrupted) {
                 Thread.currentThread().interrupt(); // Spark's loop ends at its next wait
             }
