@@ -56,8 +56,11 @@ class EventLog:
         ]
 
     def is_at_state(self) -> bool:
-        """Whether a micro-batch has read Kafka and works on the state; only as long as no stage was repeated."""
-        return sum(1 for _ in self._events("SparkListenerStageCompleted")) % 2 == 1
+        """Whether a micro-batch has read Kafka and works on the state; one without records has no stage that reads."""
+        tasks = self._events("SparkListenerTaskEnd")
+        reading = {task["Stage ID"] for task in tasks if task["Task Type"] == "ShuffleMapTask"}
+        ended = [event["Stage Info"]["Stage ID"] for event in self._events("SparkListenerStageCompleted")]
+        return bool(ended) and ended[-1] in reading
 
     def _events(self, kind: str) -> Iterator[dict[str, Any]]:
         for file in self._folder.iterdir():
