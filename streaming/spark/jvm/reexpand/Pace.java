@@ -23,7 +23,7 @@ import org.apache.spark.util.Clock;
  */
 public final class Pace implements Clock {
 
-    private static final long START_MILLIS = 5000L;
+    private static final long START_MILLIS = 60000L;
 
     private final MicroBatchExecution query;
     private final CpuBudget budget; // null if the trigger decides
@@ -57,7 +57,8 @@ public final class Pace implements Clock {
         Object query, double cores, long longestMillis, long enoughRecords, long graceMillis) throws Exception {
         MicroBatchExecution execution = (MicroBatchExecution) query;
         TriggerExecutor trigger = execution.triggerExecutor();
-        for (long waited = 0; trigger == null && waited < START_MILLIS; waited += 10) {
+        Thread thread = execution.queryExecutionThread();
+        for (long waited = 0; trigger == null && thread.isAlive() && waited < START_MILLIS; waited += 10) {
             Thread.sleep(10);
             trigger = execution.triggerExecutor();
         }
@@ -79,10 +80,11 @@ public final class Pace implements Clock {
     public static void endAfterBatch(Object query) throws Exception {
         MicroBatchExecution execution = (MicroBatchExecution) query;
         TriggerExecutor trigger = execution.triggerExecutor();
-        if (trigger != null) {
-            ((Pace) clockOf(trigger).get(trigger)).ending.countDown();
+        Object clock = trigger == null ? null : clockOf(trigger).get(trigger);
+        if (clock instanceof Pace) {
+            ((Pace) clock).ending.countDown();
         } else {
-            execution.state().set(TERMINATED$.MODULE$); // it has not begun
+            execution.state().set(TERMINATED$.MODULE$); // it has not begun, or has taken longer to than `keep` waits
         }
     }
 
