@@ -6,6 +6,7 @@ READ, WRITE and DELETE include DESCRIBE, and ALTER_CONFIGS includes DESCRIBE_CON
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from uuid import UUID
 
 from streaming.kafka.facts import ROLES, names
 
@@ -166,6 +167,17 @@ def own_group(checkpoint_id: str) -> str:
 def partition_names(checkpoint_id: str, partitions: int) -> list[str]:
     """Return the name of each state partition: the transactional id of its producer, and the group of its marker."""
     return [f"{own_group(checkpoint_id)}-{number}" for number in range(partitions)]
+
+
+def checkpoint_of(name: str) -> str | None:
+    """Return the id of the checkpoint one of whose state partitions has a name; None if it is another name."""
+    checkpoint_id, _, number = name.removeprefix(OWN_NAMES).rpartition("-")
+    if not (name.startswith(OWN_NAMES) and number.isdecimal()):
+        return None
+    try:
+        return checkpoint_id if str(UUID(checkpoint_id)) == checkpoint_id else None
+    except ValueError:
+        return None
 
 
 def lag_group(updates: str) -> str:

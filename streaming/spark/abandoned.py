@@ -6,12 +6,11 @@ id any more. Until the broker aborted the transaction, after 15 minutes, a new c
 
 import logging
 from collections import defaultdict
-from uuid import UUID
 
 from pyspark.sql import SparkSession
 
 from streaming.config import Settings
-from streaming.kafka.permissions import OWN_NAMES
+from streaming.kafka.permissions import checkpoint_of
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.lease import Lease
 
@@ -26,25 +25,13 @@ def end(spark: SparkSession, settings: Settings, admin: KafkaAdmin) -> None:
     Raises:
         KafkaUnavailable: no broker answers.
     """
-    for checkpoint_id, producers in _by_checkpoint(admin.open_transactions()).items():
+    left: dict[str, list[str]] = defaultdict(list)
+    for name in sorted(admin.open_transactions()):
+        checkpoint_id = checkpoint_of(name)
+        if checkpoint_id is not None:
+            left[checkpoint_id].append(name)
+    for checkpoint_id, producers in left.items():
         with Lease(spark, settings, checkpoint_id) as lease:
             if lease.is_abandoned():
                 admin.end_transactions(producers)
                 log.info("ended %d transactions that a driver of another checkpoint has left open", len(producers))
-
-
-def _by_checkpoint(names: set[str]) -> dict[str, list[str]]:
-    """Return the names of state partitions among transactional ids, by the id of their checkpoint."""
-    found: dict[str, list[str]] = defaultdict(list)
-    for name in sorted(names):
-        checkpoint_id, _, number = name.removeprefix(OWN_NAMES).rpartition("-")
-        if name.startswith(OWN_NAMES) and number.isdecimal() and _is_id(checkpoint_id):
-            found[checkpoint_id].append(name)
-    return found
-
-
-def _is_id(text: str) -> bool:
-    try:
-        return str(UUID(text)) == text
-    except ValueError:
-        return False

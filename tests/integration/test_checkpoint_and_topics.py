@@ -3,7 +3,6 @@
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config import Settings
 from streaming.errors import JobError, RecordsLost, ReexpandError, TopicReplaced, UpdatesUnknown
@@ -21,7 +19,7 @@ from streaming.events.model import Stream
 from streaming.kafka import facts
 from streaming.kafka.permissions import partition_names
 from streaming.kafka.topics import configure
-from streaming.spark import checkpoint, service, watch
+from streaming.spark import checkpoint, watch
 from streaming.spark.failures import text_of
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.lease import Lease
@@ -29,6 +27,7 @@ from streaming.spark.watch import TopicWatch
 from tests.support.brokers import StartBroker
 from tests.support.processes import eventually
 from tests.support.running_job import POLL_SECONDS, PRODUCERS_TIME, Job, OpenTransactions, Streams, running
+from tests.support.running_query import begun
 from tests.support.scene import Scene
 from tests.support.topics import delete, left_open, recreate, remove_records, topics
 
@@ -55,28 +54,13 @@ class Jobs:
 
     def works(self, *, accept_topics: bool = False) -> None:
         """Reads all that is there."""
-        with self.begun(accept_topics=accept_topics) as query:
+        with begun(self.spark, self.settings, accept_topics=accept_topics) as query:
             query.processAllAvailable()
-
-    @contextmanager
-    def begun(self, *, accept_topics: bool = False) -> Iterator[StreamingQuery]:
-        """Runs the query, as the holder of the checkpoint."""
-        agreed = checkpoint.agree(self.spark, self.settings)
-        with (
-            KafkaAdmin(self.spark, self.settings) as admin,
-            Lease(self.spark, self.settings, agreed.checkpoint_id) as lease,
-        ):
-            start = service.Start(self.spark, self.settings, admin, lease, agreed)
-            query, _ = service.begin(start, {}, accept_topics=accept_topics)
-            try:
-                yield query
-            finally:
-                query.stop()
 
     def refuses(self, kind: type[ReexpandError], *words: str) -> str:
         """Does not start; what it says."""
         before = topics(self.streams)
-        with pytest.raises(kind) as caught, self.begun():
+        with pytest.raises(kind) as caught, begun(self.spark, self.settings):
             pytest.fail("it has started")
         said = str(caught.value)
         for word in words:
@@ -401,7 +385,7 @@ def test_the_clock_goes_while_the_job_runs(
 
 def failure(jobs: Jobs, happens: Callable[[], None]) -> str:
     """Runs a query while something happens; returns Spark's text of its end."""
-    with jobs.begun() as query:
+    with begun(jobs.spark, jobs.settings) as query:
         happens()
         with pytest.raises(StreamingQueryException) as caught:
             query.awaitTermination(90)

@@ -10,10 +10,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming.spark import checkpoint, pace, service
-from streaming.spark.kafka_admin import KafkaAdmin
-from streaming.spark.lease import Lease
+from streaming.spark import pace
 from tests.support.running_job import Streams
+from tests.support.running_query import begun
 from tests.support.scene import Scene
 
 ENOUGH = 5
@@ -39,9 +38,7 @@ def test_micro_batches_under_a_trickle_are_spaced(
     monkeypatch.setattr(pace, "GRACE_MS", 0)
     settings = streams.settings.model_copy(update={"shuffle_partitions": 1, "pace_cpu": 0.001})
     scene = Scene(streams)
-    agreed = checkpoint.agree(spark, settings)
-    with KafkaAdmin(spark, settings) as admin, Lease(spark, settings, agreed.checkpoint_id) as lease:
-        query, _ = service.begin(service.Start(spark, settings, admin, lease, agreed), {})
+    with begun(spark, settings) as query:
         try:
             for number in range(600):
                 scene.born("p", f"t{number}")

@@ -302,11 +302,11 @@ class Job:
 
     def is_within_a_batch(self) -> bool:
         """Whether the offsets of a micro-batch are logged that is not committed."""
-        return _last_number(self._commits.parent / "offsets") > self.last_commit()
+        return last_number(self._commits.parent / "offsets") > self.last_commit()
 
     def last_commit(self) -> int:
         """Return the number of the last micro-batch that was committed, -1 before the first one."""
-        return _last_number(self._commits)
+        return last_number(self._commits)
 
     def forget_last_commit(self) -> None:
         """Makes a killed job's last micro-batch one that was written but not committed: it will be repeated."""
@@ -338,7 +338,8 @@ class Job:
         self._log.close()
 
 
-def _last_number(log: Path) -> int:
+def last_number(log: Path) -> int:
+    """Return the number of the last micro-batch in a log of a checkpoint, -1 if there is none."""
     return max((int(file.name) for file in log.glob("[0-9]*")), default=-1)
 
 

@@ -63,7 +63,7 @@ public final class Pace implements Clock {
             trigger = execution.triggerExecutor();
         }
         if (trigger == null) {
-            return; // the query has failed before its first micro-batch, and says so itself
+            return; // the query has failed before its first micro-batch, and says so itself; or it begins too slowly
         }
         CpuBudget budget = cores > 0 ? new CpuBudget(cores, longestMillis) : null;
         clockOf(trigger).set(trigger, new Pace(execution, budget, enoughRecords, graceMillis));
@@ -84,7 +84,7 @@ public final class Pace implements Clock {
         if (clock instanceof Pace) {
             ((Pace) clock).ending.countDown();
         } else {
-            execution.state().set(TERMINATED$.MODULE$); // it has not begun, or has taken longer to than `keep` waits
+            execution.state().set(TERMINATED$.MODULE$); // its clock is Spark's: `keep` did not see it begin
         }
     }
 

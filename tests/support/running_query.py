@@ -1,0 +1,25 @@
+"""The job's query in the Spark of a test, without the loop beside it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from streaming.config import Settings
+from streaming.spark import checkpoint, service
+from streaming.spark.kafka_admin import KafkaAdmin
+from streaming.spark.lease import Lease
+
+
+@contextmanager
+def begun(spark: SparkSession, settings: Settings, *, accept_topics: bool = False) -> Iterator[StreamingQuery]:
+    """Run the query as the holder of the checkpoint, and interrupt it in the end if it still runs."""
+    agreed = checkpoint.agree(spark, settings)
+    with KafkaAdmin(spark, settings) as admin, Lease(spark, settings, agreed.checkpoint_id) as lease:
+        start = service.Start(spark, settings, admin, lease, agreed)
+        query, _ = service.begin(start, {}, accept_topics=accept_topics)
+        try:
+            yield query
+        finally:
+            query.stop()
