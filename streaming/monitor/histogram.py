@@ -3,7 +3,7 @@
 import itertools
 import threading
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from prometheus_client.core import HistogramMetricFamily
 
@@ -25,11 +25,12 @@ class WeightedHistogram:
         self._sum = 0.0
         self._lock = threading.Lock()
 
-    def observe(self, value: float, weight: float) -> None:
-        """Count a value as often as its weight says."""
+    def observe(self, values: Iterable[float], weight: float) -> None:
+        """Count each value as often as the weight says."""
         with self._lock:
-            self._weights[bisect_left(self._bounds, value)] += weight
-            self._sum += value * weight
+            for value in values:
+                self._weights[bisect_left(self._bounds, value)] += weight
+                self._sum += value * weight
 
     def family(self) -> HistogramMetricFamily:
         """Return the histogram as a metric."""

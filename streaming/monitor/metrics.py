@@ -122,8 +122,8 @@ class Metrics:
         for key in batch.keys:
             self.shards.follow(key)
             if key.parent:
-                for timestamp in key.times:
-                    self._latency.observe(max(0.0, batch.ended - timestamp / 1_000), key.weight)
+                waits = (max(0.0, batch.ended - timestamp / 1_000) for timestamp in key.times)
+                self._latency.observe(waits, key.weight)
 
     def _count(self, kind: str, count: int) -> None:
         name, _, rest = kind.partition(":")

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 _PROC: Final = Path("/proc")
-_KEPT_SECONDS: Final = 5.0
-"""Time for which a measurement serves, in seconds: `smaps_rollup` of a large process takes milliseconds."""
+_KEPT_SECONDS: Final = 30.0
+"""Time for which a measurement serves, in seconds: Linux counts all pages of a job for it, which takes 50 ms of CPU."""
 
 
 class ProcessMemory:

@@ -5,9 +5,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from streaming.coordinator import COORDINATOR
-from streaming.worker.rows import CLOCK, STREAMS, InputRows
+from streaming.worker.rows import CLOCK, InputRows
 
-_TIMES: Final = 64
+_TIMES: Final = 16
 """Largest number of timestamps that a key reports."""
 
 
@@ -42,28 +42,22 @@ def facts(parent: str, number: int, size: tuple[int, int, int], rows: InputRows)
         parent: the parent topic.
         number: the shard.
         size: numbers of its topics, of its clients, and of its journal's bytes.
-        rows: its input rows.
+        rows: its input rows, in the order in which they are read.
     """
     times = rows.timestamps[rows.streams != CLOCK]
     count = len(times)
     if count > _TIMES:
-        middles = (np.arange(_TIMES) + 0.5) * count / _TIMES
-        times = np.sort(times)[middles.astype(np.int64)]
+        times = np.sort(times)[(2 * np.arange(_TIMES) + 1) * count // (2 * _TIMES)]
     name = "" if parent == COORDINATOR else parent
     return KeyFacts(name, number, *size, times.tolist(), count / max(1, len(times)), _newest(rows))
 
 
 def _newest(rows: InputRows) -> list[tuple[int, int, int]]:
-    """Return the latest timestamp of each stream and partition among the rows."""
-    found = []
-    for stream in range(len(STREAMS)):
-        of_stream = rows.streams == stream
-        partitions, times = rows.partitions[of_stream], rows.timestamps[of_stream]
-        if not len(partitions):
-            continue
-        # Nearly always one: events are keyed by their parent or group.
-        several = partitions.min() != partitions.max()
-        for partition in np.unique(partitions).tolist() if several else [int(partitions[0])]:
-            newest = times[partitions == partition] if several else times
-            found.append((stream, partition, int(newest.max())))
-    return found
+    """Return the latest timestamp of each stream and partition among the rows, which are ordered by both."""
+    streams, partitions, times = rows.streams, rows.partitions, rows.timestamps
+    if streams[0] == streams[-1] and partitions[0] == partitions[-1]:  # nearly always: a parent's events are together
+        return [(int(streams[0]), int(partitions[0]), int(times.max()))]
+    changes = (streams[1:] != streams[:-1]) | (partitions[1:] != partitions[:-1])
+    begins = np.concatenate(([0], np.flatnonzero(changes) + 1))
+    newest = np.maximum.reduceat(times, begins)
+    return list(zip(streams[begins].tolist(), partitions[begins].tolist(), newest.tolist(), strict=True))

@@ -132,7 +132,7 @@ class Worker:
         output.ignored = result.ignored
         if rows.has_events or result.journal is not journal:  # a tick that changes nothing is no news
             end = result.journal.position.end
-            output.facts = facts(parent, number, (result.topics, result.clients, end), rows)
+            output.facts = facts(parent, number, (result.topics, result.clients, end), ordered)
         yield output
         if result.journal is journal:
             return former
