@@ -178,15 +178,31 @@ fuzz: .venv/.locked | $(filter .tools/bin/uv,$(UV)) ## coverage-guided fuzzing, 
 
 CONSOLE_VENV := $(CACHE)/console
 
-.PHONY: test-console
-test-console: setup | $(filter .tools/bin/uv,$(UV)) ## the page of reexpand console in a real Chromium, which is installed where there is none
+# A browser, and the library that drives it, beside the project's own environment.
+.PHONY: browser
+browser: setup | $(filter .tools/bin/uv,$(UV))
 	$(UV) venv --quiet --allow-existing --python $(PY) $(CONSOLE_VENV)
 	$(UV) pip sync --quiet --python $(CONSOLE_VENV)/bin/python --require-hashes tests/console/requirements.txt
 	@command -v chromium chromium-browser google-chrome >/dev/null \
 	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get install -y -q --no-install-recommends chromium fonts-dejavu-core; } \
 	  || $(CONSOLE_VENV)/bin/playwright install chromium
-	PYTHONPATH=.:$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))') \
-	  $(CONSOLE_VENV)/bin/python -m pytest tests/console $(CONSOLE)
+
+IN_BROWSER = PYTHONPATH=.:$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))') \
+  $(CONSOLE_VENV)/bin/python -m pytest
+
+.PHONY: test-console
+test-console: browser ## the page of reexpand console in a real Chromium, which is installed where there is none
+	$(IN_BROWSER) tests/console $(CONSOLE)
+
+DASHBOARD_PAGE := $(CACHE)/dashboard
+
+.PHONY: test-dashboard
+test-dashboard: browser ## the dashboard with Grafana's own panels, of a real Prometheus and a live job (needs npm and prometheus)
+	mkdir -p $(DASHBOARD_PAGE)
+	cp -r tests/dashboard/page/. $(DASHBOARD_PAGE)
+	npm ci --prefix $(DASHBOARD_PAGE) --no-audit --no-fund --loglevel error
+	npm run --prefix $(DASHBOARD_PAGE) build
+	REEXPAND_DASHBOARD=$(DASHBOARD_PAGE)/built $(IN_BROWSER) tests/dashboard
 
 AUDIT_VENV := $(CACHE)/audit
 

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
-import subprocess
 import time
-from contextlib import contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
 from urllib.parse import urlencode
@@ -24,15 +20,14 @@ from streaming.events.model import Stream
 from streaming.kafka.permissions import lag_group
 from streaming.local.node import free_port
 from tests.support.processes import eventually
+from tests.support.prometheus import DASHBOARD, is_installed, scraping
 from tests.support.running_job import SETTLE_SECONDS, START_SECONDS, Job, Streams, running
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from pathlib import Path
 
     from streaming.local.broker import Broker
     from tests.support.brokers import StartBroker
-
-MONITORING = Path(__file__).parents[2] / "deploy/monitoring"
 
 GROUP = {"group": "g", "attributes": {"lite.bind.topic": "p", "lite.sub.wildcard": "true"}}
 REQUEST = {"action": "COMPLETE_ADD", "clientId": "c", "group": "g", "topic": "p", "liteTopicSet": ["*"]}
@@ -83,7 +78,7 @@ def test_probes_tell_the_conditions_of_a_job_apart(own_broker: StartBroker, tmp_
         assert eventually(lambda: probe(f"{address}/readyz")[0] == 200, SETTLE_SECONDS, 0.5)
         assert "catching up: " in first.said()
         assert "caught up" in first.said()
-        with scraping(address, f"http://{standby}") as prometheus:
+        with scraping(address, f"http://{standby}") if is_installed() else nullcontext() as prometheus:
             hang(streams, first, address)
             lose_kafka(broker, first, address)
             open_dashboard(prometheus)
@@ -145,33 +140,11 @@ def lose_kafka(broker: Broker, job: Job, address: str) -> None:
     assert len([event for event in events if event.startswith("Kafka is back after ")]) == 1
 
 
-@contextmanager
-def scraping(*addresses: str) -> Iterator[str | None]:
-    """A real Prometheus with the configuration of deploy/, and jobs at these addresses; None if it is not installed."""
-    if shutil.which("prometheus") is None:
-        yield None
-        return
-    with TemporaryDirectory() as folder:
-        targets = ", ".join(json.dumps(address.removeprefix("http://")) for address in addresses)
-        text = (MONITORING / "prometheus.yml").read_text().replace('"reexpand:9464"', targets).replace("15s", "1s")
-        Path(folder, "prometheus.yml").write_text(text)
-        shutil.copy(MONITORING / "alerts.yml", folder)
-        port = free_port()
-        options = [f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
-        with subprocess.Popen(
-            ["prometheus", *options, f"--web.listen-address=127.0.0.1:{port}"], stderr=subprocess.DEVNULL
-        ) as process:
-            try:
-                yield f"http://127.0.0.1:{port}"
-            finally:
-                process.terminate()
-
-
 def open_dashboard(address: str | None) -> None:
     """Ask Prometheus what the dashboard asks, while a job works."""
     if address is None:
         return
-    dashboard = json.loads((MONITORING / "grafana/dashboards/reexpand.json").read_text())
+    dashboard = json.loads(DASHBOARD.read_text())
     for panel in dashboard["panels"]:
         for target in panel["targets"]:
             expression = target["expr"].replace("$instance", ".*").replace("$__rate_interval", "5m")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from streaming.monitor.health import Health
+from streaming.monitor.health import Condition, Health
 from streaming.monitor.lag import LagMeter
 from streaming.monitor.metrics import Metrics
 
@@ -68,6 +68,15 @@ def test_every_panel_has_a_place_of_its_own() -> None:
         assert place["x"] + place["w"] <= 24
         taken |= cells
     assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
+
+
+def test_every_single_value_says_when_it_is_red() -> None:
+    """Grafana's own rule is: from 80 on."""
+    stats = [panel for panel in DASHBOARD["panels"] if panel["type"] == "stat"]
+    assert all("thresholds" in panel["fieldConfig"]["defaults"] for panel in stats)
+    (state,) = [panel for panel in stats if panel["title"] == "State"]
+    colored = {each["matcher"]["options"] for each in state["fieldConfig"]["overrides"]}
+    assert colored == set(Condition)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,0 +1,102 @@
+"""The dashboard of deploy/, drawn by Grafana's own panels in a real Chromium, of a real Prometheus and a live job.
+
+A Grafana is not needed: `page/` reads the dashboard's file and draws it with the library of Grafana's panels. `make
+test-dashboard` builds the page; the test is skipped without it, and without Prometheus or Chromium.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+import pytest
+
+from streaming.events.model import Stream
+from streaming.examples.traffic import events
+from streaming.local.broker import Broker
+from tests.console.test_job import COMMAND
+from tests.support.prometheus import DASHBOARD, is_installed, scraping
+from tests.support.running_job import Streams, running
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+PAGE = Path(__file__).with_name("page")
+BUILT = Path(os.environ.get("REEXPAND_DASHBOARD", "nowhere"))
+"""Folder of the page's script."""
+
+MINUTES = float(os.environ.get("REEXPAND_DASHBOARD_MINUTES", "1"))
+PICTURE = os.environ.get("REEXPAND_DASHBOARD_PICTURE")
+"""File for a picture of the dashboard, if one is wanted: that of docs/operations.md shows five minutes."""
+
+RATE = 20.0
+
+
+@pytest.mark.skipif(not (BUILT / "dashboard.js").exists(), reason="`make test-dashboard` builds the page")
+@pytest.mark.skipif(not is_installed(), reason="Prometheus is not installed (Debian: prometheus)")
+@pytest.mark.parametrize("mode", ["dark", "light"])
+def test_each_panel_shows_what_a_live_job_does(opened: Callable[..., Any], address: str, mode: str) -> None:
+    page = opened(f"{address}&mode={mode}", width=1_470, quiet=False)
+    page.wait_for_function("document.title == 'drawn'")
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    page.wait_for_function(f"document.querySelectorAll('[data-panel]').length == {len(panels)}")
+    assert [each.get_attribute("data-empty") for each in page.locator("[data-empty]").all()] == []
+    for panel in panels:
+        if panel["type"] == "timeseries":
+            page.locator(f'[data-panel="{panel["title"]}"] canvas').wait_for()
+    page.locator('[data-panel="State"]').get_by_text("ready").wait_for()
+    if PICTURE and mode == "dark":
+        page.locator("#dashboard").screenshot(path=PICTURE)
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The page's address, when a job has worked under traffic for a while."""
+    folder = tmp_path_factory.mktemp("dashboard")
+    for file in (PAGE / "index.html", BUILT / "dashboard.js", BUILT / "dashboard.css", DASHBOARD):
+        shutil.copy(file, folder)
+    with Broker(folder / "kafka") as broker:
+        streams = Streams(broker.bootstrap_servers, folder / "checkpoint").create()
+        with (
+            running(streams, folder / "log", "--http", "127.0.0.1:0", command=str(COMMAND)) as job,
+            scraping(job.address()) as prometheus,
+            serving(folder) as page,
+        ):
+            send(streams)
+            yield f"{page}?{urlencode({'dashboard': DASHBOARD.name, 'prometheus': prometheus, 'minutes': MINUTES})}"
+
+
+def send(streams: Streams) -> None:
+    """Send the sample traffic for a while, with a damaged record now and then."""
+    pause, feed = threading.Event(), streams.producer()
+    for number, event in enumerate(events(Random(1))):
+        if number > 60 * MINUTES * RATE:
+            break
+        feed.send(Stream(event.stream), dict(event.value), event.key)
+        if number % 200 == 150:
+            feed.send(Stream.TOPICS, b"?", event.key)
+        pause.wait(1 / RATE)
+    feed.flush()
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[str]:
+    """Serve the files of a folder, and yield the address."""
+    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}/"
+        finally:
+            server.shutdown()
+            thread.join()
