@@ -154,8 +154,8 @@ def test_dead_letters_open_and_name_the_way_back(url: str, opened: Open) -> None
     page.keyboard.press("Enter")
     letter.get_by_text("reexpand dlq replay 'lite-topic-events[0]@0'").wait_for()
     page.get_by_label("Reason").select_option("blank-name")
+    assert eventually(lambda: page.locator("summary").count() == 1)
     page.get_by_text("blank-name", exact=True).wait_for()
-    assert page.locator("summary").count() == 1
 
 
 def test_plots_are_read_bar_by_bar(url: str, opened: Open) -> None:
