@@ -167,13 +167,16 @@ peers-venvs: setup
 	$(UV) pip sync --quiet --python $(FLINK_VENV)/bin/python --require-hashes tests/bench/peers/requirements-flink.txt
 
 FUZZ_VENV := $(CACHE)/fuzz
+# For a command of another environment that needs the project, and what it is locked to.
+WITH_PROJECT = PYTHONPATH=.:$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+
 FUZZ_SECONDS := 60
 
 .PHONY: fuzz
 fuzz: .venv/.locked | $(filter .tools/bin/uv,$(UV)) ## coverage-guided fuzzing, FUZZ_SECONDS=60 a target (FUZZ=NAME: only one)
 	$(UV) venv --quiet --allow-existing --python $(PY) $(FUZZ_VENV)
 	$(UV) pip install --quiet --python $(FUZZ_VENV)/bin/python --require-hashes -r tests/fuzz/requirements.txt
-	PYTHONPATH=.:$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))') \
+	$(WITH_PROJECT) \
 	  $(FUZZ_VENV)/bin/python -m tests.fuzz.run --seconds $(FUZZ_SECONDS) $(FUZZ)
 
 CONSOLE_VENV := $(CACHE)/console
@@ -187,8 +190,7 @@ browser: setup | $(filter .tools/bin/uv,$(UV))
 	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get install -y -q --no-install-recommends chromium fonts-dejavu-core; } \
 	  || $(CONSOLE_VENV)/bin/playwright install chromium
 
-IN_BROWSER = PYTHONPATH=.:$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))') \
-  $(CONSOLE_VENV)/bin/python -m pytest
+IN_BROWSER = $(WITH_PROJECT) $(CONSOLE_VENV)/bin/python -m pytest
 
 .PHONY: test-console
 test-console: browser ## the page of reexpand console in a real Chromium, which is installed where there is none
@@ -210,7 +212,7 @@ AUDIT_VENV := $(CACHE)/audit
 audit: setup ## a bill of materials, and the known vulnerabilities of packages and jars (needs the database of OSV)
 	$(UV) venv --quiet --allow-existing --python $(PY) $(AUDIT_VENV)
 	$(UV) pip sync --quiet --python $(AUDIT_VENV)/bin/python --require-hashes tests/audit/requirements.txt
-	@PYTHONPATH=.:$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))') \
+	@$(WITH_PROJECT) \
 	  $(AUDIT_VENV)/bin/python -m tests.audit.run
 
 DOCS_VENV := $(CACHE)/docs

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import threading
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,9 +21,11 @@ from streaming.console.app import console
 from streaming.console.explaining import UpdatesExplainer
 from streaming.console.live import LiveRelation
 from streaming.console.sources import BatchTiming, ConsoleSources
+from streaming.local.broker import Broker
 from streaming.local.node import free_port
 from streaming.operations.dlq.tail import LetterTail
 from tests.console.rows import LETTERS, ROWS
+from tests.support.running_job import Streams
 from tests.support.simulated import TOPIC, Simulated
 
 if TYPE_CHECKING:
@@ -30,6 +33,10 @@ if TYPE_CHECKING:
 
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 _FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
+
+
+COMMAND = str(Path(__file__).parents[2] / ".venv/bin/reexpand")
+"""The command of the job: a browser's library is in another environment."""
 
 
 class Batches:
@@ -66,6 +73,13 @@ def broker() -> Simulated:
     simulated.write(*ROWS, partition=0)
     simulated.write(*LETTERS, topic="letters", partition=0)
     return simulated
+
+
+@contextmanager
+def own_streams(folder: Path) -> Iterator[Streams]:
+    """Start a broker in a folder, and yield the job's topics on it."""
+    with Broker(folder / "kafka") as broker:
+        yield Streams(broker.bootstrap_servers, folder / "checkpoint").create()
 
 
 @contextmanager

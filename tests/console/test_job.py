@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from streaming.console.job_explaining import BASIS
 from streaming.events.model import Stream
-from streaming.local.broker import Broker
+from tests.console.conftest import COMMAND, own_streams
 from tests.support.processes import eventually
-from tests.support.running_job import SETTLE_SECONDS, Streams, running
+from tests.support.running_job import SETTLE_SECONDS, running
 from tests.support.scene import Scene
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
-COMMAND = Path(__file__).parents[2] / ".venv/bin/reexpand"
-"""The command of the job: a browser's library is in another environment."""
+    from tests.support.running_job import Streams
 
 
 @pytest.fixture
 def streams(tmp_path: Path) -> Iterator[Streams]:
     """Six topics on a broker of their own."""
-    with Broker(tmp_path / "kafka") as broker:
-        yield Streams(broker.bootstrap_servers, tmp_path / "checkpoint").create()
+    with own_streams(tmp_path) as streams:
+        yield streams
 
 
 def test_a_topic_that_is_born_shows_with_its_receiver_and_the_job_says_why(
@@ -37,7 +36,7 @@ def test_a_topic_that_is_born_shows_with_its_receiver_and_the_job_says_why(
     scene.group("audit", "orders")
     scene.asks("auditor", "audit", "orders", "eu__**")
     scene.born("orders", "eu__acme__created", "us__acme__created")
-    with running(streams, tmp_path / "job.log", "--http", "127.0.0.1:0", command=str(COMMAND)) as job:
+    with running(streams, tmp_path / "job.log", "--http", "127.0.0.1:0", command=COMMAND) as job:
         page = opened(f"{job.address()}/#/topics?parent=orders")
         page.get_by_role("treeitem", name=re.compile("^eu,")).wait_for(timeout=SETTLE_SECONDS * 1_000)
         scene.born("orders", "eu__globex__created")

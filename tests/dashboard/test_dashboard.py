@@ -10,9 +10,11 @@ import json
 import os
 import shutil
 import threading
+import time
 from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -22,13 +24,14 @@ import pytest
 
 from streaming.events.model import Stream
 from streaming.examples.traffic import events
-from streaming.local.broker import Broker
-from tests.console.test_job import COMMAND
+from tests.console.conftest import COMMAND, own_streams
 from tests.support.prometheus import DASHBOARD, is_installed, scraping
-from tests.support.running_job import Streams, running
+from tests.support.running_job import running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from tests.support.running_job import Streams
 
 PAGE = Path(__file__).with_name("page")
 BUILT = Path(os.environ.get("REEXPAND_DASHBOARD", "nowhere"))
@@ -64,27 +67,24 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("dashboard")
     for file in (PAGE / "index.html", BUILT / "dashboard.js", BUILT / "dashboard.css", DASHBOARD):
         shutil.copy(file, folder)
-    with Broker(folder / "kafka") as broker:
-        streams = Streams(broker.bootstrap_servers, folder / "checkpoint").create()
-        with (
-            running(streams, folder / "log", "--http", "127.0.0.1:0", command=str(COMMAND)) as job,
-            scraping(job.address()) as prometheus,
-            serving(folder) as page,
-        ):
-            send(streams)
-            yield f"{page}?{urlencode({'dashboard': DASHBOARD.name, 'prometheus': prometheus, 'minutes': MINUTES})}"
+    with (
+        own_streams(folder) as streams,
+        running(streams, folder / "log", "--http", "127.0.0.1:0", command=COMMAND) as job,
+        scraping(job.address()) as prometheus,
+        serving(folder) as page,
+    ):
+        send(streams)
+        yield f"{page}?{urlencode({'dashboard': DASHBOARD.name, 'prometheus': prometheus, 'minutes': MINUTES})}"
 
 
 def send(streams: Streams) -> None:
     """Send the sample traffic for a while, with a damaged record now and then."""
-    pause, feed = threading.Event(), streams.producer()
-    for number, event in enumerate(events(Random(1))):
-        if number > 60 * MINUTES * RATE:
-            break
+    feed = streams.producer()
+    for number, event in enumerate(islice(events(Random(1)), round(60 * MINUTES * RATE))):
         feed.send(Stream(event.stream), dict(event.value), event.key)
         if number % 200 == 150:
             feed.send(Stream.TOPICS, b"?", event.key)
-        pause.wait(1 / RATE)
+        time.sleep(1 / RATE)
     feed.flush()
 
 

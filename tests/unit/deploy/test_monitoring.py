@@ -14,14 +14,15 @@ import pytest
 from streaming.monitor.health import Condition, Health
 from streaming.monitor.lag import LagMeter
 from streaming.monitor.metrics import Metrics
+from tests.support.prometheus import DASHBOARD as DASHBOARD_FILE
+from tests.support.prometheus import MONITORING
 
 ROOT = Path(__file__).parents[3]
-FOLDER = ROOT / "deploy/monitoring"
-ALERTS = (FOLDER / "alerts.yml").read_text(encoding="utf-8")
+ALERTS = (MONITORING / "alerts.yml").read_text(encoding="utf-8")
 NAMES = re.findall(r"- alert: (\w+)", ALERTS)
 PAGE = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
 COMPOSE = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
-DASHBOARD: dict[str, Any] = json.loads((FOLDER / "grafana/dashboards/reexpand.json").read_text(encoding="utf-8"))
+DASHBOARD: dict[str, Any] = json.loads(DASHBOARD_FILE.read_text(encoding="utf-8"))
 
 
 def families() -> Iterator[tuple[str, str, str]]:
