@@ -209,9 +209,9 @@ class WildcardLiteConsumer:
             try:
                 yield delivery.message
             except BaseException:
-                delivery.done.set_result(False)
+                delivery.end(is_consumed=False)
                 raise
-            delivery.done.set_result(True)
+            delivery.end(is_consumed=True)
 
     @property
     def client_id(self) -> str:

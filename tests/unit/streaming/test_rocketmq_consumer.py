@@ -227,7 +227,7 @@ def test_a_message_is_consumed_when_the_loop_says_so() -> None:
         delivery = handover.take(10)
         assert delivery is not None
         assert delivery.message == "m"
-        delivery.done.set_result(is_consumed)
+        delivery.end(is_consumed=is_consumed)
         thread.join(10)
     assert results == [True, False]
     assert handover.take(0.01) is None
@@ -241,6 +241,18 @@ def test_what_nobody_took_is_given_back_at_the_end() -> None:
     thread.join(10)
     assert results == [False]
     assert not handover.consume("late")
+
+
+def test_what_is_in_hand_is_given_back_at_the_end() -> None:
+    handover, results = Handover(), list[bool]()
+    thread = threading.Thread(target=lambda: results.append(handover.consume("m")))
+    thread.start()
+    delivery = handover.take(10)
+    assert delivery is not None
+    handover.close()
+    thread.join(10)
+    delivery.end(is_consumed=True)  # a loop that goes on
+    assert results == [False]
 
 
 def test_without_the_extra_the_command_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

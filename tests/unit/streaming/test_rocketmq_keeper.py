@@ -246,11 +246,11 @@ def test_patterns_go_to_the_job_and_names_to_rocketmq(played: Played) -> None:
 
 
 def test_a_loop_acknowledges_each_message_with_the_next_one(played: Played) -> None:
-    kafka, results = Kafka(), list[tuple[str, str]]()
+    kafka, results = Kafka(), dict[str, str]()  # the threads end in any order
 
     def deliver(body: str) -> None:
         message = SimpleNamespace(lite_topic="a", body=body)
-        results.append((body, played.deliver(message)))  # type: ignore[attr-defined]
+        results[body] = played.deliver(message)  # type: ignore[attr-defined]
 
     with WildcardLiteConsumer("proxy:1", "billing", "orders", kafka.address) as consumer:
         threads = [threading.Thread(target=deliver, args=[body]) for body in ("one", "two", "three")]
@@ -258,12 +258,27 @@ def test_a_loop_acknowledges_each_message_with_the_next_one(played: Played) -> N
         for thread, body in zip(threads, ("one", "two", "three"), strict=True):
             thread.start()
             assert next(loop).body == body
-        assert eventually(lambda: results == [("one", "success"), ("two", "success")])
+        assert eventually(lambda: results == {"one": "success", "two": "success"})
         loop.close()  # type: ignore[attr-defined] # as a `break` does
         threads[2].join(10)
-        assert results[2] == ("three", "failure")
+        assert results["three"] == "failure"
         assert list(consumer.messages(timeout=0.1)) == []
     assert list(consumer) == []
+
+
+def test_a_consumer_may_be_closed_in_its_own_loop(played: Played) -> None:
+    """The official client waits for messages under way when it ends, and this one cannot be acknowledged before."""
+    kafka, results = Kafka(), list[str]()
+    message = SimpleNamespace(lite_topic="a", body="one")
+    consumer = WildcardLiteConsumer("proxy:1", "billing", "orders", kafka.address)
+    thread = threading.Thread(target=lambda: results.append(played.deliver(message)))  # type: ignore[attr-defined]
+    ended = played.stop
+    played.stop = lambda: (thread.join(10), ended())[-1]  # type: ignore[method-assign,func-returns-value]
+    consumer.start()
+    thread.start()
+    for _ in consumer:
+        consumer.close()
+        assert results == ["failure"]
 
 
 @pytest.mark.parametrize(
