@@ -33,7 +33,7 @@ DELIVERED_SECONDS = 40
 @pytest.fixture(scope="module")
 def world(broker: SharedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiteWorld]:
     """All of it, with a group for each test."""
-    groups = ("billing", "audit", "alone", "offsets", "loops")
+    groups = ("billing", "audit", "alone", "offsets", "loops", "closers")
     with lite_world(broker.bootstrap_servers, tmp_path_factory.mktemp("rocketmq"), groups) as found:
         yield found
 
@@ -114,6 +114,19 @@ def test_messages_come_by_iteration_and_again_where_the_loop_fails(world: LiteWo
         found = [message.lite_topic for message in consumer.messages(timeout=DELIVERED_SECONDS / 2)]
     assert sorted(found) == ["loop__1", "loop__2", "loop__3"]
     assert failed[0] in found
+
+
+def test_a_message_in_whose_turn_its_consumer_is_closed_comes_again(world: LiteWorld) -> None:
+    """The official client waits for it when it ends, and the loop has it in hand until then."""
+    world.send("closed__1")
+    found = []
+    for _ in range(2):
+        with world.consumer("closers") as consumer:
+            consumer.subscribe("closed__*")
+            for message in consumer:
+                found.append(message.lite_topic)
+                consumer.close()
+    assert found == ["closed__1", "closed__1"]
 
 
 def test_a_topic_that_ends_and_is_born_again_is_received_again(world: LiteWorld) -> None:

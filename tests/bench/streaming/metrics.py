@@ -55,9 +55,6 @@ _WANTED_CPU = 0.03
 _WANTED_MS = 5.0
 """Cost of p50 that is allowed, in milliseconds."""
 
-_SHARE_AT_RATE = 0.7
-"""Share of the time for latency at a rate; the rest is for bursts."""
-
 _P50, _CPU, _OWN = "p50 ms", "CPU s per 100,000", "own time, % of CPU"
 
 _DRAWS = 2_000
@@ -173,7 +170,7 @@ def switched(options: argparse.Namespace) -> tuple[tuple[list[Pair], list[Pair]]
             console.print("warming up")
             driver.latencies(round(options.warm_up * options.rate), options.rate)
             at_a_rate = turns(_P50, lambda: at_rate(driver, options.singles, options.rate, UNCOUNTED),
-                              _SHARE_AT_RATE * options.minutes)  # fmt: skip
+                              options.share_at_rate * options.minutes)  # fmt: skip
             for _ in range(options.warm_bursts):
                 driver.burst(options.events)
             of_bursts = turns(_CPU, lambda: bursts(driver, options.events, noted), options.minutes, _MOST_TURNS)
@@ -235,6 +232,9 @@ def main() -> None:
     parser = run_arguments(__doc__)
     parser.add_argument(
         "--minutes", type=float, default=8, help="time after which no further turn begins (not --former)"
+    )
+    parser.add_argument(
+        "--share-at-rate", type=float, default=0.7, help="share of the time for latency; the rest is for bursts (0.7)"
     )
     parser.add_argument("--former", help="command `reexpand` of a release without metrics")
     parser.set_defaults(rounds=1, turns=4, events=50_000, warm_bursts=6, singles=160, warm_up=40)
