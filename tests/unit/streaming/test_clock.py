@@ -197,6 +197,7 @@ def test_a_clock_that_waits_for_long_says_for_what(
     monkeypatch.setattr(clock, "_COMPLAINT_SECONDS", 0)
     kafka.behind = {REQUESTS: {3: 7}}
     with caplog.at_level(logging.INFO, "reexpand"), ticking():
+        assert eventually(lambda: bool(caplog.messages))
         time.sleep(LONG_SECONDS)
     assert caplog.messages == [
         "no time passes until the inputs are read: lite-subscription-events[3] is read up to 0 of 7"
