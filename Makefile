@@ -88,6 +88,19 @@ test-s3: setup $(S3_SERVER) ## a checkpoint on S3-compatible storage, on a serve
 test-containers: .venv/.locked ## docker-compose.yml for real: build, start, send events, restart (needs a container engine)
 	.venv/bin/pytest -m containers tests/containers/test_compose.py
 
+# The module is of a version of its own, and etcd of the one that belongs to it.
+KUBERNETES_API := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/reexpand/kubernetes/v1.34.2
+
+$(KUBERNETES_API)/etcd: tests/containers/apiserver/go.mod
+	cd $(<D) && CGO_ENABLED=0 go build -o $@ go.etcd.io/etcd/server/v3
+
+$(KUBERNETES_API)/kube-apiserver: tests/containers/apiserver/go.mod tests/containers/apiserver/main.go
+	cd $(<D) && CGO_ENABLED=0 go build -o $@ .
+
+.PHONY: test-executors
+test-executors: setup $(S3_SERVER) $(KUBERNETES_API)/etcd $(KUBERNETES_API)/kube-apiserver ## executors of Spark on the API of Kubernetes, which Go builds (needs Go, and root; 10 minutes the first time)
+	.venv/bin/pytest -m containers tests/containers/test_executors.py
+
 .PHONY: test-kubernetes
 test-kubernetes: .venv/.locked ## deploy/kubernetes on the cluster of kubectl's context: a rollout and a killed driver (see deploy/README.md)
 	.venv/bin/pytest -m containers tests/containers/test_kubernetes.py

@@ -3,7 +3,7 @@
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlparse
 
@@ -113,7 +113,8 @@ def options(
             chosen["spark.driver.extraClassPath"] = str(file_system.resolve())
             chosen["spark.hadoop.fs.file.impl"] = _FILE_SYSTEM
     if s3.is_on_s3(settings.checkpoint):
-        chosen |= s3.S3Address.of().for_spark()
+        address = s3.S3Address.of()
+        chosen |= address.for_spark() | address.for_executors()
     if jars or jars_of_s3:
         chosen["spark.jars"] = ",".join(jar.resolve().as_uri() for jar in (*jars, *jars_of_s3))
     return chosen
@@ -162,8 +163,17 @@ def build(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = ()
             "JAVA_TOOL_OPTIONS and the memory of this machine."
         ) from None
     except Py4JJavaError as error:
-        reason = str(error.java_exception.getMessage()).partition("\n")[0].rstrip(".")
+        reason = "; ".join(_reasons(error))
         raise SparkUnavailable(
             f"Spark does not start with the master {settings.master or 'of its configuration'}: {reason}. "
             "Check its address, and that it runs."
         ) from error
+
+
+def _reasons(error: Py4JJavaError) -> Iterator[str]:
+    """Yield the first line of what Java says, and of the last cause, which is what to mend."""
+    first = last = error.java_exception
+    while (cause := last.getCause()) is not None:
+        last = cause
+    for each in (first,) if last is first else (first, last):
+        yield str(each.getMessage()).partition("\n")[0].rstrip(".")

@@ -69,6 +69,11 @@ class S3Address:
             options["endpoint.region"] = self.region
         return {f"spark.hadoop.fs.s3a.{name}": value for name, value in options.items()}
 
+    def for_executors(self) -> dict[str, str]:
+        """Return options of a Spark session by which Python on executors finds the same storage."""
+        found = {"AWS_ENDPOINT_URL_S3": self.endpoint, "AWS_REGION": self.region}
+        return {f"spark.executorEnv.{name}": value for name, value in found.items() if value}
+
     def for_arrow(self) -> dict[str, str]:
         """Return arguments of Arrow's file system, which has buckets in the path by itself."""
         found = {"endpoint_override": self.endpoint, "region": self.region}

@@ -1,6 +1,5 @@
 """A checkpoint on S3-compatible storage: a real server, the real job, and what Python writes beside Spark."""
 
-import json
 import subprocess
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,9 +9,8 @@ from random import Random
 import pytest
 
 from streaming.config import Settings
-from streaming.events.model import Stream
 from tests.support.brokers import SharedBroker
-from tests.support.histories import Profile, expected, history
+from tests.support.histories import Profile, expected, history, large_state
 from tests.support.processes import eventually
 from tests.support.running_job import (
     POLL_SECONDS,
@@ -23,12 +21,8 @@ from tests.support.running_job import (
     running,
 )
 from tests.support.s3_server import BUCKET, s3_server
-from tests.support.simulator import Record
 
 pytestmark = pytest.mark.long
-
-TOPICS = 2_500
-"""Number of topics of one parent whose state is large enough for files in `parts`."""
 
 
 @dataclass
@@ -41,17 +35,11 @@ class StreamsOnS3(Streams):
         return super().settings.model_copy(update={"checkpoint": f"s3a://{BUCKET}/{self.checkpoint.name}"})
 
 
-def stored(number: int) -> Record:
-    topic = f"stored__{number:05}__{'x' * 20}"
-    event = {"event": "CREATED", "parentTopic": "p", "liteTopic": topic}
-    return Record(Stream.TOPICS, json.dumps(event).encode(), 0, number)
-
-
 def test_a_checkpoint_on_s3_outlives_its_drivers(
     broker: SharedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed twice, once with a micro-batch to repeat, then taken over by a driver that stood by; then compared."""
-    before, records = [stored(number) for number in range(TOPICS)], history(Random(22), 900, Profile(dialects=True))
+    before, records = large_state("p"), history(Random(22), 900, Profile(dialects=True))
     third = len(records) // 3
     with s3_server(tmp_path) as server, monkeypatch.context() as patch:
         for name, value in server.variables.items():

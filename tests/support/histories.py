@@ -134,6 +134,16 @@ def history(random: Random, length: int, profile: Profile = NO_METADATA) -> list
     return _Writer(random, profile).write(length)
 
 
+def large_state(parent: str, topics: int = 2_500) -> list[Record]:
+    """Births of topics of one parent, as many as make a state that Python keeps in files of its own."""
+    return [_birth(parent, f"stored__{number:05}__{'x' * 20}", number) for number in range(topics)]
+
+
+def _birth(parent: str, topic: str, offset: int) -> Record:
+    event = {"event": "CREATED", "parentTopic": parent, "liteTopic": topic}
+    return Record(Stream.TOPICS, json.dumps(event).encode(), 0, offset)
+
+
 def lease_of(records: Iterable[Record]) -> int:
     """The client timeout with which the job and the oracle are to run: there is one in histories that tell the time."""
     return CLIENT_TIMEOUT_MS if any(record.stream is Stream.CLOCK for record in records) else 0

@@ -13,8 +13,11 @@ from typing import Any
 KINDS = {
     "apps/v1/Deployment": "io.k8s.api.apps.v1.Deployment",
     "policy/v1/PodDisruptionBudget": "io.k8s.api.policy.v1.PodDisruptionBudget",
+    "rbac.authorization.k8s.io/v1/Role": "io.k8s.api.rbac.v1.Role",
+    "rbac.authorization.k8s.io/v1/RoleBinding": "io.k8s.api.rbac.v1.RoleBinding",
     "v1/ConfigMap": "io.k8s.api.core.v1.ConfigMap",
     "v1/PersistentVolumeClaim": "io.k8s.api.core.v1.PersistentVolumeClaim",
+    "v1/Pod": "io.k8s.api.core.v1.Pod",
     "v1/Service": "io.k8s.api.core.v1.Service",
     "v1/ServiceAccount": "io.k8s.api.core.v1.ServiceAccount",
 }

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from functools import cache
@@ -50,7 +51,7 @@ def load(file: Path) -> Resource:
 
 KUSTOMIZATIONS = {file.parent.name: load(file) for file in sorted(FOLDER.glob("*/kustomization.yaml"))}
 COMPONENTS = [name for name, found in KUSTOMIZATIONS.items() if found["kind"] == "Component"]
-OVERLAYS = [name for name, found in KUSTOMIZATIONS.items() if "../base" in found.get("resources", [])]
+OVERLAYS = [name for name, found in KUSTOMIZATIONS.items() if found["kind"] == "Kustomization" and name != "base"]
 RESOURCES = [
     FOLDER / name / file
     for name, found in KUSTOMIZATIONS.items()
@@ -60,13 +61,16 @@ RESOURCES = [
 
 
 def render(folder: Path, overlay: str) -> dict[str, Resource]:
-    """An overlay with all components, by kind."""
+    """An overlay with all components, by kind; options of Spark are apart from the settings."""
     assert RENDERER
     near = os.path.relpath(FOLDER, folder.resolve())  # absolute paths are refused
     content = {"resources": [f"{near}/{overlay}"], "components": [f"{near}/{name}" for name in COMPONENTS]}
     (folder / "kustomization.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
     output = subprocess.run([*RENDERER, folder], capture_output=True, text=True, check=True).stdout
-    return {resource["kind"]: resource for resource in yaml.safe_load_all(output)}
+    return {
+        "spark" if resource["metadata"]["name"].startswith("reexpand-spark") else resource["kind"]: resource
+        for resource in yaml.safe_load_all(output)
+    }
 
 
 def deployment() -> Resource:
@@ -78,10 +82,16 @@ def container(resource: Resource) -> dict[str, Any]:
     return dict(found)
 
 
+def pod_labels() -> dict[str, str]:
+    return dict(deployment()["spec"]["template"]["metadata"]["labels"])
+
+
 def settings_of(folder: str) -> dict[str, str]:
     """The variables that a kustomization sets."""
     lines = []
     for generator in KUSTOMIZATIONS[folder].get("configMapGenerator", []):
+        if generator["name"] != "reexpand-settings":
+            continue
         lines += generator.get("literals", [])
         for file in generator.get("envs", []):
             lines += (FOLDER / folder / file).read_text(encoding="utf-8").splitlines()
@@ -89,8 +99,8 @@ def settings_of(folder: str) -> dict[str, str]:
 
 
 def test_there_is_something_to_check() -> None:
-    assert (OVERLAYS, COMPONENTS) == (["s3", "volume"], ["kafka-credentials", "service-monitor"])
-    assert len(RESOURCES) == 6
+    assert (OVERLAYS, COMPONENTS) == (["executors", "s3", "volume"], ["kafka-credentials", "service-monitor"])
+    assert len(RESOURCES) == 8
 
 
 @pytest.mark.parametrize("file", RESOURCES, ids=lambda file: f"{file.parent.name}/{file.name}")
@@ -120,7 +130,8 @@ def test_what_is_applied_is_valid(overlay: str, tmp_path: Path) -> None:
     given = container(found["Deployment"])
     settings = found["ConfigMap"]
     assert given["envFrom"][0]["configMapRef"]["name"] == settings["metadata"]["name"]
-    wanted = settings_of("base") | settings_of(overlay) | settings_of("kafka-credentials")
+    below = settings_of("s3") if overlay == "executors" else {}
+    wanted = settings_of("base") | below | settings_of(overlay) | settings_of("kafka-credentials")
     assert settings["data"] == wanted
     mounts = {mount["name"]: mount["mountPath"] for mount in given["volumeMounts"]}
     volumes = {volume["name"]: volume for volume in found["Deployment"]["spec"]["template"]["spec"]["volumes"]}
@@ -139,7 +150,40 @@ def test_each_variable_is_a_setting() -> None:
     names = {name for folder in KUSTOMIZATIONS for name in settings_of(folder)}
     of_the_job = {name.removeprefix("REEXPAND_").lower() for name in names if name.startswith("REEXPAND_")}
     assert of_the_job <= {*Settings.model_fields}
-    assert {name for name in names if not name.startswith(("REEXPAND_", "AWS_"))} == {"SPARK_DRIVER_MEMORY"}
+    assert {name for name in names if not name.startswith(("REEXPAND_", "AWS_"))} == {
+        "SPARK_CONF_DIR", "SPARK_DRIVER_MEMORY", "SPARK_EXECUTOR_IMAGE",
+    }  # fmt: skip
+
+
+@rendered_only
+def test_executors_are_pods_as_restricted_as_the_drivers(tmp_path: Path) -> None:
+    """Their template is where Spark looks for it, is valid, and is none of those whose metrics are read."""
+    found = render(tmp_path, "executors")
+    pod, files = found["Deployment"]["spec"]["template"]["spec"], found["spark"]["data"]
+    mounts = {mount["name"]: mount["mountPath"] for mount in container(found["Deployment"])["volumeMounts"]}
+    (volume,) = [each for each in pod["volumes"] if each["name"] == "spark"]
+    assert volume["configMap"]["name"] == found["spark"]["metadata"]["name"]
+    assert settings_of("executors")["SPARK_CONF_DIR"] == mounts["spark"]
+    lines = [line.split() for line in files["spark-defaults.conf"].splitlines() if line and not line.startswith("#")]
+    options = dict(lines)
+    assert options["spark.kubernetes.executor.podTemplateFile"] == f"{mounts['spark']}/executor.yaml"
+    template = yaml.safe_load(files["executor.yaml"])
+    check(template)
+    (executor,) = template["spec"]["containers"]
+    assert options["spark.kubernetes.executor.podTemplateContainerName"] == executor["name"]
+    assert executor["securityContext"] == container(found["Deployment"])["securityContext"]
+    assert template["spec"]["securityContext"].items() <= pod["securityContext"].items()
+    assert template["spec"]["automountServiceAccountToken"] is False
+    assert template["metadata"]["labels"].items().isdisjoint(pod_labels().items())
+    variables = {each["name"] for each in container(found["Deployment"])["env"]} | settings_of("executors").keys()
+    assert {name for value in options.values() for name in re.findall(r"\$\{env:(\w+)\}", value)} <= variables
+    account = found["ServiceAccount"]["metadata"]["name"]
+    assert [each["name"] for each in found["RoleBinding"]["subjects"]] == [account] == [pod["serviceAccountName"]]
+
+
+def test_the_executors_image_is_that_of_the_drivers() -> None:
+    (image,) = KUSTOMIZATIONS["base"]["images"]
+    assert settings_of("executors")["SPARK_EXECUTOR_IMAGE"] == f"{image['newName']}:{image['newTag']}"
 
 
 def test_the_drivers_are_started_as_the_command_has_it() -> None:

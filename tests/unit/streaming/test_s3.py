@@ -64,3 +64,13 @@ def test_a_session_gets_the_connection_only_for_a_checkpoint_there(monkeypatch: 
     key = "spark.hadoop.fs.s3a.endpoint"
     assert session.options(remote, 2)[key] == "http://minio:9000"
     assert key not in session.options(local, 2)
+
+
+def test_python_on_executors_finds_the_drivers_storage() -> None:
+    """Without its credentials, which options of Spark would show."""
+    found = {
+        name.removeprefix("spark.executorEnv."): value for name, value in s3.S3Address.of(MINIO).for_executors().items()
+    }
+    assert s3.S3Address.of(found) == s3.S3Address.of(MINIO)
+    assert "hidden" not in str(found)
+    assert s3.S3Address.of({}).for_executors() == {}

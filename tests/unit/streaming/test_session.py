@@ -1,6 +1,9 @@
 """Options of the Spark session, by where job and checkpoint are."""
 
+from __future__ import annotations
+
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -87,24 +90,47 @@ def test_executors_have_the_drivers_java_options(monkeypatch: pytest.MonkeyPatch
     assert [name for name in names if name in options_for(master="spark://master:7077")] == []
 
 
-def test_a_master_that_spark_refuses_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Refused:
-        """What Spark's JVM throws."""
+@dataclass
+class Thrown:
+    """What Spark's JVM throws."""
 
-        def getMessage(self) -> str:  # noqa: N802 - Java's name
-            """With more than anyone wants to read."""
-            return "Could not parse Master URL: 'no'\n\tat org.apache.spark.SparkContext"
+    message: str
+    cause: Thrown | None = None
+
+    def getMessage(self) -> str:  # noqa: N802 - Java's name
+        """With more lines than anyone wants to read."""
+        return f"{self.message}\n\tat org.apache.spark.SparkContext"
+
+    def getCause(self) -> Thrown | None:  # noqa: N802
+        """None at the last one."""
+        return self.cause
+
+
+@pytest.mark.parametrize(
+    ("thrown", "reason"),
+    [
+        (Thrown("Could not parse Master URL: 'no'"), r"Could not parse Master URL: 'no'"),
+        (
+            Thrown("External scheduler cannot be instantiated", Thrown("no answer", Thrown("api: Name not known"))),
+            r"External scheduler cannot be instantiated; api: Name not known",
+        ),
+    ],
+)
+def test_a_master_that_spark_refuses_is_one_sentence(
+    thrown: Thrown, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the first reason and the last one."""
 
     def refuse(_: object) -> None:
         error = Py4JJavaError.__new__(Py4JJavaError)
-        error.java_exception = Refused()
+        error.java_exception = thrown
         raise error
 
     for name in ("PYSPARK_PYTHON", "SPARK_LOCAL_IP"):
         monkeypatch.setenv(name, "unused")
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", refuse)
     settings = load({"bootstrap_servers": "b:1", "checkpoint": "/c", "master": "no"})
-    with pytest.raises(SparkUnavailable, match=r"^Spark does not start with the master no: .*: 'no'\. Check its .*$"):
+    with pytest.raises(SparkUnavailable, match=rf"^Spark does not start with the master no: {reason}\. Check its .*$"):
         build(settings, 3)
 
 

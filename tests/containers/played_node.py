@@ -1,0 +1,233 @@
+"""A node that is played: pods of a real API of Kubernetes, run as processes of this machine in mounts of their own."""
+
+from __future__ import annotations
+
+import base64
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+from urllib.error import HTTPError
+
+if TYPE_CHECKING:
+    from tests.containers.kubernetes_api import KubernetesApi
+
+_POLL_SECONDS: Final = 0.3
+_PROJECT: Final = Path(__file__).parents[2]
+_WORKING_DIRECTORY: Final = "/var/lib/reexpand"
+"""Of the image."""
+
+Resource = dict[str, Any]
+
+
+@dataclass
+class _Process:
+    """A pod that runs: its only container."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+    is_told: bool = field(default=False)
+    """Whether the API knows how it ended."""
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+class PlayedNode:
+    """Runs the pods of a namespace, as a context manager: what scheduler, kubelet and a container engine do.
+
+    Variables, Secrets, ConfigMaps, tokens and empty folders are those of the pod, in a mount namespace of its own,
+    which needs root. Not played are limits, users, probes and networks: each pod is a process of this user.
+
+    Args:
+        api: the API.
+        namespace: namespace of the pods.
+        folder: place of their files and logs.
+    """
+
+    def __init__(self, api: KubernetesApi, namespace: str, folder: Path) -> None:
+        self._api = api
+        self._namespace = namespace
+        self._folder = folder
+        self._running: dict[str, _Process] = {}
+        self._made: list[Path] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.error: BaseException | None = None
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        for each in self._running.values():
+            each.kill()
+        for folder in reversed(self._made):
+            with suppress(OSError):
+                folder.rmdir()
+
+    def kill(self, pod: str) -> None:
+        """Let the process of a pod end, as for want of memory."""
+        self._running[pod].kill()
+
+    def logs(self) -> str:
+        """Return the end of what each pod has said."""
+        logs = sorted(self._folder.glob("*.log"))
+        return "\n".join(f"--- {log.name}\n{log.read_text(errors='replace')[-2_000:]}" for log in logs)
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.wait(_POLL_SECONDS):
+                self._look()
+        except BaseException as error:
+            self.error = error
+            raise
+
+    def _look(self) -> None:
+        pods = {pod["metadata"]["name"]: pod for pod in self._get("pods")["items"]}
+        for name, each in self._running.items():
+            if name not in pods:
+                each.kill()
+        for name, pod in pods.items():
+            if "deletionTimestamp" in pod["metadata"]:
+                self._end(name)
+            elif name not in self._running:
+                with suppress(_Missing):  # Spark makes the ConfigMap of a pod after the pod
+                    self._running[name] = self._start(name, pod)
+            else:
+                self._tell(name, self._running[name])
+
+    def _start(self, name: str, pod: Resource) -> _Process:
+        (container,) = pod["spec"]["containers"]
+        # Executors with one address would read each other's files.
+        address = pod["status"]["podIP"] = f"127.0.1.{len(self._running) + 1}"
+        words = [*container.get("command", ["reexpand"]), *container.get("args", [])]
+        mounts = self._mounts(name, pod, container)
+        steps = [*(f"mount --bind '{source}' '{place}'" for source, place in mounts), f"cd {_WORKING_DIRECTORY}"]
+        script = " && ".join([*steps, 'exec "$@"'])
+        log = self._folder / f"{name}.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                ["unshare", "--mount", "sh", "-c", script, "pod", *words],
+                env=self._variables(pod, container), stdout=output, stderr=output, start_new_session=True,
+            )  # fmt: skip
+        self._status(name, {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]})
+        return _Process(process, log)
+
+    def _end(self, name: str) -> None:
+        if found := self._running.get(name):
+            found.kill()
+        with suppress(HTTPError):
+            self._api.call(f"{self._path('pods')}/{name}", "DELETE", {"gracePeriodSeconds": 0})
+
+    def _tell(self, name: str, found: _Process) -> None:
+        code = found.process.poll()
+        if code is not None and not found.is_told:
+            found.is_told = True
+            state = {"terminated": {"exitCode": code if code >= 0 else 128 - code, "reason": "Ended"}}
+            status = {
+                "name": "container",
+                "state": state,
+                "ready": False,
+                "restartCount": 0,
+                "image": "",
+                "imageID": "",
+            }
+            self._status(name, {"phase": "Failed" if code else "Succeeded", "containerStatuses": [status]})
+
+    def _status(self, name: str, status: Resource) -> None:
+        with suppress(HTTPError):  # it may be gone
+            self._api.call(f"{self._path('pods')}/{name}/status", "PATCH", {"status": status})
+
+    def _variables(self, pod: Resource, container: Resource) -> dict[str, str]:
+        found = {
+            "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])), "HOME": str(Path.home()),
+            "PYTHONPATH": str(_PROJECT),
+        }  # fmt: skip
+        for source in container.get("envFrom", []):
+            ((kind, reference),) = source.items()
+            found |= self._content(kind.removesuffix("Ref"), reference["name"], reference.get("optional", False))
+        for each in container.get("env", []):
+            source = each.get("valueFrom", {})
+            if "fieldRef" in source:
+                found[each["name"]] = _field(pod, source["fieldRef"]["fieldPath"])
+            elif "secretKeyRef" in source:
+                reference = source["secretKeyRef"]
+                found[each["name"]] = self._content("secret", reference["name"])[reference["key"]]
+            else:
+                found[each["name"]] = each.get("value", "")
+        return found
+
+    def _mounts(self, name: str, pod: Resource, container: Resource) -> list[tuple[Path, Path]]:
+        volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes", [])}
+        found = []
+        for mount in container.get("volumeMounts", []):
+            source = self._folder / name / mount["name"]
+            source.mkdir(parents=True, exist_ok=True)
+            for file, content in self._files(pod, volumes[mount["name"]]).items():
+                (source / file).write_text(content)
+            place = Path(mount["mountPath"])
+            self._make(place)
+            found.append((source, place))
+        # What hides other places comes last.
+        return sorted(found, key=lambda pair: pair[1] == Path("/tmp"))  # noqa: S108
+
+    def _make(self, place: Path) -> None:
+        """Make a place to mount at, which is removed at the end."""
+        for each in (*reversed(place.parents), place):
+            if not each.exists():
+                each.mkdir()
+                self._made.append(each)
+
+    def _files(self, pod: Resource, volume: Resource) -> dict[str, str]:
+        if "configMap" in volume:
+            return self._content("configMap", volume["configMap"]["name"])
+        found: dict[str, str] = {}
+        for source in volume.get("projected", {}).get("sources", []):
+            if "serviceAccountToken" in source:
+                account = pod["spec"]["serviceAccountName"]
+                request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": []}}
+                answer = self._api.call(f"{self._path('serviceaccounts')}/{account}/token", "POST", request)
+                found["token"] = answer["status"]["token"]
+            elif "configMap" in source:
+                found |= self._content("configMap", source["configMap"]["name"])
+            else:
+                found["namespace"] = self._namespace
+        return found
+
+    def _content(self, kind: str, name: str, optional: bool = False) -> dict[str, str]:  # noqa: FBT001, FBT002
+        try:
+            found = self._get(f"{kind.lower()}s/{name}").get("data", {})
+        except HTTPError as error:
+            if optional and error.code == 404:
+                return {}
+            raise _Missing(name) from error
+        if kind == "secret":
+            return {key: base64.b64decode(value).decode() for key, value in found.items()}
+        return dict(found)
+
+    def _get(self, what: str) -> Resource:
+        return self._api.call(self._path(what))
+
+    def _path(self, what: str) -> str:
+        return f"/api/v1/namespaces/{self._namespace}/{what}"
+
+
+class _Missing(Exception):
+    """A Secret or ConfigMap that a pod names is not there yet."""
+
+
+def _field(pod: Resource, path: str) -> str:
+    found: Any = pod
+    for name in path.split("."):
+        found = found[name]
+    return str(found)
