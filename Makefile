@@ -73,9 +73,12 @@ test-rocketmq: setup ## patterns over lite topics of a real RocketMQ, with the j
 test-bad-input: setup ## 100,000 damaged records, and 2.7 GB of large ones, in the real job (half an hour)
 	REEXPAND_BAD_RECORDS=100000 .venv/bin/pytest -m "long or not long" tests/integration/test_bad_input.py
 
-# Installed beside the downloads, and needed by no other target; Go builds it.
+# What some targets install beside the downloads.
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/reexpand
+
+# Needed by no other target; Go builds it.
 S3_SERVER_VERSION := v1.8.0
-S3_SERVER := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/reexpand/versitygw/$(S3_SERVER_VERSION)/versitygw
+S3_SERVER := $(CACHE)/versitygw/$(S3_SERVER_VERSION)/versitygw
 
 $(S3_SERVER):
 	GOBIN=$(dir $@) go install github.com/versity/versitygw/cmd/versitygw@$(S3_SERVER_VERSION)
@@ -88,8 +91,8 @@ test-s3: setup $(S3_SERVER) ## a checkpoint on S3-compatible storage, on a serve
 test-containers: .venv/.locked ## docker-compose.yml for real: build, start, send events, restart (needs a container engine)
 	.venv/bin/pytest -m containers tests/containers/test_compose.py
 
-# The module is of a version of its own, and etcd of the one that belongs to it.
-KUBERNETES_API := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/reexpand/kubernetes/v1.34.2
+# Its go.mod says of which version.
+KUBERNETES_API := $(CACHE)/kubernetes
 
 $(KUBERNETES_API)/etcd: tests/containers/apiserver/go.mod
 	cd $(<D) && CGO_ENABLED=0 go build -o $@ go.etcd.io/etcd/server/v3
@@ -127,7 +130,6 @@ format: .venv/.locked ## format and mend what ruff can mend
 	.venv/bin/ruff check --fix .
 
 # Installed beside the downloads, into environments of their own: no other target needs them.
-CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/reexpand
 QUIX_VENV := $(CACHE)/quix
 FLINK_VENV := $(CACHE)/flink
 

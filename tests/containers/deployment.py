@@ -11,12 +11,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from tests.support.histories import expected
 from tests.support.processes import eventually
-from tests.support.running_job import START_SECONDS, TOPIC_SETTINGS
+from tests.support.running_job import SETTLE_SECONDS, START_SECONDS, TOPIC_SETTINGS, assert_equal_relations
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.support.running_job import Streams
     from tests.support.s3_server import S3Server
+    from tests.support.simulator import Record
 
 _MANIFESTS: Final = Path(__file__).parents[2] / "deploy/kubernetes"
 _READY_SECONDS: Final = 240
@@ -196,3 +200,16 @@ class OnS3(Deployment):
         credentials = {name: self._server.variables[name] for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
         place = {"name": "reexpand-s3", "namespace": self.name}
         self.create({"kind": "Secret", "metadata": place, "stringData": credentials})
+
+
+def settles(
+    streams: Streams, records: list[Record], logs: Callable[[], str], is_read: Callable[[], bool] = lambda: True
+) -> None:
+    """Wait until the relation is that of these records.
+
+    It may have been the same before all of them were read: `is_read` says so, where the checkpoint can be looked at.
+    """
+    wanted = expected([records]).relation()
+    eventually(lambda: is_read() and streams.relation() == wanted, SETTLE_SECONDS, 1)
+    assert_equal_relations(streams.relation(), wanted)
+    assert streams.repeated() == 0, logs()

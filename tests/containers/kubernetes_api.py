@@ -21,10 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-VERSION: Final = "v1.34.2"
-"""Of Kubernetes; `make test-executors` builds its server, and etcd."""
-
-_FOLDER: Final = cache_folder() / "kubernetes" / VERSION
+_FOLDER: Final = cache_folder() / "kubernetes"
+"""Where `make test-executors` builds both, of the versions in `apiserver/go.mod`."""
 _ETCD, _SERVER = _FOLDER / "etcd", _FOLDER / "kube-apiserver"
 
 

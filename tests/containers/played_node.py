@@ -7,14 +7,17 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-from contextlib import suppress
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 from urllib.error import HTTPError
 
+from tests.support.scene import repeated
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.containers.kubernetes_api import KubernetesApi
 
 _POLL_SECONDS: Final = 0.3
@@ -25,31 +28,37 @@ _WORKING_DIRECTORY: Final = "/var/lib/reexpand"
 Resource = dict[str, Any]
 
 
-@dataclass
 class _Process:
     """A pod that runs: its only container."""
 
-    process: subprocess.Popen[bytes]
-    log: Path
-    is_told: bool = field(default=False)
-    """Whether the API knows how it ended."""
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+        self.is_told = False
+        """Whether the API knows how it ended."""
 
     def kill(self) -> None:
+        """End it with all that it has started."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
 
+@contextmanager
+def played_node(api: KubernetesApi, namespace: str, folder: Path) -> Iterator[PlayedNode]:
+    """Run the pods of a namespace, with their files and logs in a folder."""
+    node = PlayedNode(api, namespace, folder)
+    try:
+        with repeated(lambda _: node.look(), _POLL_SECONDS):
+            yield node
+    finally:
+        node.remove()
+
+
 class PlayedNode:
-    """Runs the pods of a namespace, as a context manager: what scheduler, kubelet and a container engine do.
+    """What scheduler, kubelet and a container engine do for the pods of a namespace.
 
     Variables, Secrets, ConfigMaps, tokens and empty folders are those of the pod, in a mount namespace of its own,
     which needs root. Not played are limits, users, probes and networks: each pod is a process of this user.
-
-    Args:
-        api: the API.
-        namespace: namespace of the pods.
-        folder: place of their files and logs.
     """
 
     def __init__(self, api: KubernetesApi, namespace: str, folder: Path) -> None:
@@ -58,45 +67,31 @@ class PlayedNode:
         self._folder = folder
         self._running: dict[str, _Process] = {}
         self._made: list[Path] = []
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self.error: BaseException | None = None
+        # Executors with one address would read each other's files.
+        self._addresses = (f"127.0.1.{number}" for number in count(1))
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
+    def kill(self, pod: str) -> None:
+        """Let the process of a pod end, as for want of memory."""
+        self._running[pod].kill()
 
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
+    def remove(self) -> None:
+        """End all pods, and remove the places of their mounts."""
         for each in self._running.values():
             each.kill()
         for folder in reversed(self._made):
             with suppress(OSError):
                 folder.rmdir()
 
-    def kill(self, pod: str) -> None:
-        """Let the process of a pod end, as for want of memory."""
-        self._running[pod].kill()
-
     def logs(self) -> str:
         """Return the end of what each pod has said."""
         logs = sorted(self._folder.glob("*.log"))
         return "\n".join(f"--- {log.name}\n{log.read_text(errors='replace')[-2_000:]}" for log in logs)
 
-    def _run(self) -> None:
-        try:
-            while not self._stop.wait(_POLL_SECONDS):
-                self._look()
-        except BaseException as error:
-            self.error = error
-            raise
-
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Start and end what the API says, and tell it what has ended."""
         pods = {pod["metadata"]["name"]: pod for pod in self._get("pods")["items"]}
-        for name, each in self._running.items():
-            if name not in pods:
-                each.kill()
+        for name in self._running.keys() - pods.keys():
+            self._running.pop(name).kill()
         for name, pod in pods.items():
             if "deletionTimestamp" in pod["metadata"]:
                 self._end(name)
@@ -108,20 +103,18 @@ class PlayedNode:
 
     def _start(self, name: str, pod: Resource) -> _Process:
         (container,) = pod["spec"]["containers"]
-        # Executors with one address would read each other's files.
-        address = pod["status"]["podIP"] = f"127.0.1.{len(self._running) + 1}"
+        address = pod["status"]["podIP"] = next(self._addresses)
         words = [*container.get("command", ["reexpand"]), *container.get("args", [])]
         mounts = self._mounts(name, pod, container)
         steps = [*(f"mount --bind '{source}' '{place}'" for source, place in mounts), f"cd {_WORKING_DIRECTORY}"]
         script = " && ".join([*steps, 'exec "$@"'])
-        log = self._folder / f"{name}.log"
-        with log.open("wb") as output:
+        with (self._folder / f"{name}.log").open("wb") as output:
             process = subprocess.Popen(
                 ["unshare", "--mount", "sh", "-c", script, "pod", *words],
                 env=self._variables(pod, container), stdout=output, stderr=output, start_new_session=True,
             )  # fmt: skip
         self._status(name, {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]})
-        return _Process(process, log)
+        return _Process(process)
 
     def _end(self, name: str) -> None:
         if found := self._running.get(name):
@@ -160,9 +153,6 @@ class PlayedNode:
             source = each.get("valueFrom", {})
             if "fieldRef" in source:
                 found[each["name"]] = _field(pod, source["fieldRef"]["fieldPath"])
-            elif "secretKeyRef" in source:
-                reference = source["secretKeyRef"]
-                found[each["name"]] = self._content("secret", reference["name"])[reference["key"]]
             else:
                 found[each["name"]] = each.get("value", "")
         return found
@@ -208,7 +198,9 @@ class PlayedNode:
         try:
             found = self._get(f"{kind.lower()}s/{name}").get("data", {})
         except HTTPError as error:
-            if optional and error.code == 404:
+            if error.code != 404:
+                raise
+            if optional:
                 return {}
             raise _Missing(name) from error
         if kind == "secret":

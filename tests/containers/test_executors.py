@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from streaming.local.broker import Broker
-from tests.containers.deployment import OnS3
+from tests.containers.deployment import OnS3, settles
 from tests.containers.kubernetes_api import KubernetesApi, kubernetes_api
-from tests.containers.played_node import PlayedNode
-from tests.support.histories import Profile, expected, history, large_state
+from tests.containers.played_node import played_node
+from tests.support.histories import Profile, history, large_state
 from tests.support.processes import eventually
-from tests.support.running_job import SETTLE_SECONDS, START_SECONDS, Streams, assert_equal_relations
+from tests.support.running_job import START_SECONDS, Streams
 from tests.support.s3_server import s3_server
 
 if TYPE_CHECKING:
@@ -90,8 +89,12 @@ def test_executors_and_drivers_that_die_cost_no_row(api: KubernetesApi, broker: 
         deployment = OnExecutors(streams, manifests, server)
         deployment.have_controllers_done(api.certificate.read_text())
         deployment.apply(REEXPAND_MASTER=f"k8s://{api.url}", REEXPAND_HTTP="off", REEXPAND_SHUFFLE_PARTITIONS="4")
-        with PlayedNode(api, deployment.name, tmp_path) as node:
-            settled = partial(settles, node, streams, before)
+        with played_node(api, deployment.name, tmp_path) as node:
+
+            def settled(after: list[Record]) -> None:
+                settles(streams, [*before, *after], node.logs, streams.are_read)
+                assert streams.relation(), "a relation without rows shows nothing"
+
             deployment.start_driver("reexpand-1")
             assert eventually(lambda: len(deployment.executors()) == 2, START_SECONDS, 0.5), node.logs()
             first = deployment.executors()
@@ -105,8 +108,7 @@ def test_executors_and_drivers_that_die_cost_no_row(api: KubernetesApi, broker: 
             node.kill(first[1])
             feed.send_slowly(records[2 * quarter : 3 * quarter])
             settled(records[: 3 * quarter])
-            replaced = lambda: len(set(deployment.executors()) - set(first)) == 2  # noqa: E731
-            assert eventually(replaced, START_SECONDS, 0.5), node.logs()
+            assert eventually(lambda: len({*deployment.executors()} - {*first}) == 2, START_SECONDS, 0.5), node.logs()
 
             former = deployment.executors()
             assert deployment.owners() == {"reexpand-1"}
@@ -116,13 +118,3 @@ def test_executors_and_drivers_that_die_cost_no_row(api: KubernetesApi, broker: 
             settled(records)
             assert eventually(lambda: set(deployment.executors()).isdisjoint(former), START_SECONDS, 0.5), node.logs()
         assert any(path.is_file() for path in (streams.checkpoint / "parts").rglob("*")), "Python wrote nothing"
-
-
-def settles(node: PlayedNode, streams: Streams, before: list[Record], records: list[Record]) -> None:
-    """Wait until the relation is that of these records; it may have been the same before all of them were read."""
-    wanted = expected([[*before, *records]]).relation()
-    eventually(lambda: streams.are_read() and streams.relation() == wanted, SETTLE_SECONDS, 1)
-    assert node.error is None
-    assert wanted, "a relation without rows shows nothing"
-    assert_equal_relations(streams.relation(), wanted)
-    assert streams.repeated() == 0, node.logs()

@@ -14,16 +14,13 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.containers.deployment import Deployment, OnS3, OnVolume
-from tests.support.histories import Profile, expected, history
-from tests.support.processes import eventually
-from tests.support.running_job import SETTLE_SECONDS, Streams, assert_equal_relations
+from tests.containers.deployment import Deployment, OnS3, OnVolume, settles
+from tests.support.histories import Profile, history
+from tests.support.running_job import Streams
 from tests.support.s3_server import s3_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from tests.support.simulator import Record
 
 _KAFKA: Final = os.environ.get("REEXPAND_TEST_KAFKA", "")
 
@@ -68,26 +65,18 @@ def test_a_rollout_and_a_killed_driver_cost_no_row(deployment: Deployment, strea
     assert len(before) == 2
     assert deployment.restarts() == 0
     feed.send_slowly(records[:third])
-    settles(deployment, streams, records[:third])
+    settles(streams, records[:third], deployment.logs)
 
     deployment.apply(REEXPAND_MAX_OFFSETS_PER_TRIGGER="5000")
     feed.send_slowly(records[third : 2 * third])
     deployment.rolled_out()
     deployment.holder()
     assert set(before).isdisjoint(deployment.pods())
-    settles(deployment, streams, records[: 2 * third])
+    settles(streams, records[: 2 * third], deployment.logs)
 
     holder = deployment.holder()
     deployment.kill(holder)
     feed.send_slowly(records[2 * third :])
-    settles(deployment, streams, records)
+    settles(streams, records, deployment.logs)
     assert deployment.holder() != holder
     deployment.rolled_out()
-
-
-def settles(deployment: Deployment, streams: Streams, records: list[Record]) -> None:
-    """Wait until the relation is that of these records."""
-    wanted = expected([records]).relation()
-    eventually(lambda: streams.relation() == wanted, SETTLE_SECONDS, 1)
-    assert_equal_relations(streams.relation(), wanted)
-    assert streams.repeated() == 0, deployment.logs()

@@ -19,15 +19,13 @@ With `--former` the other one is a release without metrics, in a process of its 
 import argparse
 import statistics
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import chdir, suppress
+from contextlib import chdir, contextmanager, suppress
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
-from typing import Self
 
 from rich.console import Console
 
@@ -38,6 +36,7 @@ from tests.bench.streaming.driver import JOB, Driver, System
 from tests.bench.streaming.run import UNCOUNTED, Figures, at_rate, compare, report, run_arguments, spread
 from tests.bench.streaming.switched import SPENT, SWITCH, spent
 from tests.bench.streaming.workload import Workload
+from tests.support.scene import repeated
 
 _SCRAPE_SECONDS = 5.0
 """Three times as often as deploy/monitoring/prometheus.yml asks."""
@@ -65,7 +64,7 @@ Pair = dict[str, dict[str, float]]
 
 
 class Scraper:
-    """Somebody who asks for the metrics, as a context manager.
+    """Somebody who asks for the metrics; see `scraping`.
 
     Attributes:
         answers: sizes of the answers in bytes; a stopped job gives none.
@@ -76,25 +75,15 @@ class Scraper:
         self.answers: list[int] = []
         self.silence = silence
         self._port = port
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._stop.wait(_SCRAPE_SECONDS):
-            if not self.silence.exists():
-                connection = HTTPConnection("127.0.0.1", self._port, timeout=2)
-                with suppress(OSError, HTTPException):
-                    connection.request("GET", "/metrics")
-                    self.answers.append(len(connection.getresponse().read()))
-                connection.close()
+    def ask(self) -> None:
+        """Ask once, unless there is silence."""
+        if not self.silence.exists():
+            connection = HTTPConnection("127.0.0.1", self._port, timeout=2)
+            with suppress(OSError, HTTPException):
+                connection.request("GET", "/metrics")
+                self.answers.append(len(connection.getresponse().read()))
+            connection.close()
 
     def check(self) -> str:
         """Return what was answered.
@@ -105,6 +94,14 @@ class Scraper:
         if not self.answers:
             sys.exit("the metrics were never served: the figures mean nothing")
         return f"{len(self.answers)} answers of {max(self.answers):,} bytes at most"
+
+
+@contextmanager
+def scraping(port: int, silence: Path) -> Iterator[Scraper]:
+    """Ask for the metrics from time to time."""
+    scraper = Scraper(port, silence)
+    with repeated(lambda _: scraper.ask(), _SCRAPE_SECONDS):
+        yield scraper
 
 
 def bursts(driver: Driver, events: int, noted: Path) -> dict[str, float]:
@@ -156,7 +153,7 @@ def switched(options: argparse.Namespace) -> tuple[tuple[list[Pair], list[Pair]]
         unlimited = Workload(quota=-1)  # clients gather more topics over all turns than a quota allows
         with (
             Driver(System("job", command, environment), broker, folder, unlimited) as driver,
-            Scraper(port, silence) as scraper,
+            scraping(port, silence) as scraper,
         ):
 
             def turns(name: str, measure: Callable[[], dict[str, float]], minutes: float, *most: int) -> list[Pair]:
@@ -222,7 +219,7 @@ def against(former: str, options: argparse.Namespace) -> None:
     scraped = System(JOB.name, JOB.command, {"REEXPAND_HTTP": f"127.0.0.1:{port}"})
     other = System("job, without metrics", [str(Path(former).absolute()), "run"])
     # Elsewhere than in the checkout: Python's workers would import its code, whatever the command.
-    with TemporaryDirectory() as folder, chdir(folder), Scraper(port, Path(folder) / "never") as scraper:
+    with TemporaryDirectory() as folder, chdir(folder), scraping(port, Path(folder) / "never") as scraper:
         figures, wrong = compare((scraped, other), options)
     report(figures, wrong, options, scraper.check())
 
