@@ -4,7 +4,9 @@ from importlib import import_module
 
 from tests.chaos import model
 
-for _family in ("driver", "workers", "broker", "inputs", "checkpoint", "topics", "machine"):  # as they are played
+_FAMILIES = ("driver", "workers", "broker", "inputs", "tenants", "checkpoint", "topics", "machine")  # in this order
+
+for _family in _FAMILIES:
     import_module(f"tests.chaos.faults.{_family}")
 
 FAULTS = model.FAULTS

@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.chaos.catalogue import FAULTS
+from tests.chaos.faults.tenants import strike
 from tests.chaos.stage import Stage
 from tests.chaos.theatre import Theatre, play
 from tests.support.brokers import StartBroker
@@ -54,6 +55,17 @@ def test_transactions_of_producers_and_a_judge_that_sees_each_wrong_row(theatre:
     assert (verdict.missing, verdict.surplus) == (1, 1)
     assert verdict.committed == verdict.uncommitted == 2
     assert not verdict.right
+
+
+def test_a_hostile_tenant_neither_stops_the_job_nor_delays_good_events(theatre: Theatre) -> None:
+    """The short version of the fault `hostile-tenant`."""
+    stage = theatre.stage()
+    _, latencies, sent = strike(stage, good_events=10_000, rounds=1)
+    assert sent.total() > 4_000
+    assert len(latencies.seconds) == 10_000
+    verdict = stage.is_right()
+    assert verdict.right, verdict.examples
+    assert verdict.rows > 10_000
 
 
 @pytest.mark.long

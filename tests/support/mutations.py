@@ -39,11 +39,12 @@ def mutated(random: Random, count: int) -> Iterator[tuple[Stream, bytes]]:
     for _ in range(count):
         stream, value = random.choice(VICTIMS)
         for _ in range(random.randint(1, 4)):
-            value = _mutate(random, value)
+            value = mutate(random, value)
         yield stream, value
 
 
-def _mutate(random: Random, value: bytes) -> bytes:
+def mutate(random: Random, value: bytes) -> bytes:
+    """Return a value with one random change."""
     at, behind = sorted(random.choices(range(len(value) + 1), k=2))
     kind = random.randrange(6)
     if kind == 0:  # a byte
