@@ -24,7 +24,7 @@ import pandas as pd
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from streaming.config import load
-from streaming.local import jars
+from streaming.local import classes, jars
 from streaming.local.java import environment, find_java
 from streaming.spark import checkpoint, counts, job, pace, positions, session, sinks
 from streaming.spark.expand import OUTPUT_SCHEMA, STATE_SCHEMA
@@ -109,7 +109,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     os.environ.update(environment(find_java()))
     settings = load({})
-    spark = session.build(settings, checkpoint.default_partitions(), jars.spark())
+    spark = session.build(settings, checkpoint.default_partitions(), [*jars.spark(), classes.sink()])
     agreed = checkpoint.agree(spark, settings)
     spark.conf.set("spark.sql.shuffle.partitions", agreed.shuffle_partitions)
     with KafkaAdmin(spark, settings) as admin:

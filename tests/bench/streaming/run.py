@@ -260,8 +260,13 @@ def run_arguments(description: str | None) -> argparse.ArgumentParser:
 
 def main() -> None:
     """Runs the rounds and prints the table."""
-    options = run_arguments(__doc__).parse_args()
-    report(*compare((JOB, NAIVE, NO_OP, ECHO, SAME_OUTPUT), options), options)
+    parser = run_arguments(__doc__)
+    parser.add_argument("--former", metavar="COMMAND", help="`reexpand` of another release, instead of the no-ops")
+    options = parser.parse_args()
+    others: tuple[System, ...] = (NAIVE, NO_OP, ECHO, SAME_OUTPUT)
+    if options.former is not None:
+        others = (System("former release", [options.former, "run"]),)
+    report(*compare((JOB, *others), options), options)
 
 
 if __name__ == "__main__":
