@@ -11,6 +11,7 @@ what happened, where, and what to do about it.
     │   ├── StateCorrupted          its bytes differ from the written ones
     │   └── StateFormatUnknown      another release wrote it
     ├── Rejected                    an input entry is not valid; it becomes a dead letter
+    ├── EntryFailed                 an entry cannot be applied, and a part of its micro-batch is written already
     ├── JobError                    the job cannot run, or cannot go on
     │   ├── SparkUnavailable        Spark does not start, or reaches no master
     │   ├── KafkaUnavailable        no broker answers, or it refuses what the job needs
@@ -64,6 +65,8 @@ what happened, where, and what to do about it.
 `matcher` has a tree of its own in `matcher.errors`.
 """
 
+import json
+
 
 class ReexpandError(Exception):
     """Base of all exceptions of this package."""
@@ -114,6 +117,18 @@ class Rejected(ReexpandError):
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
         self.reason = reason
+
+
+class EntryFailed(ReexpandError):
+    """One entry cannot be applied, and updates of its key went to Spark before that was known.
+
+    Attributes:
+        place: Kafka topic, partition and offset of the record, and position of the entry in it.
+    """
+
+    def __init__(self, place: tuple[str, int, int, int], message: str) -> None:
+        super().__init__(f"{json.dumps(place)}: {message}")
+        self.place = place
 
 
 class JobError(ReexpandError):

@@ -21,9 +21,17 @@ def parse_group_event(payload: bytes | None) -> GroupEvent:
     """Parse a group event.
 
     Raises:
-        Rejected: the payload is not a valid group event; attributes without `lite.bind.topic` cannot be placed.
+        Rejected: the payload is not a valid group event.
     """
-    record = json_object(payload)
+    return read_group_event(json_object(payload))
+
+
+def read_group_event(record: dict[str, Any]) -> GroupEvent:
+    """Read a group event from its fields.
+
+    Raises:
+        Rejected: the fields are not valid, or attributes without `lite.bind.topic` cannot be placed.
+    """
     group = required_name(record, "group")
     raw = record.get("attributes")
     if raw is None:

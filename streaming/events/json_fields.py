@@ -1,8 +1,10 @@
 """Fields of JSON records, checked; whatever is wrong raises `Rejected` with a reason and a message for the user."""
 
 import json
+from collections import Counter
 from typing import Any
 
+import numpy as np
 import orjson
 
 from streaming.errors import Rejected
@@ -11,11 +13,23 @@ from streaming.events.model import SHORT_NAME, Place, Reason, check_name
 INT64 = 1 << 63
 """Number of non-negative 64-bit integers; integers outside of 64 bits are rejected."""
 
+MAX_DEPTH = 32
+"""Maximum number of arrays and objects around a value; the fields that the job reads need 5.
+
+Encoders and recursive readers have limits of their own, from 254 levels on. No value that reaches them is that deep.
+"""
+
+_NO_BRACKETS = bytes(sorted({*range(256)} - set(b"[]{}")))
+_STEPS = np.zeros(256, np.int8)
+_STEPS[list(b"[{")], _STEPS[list(b"]}")] = 1, -1
+
 
 def json_object(payload: bytes | None) -> dict[str, Any]:
     """Return the JSON object in a payload, in which no object has a field twice: readers would differ in its value."""
     if payload is None:
         raise Rejected(Reason.NOT_JSON, "the record has no value")
+    if payload.count(b"[") + payload.count(b"{") > MAX_DEPTH and depth(payload) > MAX_DEPTH:
+        raise Rejected(Reason.TOO_DEEP, f"the value nests deeper than {MAX_DEPTH} levels")
     try:
         record = orjson.loads(payload)
     except orjson.JSONDecodeError as error:
@@ -29,18 +43,26 @@ def json_object(payload: bytes | None) -> dict[str, Any]:
     return record
 
 
+def depth(payload: bytes) -> int:
+    """Return the number of levels to which JSON text nests, without parsing it."""
+    outside = payload
+    if b'"' in payload:
+        # Backslashes escape each other in pairs, from the left. The quotes that are left begin and end strings.
+        plain = payload.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in payload else payload
+        outside = b"".join(plain.split(b'"')[::2])
+    brackets = np.frombuffer(outside.translate(None, _NO_BRACKETS), np.uint8)
+    return int(np.cumsum(_STEPS[brackets], dtype=np.int64).max(initial=0))
+
+
 def _check_repetitions(payload: bytes) -> None:
-    try:
-        json.loads(payload.decode(), object_pairs_hook=_object, parse_int=str, parse_float=str)
-    except RecursionError:
-        raise Rejected(Reason.NOT_JSON, "the value nests too deep") from None
+    json.loads(payload.decode(), object_pairs_hook=_object, parse_int=str, parse_float=str)
 
 
 def _object(fields: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(fields)
     if len(found) < len(fields):
-        names = [name for name, _ in fields]
-        repeated = next(name for name in names if names.count(name) > 1)
+        counts = Counter(name for name, _ in fields)
+        repeated = next(name for name, count in counts.items() if count > 1)
         raise Rejected(Reason.DUPLICATE_FIELD, f"the field {excerpt(repeated)} stands twice in one object")
     return found
 
@@ -127,6 +149,9 @@ def type_of(value: Any) -> str:
 
 
 def excerpt(value: Any, limit: int = 80) -> str:
-    """Return a value as JSON for a message, cut after a number of characters."""
-    text = orjson.dumps(value).decode()
+    """Return a value as JSON for a message, cut after a number of characters; its type if it has no JSON."""
+    try:
+        text = orjson.dumps(value).decode()
+    except TypeError:
+        return type_of(value)
     return text if len(text) <= limit else text[:limit] + "..."

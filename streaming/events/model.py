@@ -58,6 +58,7 @@ class Reason(StrEnum):
     """Reason for a dead letter."""
 
     NOT_JSON = "not-json"
+    TOO_DEEP = "too-deep"
     WRONG_TYPE = "wrong-type"
     MISSING_FIELD = "missing-field"
     DUPLICATE_FIELD = "duplicate-field"
@@ -77,6 +78,7 @@ class Reason(StrEnum):
     QUOTA_EXCEEDED = "quota-exceeded"
     QUOTA_CAPPED = "quota-capped"
     NOT_ROUTABLE = "not-routable"
+    NOT_APPLICABLE = "not-applicable"
     AHEAD_OF_TIME = "ahead-of-time"
 
 

@@ -34,12 +34,20 @@ from streaming.events.model import (
 def parse_subscription(payload: bytes | None) -> SubscriptionRequest:
     """Parse one entry of a subscription record.
 
-    The entries of its set are returned unchecked: the group decides if they are names or patterns.
-
     Raises:
         Rejected: the payload is not a valid entry.
     """
-    record = json_object(payload)
+    return read_subscription(json_object(payload))
+
+
+def read_subscription(record: dict[str, Any]) -> SubscriptionRequest:
+    """Read one entry of a subscription record from its fields.
+
+    The entries of its set are returned unchecked: the group decides if they are names or patterns.
+
+    Raises:
+        Rejected: the fields are not those of a valid entry.
+    """
     if "subscriptionSet" in record:
         raise Rejected(Reason.WRONG_TYPE, "subscriptionSet must be an array of objects, at least one")
     return _request(record)
@@ -93,6 +101,8 @@ def _later(record: dict[str, Any]) -> tuple[tuple[Place, SubscriptionRequest], .
     later = record.get("later") or []
     if not (isinstance(later, list) and all(isinstance(request, dict) for request in later)):
         raise Rejected(Reason.WRONG_TYPE, "later must be an array of objects")
+    if any("later" in request for request in later):
+        raise Rejected(Reason.WRONG_TYPE, "the requests in later must not have later themselves")
     common = {name: record.get(name) for name in ("clientId", "group", "topic")}
     return tuple((required_place(request, "place"), _request({**request, **common})) for request in later)
 
@@ -170,6 +180,9 @@ def _selector(record: dict[str, Any]) -> SelectorSpec | None:
         compile_selector(*selector)
     except (MatcherError, ValueError) as error:  # a user-defined kind may raise any ValueError
         raise Rejected(Reason.INVALID_SELECTOR, str(error)) from None
+    except Exception as error:
+        message = f"the selector kind {excerpt(selector.kind)} raised {type(error).__name__} for this expression"
+        raise Rejected(Reason.INVALID_SELECTOR, message) from error
     return selector
 
 

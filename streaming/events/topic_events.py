@@ -26,12 +26,20 @@ _NAME_AND_TIME_FIELDS = frozenset({*_PLAIN_FIELDS, "lmqName"})
 
 
 def parse_topic_event(payload: bytes | None) -> TopicEvent:
-    """Parse a topic event, named by `parentTopic` and `liteTopic` or by `lmqName`.
+    """Parse a topic event.
 
     Raises:
         Rejected: the payload is not a valid topic event.
     """
-    record = json_object(payload)
+    return read_topic_event(json_object(payload))
+
+
+def read_topic_event(record: dict[str, Any]) -> TopicEvent:
+    """Read a topic event from its fields, named by `parentTopic` and `liteTopic` or by `lmqName`.
+
+    Raises:
+        Rejected: the fields are not those of a valid topic event.
+    """
     event = required_text(record, "event")
     if event not in ("CREATED", "DELETED"):
         raise Rejected(Reason.UNKNOWN_EVENT, f"event is {excerpt(event)}; it must be CREATED or DELETED")

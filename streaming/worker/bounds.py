@@ -7,10 +7,17 @@ import orjson
 
 from streaming.errors import Rejected
 from streaming.events.json_fields import json_object
-from streaming.events.model import GroupEvent, Reason, SingleEvent, SubscriptionRequest, Tick, TopicEvent, Wake
+from streaming.events.model import GroupEvent, Reason, SingleEvent, Stream, SubscriptionRequest, Tick, TopicEvent, Wake
 
 _JSON_BYTES = 6
 """Most bytes that a character takes in JSON."""
+
+
+REPETITION_BYTES = 48_576
+"""Room in bytes that a record of the job needs beside the request that it repeats: its key, names and signature."""
+
+DEFAULT_REQUEST_BYTES = 1_048_576 - REPETITION_BYTES
+"""Maximum size in bytes of a request with Kafka's default `max.request.size`."""
 
 
 class Bounds(NamedTuple):
@@ -22,6 +29,7 @@ class Bounds(NamedTuple):
         entries: of one request: names and patterns.
         name_bytes: of a name or pattern, in bytes of JSON.
         ahead_ms: time in milliseconds by which a tick or wake may be ahead of its record's timestamp.
+        request_bytes: of one request, which the job may have to repeat in a record of its own.
     """
 
     value_bytes: int
@@ -29,6 +37,28 @@ class Bounds(NamedTuple):
     entries: int
     name_bytes: int
     ahead_ms: int
+    request_bytes: int = DEFAULT_REQUEST_BYTES
+
+    @property
+    def least_bytes(self) -> int:
+        """Size up to which no value is too large."""
+        return min(self.value_bytes, self.request_bytes)
+
+    def check_size(self, stream: Stream, size: int) -> None:
+        """Check the size of a value that the job has not written, before it is parsed.
+
+        Raises:
+            Rejected: the value is too large.
+        """
+        if size > self.value_bytes:
+            message = f"the value has {size:,} bytes; at most {self.value_bytes:,} are allowed (max_value_bytes)"
+            raise Rejected(Reason.VALUE_TOO_LARGE, message)
+        if size > self.request_bytes and stream is Stream.SUBSCRIPTIONS:
+            raise Rejected(
+                Reason.VALUE_TOO_LARGE,
+                f"the request has {size:,} bytes; at most {self.request_bytes:,} are allowed, so that the job can "
+                "repeat it in a record of its own. Send it in several requests, with PARTIAL_ADD",
+            )
 
     def check(self, event: SingleEvent, timestamp: int) -> None:
         """Check an event.

@@ -6,8 +6,15 @@ from typing import Any, NamedTuple
 import orjson
 
 from streaming import coordinator
+from streaming.events.json_fields import depth
 from streaming.events.model import BIND_TOPIC, Stream
 from streaming.events.routing import Routing
+
+_JVM_DEPTH = 999
+"""Number of levels to which JSON may nest for the JVM's parser, which gets it in an array."""
+
+_ENCODER_DEPTH = 255
+"""Number of levels that the encoder does not write."""
 
 
 class Placed(NamedTuple):
@@ -26,7 +33,7 @@ class Placed(NamedTuple):
 def placed(stream: Stream, value: bytes | None, routing: Routing) -> list[Placed]:
     """Return the entries of a record, once for each key that must see them."""
     try:
-        record = orjson.loads(value or b"")
+        record = orjson.loads(value or b"") if depth(value or b"") <= _JVM_DEPTH else None
     except orjson.JSONDecodeError:
         record = None
     found = _PLACEMENTS[stream](record, value, routing) if isinstance(record, dict) else []
@@ -46,11 +53,21 @@ def _place_subscription(record: dict[str, Any], payload: bytes | None, routing: 
     entries = record.get("subscriptionSet")
     if not isinstance(entries, list) or not entries:
         return _place_request(record, 0, payload, routing)
+    first_null = entries.index(None) if None in entries else None  # it stands for all others
     return [
         each
         for position, entry in enumerate(entries)
-        for each in _place_request(entry, position, orjson.dumps(entry), routing)
+        if entry is not None or position == first_null
+        for each in _place_request(entry, position, _entry_json(entry), routing)
     ]
+
+
+def _entry_json(entry: Any) -> bytes:
+    """Return an entry as JSON; a text that nests as much too deep where the encoder has no room for the entry."""
+    try:
+        return orjson.dumps(entry)
+    except TypeError:
+        return b"[" * _ENCODER_DEPTH + b"]" * _ENCODER_DEPTH
 
 
 def _place_request(entry: Any, position: int, payload: bytes | None, routing: Routing) -> list[Placed]:

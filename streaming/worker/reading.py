@@ -4,7 +4,7 @@ Many topic events of one key are read by column (`Tuning.columnar_min_topics`). 
 part: `streaming.expansion` judges by column the events that come by column, as far as policies let it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from streaming.coordinator import COORDINATOR, UNROUTABLE, bucket_of
 from streaming.errors import Rejected
 from streaming.events.columns import Event, SourceColumns, TopicEventColumns
+from streaming.events.json_fields import json_object
 from streaming.events.model import (
     NO_METADATA,
     Alarm,
@@ -24,13 +25,14 @@ from streaming.events.model import (
     TopicEvent,
     Wake,
 )
-from streaming.events.parsing import PARSERS, parse_plain_topic_events
+from streaming.events.parsing import READERS, parse_plain_topic_events
 from streaming.updates.model import Problem
 from streaming.worker.bounds import Bounds
+from streaming.worker.failures import not_applicable
 from streaming.worker.rows import STREAMS, InputRows, position
-from streaming.worker.signature import Origin, Signer, has_own_fields
+from streaming.worker.signature import Origin, Signer, sets_own_fields
 
-_PARSERS = tuple(PARSERS[stream] for stream in STREAMS)
+_READERS = tuple(READERS[stream] for stream in STREAMS)
 _GROUPS, _SUBSCRIPTIONS, _TOPICS, _CLOCK = range(4)
 
 StreamTopics = tuple[str, str, str, str]
@@ -38,13 +40,20 @@ StreamTopics = tuple[str, str, str, str]
 
 Entry = tuple[Source, Event] | Problem
 
-_NOT_ROUTABLE = "Spark reads this JSON text differently: it nests too deep, or it has too long a number"
+_NOT_ROUTABLE = "Spark reads this JSON text differently: it has too long a number, or too long a field name"
 
 _RESERVED = "asOf, expired, supersededBy and boundTo are fields for the job alone; leave them out"
 
+Place = tuple[str, int, int, int]
+"""Kafka topic, partition, offset, and position of an entry in its record."""
+
 
 class KeyReader:
-    """Reads the rows of one key."""
+    """Reads the rows of one key.
+
+    Args:
+        excluded: problems of entries that are not read, by their places.
+    """
 
     def __init__(
         self,
@@ -55,6 +64,7 @@ class KeyReader:
         *,
         bounds: Bounds | None = None,
         signer: Signer | None = None,
+        excluded: Mapping[Place, Problem] | None = None,
     ) -> None:
         self._parent = parent
         self._number = number
@@ -62,15 +72,16 @@ class KeyReader:
         self._columnar_min_topics = columnar_min_topics
         self._bounds = bounds
         self._signer = signer
+        self._excluded = excluded or {}
         self._is_coordinator = parent == COORDINATOR
 
     def read(self, rows: InputRows) -> Iterator[Entry]:
         """Yield the events of ordered rows with their coordinates, and a problem for each invalid entry.
 
-        Several keys may see an invalid entry; one of them reports it.
+        Several keys may see an invalid or excluded entry; one of them reports it.
         """
         first, behind = rows.streams.searchsorted((_TOPICS, _TOPICS + 1)).tolist()
-        if self._is_coordinator or behind - first < self._columnar_min_topics:
+        if self._is_coordinator or behind - first < self._columnar_min_topics or self._excluded:
             return self._one_by_one(rows)
         return chain(
             self._one_by_one(rows.take(slice(first))),
@@ -109,11 +120,18 @@ class KeyReader:
     def _in_order(self, rows: InputRows) -> Iterator[Entry]:
         for stream, partition, offset, entry, timestamp, payload in rows.by_row():
             source = Source(self._topics[stream], partition, offset, position(entry), timestamp)
+            if self._excluded and source[:4] in self._excluded:
+                if self._reports_invalid(stream, entry):
+                    yield self._excluded[source[:4]]
+                continue
             try:
                 event = self._checked(stream, payload, source)
             except Rejected as rejected:
                 if self._reports_invalid(stream, entry):
                     yield Problem(source, Reason(rejected.reason), str(rejected))
+                continue
+            except Exception as error:  # noqa: BLE001 - a defect here must not keep the other entries from being read
+                yield not_applicable(source, error)
                 continue
             if event is None:
                 continue
@@ -128,19 +146,28 @@ class KeyReader:
         Raises:
             Rejected: the payload is not valid.
         """
+        self._check_size(stream, payload, source)
         if self._number == UNROUTABLE and self._is_coordinator and stream == _SUBSCRIPTIONS and self._bounds:
             reason = self._bounds.explain_set(payload)
             if reason is not None:
                 raise reason
-        event = _PARSERS[stream](payload)
-        if self._signer is not None and has_own_fields(event):
+        record = json_object(payload)
+        if self._signer is not None and sets_own_fields(STREAMS[stream], record):
             origin = self._signer.origin(payload, source)
             if origin is Origin.UNSIGNED:
                 raise Rejected(Reason.RESERVED_FIELD, _RESERVED)
-            return event if origin is Origin.OWN else None
+            return _READERS[stream](record) if origin is Origin.OWN else None
+        event = _READERS[stream](record)
         if self._bounds is not None:
             self._bounds.check(event, source.timestamp)
         return event
+
+    def _check_size(self, stream: int, payload: bytes | None, source: Source) -> None:
+        """Reject a value that is too large, unless the job has written it: the JVM cannot check a signature."""
+        if self._bounds is None or self._signer is None or len(payload or b"") <= self._bounds.least_bytes:
+            return
+        if self._signer.origin(payload, source) is not Origin.OWN:
+            self._bounds.check_size(STREAMS[stream], len(payload or b""))
 
     def _reports_invalid(self, stream: int, entry: int) -> bool:
         """Tell whether this key reports an invalid entry, of all keys that see it."""

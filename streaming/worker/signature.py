@@ -9,11 +9,11 @@ import hmac
 from collections.abc import Mapping
 from enum import Enum, auto
 from hashlib import blake2b
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import orjson
 
-from streaming.events.model import Action, GroupEvent, SingleEvent, Source, SubscriptionRequest
+from streaming.events.model import Source, Stream
 
 SIGNATURE = "signature.json"
 """File of a checkpoint with the secret; whoever may read it can write records as the job does."""
@@ -26,12 +26,15 @@ _DIGEST_BYTES = 16
 SUFFIX_BYTES = len(SIGN_FIELD) + 2 * _DIGEST_BYTES + len(_END)
 """Length in bytes of the end of a signed value."""
 
-_REQUEST_FIELDS = SubscriptionRequest._fields.index("as_of")
-_GROUP_FIELDS = GroupEvent._fields.index("superseded_by")
-"""Number of the first field for the job alone, and of all behind it."""
-
-_UNSET_REQUEST = SubscriptionRequest("", "", "", Action.COMPLETE_REMOVE, ())[_REQUEST_FIELDS:]
-_UNSET_GROUP = GroupEvent("", {}, None)[_GROUP_FIELDS:]
+OWN_FIELDS: Mapping[Stream, frozenset[str]] = {
+    Stream.SUBSCRIPTIONS: frozenset(
+        ("asOf", "expired", "ends", "later", "through", "continues", "laterCount", "forgets")
+    ),
+    Stream.GROUPS: frozenset(("supersededBy", "boundTo")),
+    Stream.TOPICS: frozenset(),
+    Stream.CLOCK: frozenset(),
+}
+"""Fields for the job alone, by the stream of their record."""
 
 
 class Origin(Enum):
@@ -90,8 +93,14 @@ class Signer(NamedTuple):
         return blake2b(value, digest_size=_DIGEST_BYTES, key=self.secret).hexdigest().encode()
 
 
-def has_own_fields(event: SingleEvent) -> bool:
-    """Tell whether an event has fields for the job alone."""
-    if type(event) is SubscriptionRequest:
-        return event[_REQUEST_FIELDS:] != _UNSET_REQUEST
-    return type(event) is GroupEvent and event[_GROUP_FIELDS:] != _UNSET_GROUP
+def sets_own_fields(stream: Stream, record: Mapping[str, Any]) -> bool:
+    """Tell whether a record sets fields for the job alone; their values need not be valid.
+
+    A null or a false sets nothing, nor does an empty `later`.
+    """
+    fields = OWN_FIELDS[stream] & record.keys()
+    return any(_is_set(name, record[name]) for name in fields)
+
+
+def _is_set(name: str, value: Any) -> bool:
+    return not (value is None or value is False or (name == "later" and value == []))

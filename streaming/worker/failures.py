@@ -1,0 +1,35 @@
+"""Exceptions that an entry raises while it is read or applied: they become its dead letter, and stop nobody else."""
+
+from pathlib import Path
+from traceback import walk_tb
+from typing import Final
+
+from streaming.errors import EntryFailed, StateCorrupted, StateFormatUnknown
+from streaming.events.model import Reason, Source
+from streaming.updates.model import Problem
+
+NOT_OF_AN_ENTRY: Final = (StateCorrupted, StateFormatUnknown, OSError, EntryFailed)
+"""Exceptions of the state and its files, which no entry is to blame for."""
+
+_ROOT: Final = Path(__file__).parents[2]
+_PACKAGES: Final = ("streaming", "matcher")
+
+
+def not_applicable(source: Source, error: Exception) -> Problem:
+    """Return the problem of an entry that raised an exception: its class and where it was raised, and no text of it."""
+    return Problem(
+        source,
+        Reason.NOT_APPLICABLE,
+        f"the entry raised {type(error).__name__} at {place_of(error)}, a defect of the job; the other entries are "
+        "applied. Report it, and replay the dead letter with a release that mends it",
+    )
+
+
+def place_of(error: Exception) -> str:
+    """Return file and line of the innermost frame in this project, such as `streaming/events/model.py:7`."""
+    found = "an unknown place"
+    for frame, line in walk_tb(error.__traceback__):
+        path = Path(frame.f_code.co_filename)
+        if path.is_relative_to(_ROOT) and path.relative_to(_ROOT).parts[0] in _PACKAGES:
+            found = f"{path.relative_to(_ROOT).as_posix()}:{line}"
+    return found

@@ -1,0 +1,231 @@
+"""Values that are made to hurt: each is one dead letter, at a cost that grows with its size only."""
+
+import json
+from typing import Any
+
+import orjson
+import pytest
+
+from streaming.coordinator import COORDINATOR, UNROUTABLE, bucket_of
+from streaming.errors import Rejected
+from streaming.events import json_fields
+from streaming.events.json_fields import MAX_DEPTH, depth, excerpt, json_object
+from streaming.events.model import Reason
+from streaming.events.parsing import parse_subscription
+from streaming.events.routing import Routing
+from streaming.worker import Worker, WorkerConfig
+from streaming.worker.bounds import Bounds
+from streaming.worker.output import OutputKind
+from streaming.worker.placing import placed
+from streaming.worker.rows import STREAMS, InputRow
+from streaming.worker.signature import Signer
+from tests.support.builders import request_json, request_value, tick_json, topic_json
+from tests.support.simulator import TOPICS as NAMES
+from tests.support.states import Written, work
+
+GROUPS, SUBSCRIPTIONS, TOPICS, CLOCK = range(4)
+BUCKET = COORDINATOR, bucket_of("g")
+SIGNER = Signer(b"secret")
+BOUNDS = Bounds(value_bytes=1_000_000, requests=4, entries=20, name_bytes=16_384, ahead_ms=10_000)
+TIGHT = BOUNDS._replace(value_bytes=2_000)
+
+
+def nested(levels: int) -> bytes:
+    return b"[" * levels + b"]" * levels
+
+
+def deep(field: str, levels: int) -> bytes:
+    """A request with one field that nests."""
+    return request_json()[:-1] + b',"%b":%b}' % (field.encode(), nested(levels))
+
+
+def row(stream: int, payload: bytes | None, entry: int = 0) -> InputRow:
+    return InputRow(stream, 0, 9, entry, 1_009, payload)
+
+
+def letters(output: Written) -> list[dict[str, Any]]:
+    pairs = zip(output.kinds, output.payloads, strict=True)
+    return [json.loads(payload or b"") for kind, payload in pairs if kind == OutputKind.DEAD_LETTER]
+
+
+def reported(key: tuple[str, int], payload: bytes, stream: int = SUBSCRIPTIONS, bounds: Bounds = BOUNDS) -> list[str]:
+    worker = Worker(WorkerConfig(NAMES, signer=SIGNER, bounds=bounds))
+    _, output = work(*key, [row(stream, payload)], None, worker)
+    return [letter["reason"] for letter in letters(output)]
+
+
+# Depth.
+
+
+@pytest.mark.parametrize(
+    ("value", "levels"),
+    [
+        (b"7", 0),
+        (b"[]", 1),
+        (b'{"a":[{}]}', 3),
+        (b'["[[[", {"]]": "}"}]', 2),
+        (rb'["\"[[", "\\", [[]], "\\\"[[["]', 3),
+        (b"[[],[],[]]", 2),
+        (b"]]]]", 0),
+    ],
+)
+def test_the_depth_is_that_of_the_brackets_outside_of_strings(value: bytes, levels: int) -> None:
+    assert depth(value) == levels
+
+
+def test_a_value_may_nest_as_deep_as_the_bound() -> None:
+    assert json_object(b'{"a":%b}' % nested(MAX_DEPTH - 1))["a"]
+    with pytest.raises(Rejected, match="32 levels") as error:
+        json_object(b'{"a":%b}' % nested(MAX_DEPTH))
+    assert error.value.reason == Reason.TOO_DEEP
+
+
+def test_a_long_flat_value_is_not_deep() -> None:
+    assert len(json_object(b'{"a":[%b]}' % b",".join([b"[{}]"] * 1_000))["a"]) == 1_000
+
+
+@pytest.mark.parametrize("levels", [40, 254, 300, 900, 100_000])
+@pytest.mark.parametrize(
+    "field", ["dialect", "policy", "delivery", "action", "selector", "topic", "ends", "later", "x"]
+)
+def test_a_deep_request_is_one_dead_letter(field: str, levels: int) -> None:
+    assert reported(BUCKET, deep(field, levels)) == [Reason.TOO_DEEP]
+    assert reported(("p", 0), deep(field, levels)) == []
+
+
+@pytest.mark.parametrize("levels", [40, 300, 900])
+def test_deep_values_of_the_other_streams_are_dead_letters(levels: int) -> None:
+    value = nested(levels)
+    unroutable = COORDINATOR, UNROUTABLE
+    assert reported(("p", 0), topic_json()[:-1] + b',"x":%b}' % value, TOPICS) == [Reason.TOO_DEEP]
+    assert reported(unroutable, b'{"attributes":{"a":%b},"group":"g"}' % value, GROUPS) == [Reason.TOO_DEEP]
+    assert reported(unroutable, tick_json()[:-1] + b',"inquiry":{"id":%b}}' % value, CLOCK) == [Reason.TOO_DEEP]
+
+
+def test_an_entry_that_nests_deep_is_placed_like_others() -> None:
+    """On its keys, where it is a dead letter; the other entries of its record count."""
+    entry = b'{"action":"COMPLETE_ADD","clientId":"c","group":"g","topic":"p","x":%b}' % nested(300)
+    found = placed(STREAMS[SUBSCRIPTIONS], b'{"subscriptionSet":[%b,%b]}' % (entry, request_json()), Routing())
+    assert {(each.parent, each.entry) for each in found} == {("p", 0), ("p", 2), (COORDINATOR, 0), (COORDINATOR, 2)}
+    for each in found:
+        reasons = reported((each.parent, each.shard), each.payload or b"")
+        assert reasons == ([Reason.TOO_DEEP] if (each.parent, each.entry) == (COORDINATOR, 0) else [])
+
+
+def test_what_nests_too_deep_for_the_jvm_is_placed_as_a_whole() -> None:
+    """As Spark places it: none of its entries counts."""
+    value = b'{"subscriptionSet":[%b,{"x":%b}]}' % (request_json(), nested(1_005))
+    (found,) = placed(STREAMS[SUBSCRIPTIONS], value, Routing())
+    assert (found.parent, found.shard, found.payload) == (COORDINATOR, UNROUTABLE, value)
+
+
+# Excerpts for messages.
+
+
+def test_an_excerpt_never_raises() -> None:
+    too_deep: list[Any] = []
+    for _ in range(300):
+        too_deep = [too_deep]
+    assert excerpt(too_deep) == "an array"
+    assert excerpt("\ud800") == "a string"
+    assert excerpt(10**5_000) == "a number"
+    assert excerpt(float("nan")) == "null"
+
+
+# Repeated fields.
+
+
+def test_a_repeated_field_is_found_in_linear_time() -> None:
+    """Each name is looked at once."""
+    asked = 0
+
+    class Name(str):
+        __slots__ = ()
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal asked
+            asked += 1
+            return str.__eq__(self, other) is True
+
+        __hash__ = str.__hash__
+
+    def comparisons(count: int) -> int:
+        nonlocal asked
+        asked = 0
+        fields = [(Name(f"f{number}"), 1) for number in (*range(count), count - 1)]
+        with pytest.raises(Rejected, match=f"f{count - 1}"):
+            json_fields._object(fields)  # type: ignore[arg-type]
+        return asked
+
+    assert comparisons(2_000) < 3 * comparisons(1_000)
+
+
+# Fields for the job alone.
+
+
+def later(levels: int) -> bytes:
+    """The end of a client whose repeated requests repeat requests."""
+    value = [request_value(place=[0, 1, 2])]
+    for _ in range(levels - 1):
+        value = [request_value(place=[0, 1, 2], later=value)]
+    return json.dumps(request_value(action="COMPLETE_REMOVE", asOf=[0, 1, 2], later=value)).encode()
+
+
+@pytest.mark.parametrize("fields", [
+    {"later": [{}]}, {"later": 5}, {"asOf": "x"}, {"asOf": [2**64 - 1] * 3}, {"ends": []}, {"ends": {"m": {}}},
+    {"through": {}}, {"laterCount": "many"}, {"laterCount": 0},
+    {"expired": True}, {"continues": True}, {"forgets": True},
+])  # fmt: skip
+def test_reserved_fields_are_not_parsed_without_a_signature(fields: dict[str, Any]) -> None:
+    payload = request_json(**fields)
+    assert reported(BUCKET, payload) == [Reason.RESERVED_FIELD]
+    assert reported(("p", 0), payload) == []
+    assert reported(BUCKET, Signer(b"another").sign(payload)) == []
+
+
+def test_nested_repetitions_are_one_dead_letter() -> None:
+    assert reported(BUCKET, later(2)) == [Reason.RESERVED_FIELD]
+    assert reported(BUCKET, SIGNER.sign(later(1))) == []
+    assert reported(BUCKET, SIGNER.sign(later(2))) == [Reason.WRONG_TYPE]
+    assert reported(BUCKET, later(100)) == [Reason.TOO_DEEP]
+    with pytest.raises(Rejected, match="later"):
+        parse_subscription(later(2))
+
+
+@pytest.mark.parametrize(
+    "fields", [{"supersededBy": 5}, {"supersededBy": [0, 1, 2]}, {"boundTo": "q"}, {"boundTo": []}]
+)
+def test_reserved_fields_of_group_events_are_not_parsed_either(fields: dict[str, Any]) -> None:
+    payload = orjson.dumps({"group": "g", "attributes": {}, "parentTopic": "p", **fields})
+    assert reported(BUCKET, payload, GROUPS) == [Reason.RESERVED_FIELD]
+    assert reported(("p", 0), payload, GROUPS) == []
+
+
+def test_fields_that_say_nothing_are_accepted() -> None:
+    unset = {"asOf": None, "expired": False, "ends": None, "later": None, "through": None, "forgets": False}
+    assert reported(BUCKET, request_json(**unset)) == []
+
+
+# Sizes.
+
+
+@pytest.mark.parametrize("by", [None, Signer(b"another")])
+def test_what_only_looks_signed_is_bounded_like_everything_else(by: Signer | None) -> None:
+    long = request_json(x="y" * 2_000)
+    payload = (by or SIGNER).sign(long) if by else long[:-1] + b',"sign":"' + b"0" * 32 + b'"}'
+    assert reported(BUCKET, payload, bounds=TIGHT) == [Reason.VALUE_TOO_LARGE]
+    assert reported(("p", 0), payload, bounds=TIGHT) == []
+
+
+def test_what_the_job_wrote_has_no_bound() -> None:
+    payload = SIGNER.sign(request_json(action="COMPLETE_REMOVE", asOf=[0, 1, 2], x="y" * 2_000))
+    assert reported(BUCKET, payload, bounds=TIGHT) == []
+
+
+def test_a_request_is_so_short_that_the_job_can_repeat_it() -> None:
+    worker = Worker(WorkerConfig(NAMES, signer=SIGNER, bounds=BOUNDS._replace(request_bytes=1_000)))
+    payload = request_json(x="y" * 1_000)
+    _, output = work(*BUCKET, [row(SUBSCRIPTIONS, payload)], None, worker)
+    assert [letter["reason"] for letter in letters(output)] == [Reason.VALUE_TOO_LARGE]
+    _, output = work("p", 0, [row(TOPICS, topic_json(x="y" * 1_000))], None, worker)
+    assert letters(output) == []
