@@ -19,7 +19,7 @@ from streaming.events.routing import Routing
 from streaming.spark import sinks
 from streaming.storage.archive import Folder
 from streaming.worker import InputRow, InputRows, WorkerConfig, work
-from streaming.worker.bounds import Bounds
+from streaming.worker.bounds import DEFAULT_REQUEST_BYTES, REPETITION_BYTES, Bounds
 from streaming.worker.output import Output
 from streaming.worker.renewal import Archives
 from streaming.worker.rows import joined
@@ -92,8 +92,14 @@ def expand(
 
 def bounds_of(settings: Settings) -> Bounds:
     """Return the bounds of what records may say."""
+    record_bytes = settings.client_options().get("max.request.size")
     return Bounds(
-        settings.max_value_bytes, settings.max_requests, settings.max_entries, settings.max_name_bytes, MAX_AHEAD_MS
+        settings.max_value_bytes,
+        settings.max_requests,
+        settings.max_entries,
+        settings.max_name_bytes,
+        MAX_AHEAD_MS,
+        DEFAULT_REQUEST_BYTES if record_bytes is None else int(record_bytes) - REPETITION_BYTES,
     )
 
 

@@ -13,9 +13,10 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
 from streaming.config import Settings
 from streaming.coordinator import BUCKETS, COORDINATOR, OVERSIZE, UNROUTABLE
-from streaming.events.model import BIND_TOPIC
+from streaming.events.model import BIND_TOPIC, MAX_NAME_BYTES
 from streaming.events.routing import SEPARATOR
 from streaming.updates.records import MAX_ORIGINAL_BYTES
+from streaming.worker.bounds import REPETITION_BYTES
 from streaming.worker.signature import SIGN_FIELD, SUFFIX_BYTES
 
 PIECE_BYTES = 65_536
@@ -24,6 +25,9 @@ PIECE_BYTES = 65_536
 An Arrow batch is bounded by a number of rows, so this bounds its bytes. It does not bound those of a key: Spark holds
 all rows of a key in a micro-batch in one buffer, of at most 2 GB.
 """
+
+SIGNED_BYTES = 1_048_576
+"""Size in bytes of the longest record that the job writes to its inputs with Kafka's default `max.request.size`."""
 
 _ROUTES = "array<struct<parent: string, shard: int, entry: int, payload: binary, piece: int>>"
 _EVENTS = (
@@ -45,8 +49,14 @@ def route(records: DataFrame, settings: Settings) -> DataFrame:
     topic = F.col("topic")
     stream = F.when(topic == topics, 2).when(topic == subscriptions, 1).when(topic == groups, 0).otherwise(3)
     size = F.coalesce(F.length("value"), F.lit(0))
-    is_own = F.substring("value", -SUFFIX_BYTES, len(SIGN_FIELD)) == F.lit(SIGN_FIELD)  # or looks so: Python knows
-    too_large = (size > settings.max_value_bytes) & ~F.coalesce(is_own, F.lit(False))
+    is_large = size > settings.max_value_bytes
+    # A value that looks like one of the job's own goes to Python, which checks the signature before anything else.
+    looks_signed = (
+        topic.isin(groups, subscriptions)
+        & (size <= max(settings.max_value_bytes + REPETITION_BYTES, SIGNED_BYTES))
+        & (F.substring("value", -SUFFIX_BYTES, len(SIGN_FIELD)) == F.lit(SIGN_FIELD))
+    )
+    too_large = is_large & ~F.coalesce(looks_signed, F.lit(False))
     text = F.when(~too_large, F.try_validate_utf8(F.col("value").cast("string")))
     # Each record is parsed as the first element of an array whose second element holds an unforeseeable number. A
     # record that is not exactly one JSON value breaks the array or moves that number, so it is not taken as whole.
@@ -62,6 +72,7 @@ def route(records: DataFrame, settings: Settings) -> DataFrame:
         F.unix_millis("timestamp").alias("timestamp"),
         "value",
         size.alias("size"),
+        is_large.alias("is_large"),
         too_large.alias("too_large"),
         (F.get(fenced, F.lit(1))["tick"] == fence).alias("whole"),
         F.get(fenced, F.lit(0)).alias("event"),
@@ -73,23 +84,31 @@ def route(records: DataFrame, settings: Settings) -> DataFrame:
         .when(topic == groups, _group_routes(event, settings))
         .otherwise(_clock_routes(event))
     )
-    unplaced = F.when(parsed["too_large"], _oversize_route()).otherwise(
+    # The job writes no sets, so the entries of a long one are not its own, whatever is at the end of their record.
+    is_forged = parsed["is_large"] & F.coalesce(F.size(event["subscriptionSet"]) > 0, F.lit(False))
+    unplaced = F.when(parsed["too_large"] | is_forged, _oversize_route()).otherwise(
         _record_route(F.lit(COORDINATOR), F.lit(UNROUTABLE))
     )
-    routes = F.coalesce(F.when(parsed["whole"], placed), unplaced)
+    routes = F.coalesce(F.when(parsed["whole"] & ~is_forged, placed), unplaced)
     routes = F.when(parsed["size"] <= PIECE_BYTES, routes).otherwise(_in_pieces(routes))
     return parsed.select("stream", "partition", "offset", "timestamp", F.inline(routes.cast(_ROUTES)))
 
 
+def _is_short(name: Column) -> Column:
+    """Tell whether a name can be valid: each piece of a payload repeats that of its parent."""
+    return F.length(name) <= MAX_NAME_BYTES
+
+
 def _topic_routes(event: Column, settings: Settings) -> Column:
-    """Place a topic event on the one shard of its topic."""
+    """Place a topic event on the one shard of its topic; null for a parent that cannot be valid."""
     parent = F.coalesce(event["parentTopic"], F.regexp_extract(event["lmqName"], _LMQ_NAME, 1), F.lit(COORDINATOR))
     if not settings.shards:
-        return _record_route(parent, F.lit(0))
+        return F.when(_is_short(parent), _record_route(parent, F.lit(0)))
     topic = F.coalesce(event["liteTopic"], F.regexp_extract(event["lmqName"], _LMQ_NAME, 2), F.lit(""))
     segments = F.split(topic, SEPARATOR, settings.route_depth + 1)
     prefix = F.array_join(F.slice(segments, 1, settings.route_depth), SEPARATOR) if settings.route_depth else topic
-    return _record_route(parent, F.pmod(F.crc32(prefix.cast("binary")), _shard_count(parent, settings)))
+    shard = F.pmod(F.crc32(prefix.cast("binary")), _shard_count(parent, settings))
+    return F.when(_is_short(parent), _record_route(parent, shard))
 
 
 def _subscription_routes(event: Column, settings: Settings) -> Column:
@@ -97,12 +116,13 @@ def _subscription_routes(event: Column, settings: Settings) -> Column:
     text = F.col("value").cast("string")
     entries = event["subscriptionSet"]
 
-    def entry_routes(entry: Column, position: Column) -> Column:
+    def entry_routes(numbered: Column) -> Column:
+        entry, position = numbered["entry"], numbered["position"]
         parent = F.get_json_object(entry, "$.topic")
         # Without a parent, an entry concerns the client alone, and only the coordinator sees it.
-        no_parent = parent.isNull() | parent.rlike(r"^\s*$")
+        no_parent = parent.isNull() | ~_is_short(parent) | parent.rlike(r"^\s*$")
         bucket = _bucket(F.get_json_object(entry, "$.group"))
-        payload = F.coalesce(entry, text).cast("binary")
+        payload = F.coalesce(entry, F.lit("null")).cast("binary")
         number = 2 * position + no_parent.cast("int")
         on_coordinator = F.array(_route(F.lit(COORDINATOR), bucket, number, payload))
         on_shards = _shard_routes(parent, number, payload, settings)
@@ -113,13 +133,17 @@ def _subscription_routes(event: Column, settings: Settings) -> Column:
     fields = F.json_object_keys(text)
     is_sound = (F.size(entries) <= settings.max_requests) & (F.size(fields) == F.size(F.array_distinct(fields)))
     requests = F.when(F.size(entries) > 0, F.when(is_sound, entries)).otherwise(F.array(text))
-    return F.flatten(F.transform(requests, entry_routes))
+    numbered = F.transform(requests, lambda entry, position: F.struct(entry.alias("entry"), position.alias("position")))
+    nulls = F.filter(numbered, lambda each: each["entry"].isNull())
+    # A null takes five bytes, and its row some hundred. So the first one stands for all.
+    kept = F.concat(F.filter(numbered, lambda each: each["entry"].isNotNull()), F.slice(nulls, 1, 1))
+    return F.flatten(F.transform(kept, entry_routes))
 
 
 def _group_routes(event: Column, settings: Settings) -> Column:
     """Place a group event on the coordinator's bucket of the group and on all shards of its parent."""
     parent = F.coalesce(event["attributes"].getField(BIND_TOPIC), event["parentTopic"])
-    no_parent = parent.isNull() | (parent == COORDINATOR)
+    no_parent = parent.isNull() | ~_is_short(parent) | (parent == COORDINATOR)
     on_coordinator = _record_route(F.lit(COORDINATOR), _bucket(event["group"]))
     on_shards = _shard_routes(parent, F.lit(0), F.col("value"), settings)
     return F.when(no_parent, on_coordinator).otherwise(F.concat(on_coordinator, on_shards))
@@ -136,7 +160,7 @@ def _clock_routes(event: Column) -> Column:
         F.when(event["tick"].isNotNull(), all_buckets)
         .when(event["alarm"].isNotNull() & parent.isNotNull(), _record_route(F.lit(COORDINATOR), _bucket(parent)))
         .when(
-            event["wake"].isNotNull() & parent.isNotNull() & event["shard"].isNotNull(),
+            event["wake"].isNotNull() & _is_short(parent) & event["shard"].isNotNull(),
             _record_route(parent, event["shard"]),
         )
     )

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
 from streaming import coordinator
 from streaming.config import Settings, load
-from streaming.events.model import BIND_TOPIC, MAX_AHEAD_MS, WILDCARD, Reason, Source, Stream
+from streaming.events.model import BIND_TOPIC, MAX_AHEAD_MS, MAX_NAME_BYTES, WILDCARD, Reason, Source, Stream
 from streaming.events.routing import Routing
 from streaming.spark import counts, sinks
 from streaming.spark.expand import OUTPUT_SCHEMA, bounds_of
@@ -49,7 +49,11 @@ ROUTINGS = [
 ROUTING_IDS = [f"{len(routing.shards)} sharded, depth {routing.depth}" for routing in ROUTINGS]
 SIGNER = Signer(b"secret")
 DEEP = b"[" * 1_005 + b"]" * 1_005
-"""JSON that nests too deep for the JVM's parser, and not for Python's."""
+"""JSON that nests too deep for the JVM's parser."""
+LONG_NUMBER = b"0." + b"1" * 1_500
+"""A number that is too long for the JVM's parser, and not for Python's."""
+LONG_NAME = "x" * (MAX_NAME_BYTES + 1)
+LOOKS_SIGNED = b',"sign":"' + b"0" * 32 + b'"}'
 LIMIT: int = Settings.model_fields["max_value_bytes"].default
 AWKWARD_TOPICS = [
     "a", "a__b", "a___b", "a____b", "a_____b", "__a", "___a", "____", "__", "_", "a_", "a__", "a__b__c", "a__b__",
@@ -243,7 +247,7 @@ FURTHER_POISON: list[tuple[Stream, Any, Reason]] = [
     (Stream.TOPICS, b'{"event":"CREATED","parentTopic":"\\ud800","liteTopic":"t"}', Reason.NOT_JSON),
     (Stream.TOPICS, b'\xef\xbb\xbf{"event":"CREATED","parentTopic":"p","liteTopic":"t"}', Reason.NOT_JSON),
     (Stream.TOPICS, b"{'event':'CREATED','parentTopic':'p','liteTopic':'t'}", Reason.NOT_JSON),
-    (Stream.TOPICS, b"[" * 1_100 + b"]" * 1_100, Reason.NOT_JSON),
+    (Stream.TOPICS, b"[" * 1_100 + b"]" * 1_100, Reason.TOO_DEEP),
     (Stream.TOPICS, {"event": "CREATED", "parentTopic": 5, "liteTopic": "t"}, Reason.WRONG_TYPE),
     (Stream.TOPICS, {"event": "CREATED", "parentTopic": "  ", "liteTopic": "t"}, Reason.BLANK_NAME),
     (Stream.SUBSCRIPTIONS, json.dumps(request()).encode() + b",", Reason.NOT_JSON),
@@ -309,11 +313,39 @@ FURTHER_POISON: list[tuple[Stream, Any, Reason]] = [
     ),
     (Stream.CLOCK, b'{"tick":1,"tick":1}', Reason.DUPLICATE_FIELD),
     (Stream.CLOCK, b'{"alarm":1,"parentTopic":"p","shard":0,"shard":0}', Reason.DUPLICATE_FIELD),
-    (Stream.SUBSCRIPTIONS, json.dumps(request()).encode()[:-1] + b',"x":' + DEEP + b"}", Reason.NOT_ROUTABLE),
+    (Stream.SUBSCRIPTIONS, json.dumps(request()).encode()[:-1] + b',"x":' + DEEP + b"}", Reason.TOO_DEEP),
+    *(
+        (Stream.SUBSCRIPTIONS, json.dumps(request()).encode()[:-1] + b',"%b":%b}' % (field, DEEP[705:-705]), reason)
+        for field, reason in ((b"dialect", Reason.TOO_DEEP), (b"later", Reason.TOO_DEEP), (b"x", Reason.TOO_DEEP))
+    ),
+    (
+        Stream.SUBSCRIPTIONS,
+        b'{"subscriptionSet":[%b,"later":%b}]}' % (json.dumps(request()).encode()[:-1], DEEP[705:-705]),
+        Reason.TOO_DEEP,
+    ),
+    (Stream.SUBSCRIPTIONS, json.dumps(request()).encode()[:-1] + b',"x":' + LONG_NUMBER + b"}", Reason.NOT_ROUTABLE),
+    (Stream.SUBSCRIPTIONS, {"subscriptionSet": [None] * 1_024, "pad": "x" * 900_000}, Reason.WRONG_TYPE),
+    (Stream.SUBSCRIPTIONS, request(topic=LONG_NAME), Reason.NAME_TOO_LONG),
+    (Stream.SUBSCRIPTIONS, {"subscriptionSet": [request(topic=LONG_NAME)]}, Reason.NAME_TOO_LONG),
+    (Stream.TOPICS, {"event": "CREATED", "parentTopic": LONG_NAME, "liteTopic": "t"}, Reason.NAME_TOO_LONG),
+    (Stream.TOPICS, {"event": "CREATED", "lmqName": f"%LMQ%${LONG_NAME}$t"}, Reason.NAME_TOO_LONG),
+    (Stream.GROUPS, {"group": "g", "attributes": {BIND_TOPIC: LONG_NAME}}, Reason.NAME_TOO_LONG),
+    (Stream.CLOCK, {"wake": 5, "parentTopic": LONG_NAME, "shard": 0}, Reason.NAME_TOO_LONG),
+    *(
+        (stream, json.dumps({**value, "pad": "x" * LIMIT}).encode()[:-1] + LOOKS_SIGNED, Reason.VALUE_TOO_LARGE)
+        for stream, value in (
+            (Stream.SUBSCRIPTIONS, request()),
+            (Stream.SUBSCRIPTIONS, request(asOf=[0, 0, 0])),
+            (Stream.SUBSCRIPTIONS, {"subscriptionSet": [request()] * 3}),
+            (Stream.GROUPS, {"group": "g", "attributes": {BIND_TOPIC: "p"}}),
+            (Stream.TOPICS, {"event": "CREATED", "parentTopic": "p", "liteTopic": "t"}),
+            (Stream.CLOCK, {"tick": 1}),
+        )
+    ),
     *((stream, b'{"x":"' + b"y" * LIMIT + b'"}', Reason.VALUE_TOO_LARGE) for stream in Stream),
     (Stream.TOPICS, b"\xff" * (LIMIT + 1), Reason.VALUE_TOO_LARGE),
     (Stream.TOPICS, b"x" * LIMIT, Reason.NOT_JSON),
-    (Stream.SUBSCRIPTIONS, b"x" * LIMIT + SIGNER.sign(b"{}"), Reason.NOT_JSON),
+    (Stream.SUBSCRIPTIONS, b"x" * LIMIT + SIGNER.sign(b"{}"), Reason.VALUE_TOO_LARGE),
     (Stream.SUBSCRIPTIONS, {"subscriptionSet": [request()] * 1_025}, Reason.OUT_OF_RANGE),
     (Stream.SUBSCRIPTIONS, request(liteTopicSet=[str(number) for number in range(20_001)]), Reason.OUT_OF_RANGE),
     (Stream.SUBSCRIPTIONS, request(liteTopicSet=["a", HUGE]), Reason.NAME_TOO_LONG),
@@ -348,6 +380,27 @@ def test_exactly_one_key_reports_a_bad_entry(spark: SparkSession, routing: Routi
     records = numbered([(Stream.GROUPS, wild), *((stream, value) for stream, value, _ in table)])
     letters = dead_letters(spark, records, routing)
     assert letters == {offset: [reason] for offset, (_, _, reason) in enumerate(table, 1)}
+
+
+@pytest.mark.parametrize(
+    ("stream", "value", "times"),
+    [
+        (Stream.SUBSCRIPTIONS, {"subscriptionSet": [None] * 1_024, "pad": "x" * 900_000}, 1),
+        (Stream.SUBSCRIPTIONS, {"subscriptionSet": [None] * 900_000}, 1),
+        (Stream.SUBSCRIPTIONS, request(topic="x" * 900_000), 1),
+        (Stream.TOPICS, {"event": "CREATED", "parentTopic": "x" * 900_000, "liteTopic": "t"}, 1),
+        (Stream.SUBSCRIPTIONS, request(pad="x" * 900_000), 4),
+        (Stream.SUBSCRIPTIONS, {"subscriptionSet": [request(pad="x" * 1_000)] * 900}, 4),
+        (Stream.GROUPS, {"group": "g", "attributes": {BIND_TOPIC: "p"}, "pad": "x" * 900_000}, 4),
+        (Stream.CLOCK, {"tick": 1, "pad": "x" * 900_000}, coordinator.BUCKETS),
+    ],
+)
+def test_nothing_multiplies_a_record(spark: SparkSession, stream: Stream, value: dict[str, Any], times: int) -> None:
+    """It comes to each of its keys once: the coordinator's, and those of the three shards of its parent."""
+    (record,) = numbered([(stream, value)])
+    rows = route(frame(spark, [record]), settings_of(Routing({"p": 3}))).collect()
+    size = sum(len(row.parent) + len(row.payload) for row in rows)
+    assert size <= times * len(record.value or b"") + len(rows)  # the parent's name is in each row, too
 
 
 def test_what_is_long_comes_whole(spark: SparkSession) -> None:
