@@ -22,6 +22,12 @@ MAX_ANSWER_BYTES: Final = 900_000
 
 _STREAMS: Final = tuple(map(str, Stream))
 
+_MAX_ID: Final = 256
+"""Maximum length of the id of a question: the answer and its key repeat it."""
+
+_MAX_ERROR: Final = 2_000
+"""Maximum number of characters of the reason why there is no answer."""
+
 _MAX_PAIRS: Final = 20
 """Number of groups for which a pair is explained, where the question names none."""
 
@@ -57,7 +63,7 @@ class Asked(NamedTuple):
 
 
 def answer_shard(inquiry: Inquiry, state: ShardState, shard: Shard, settings: Asked) -> KafkaRecord | None:
-    """Return the answer of a shard; None if the question has no id to which one could answer."""
+    """Return the answer of a shard; None if the question has no id to which one could answer, or too long a one."""
 
     def answer(question: Question) -> Any:
         return _shard_answer(question, inquiry.source, state, shard, settings)
@@ -84,7 +90,7 @@ def _record(
 ) -> KafkaRecord | None:
     """Return the record with an answer, or with the reason why there is none: a question must not stop a job."""
     name = inquiry.fields.get("id")
-    if not isinstance(name, str):
+    if not isinstance(name, str) or len(name) > _MAX_ID:
         return None
     head = {"id": name, **place, "topics": dict(zip(_STREAMS, settings.topics, strict=True))}
     try:
@@ -96,7 +102,8 @@ def _record(
         if len(value) > MAX_ANSWER_BYTES:
             raise Rejected("value-too-large", f"the answer has {len(value):,} bytes")  # noqa: TRY301
     except Exception as error:  # noqa: BLE001 - see above
-        value = orjson.dumps({**head, "error": str(error) or type(error).__name__})
+        said = (str(error) or type(error).__name__)[:_MAX_ERROR].encode(errors="backslashreplace").decode()
+        value = orjson.dumps({**head, "error": said})
     return KafkaRecord(name.encode(), value)
 
 

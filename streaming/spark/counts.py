@@ -49,7 +49,21 @@ def total(observed: Mapping[str, Any]) -> tuple[Counter[str], list[KeyFacts]]:
 
 def suspects(counts: Counter[str]) -> list[tuple[str, str, str]]:
     """Take the literal groups with what looks like a pattern out of counts; return parent, group and entry of each."""
-    kinds = [kind for kind in counts if kind.startswith(OutputKind.SUSPECT)]
+    return [tuple(each) for each in _taken(counts, OutputKind.SUSPECT)]
+
+
+def failures(counts: Counter[str]) -> list[tuple[str, int, int, int, str]]:
+    """Take the entries that raised an exception out of counts.
+
+    Returns:
+        Kafka topic, partition, offset, position in the record, and message of each, in the order of their places.
+    """
+    return sorted(tuple(each) for each in _taken(counts, OutputKind.FAILURE))
+
+
+def _taken(counts: Counter[str], start: str) -> list[Any]:
+    """Take the kinds with that start out of counts; return the JSON behind it."""
+    kinds = [kind for kind in counts if kind.startswith(start)]
     for kind in kinds:
         del counts[kind]
-    return [tuple(orjson.loads(kind.removeprefix(OutputKind.SUSPECT))) for kind in kinds]
+    return [orjson.loads(kind.removeprefix(start)) for kind in kinds]

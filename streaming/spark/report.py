@@ -8,14 +8,20 @@ from typing import Any
 import orjson
 from pyspark.sql.streaming.query import StreamingQuery
 
+from streaming.events.model import Reason
 from streaming.monitor.batch import BatchReport
 from streaming.spark import counts
+from streaming.worker.output import OutputKind
 
 log = logging.getLogger("reexpand")
 
 _LITERAL = (
     "clients of the group %r ask for patterns on %r, as %r, but the group is literal, so its entries are names. "
     "If patterns are meant: `reexpand send group %s --parent %s --wildcard`"
+)
+_NOT_APPLIED = (
+    "%d entries are not applied and have become dead letters; the first one is in %s, partition %d, offset %d, at "
+    "position %d of its record: %s"
 )
 _MAX_WARNED = 1_000
 """Number of groups that are warned of, each once."""
@@ -54,11 +60,15 @@ class Report:
 
     def _take(self, progress: dict[str, Any]) -> None:
         total, keys = counts.total(progress.get("observedMetrics", {}).get(counts.OBSERVATION, {}))
-        suspects = counts.suspects(total)
+        suspects, failures = counts.suspects(total), counts.failures(total)
         if self._follow is not None:
             self._follow(BatchReport.of(progress, total, keys))
         if progress["numInputRows"]:
             _write(progress, total)
+        if failures:
+            topic, partition, offset, position, message = failures[0]
+            number = total[f"{OutputKind.DEAD_LETTER}:{Reason.NOT_APPLICABLE}"]
+            log.warning(_NOT_APPLIED, number, topic, partition, offset, position, message)
         for parent, group, entry in suspects:
             if (parent, group) not in self._warned and len(self._warned) < _MAX_WARNED:
                 self._warned.add((parent, group))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from itertools import chain
-from typing import Any
+from typing import Any, Self
 
 from streaming.events.model import DEFAULT_QUOTA, TopicMetadata
 from streaming.state.delta import Backfill, ShardDelta
@@ -48,6 +48,14 @@ class ShardState:
         self._restrictive: dict[str, GroupPolicy] | None = None
         self._quotas: frozenset[int] | None = None
         self._shares: dict[ClientKey, int | None] = {}
+
+    def without_indexes(self) -> Self:
+        """Return the same content, shared with this state, without the indexes that were built over it."""
+        plain = type(self)(inner_multi=self.inner_multi, tuning=self._tuning)
+        plain.topics, plain.groups, plain.clients, plain.last_requests, *others = self._content
+        plain.selectors, plain.alarms, plain.backfills = others
+        plain.latest_order = self.latest_order
+        return plain
 
     def __bool__(self) -> bool:
         return any(self._content)

@@ -17,6 +17,9 @@ from streaming.updates.model import Cause, Op, Update
 MAX_ORIGINAL_BYTES = 65_536
 """Maximum size in bytes of the original in a dead letter; the rest is found at its source coordinates."""
 
+MAX_MESSAGE = 16_384
+"""Maximum number of characters of the message in a dead letter: an error of foreign code may quote anything."""
+
 MAX_PATTERN_BYTES = 262_144
 """Maximum size in bytes of the matched patterns in one update; a record must fit into Kafka's 1 MB."""
 
@@ -194,7 +197,7 @@ def dead_letter(
         text, encoding = base64.b64encode(beginning).decode(), "base64"
     value = {
         "reason": reason,
-        "message": message,
+        "message": message[:MAX_MESSAGE].encode(errors="backslashreplace").decode(),
         "source": source._asdict(),
         "original": None if original is None else text,
         "originalEncoding": encoding,

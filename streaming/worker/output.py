@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import orjson
 
+from streaming.events.model import Source
 from streaming.subscription.client import Ignored
 from streaming.updates.model import Cause, Op, Update, UpdateColumns
 from streaming.updates.records import KafkaRecord, UpdateWriter
@@ -14,7 +15,7 @@ from streaming.updates.tables import Tables, text
 
 
 class OutputKind:
-    """Content of an output row; ADD, REMOVE, IGNORED and SUSPECT stand in counts only."""
+    """Content of an output row; ADD, REMOVE, IGNORED, SUSPECT and FAILURE are in counts only."""
 
     UPDATES = "updates"
     DEAD_LETTER = "dead-letter"
@@ -25,7 +26,11 @@ class OutputKind:
     REMOVE = "remove"
     IGNORED = "ignored:"
     SUSPECT = "suspect:"
+    FAILURE = "failure:"
 
+
+MAX_FAILURES: Final = 8
+"""Number of entries that one output names for the log."""
 
 FACTS: Final = "facts"
 """Name, among the counts of a key, of the facts about it."""
@@ -50,6 +55,7 @@ class Output:
         counted: number of updates and dead letters by kind and cause.
         ignored: number of ignored entries by reason.
         suspects: parent, group and entry where a literal group reads what looks like a pattern as a name.
+        failures: places of entries that raised an exception, with the messages of their dead letters; the first ones.
         facts: facts about the key, for its last output.
     """
 
@@ -58,6 +64,7 @@ class Output:
     counted: Counter[str] = field(default_factory=Counter)
     ignored: Counter[Ignored] = field(default_factory=Counter)
     suspects: list[tuple[str, str, str]] = field(default_factory=list)
+    failures: list[tuple[str, int, int, int, str]] = field(default_factory=list)
     facts: tuple[Any, ...] | None = None
 
     @property
@@ -78,6 +85,11 @@ class Output:
         self.add(OutputKind.DEAD_LETTER, record)
         self.counted[f"{OutputKind.DEAD_LETTER}:{reason}"] += 1
         self.size += len(self.rows[-1][-1])
+
+    def add_failure(self, source: Source, message: str) -> None:
+        """Note an entry that raised an exception, for the log of the driver."""
+        if len(self.failures) < MAX_FAILURES:
+            self.failures.append((source.topic, source.partition, source.offset, source.entry, message))
 
     def add_updates(self, updates: Iterable[Update], writer: UpdateWriter, row_bytes: int) -> None:
         """Append rows of updates, each about `row_bytes` long.
@@ -124,6 +136,7 @@ class Output:
             **self.counted,
             **{OutputKind.IGNORED + reason: count for reason, count in self.ignored.items()},
             **{OutputKind.SUSPECT + orjson.dumps(suspect).decode(): 1 for suspect in self.suspects},
+            **{OutputKind.FAILURE + orjson.dumps(failure).decode(): 1 for failure in self.failures},
         }
         if self.facts is not None:
             counts[FACTS] = tuple(self.facts)  # orjson takes no named tuples

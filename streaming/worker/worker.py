@@ -3,10 +3,11 @@
 import gc
 import itertools
 import time
-from collections import Counter
-from collections.abc import Generator, Iterable, Iterator
+from collections import Counter, deque
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from streaming import coordinator, state
@@ -14,7 +15,7 @@ from streaming.coordinator import COORDINATOR, OVERSIZE, CoordinatorState
 from streaming.events.columns import Event
 from streaming.events.model import Reason, Source, Stream, Tick, Wake
 from streaming.events.routing import Routing
-from streaming.expansion import Updates, expand
+from streaming.expansion import Expansion, Updates, expand
 from streaming.inquiry.answering import Asked, Inquiry, answer_coordinator, answer_shard
 from streaming.state import Shard, ShardState
 from streaming.storage.journal import Journal
@@ -25,8 +26,10 @@ from streaming.updates.records import KafkaRecord, UpdateWriter, dead_letter
 from streaming.worker.bounds import Bounds
 from streaming.worker.cache import STATE_CACHE_BYTES, StateCache
 from streaming.worker.facts import facts
+from streaming.worker.failures import not_applicable
+from streaming.worker.isolation import Isolation, Ran
 from streaming.worker.output import Output, OutputKind
-from streaming.worker.reading import Entry, KeyReader, StreamTopics
+from streaming.worker.reading import Entry, KeyReader, Place, StreamTopics
 from streaming.worker.renewal import Archives, adopted
 from streaming.worker.rows import InputRows, position
 from streaming.worker.signature import Signer
@@ -48,6 +51,7 @@ class WorkerConfig:
         state_cache_bytes: memory of the states that a worker keeps decoded.
         adopts: keys begin with the states in their archives (see `renewed_states`).
         cap_requests: requests beyond a quota are applied, and capped, on parents with one shard as well.
+        excluded: problems of entries that are not read, by their places.
     """
 
     topics: StreamTopics
@@ -60,6 +64,7 @@ class WorkerConfig:
     state_cache_bytes: int = STATE_CACHE_BYTES
     adopts: bool = False
     cap_requests: bool = False
+    excluded: Mapping[Place, Problem] = field(default_factory=dict)
 
 
 class _Result(NamedTuple):
@@ -99,10 +104,9 @@ class Worker:
         Returns:
             The new state bytes of the key: None for none, `data` itself if nothing changed.
         """
-        output = Output()
         ordered = rows.ordered()
         if (parent, number) == (COORDINATOR, OVERSIZE):
-            yield from self._report_oversize(ordered, output)
+            yield from self._report_oversize(ordered, Output())
             return data
         config, tuning = self.config, self.tuning
         reader = KeyReader(
@@ -112,33 +116,55 @@ class Worker:
             tuning.columnar_min_topics,
             bounds=config.bounds,
             signer=config.signer,
+            excluded=config.excluded,
         )
-        rejected: list[Problem] = []
-        inquiries: list[Inquiry] = []
-        events = _without_inquiries(_without_problems(reader.read(ordered), rejected), inquiries)
         archive = None if self.config.archives is None else self.config.archives.of(parent, number)
         former = adopted(archive) if data is None and self.config.adopts else data
         journal = Journal.open(former, archive, batch, self.tuning)
+        isolation = Isolation(partial(self._run, (parent, number), reader), self._source_of, self._reject)
+        output, ran = yield from isolation.apply(ordered, journal)
+        later = journal if ran is None else ran.journal
+        if ran is not None and (rows.has_events or later is not journal):  # a tick that changes nothing is no news
+            output.facts = facts(parent, number, (*ran.size, later.position.end), ordered)
+        yield output
+        if later is journal:
+            return former
+        # A key that has become empty must not begin with its adopted state once more.
+        is_adopted = self.config.adopts and former is not None
+        return later.kept if is_adopted else later.stored
+
+    def _run(
+        self, key: tuple[str, int], reader: KeyReader, rows: InputRows, journal: Journal
+    ) -> Generator[Output, None, Ran]:
+        """Apply some rows of a key in one go."""
+        output = Output()
+        rejected: list[Problem] = []
+        inquiries: list[Inquiry] = []
+        events = _without_inquiries(_without_problems(reader.read(rows), rejected), inquiries)
+        parent, number = key
         if parent == COORDINATOR:
             result = self._coordinate(number, events, journal, output, inquiries)
         else:
-            result = yield from self._expand((parent, number), events, journal, output, inquiries)
+            result = yield from self._expand(key, events, journal, output, inquiries)
             if result.journal.has_left_parts:
                 result = result._replace(journal=result.journal.swept())
             if result.journal.has_left_parts:  # nobody may have anything more to say to this shard
                 sweep = _time_to_sweep(int(rows.timestamps.max()))
                 output.add(OutputKind.INPUT + Stream.CLOCK, coordinator.alarm(parent, number, sweep))
-        yield from self._add_dead_letters((*rejected, *result.problems), ordered, output)
+        yield from self._add_dead_letters((*rejected, *result.problems), rows, output)
         output.ignored = result.ignored
-        if rows.has_events or result.journal is not journal:  # a tick that changes nothing is no news
-            end = result.journal.position.end
-            output.facts = facts(parent, number, (result.topics, result.clients, end), ordered)
-        yield output
-        if result.journal is journal:
-            return former
-        # A key that has become empty must not begin with its adopted state once more.
-        is_adopted = self.config.adopts and former is not None
-        return result.journal.kept if is_adopted else result.journal.stored
+        return Ran(output, result.journal, (result.topics, result.clients))
+
+    def _source_of(self, rows: InputRows) -> Source:
+        """Return the source of rows that are a single one."""
+        ((stream, partition, offset, entry, timestamp, _),) = rows.by_row()
+        return Source(self.config.topics[stream], partition, offset, position(entry), timestamp)
+
+    def _reject(self, rows: InputRows, error: Exception) -> Output:
+        """Return the dead letter of a row that raised an exception."""
+        output = Output()
+        deque(self._add_dead_letters([not_applicable(self._source_of(rows), error)], rows, output), maxlen=0)
+        return output
 
     def _expand(
         self,
@@ -154,18 +180,13 @@ class Worker:
         former = self.states.take(
             key, journal, lambda: ShardState(inner_multi=self.config.inner_multi, tuning=tuning), state.replay
         )
-        writer = UpdateWriter(shard.parent)
         suspects: dict[str, str] = {}
         steps = expand(former, noting(events, suspects) if shard.is_first else events, shard, tuning)
-        while True:
-            try:
-                updates = next(steps)
-            except StopIteration as end:
-                delta, problems, ignored = end.value
-                break
-            for _ in self._add_updates(updates, writer, output):
-                if output.size >= tuning.piece_bytes:
-                    yield output.drain()
+        try:
+            delta, problems, ignored = yield from self._write(steps, UpdateWriter(shard.parent), output)
+        except Exception:  # which may have left an index half built
+            self.states.put(key, journal, former.without_indexes())
+            raise
         for due, wanted in delta.alarms.items():
             if wanted:
                 output.add(OutputKind.INPUT + Stream.CLOCK, coordinator.alarm(*key, due))
@@ -178,6 +199,20 @@ class Worker:
         self._add_answers((answer_shard(inquiry, former, shard, self._asked) for inquiry in inquiries), output)
         self.states.put(key, journal, former)
         return _Result(journal, problems, ignored, len(former.topics), len(former.clients))
+
+    def _write(
+        self, steps: Generator[Updates, None, Expansion], writer: UpdateWriter, output: Output
+    ) -> Generator[Output, None, Expansion]:
+        """Add the updates of an expansion to the output, and return its result."""
+        while True:
+            try:
+                updates = next(steps)
+            except StopIteration as end:
+                result: Expansion = end.value
+                return result
+            for _ in self._add_updates(updates, writer, output):
+                if output.size >= self.tuning.piece_bytes:
+                    yield output.drain()
 
     def _add_updates(self, updates: Updates, writer: UpdateWriter, output: Output) -> Iterator[None]:
         """Add updates to the output, and stop after each piece that may fill it."""
@@ -200,7 +235,13 @@ class Worker:
         """Apply events to a bucket of the coordinator."""
         key = (COORDINATOR, number)
         former = self.states.take(key, journal, CoordinatorState, coordinator.replay)
-        outcome = coordinator.follow(former, events, self.config.client_timeout_ms, inner_multi=self.config.inner_multi)
+        try:
+            outcome = coordinator.follow(
+                former, events, self.config.client_timeout_ms, inner_multi=self.config.inner_multi
+            )
+        except Exception:
+            self.states.put(key, journal, former)
+            raise
         signer = self.config.signer
         for stream, (name, value) in outcome.records:
             if signer is not None and value is not None and stream is not Stream.CLOCK:
@@ -229,7 +270,9 @@ class Worker:
                     (self.config.topics[stream], partition, offset, position(entry)): payload
                     for stream, partition, offset, entry, _, payload in rows.by_row()
                 }
-            output.add_dead_letter(reason, dead_letter(source, reason, message, originals[source[:4]]))
+            output.add_dead_letter(reason, dead_letter(source, reason, message, originals.get(source[:4])))
+            if reason is Reason.NOT_APPLICABLE:
+                output.add_failure(source, message)
             if output.size >= self.tuning.piece_bytes:
                 yield output.drain()
 
@@ -246,6 +289,9 @@ class Worker:
                 yield output.drain()
         yield output
 
+
+MAX_INQUIRIES = 64
+"""Number of questions that a key answers in one micro-batch; an answer may have 900 kB."""
 
 SWEEP_MS = 1_200_000
 """Milliseconds between two looks for parts to remove; ticks alone make 120 micro-batches meanwhile."""
@@ -272,7 +318,7 @@ def _without_inquiries(
     for source, event in events:
         if isinstance(event, Tick | Wake) and event.inquiry is not None:
             inquiry = Inquiry(source, event.inquiry)
-            if not inquiry.is_stale(time.time()):
+            if len(inquiries) < MAX_INQUIRIES and not inquiry.is_stale(time.time()):
                 inquiries.append(inquiry)
         else:
             yield source, event

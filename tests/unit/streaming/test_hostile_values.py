@@ -1,6 +1,7 @@
 """Values that are made to hurt: each is one dead letter, at a cost that grows with its size only."""
 
 import json
+import time
 from typing import Any
 
 import orjson
@@ -19,6 +20,7 @@ from streaming.worker.output import OutputKind
 from streaming.worker.placing import placed
 from streaming.worker.rows import STREAMS, InputRow
 from streaming.worker.signature import Signer
+from streaming.worker.worker import MAX_INQUIRIES
 from tests.support.builders import request_json, request_value, tick_json, topic_json
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.states import Written, work
@@ -229,3 +231,24 @@ def test_a_request_is_so_short_that_the_job_can_repeat_it() -> None:
     assert [letter["reason"] for letter in letters(output)] == [Reason.VALUE_TOO_LARGE]
     _, output = work("p", 0, [row(TOPICS, topic_json(x="y" * 1_000))], None, worker)
     assert letters(output) == []
+
+
+# Questions.
+
+
+def asked(*names: Any) -> list[InputRow]:
+    """Questions to a shard."""
+    now = int(time.time() * 1_000)
+    return [
+        InputRow(CLOCK, 0, number, 0, now, json.dumps(
+            {"wake": 0, "parentTopic": "p", "shard": 0, "inquiry": {"id": name, "ask": "topics"}}
+        ).encode())
+        for number, name in enumerate(names)
+    ]  # fmt: skip
+
+
+def test_answers_are_as_many_and_as_long_as_kafka_takes() -> None:
+    _, output = work("p", 0, asked("x" * 900_000, 5, None, "good", "\x00" * 256), None, WorkerConfig(NAMES))
+    assert [json.loads(payload or b"")["id"] for payload in output.payloads] == ["good", "\x00" * 256]
+    _, output = work("p", 0, asked(*map(str, range(1_000))), None, WorkerConfig(NAMES))
+    assert len(output.kinds) == MAX_INQUIRIES

@@ -103,3 +103,17 @@ def test_a_literal_group_that_is_sent_patterns_is_warned_of_once(caplog: pytest.
     assert "clients of the group 'billing' ask for patterns on 'orders', as 'eu__**'" in said[1][1]
     assert "reexpand send group billing --parent orders --wildcard" in said[1][1]
     assert said[2][1] == "micro-batch 2: 1 records in 7 ms: 1 add"
+
+
+def test_entries_that_raised_are_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """With the place of the first one."""
+    failures = {f'failure:["t",0,{offset},2,"TypeError at x.py:{offset}"]': 1 for offset in (7, 5)}
+    said = lines(caplog, Progress(1, 2, {**failures, "dead-letter:not-applicable": 9}))
+    (warning,) = [text for level, text in said if level == logging.WARNING]
+    assert warning == (
+        "9 entries are not applied and have become dead letters; the first one is in t, partition 0, offset 5, at "
+        "position 2 of its record: TypeError at x.py:5"
+    )
+    assert [text for level, text in said if level == logging.INFO] == [
+        "micro-batch 1: 2 records in 7 ms: 9 dead-letter"
+    ]

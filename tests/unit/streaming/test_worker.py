@@ -250,7 +250,7 @@ def woken(time: int) -> InputRow:
     return row(CLOCK, tick_json(tick=..., wake=time, parentTopic="p", shard=0), 9)
 
 
-class Crash(Exception):
+class Crash(OSError):
     """Stands for whatever ends a task."""
 
 
