@@ -7,6 +7,7 @@ from streaming.events.columns import Event
 from streaming.events.model import LITE, Action, Source, SubscriptionRequest
 from streaming.state import ShardState
 from streaming.subscription.client import Mode
+from streaming.worker.facts import short_name
 
 _WILDCARDS: Final = ("*", "+", "#", ">")
 """Characters of wildcards; those of other dialects count where a request names its dialect."""
@@ -35,3 +36,9 @@ def literal(found: dict[str, str], state: ShardState) -> dict[str, str]:
     """Return those of the groups that are literal now, on the parent to which they are not bound elsewhere."""
     groups = {name: state.group(name) for name in found}
     return {name: found[name] for name, group in groups.items() if group.mode is Mode.LITERAL and not group.bound_to}
+
+
+def told(parent: str, found: dict[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Yield parent, group and entry of what was found, cut for the log of the driver."""
+    for group, entry in found.items():
+        yield short_name(parent), short_name(group), short_name(entry)

@@ -33,7 +33,7 @@ from streaming.worker.reading import Entry, KeyReader, Place, StreamTopics
 from streaming.worker.renewal import Archives, adopted
 from streaming.worker.rows import InputRows, position
 from streaming.worker.signature import Signer
-from streaming.worker.suspects import literal, noting
+from streaming.worker.suspects import literal, noting, told
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ class Worker:
             journal = state.append(journal, former, delta)
         if former.backfills:  # they go on with the next micro-batch
             output.add(OutputKind.INPUT + Stream.CLOCK, coordinator.wake(*key, 0))
-        output.suspects = [(shard.parent, *each) for each in literal(suspects, former).items()]
+        output.suspects = list(told(shard.parent, literal(suspects, former)))
         self._add_answers((answer_shard(inquiry, former, shard, self._asked) for inquiry in inquiries), output)
         self.states.put(key, journal, former)
         return _Result(journal, problems, ignored, len(former.topics), len(former.clients))

@@ -16,9 +16,10 @@ from streaming.events.parsing import parse_subscription
 from streaming.events.routing import Routing
 from streaming.worker import Worker, WorkerConfig
 from streaming.worker.bounds import Bounds
+from streaming.worker.facts import short_name
 from streaming.worker.output import OutputKind
 from streaming.worker.placing import placed
-from streaming.worker.rows import STREAMS, InputRow
+from streaming.worker.rows import STREAMS, InputRow, InputRows
 from streaming.worker.signature import Signer
 from streaming.worker.worker import MAX_INQUIRIES
 from tests.support.builders import request_json, request_value, tick_json, topic_json
@@ -252,3 +253,20 @@ def test_answers_are_as_many_and_as_long_as_kafka_takes() -> None:
     assert [json.loads(payload or b"")["id"] for payload in output.payloads] == ["good", "\x00" * 256]
     _, output = work("p", 0, asked(*map(str, range(1_000))), None, WorkerConfig(NAMES))
     assert len(output.kinds) == MAX_INQUIRIES
+
+
+# What goes to the driver.
+
+
+def test_long_names_are_cut_on_their_way_to_the_driver() -> None:
+    """Spark brings the counts of all keys to the driver, in one row."""
+    parent, name = "p" * 8_000, "\u20ac" * 2_000 + "*"
+    rows = [row(SUBSCRIPTIONS, request_json(topic=parent, group=f"{number}{name}", liteTopicSet=[name]), 2 * number)
+            for number in range(9)]  # fmt: skip
+    steps = Worker(WorkerConfig(NAMES)).work(parent, 0, InputRows.of(rows), None)
+    (counts,) = [payload for output in steps for kind, _, payload in output.all_rows() if kind == OutputKind.COUNTS]
+    assert len(counts) < 24_000
+    found = orjson.loads(counts)["facts"][0]
+    assert (len(found), found[:10]) == (256, "p" * 10)
+    assert short_name("p" * 8_001) != found
+    assert short_name("x" * 256) == "x" * 256
