@@ -9,6 +9,7 @@ import orjson
 from streaming.coordinator import COORDINATOR, CoordinatorState, follow
 from streaming.errors import Rejected
 from streaming.events.columns import Event
+from streaming.events.json_text import requests_of
 from streaming.events.model import (
     GroupEvent,
     Notation,
@@ -161,4 +162,6 @@ def _entries_of(payload: bytes | None) -> list[bytes | None]:
     except orjson.JSONDecodeError:
         return [payload]
     listed = record.get("subscriptionSet") if isinstance(record, dict) else None
-    return [orjson.dumps(entry) for entry in listed] if isinstance(listed, list) and listed else [payload]
+    if not isinstance(listed, list) or not listed:
+        return [payload]
+    return list(requests_of(payload or b"")) or [payload]  # of a record with a repeated field none is applied

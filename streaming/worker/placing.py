@@ -7,14 +7,15 @@ import orjson
 
 from streaming import coordinator
 from streaming.events.json_fields import depth
+from streaming.events.json_text import requests_of
 from streaming.events.model import BIND_TOPIC, Stream
 from streaming.events.routing import Routing
 
 _JVM_DEPTH = 999
 """Number of levels to which JSON may nest for the JVM's parser, which gets it in an array."""
 
-_ENCODER_DEPTH = 255
-"""Number of levels that the encoder does not write."""
+_INT32, _INT64 = 1 << 31, 1 << 63
+"""Number of non-negative integers of the JVM's types; it reads a larger one as none."""
 
 
 class Placed(NamedTuple):
@@ -31,7 +32,7 @@ class Placed(NamedTuple):
 
 
 def placed(stream: Stream, value: bytes | None, routing: Routing) -> list[Placed]:
-    """Return the entries of a record, once for each key that must see them."""
+    """Return the entries of a record, once for each key that must see them; any bytes are placed somewhere."""
     try:
         record = orjson.loads(value or b"") if depth(value or b"") <= _JVM_DEPTH else None
     except orjson.JSONDecodeError:
@@ -46,7 +47,10 @@ def _place_topic(record: dict[str, Any], payload: bytes | None, routing: Routing
         _, _, rest = str(record["lmqName"]).partition("$")
         lmq_parent, _, lmq_topic = rest.partition("$")
         parent, topic = parent or lmq_parent, topic or lmq_topic
-    return [Placed(parent, routing.shard_of(parent, topic or ""), 0, payload)] if isinstance(parent, str) else []
+    if not isinstance(parent, str):
+        return []
+    name = topic if isinstance(topic, str) else ""  # any shard reports that it is no name
+    return [Placed(parent, routing.shard_of(parent, name), 0, payload)]
 
 
 def _place_subscription(record: dict[str, Any], payload: bytes | None, routing: Routing) -> list[Placed]:
@@ -56,18 +60,10 @@ def _place_subscription(record: dict[str, Any], payload: bytes | None, routing: 
     first_null = entries.index(None) if None in entries else None  # it stands for all others
     return [
         each
-        for position, entry in enumerate(entries)
+        for position, (entry, text) in enumerate(zip(entries, requests_of(payload or b""), strict=False))
         if entry is not None or position == first_null
-        for each in _place_request(entry, position, _entry_json(entry), routing)
+        for each in _place_request(entry, position, text, routing)
     ]
-
-
-def _entry_json(entry: Any) -> bytes:
-    """Return an entry as JSON; a text that nests as much too deep where the encoder has no room for the entry."""
-    try:
-        return orjson.dumps(entry)
-    except TypeError:
-        return b"[" * _ENCODER_DEPTH + b"]" * _ENCODER_DEPTH
 
 
 def _place_request(entry: Any, position: int, payload: bytes | None, routing: Routing) -> list[Placed]:
@@ -95,15 +91,22 @@ def _place_group(record: dict[str, Any], payload: bytes | None, routing: Routing
 
 def _place_clock(record: dict[str, Any], payload: bytes | None, _: Routing) -> list[Placed]:
     parent, shard = record.get("parentTopic"), record.get("shard")
-    if isinstance(record.get("tick"), int):
+    if _is_integer(record.get("tick"), _INT64):
         return [
             Placed(coordinator.COORDINATOR, bucket, int(bucket > 0), payload) for bucket in range(coordinator.BUCKETS)
         ]
     if not isinstance(parent, str):
         return []
-    if isinstance(record.get("alarm"), int):
+    if _is_integer(record.get("alarm"), _INT64):
         return [Placed(coordinator.COORDINATOR, coordinator.bucket_of(parent), 0, payload)]
-    return [Placed(parent, shard, 0, payload)] if isinstance(record.get("wake"), int) and isinstance(shard, int) else []
+    if isinstance(shard, int) and _is_integer(shard, _INT32) and _is_integer(record.get("wake"), _INT64):
+        return [Placed(parent, shard, 0, payload)]
+    return []
+
+
+def _is_integer(value: Any, count: int) -> bool:
+    """Tell whether a value is an integer of the type that has `count` non-negative ones."""
+    return type(value) is int and -count <= value < count
 
 
 _PLACEMENTS: Mapping[Stream, Callable[[dict[str, Any], bytes | None, Routing], list[Placed]]] = {
