@@ -5,7 +5,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config import Settings
 from streaming.kafka.facts import Offsets
-from streaming.spark import counts, kafka_options, origin, positions, sinks
+from streaming.spark import counts, kafka_options, limits_note, origin, positions, sinks
 from streaming.spark.expand import expand
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.route import route
@@ -35,6 +35,7 @@ def start(
     beginning = positions.beginning(admin, settings, adopted)  # the first records, or those behind the adopted states
     records = read(spark, settings, beginning)  # Kafka records of all input streams
     routed = route(records, settings)  # an input row for each entry and each of its keys (parent, shard)
+    limits_note.write(spark, settings, adopted)
     signer = origin.signer(spark, settings, admin)  # which knows the records that the job writes to its own inputs
     # output rows of each key, made from its input rows and its state
     expanded = expand(routed, settings, signer, silent=silent, answers=answers, adopts=adopted is not None)

@@ -18,6 +18,7 @@ from streaming.spark.producer import Producer
 from streaming.spark.states import StateReader
 from streaming.storage.archive import Folder
 from streaming.updates.records import KafkaRecord
+from streaming.worker.limits_note import LIMITS
 from streaming.worker.renewal import ADOPTED, Layout, renewed_states
 from streaming.worker.signature import SIGNATURE
 
@@ -90,8 +91,9 @@ def adopt(spark: Any, settings: Settings, former: JobCheckpoint, progress: Progr
         producer.send_all(settings.clock, records())
     # The inputs may hold records that the former job wrote to itself, and that nobody has read yet.
     old, new = (CheckpointFiles(spark, location) for location in (former.location, settings.checkpoint))
-    if old.exists(SIGNATURE):
-        new.write(SIGNATURE, old.read(SIGNATURE))
+    for name in (SIGNATURE, LIMITS):
+        if old.exists(name):
+            new.write(name, old.read(name))
     return positions.dump(begins_at)
 
 

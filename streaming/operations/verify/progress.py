@@ -14,6 +14,7 @@ from streaming.kafka.facts import NotedTopic
 from streaming.kafka.reader import Partition
 from streaming.storage.archive import opened
 from streaming.storage.layout import IDENTITY, QUERY
+from streaming.worker.limits_note import LIMITS, Limits, parse
 from streaming.worker.reading import StreamTopics
 from streaming.worker.signature import SIGNATURE, Signer
 
@@ -104,6 +105,20 @@ class JobCheckpoint:
             return None
         except (OSError, ValueError, ArrowException) as error:
             raise NotVerified(f"{self.location}/{SIGNATURE} cannot be read: {error}") from None
+
+    @cached_property
+    def limits(self) -> tuple[Limits, ...]:
+        """Limits of input records, the latest ones last; none in a checkpoint of a release that noted none.
+
+        Raises:
+            NotVerified: they cannot be read.
+        """
+        try:
+            return parse(self._read(LIMITS))
+        except FileNotFoundError:
+            return ()
+        except (OSError, ValueError, ArrowException) as error:
+            raise NotVerified(f"{self.location}/{LIMITS} cannot be read: {error}") from None
 
     def has_state(self) -> bool:
         """Return True if a micro-batch is complete."""

@@ -10,7 +10,7 @@ import orjson
 
 from streaming import coordinator, state
 from streaming.errors import Rejected, StateError
-from streaming.events.model import Reason, Stream
+from streaming.events.model import Reason, Source, Stream
 from streaming.events.routing import Routing
 from streaming.operations.verify.windows import StoredInput
 from streaming.state import Shard, ShardState
@@ -19,12 +19,12 @@ from streaming.storage.journal import Archive, Journal
 from streaming.tuning import DEFAULT_TUNING
 from streaming.updates.tables import TABLE_END, Tables
 from streaming.worker import InputRow, InputRows, Worker, WorkerConfig
-from streaming.worker.bounds import Bounds
+from streaming.worker.limits_note import Limits
 from streaming.worker.output import OutputKind
 from streaming.worker.placing import placed
 from streaming.worker.reading import StreamTopics
 from streaming.worker.rows import STREAMS
-from streaming.worker.signature import Signer
+from streaming.worker.signature import Origin, Signer
 
 STATE_CACHE_BYTES: Final = 256 * 1024 * 1024
 """Memory of the states that are kept decoded."""
@@ -78,18 +78,21 @@ class Rules:
         routing: distribution of topics over shards.
         inner_multi: `**` may stand inside a pattern.
         parents: parents to look at; empty for all.
-        bounds: bounds of what records may say; None for none.
+        limits: limits of input records, the latest ones last; none for no limits.
         signer: signer of the job's records to itself; None takes everybody's for the job's own.
-        cap_requests: no request is refused for a quota.
     """
 
     topics: StreamTopics
     routing: Routing
     inner_multi: bool
     parents: frozenset[str] = frozenset()
-    bounds: Bounds | None = None
+    limits: tuple[Limits, ...] = ()
     signer: Signer | None = None
-    cap_requests: bool = False
+
+    @property
+    def cap_requests(self) -> bool:
+        """True if no request is refused because of a quota, by the latest limits."""
+        return bool(self.limits) and self.limits[-1].cap_requests
 
     def concern(self, parent: str) -> bool:
         """Tell whether a parent is looked at."""
@@ -102,25 +105,45 @@ class Rules:
     def rows(self, records: Iterable[StoredInput]) -> dict[Key, list[InputRow]]:
         """Return the input rows of each shard."""
         found: dict[Key, list[InputRow]] = defaultdict(list)
-        for stream, partition, offset, timestamp, value in records:
-            if self._is_beyond_bounds(stream, value):
+        for record in records:
+            if self._is_beyond_bounds(record):
                 continue
+            stream, partition, offset, timestamp, value = record
             for parent, number, entry, payload in placed(stream, value, self.routing):
                 if self.concern(parent):
                     row = InputRow(_NUMBERS[stream], partition, offset, entry, timestamp, payload)
                     found[parent, number].append(row)
         return found
 
-    def _is_beyond_bounds(self, stream: Stream, value: bytes | None) -> bool:
-        """Tell whether a record is a dead letter as a whole."""
-        if self.bounds is None or value is None:
+    def under(self, number: int) -> "Rules":
+        """Return the rules under the limits of a number."""
+        return replace(self, limits=self.limits[number : number + 1])
+
+    def limits_of(self, record: StoredInput) -> int:
+        """Return the number of the limits under which the job has read a record."""
+        topic = self.topics[_NUMBERS[record.stream]]
+        later = range(len(self.limits) - 1, 0, -1)
+        return next((at for at in later if self.limits[at].apply_to(topic, record.partition, record.offset)), 0)
+
+    def _is_beyond_bounds(self, record: StoredInput) -> bool:
+        """Return True if a record is a dead letter as a whole; a record of the job itself has no bounds."""
+        value = record.value
+        if not self.limits or value is None:
             return False
-        if len(value) > self.bounds.value_bytes:
-            return True
+        bounds = self.limits[-1].bounds
+        if len(value) > bounds.value_bytes:
+            return not self._is_own(record)
         try:
-            return stream is Stream.SUBSCRIPTIONS and self.bounds.explain_set(value) is not None
+            return record.stream is Stream.SUBSCRIPTIONS and bounds.explain_set(value) is not None
         except Rejected:  # it is no JSON object, and a dead letter as well
             return False
+
+    def _is_own(self, record: StoredInput) -> bool:
+        if self.signer is None:
+            return True
+        topic = self.topics[_NUMBERS[record.stream]]
+        source = Source(topic, record.partition, record.offset, 0, record.timestamp)
+        return self.signer.origin(record.value, source) is Origin.OWN
 
     def worker(self, folder: Path, job: str | None = None) -> Worker:
         """Return a worker with these settings.
@@ -136,7 +159,7 @@ class Rules:
             self.routing,
             self.inner_multi,
             archives=archives,
-            bounds=self.bounds,
+            bounds=self.limits[-1].bounds if self.limits else None,
             signer=self.signer,
             state_cache_bytes=STATE_CACHE_BYTES,
             cap_requests=self.cap_requests,
@@ -159,15 +182,28 @@ class Replay:
 
     def __init__(self, rules: Rules, folder: Path) -> None:
         self._rules = rules
-        self._worker = rules.worker(folder)
+        self._folder = folder
+        self._limits = 0
+        self._stage = rules.under(0)
+        self._worker = self._stage.worker(folder)
         self._states: dict[Key, bytes] = {}
         self._batch = 0
         self.refused: set[tuple[str, str]] = set()
 
     def feed(self, records: Iterable[StoredInput]) -> None:
-        """Apply a micro-batch."""
+        """Apply a micro-batch; several if the limits of its records differ."""
+        by_limits: dict[int, list[StoredInput]] = defaultdict(list)
+        for record in records:
+            by_limits[self._rules.limits_of(record)].append(record)
+        for number in sorted(by_limits):
+            if number != self._limits:  # seldom: the job was started with other ones
+                self._limits, self._stage = number, self._rules.under(number)
+                self._worker = self._stage.worker(self._folder)
+            self._feed(by_limits[number])
+
+    def _feed(self, records: Iterable[StoredInput]) -> None:
         self._batch += 1
-        for key, rows in self._rules.rows(records).items():
+        for key, rows in self._stage.rows(records).items():
             letters: list[bytes] = []
             renewed = work_off(self._worker, key, rows, self._states.pop(key, None), batch=self._batch, letters=letters)
             self.refused.update(refused_requests(letters))

@@ -18,6 +18,7 @@ from streaming.operations.verify.verifier import Look, look
 from streaming.operations.verify.witnesses import JobView, Progress, States
 from streaming.spark import states
 from streaming.spark.expand import bounds_of
+from streaming.worker.limits_note import Limits
 
 _ROUNDS: Final = 5
 """Attempts at a repair: a job that goes on may change the rows in between."""
@@ -51,8 +52,8 @@ def verify(
     """Compare inputs, state and updates of a job, which may run meanwhile.
 
     Args:
-        settings: address of Kafka, checkpoint, names of the output topics, and bounds of input records; the rest is the
-            checkpoint's.
+        settings: address of Kafka, checkpoint, names of the output topics, and limits of input records, if the
+            checkpoint is of a release that did not note them; the rest is the checkpoint's.
         options: choices.
         progress: called now and then.
         reading: opens the states of the checkpoint; by default with a Spark of its own.
@@ -63,14 +64,14 @@ def verify(
         SparkUnavailable: Spark, which reads the state, does not start.
     """
     checkpoint = JobCheckpoint(settings.checkpoint)
+    given = Limits(bounds_of(settings), settings.cap_requests)
     rules = Rules(
         checkpoint.topics,
         checkpoint.routing,
         checkpoint.inner_multi,
         options.parents,
-        bounds_of(settings),
+        checkpoint.limits or (given,),
         checkpoint.signer,
-        settings.cap_requests,
     )
     checkpoint.micro_batches()  # says at once where there is nothing to verify
     with (

@@ -1,0 +1,71 @@
+"""Note of a checkpoint: the limits of input records that its job applies, and those that it applied before."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+import orjson
+
+from streaming.events.model import MAX_AHEAD_MS
+from streaming.worker.bounds import Bounds
+
+LIMITS: Final = "limits.json"
+"""File of a checkpoint with the limits, the latest ones last."""
+
+
+class Limits(NamedTuple):
+    """Settings that decide whether an input record is applied or becomes a dead letter.
+
+    Attributes:
+        bounds: bounds of what records may contain.
+        cap_requests: no request is refused because of a quota.
+        since: first offset by Kafka topic and partition to which they apply; 0 for a partition that is not in it.
+    """
+
+    bounds: Bounds
+    cap_requests: bool
+    since: Mapping[str, Mapping[int, int]] = {}
+
+    def apply_to(self, topic: str, partition: int, offset: int) -> bool:
+        """Return True if the record was read under these limits or later ones."""
+        return offset >= self.since.get(topic, {}).get(partition, 0)
+
+    def equal(self, other: "Limits") -> bool:
+        """Return True if other limits differ at most in where they begin."""
+        return self[:2] == other[:2]
+
+
+def parse(content: bytes) -> tuple[Limits, ...]:
+    """Return the limits in a note, the latest ones last.
+
+    Raises:
+        ValueError: the content is not valid.
+    """
+    try:
+        return tuple(
+            Limits(
+                Bounds(*(int(each[name]) for name in _NAMES), MAX_AHEAD_MS),
+                bool(each["cap_requests"]),
+                {
+                    topic: {int(number): int(offset) for number, offset in offsets.items()}
+                    for topic, offsets in each["since"].items()
+                },
+            )
+            for each in orjson.loads(content)
+        )
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"it lacks a field, or a field has another type ({error})") from None
+
+
+def dump(limits: Iterable[Limits]) -> bytes:
+    """Return the content of a note."""
+    return orjson.dumps(
+        [
+            {**dict(zip(_NAMES, each.bounds, strict=False)), "cap_requests": each.cap_requests, "since": each.since}
+            for each in limits
+        ],
+        option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS,
+    )
+
+
+_NAMES: Final = ("max_value_bytes", "max_requests", "max_entries", "max_name_bytes")
+"""Settings of the bounds, in their order."""

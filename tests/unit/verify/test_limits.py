@@ -1,0 +1,152 @@
+"""`reexpand verify` applies the limits under which the job has read each record."""
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from streaming.config import Settings, load
+from streaming.errors import CheckpointMismatch, NotVerified
+from streaming.events.model import MAX_AHEAD_MS, Source, Stream
+from streaming.events.routing import Routing
+from streaming.operations.verify.progress import JobCheckpoint
+from streaming.operations.verify.replay import Replay, Rules
+from streaming.operations.verify.windows import StoredInput
+from streaming.spark import checkpoint, limits_note
+from streaming.worker.bounds import Bounds
+from streaming.worker.limits_note import LIMITS, Limits, dump, parse
+from streaming.worker.signature import Origin, Signer
+from tests.support.builders import request_json, topic_json
+from tests.support.simulator import TOPICS
+
+SUBSCRIPTIONS = TOPICS[1]
+SIGNER = Signer(b"secret")
+WIDE = Bounds(1_000_000, 1_024, 20_000, 16_384, MAX_AHEAD_MS)
+
+
+def rules(*limits: Limits) -> Rules:
+    return Rules(TOPICS, Routing(), inner_multi=False, limits=limits, signer=SIGNER)
+
+
+def request(offset: int, client: str, entries: int, **fields: Any) -> StoredInput:
+    value = request_json(clientId=client, topic="p", liteTopicSet=[f"n{each}" for each in range(entries)], **fields)
+    return StoredInput(Stream.SUBSCRIPTIONS, 0, offset, offset, value)
+
+
+def clients(tmp_path: Path, rules: Rules, *records: StoredInput) -> set[str]:
+    """The clients that are left in session when the inputs are applied at once."""
+    replay = Replay(rules, tmp_path)
+    replay.feed(records)
+    return {
+        key.client_id for _, state in replay.states() for key, client in state.clients.items() if client.literal.live
+    }
+
+
+def test_each_record_has_the_limits_of_its_time(tmp_path: Path) -> None:
+    """A request that was too long when the job read it stays refused, whatever is allowed later."""
+    narrow = WIDE._replace(entries=2)
+    history = (
+        Limits(narrow, cap_requests=False),
+        Limits(WIDE, cap_requests=False, since={SUBSCRIPTIONS: {0: 2}}),
+        Limits(narrow, cap_requests=False, since={SUBSCRIPTIONS: {0: 4}}),
+    )
+    records = [request(number, f"c{number}", 3) for number in range(5)]
+    assert clients(tmp_path, rules(*history), *records) == {"c2", "c3"}
+    assert clients(tmp_path, rules(), *records) == {f"c{number}" for number in range(5)}
+
+
+def test_a_record_of_the_job_itself_has_no_bounds(tmp_path: Path) -> None:
+    """The end of a client repeats its later requests, so it may be longer than any of them."""
+    limits = Limits(WIDE._replace(value_bytes=400), cap_requests=False)
+    source = Source(SUBSCRIPTIONS, 0, 0, 0, 0)
+    first = request(0, "c", 1)
+    end = orjson.dumps(
+        {
+            "action": "COMPLETE_REMOVE", "clientId": "c", "group": "g", "topic": "p", "asOf": [0, 1, 1, 0],
+            "ends": {"literal": {"place": [0, 1, 1, 0]}, "wildcard": {"place": [0, 1, 1, 0]}}, "padding": "x" * 400,
+        }
+    )  # fmt: skip
+    own, forged = SIGNER.sign(end), Signer(b"another").sign(end)
+    assert SIGNER.origin(own, source) is Origin.OWN
+    assert clients(tmp_path, rules(limits), first, first._replace(offset=2, value=own)) == set()
+    assert clients(tmp_path, rules(limits), first, first._replace(offset=2, value=forged)) == {"c"}
+
+
+def test_a_topic_event_that_is_too_long_is_left_out(tmp_path: Path) -> None:
+    limits = Limits(WIDE._replace(value_bytes=30), cap_requests=False)
+    replay = Replay(rules(limits), tmp_path)
+    replay.feed([StoredInput(Stream.TOPICS, 0, 0, 0, topic_json(topic="x" * 30))])
+    assert list(replay.states()) == []
+
+
+def test_the_note_is_what_was_written() -> None:
+    history = (
+        Limits(WIDE, cap_requests=False),
+        Limits(WIDE._replace(entries=1), cap_requests=True, since={SUBSCRIPTIONS: {0: 7, 1: 0}}),
+    )
+    assert parse(dump(history)) == history
+
+
+@pytest.mark.parametrize("content", [b"", b"[1]", b'[{"since":{}}]', b"[{}]", b'[{"max_value_bytes":1}]'])
+def test_a_damaged_note_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / LIMITS).write_bytes(content)
+    with pytest.raises(NotVerified, match=f"{LIMITS} cannot be read"):
+        _ = JobCheckpoint(str(tmp_path)).limits
+
+
+class Files:
+    """Files of a checkpoint without Spark."""
+
+    def __init__(self, _: object, root: str) -> None:
+        self._root = Path(root)
+
+    def exists(self, name: str) -> bool:
+        """As Spark's."""
+        return (self._root / name).exists()
+
+    def read(self, name: str) -> bytes:
+        """As Spark's."""
+        return (self._root / name).read_bytes()
+
+    def write(self, name: str, content: bytes) -> None:
+        """As Spark's."""
+        (self._root / name).write_bytes(content)
+
+
+class Job:
+    """Starts of a job on one checkpoint."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        monkeypatch.setattr(limits_note, "CheckpointFiles", Files)
+        monkeypatch.setattr(checkpoint, "progress", lambda *_: checkpoint.QueryProgress(read=self.read))
+        self.read: dict[str, dict[int, int]] = {}
+        self.folder = folder
+
+    def starts(self, **given: Any) -> tuple[Limits, ...]:
+        """Start, and return what `verify` reads then."""
+        settings: Settings = load({"bootstrap_servers": "b:1", "checkpoint": str(self.folder), **given})
+        spark: Any = None
+        limits_note.write(spark, settings)
+        return JobCheckpoint(str(self.folder)).limits
+
+
+def test_a_start_notes_other_limits_with_the_offsets_that_were_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    job = Job(monkeypatch, tmp_path)
+    assert JobCheckpoint(str(tmp_path)).limits == ()
+    first = Limits(WIDE, cap_requests=False)
+    assert job.starts() == (first,)
+    job.read = {SUBSCRIPTIONS: {0: 5}}
+    assert job.starts() == (first,)
+    narrow = Limits(WIDE._replace(entries=3), cap_requests=True, since=job.read)
+    assert job.starts(max_entries=3, cap_requests=True) == (first, narrow)
+    assert job.starts(max_entries=4) == (first, Limits(WIDE._replace(entries=4), cap_requests=False, since=job.read))
+
+
+def test_a_start_on_a_damaged_note_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    job = Job(monkeypatch, tmp_path)
+    (tmp_path / LIMITS).write_bytes(b"x")
+    with pytest.raises(CheckpointMismatch, match="delete it while the job is stopped"):
+        job.starts()
