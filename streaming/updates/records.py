@@ -117,7 +117,7 @@ class UpdateWriter:
     def _patterns_json(self, patterns: tuple[str, ...]) -> bytes:
         known = self._patterns.get(patterns)
         if known is None:
-            known = self._patterns[patterns] = _patterns_json(patterns)
+            known = self._patterns[patterns] = patterns_json(patterns)
         return known
 
     def _event_json(self, op: Op, lite_topic: str, cause: Cause, source: Source) -> _EventJson:
@@ -170,6 +170,18 @@ def digest(data: bytes) -> bytes:
     return blake2b(data, digest_size=_DIGEST_BYTES).hexdigest().encode()
 
 
+def digest_number(data: bytes) -> int:
+    """Return the digest of some data as a 64-bit integer."""
+    return int.from_bytes(blake2b(data, digest_size=_DIGEST_BYTES).digest(), signed=True)
+
+
+def event_id(parent: str, subscriber: SubscriberKey, op: Op, lite_topic: str, source: Source) -> str:
+    """Return the `eventId` of an update."""
+    place = b'"topic":%b,"partition":%d,"offset":%d,"entry":%d' % (text_json(source.topic), *source[1:4])
+    event = digest(b"%b%b%b" % (op.encode(), text_json(lite_topic), place))
+    return f"{event.decode()}-{_subscriber_json(parent, subscriber, None).digest.decode()}"
+
+
 def digest_lines(data: Iterable[bytes]) -> bytes:
     """Return the digests of many data, a line each."""
     return (
@@ -212,10 +224,10 @@ def patterns_lines(patterns: Sequence[tuple[str, ...]], before: bytes, behind: b
     data = orjson.dumps(patterns)
     if len(data) <= MAX_PATTERN_BYTES and data.count(b"],[") == len(patterns) - 1:  # no pattern contains `],[`
         return b"%b%b%b" % (before, data[1:-1].replace(b"],[", b"]%b\n%b[" % (behind, before)), behind)
-    return b"\n".join([b"%b%b%b" % (before, _patterns_json(each), behind) for each in patterns])
+    return b"\n".join([b"%b%b%b" % (before, patterns_json(each), behind) for each in patterns])
 
 
-def _patterns_json(patterns: tuple[str, ...]) -> bytes:
+def patterns_json(patterns: tuple[str, ...]) -> bytes:
     """Return matched patterns as JSON, without the last ones if they exceed `MAX_PATTERN_BYTES`."""
     data = orjson.dumps(patterns)
     if len(data) <= MAX_PATTERN_BYTES:

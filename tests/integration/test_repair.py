@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from streaming.events.model import Stream
+from streaming.events.model import Source, Stream
 from streaming.events.routing import Routing
 from streaming.kafka.reader import TopicReader
 from streaming.operations.verify.corrections import Correction
@@ -19,8 +19,9 @@ from streaming.operations.verify.replay import Rules
 from streaming.operations.verify.verifier import look
 from streaming.operations.verify.witnesses import JobView
 from streaming.oracle import Effective
-from streaming.updates.model import Cause
-from streaming.updates.records import update_key
+from streaming.subscription.subscribers import SubscriberKey
+from streaming.updates.model import Cause, Op, Update
+from streaming.updates.records import UpdateWriter, update_key
 from tests.support.builders import request_value, topic_value
 from tests.support.running_job import Streams
 from tests.support.simulator import Record, Simulation
@@ -57,14 +58,9 @@ class Story:
     def says(self, op: str, row: Effective, cause: str = "SUBSCRIBED") -> None:
         """A record of the job."""
         key = update_key(*row)
-        value: dict[str, Any] = {
-            "op": op,
-            "patterns": [],
-            "cause": cause,
-            "version": None,
-            "eventId": f"{op}-{cause}",
-            "source": {},
-        }
+        who, source = SubscriberKey(row.group, row.client_id), Source("t", 0, 0, 0, 0)
+        update = Update(Op(op), who, row.lite_topic, (row.lite_topic,), Cause.SUBSCRIBED, None, source)
+        value = {**json.loads(UpdateWriter(row.parent).record(update).value or b""), "cause": cause}
         self.producer.produce(self.topic, json.dumps(value, separators=(",", ":")).encode(), key)
         if op == "REMOVE":
             self.producer.produce(self.topic, None, key)

@@ -74,6 +74,11 @@ class Forger:
         self._write(row, "REMOVE")
         self._producer.produce(self._topic, None, update_key(*row))
 
+    def alter(self, row: Effective, update: dict[str, Any], **changes: Any) -> None:
+        """Write an update of a row again with other fields."""
+        value = json.dumps({**update, **changes}, separators=(",", ":")).encode()
+        self._producer.produce(self._topic, value, update_key(*row))
+
     def _write(self, row: Effective, op: str) -> None:
         value = {
             "op": op, "parentTopic": row.parent, "group": row.group, "clientId": row.client_id,
@@ -85,6 +90,14 @@ class Forger:
     def flush(self) -> None:
         """Wait until Kafka has all of it."""
         assert self._producer.flush(30) == 0
+
+
+def last_add(streams: Streams, row: Effective) -> dict[str, Any]:
+    """The last ADD with the key of a row."""
+    about = [each for each in streams.read(streams.settings.updates) if each.key() == update_key(*row) and each.value()]
+    found: dict[str, Any] = json.loads(about[-1].value() or b"")
+    assert found["op"] == "ADD"
+    return found
 
 
 def all_features(scene: Scene) -> None:
@@ -157,23 +170,34 @@ def test_a_live_job_is_verified_and_its_updates_are_repaired(streams: Streams, t
                 forger.add(row)
             for row in missing:
                 forger.remove(row)
+            altered = {
+                Effective("p", "g", "nats", "fleet.eu.1"): {"patterns": ["fleet.*"]},
+                Effective("s", "tagged", "c", "red__1"): {"version": 7},
+                Effective("x", "only", "new", "a__1"): {"clientId": "old"},
+            }
+            for row, changes in altered.items():
+                forger.alter(row, last_add(streams, row), **changes)
             forger.flush()
             wrong = verify(streams)
             assert wrong.exit_code == 1
             assert wrong.summary["rows"]["inputs"] >= 12
             assert wrong.faults == {
-                **dict.fromkeys(surplus, "surplus-update"), **dict.fromkeys(missing, "missing-update")
+                **dict.fromkeys(surplus, "surplus-update"), **dict.fromkeys(missing, "missing-update"),
+                **dict.fromkeys(altered, "wrong-value"),
             }  # fmt: skip
             last = {each["liteTopic"]: each["lastRecord"]["update"]["op"] for each in wrong.differences}
             assert (last["a__1"], last["blue__1"]) == ("ADD", "REMOVE")
 
             mended = verify(streams, "--repair")
             assert mended.differences == []
-            assert mended.summary["repaired"] == len(surplus | missing)
+            assert mended.summary["repaired"] == len(surplus | missing | altered.keys())
             assert mended.exit_code == 0
         assert {row for row in streams.relation() if row.parent != "busy"} == settled
         repaired = [update for update in streams.updates() if update["cause"] == Cause.REPAIRED]
-        assert Counter(update["op"] for update in repaired) == {"ADD": len(missing), "REMOVE": len(surplus)}
+        written = Counter(update["op"] for update in repaired)
+        assert written == {"ADD": len(missing) + len(altered), "REMOVE": len(surplus)}
+        assert last_add(streams, Effective("p", "g", "nats", "fleet.eu.1"))["patterns"] == ["fleet.>"]
+        assert last_add(streams, Effective("s", "tagged", "c", "red__1"))["version"] is None
         (added,) = (update for update in repaired if update["liteTopic"] == "blue__1")
         about = [update for update in streams.updates() if update["liteTopic"] == "blue__1"]
         (first,) = (update for update in about if update["op"] == "ADD" and update["cause"] != Cause.REPAIRED)

@@ -1,12 +1,12 @@
 """Corrections of rows as records of the updates topic, in the form of all other updates."""
 
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from streaming.events.model import Source
 from streaming.expansion.announce import Announcer
 from streaming.expansion.micro_batch import apply_events
-from streaming.operations.verify.findings import Difference
+from streaming.operations.verify.findings import Difference, Fault
 from streaming.operations.verify.holding import holdings
 from streaming.operations.verify.replay import Key, Rules
 from streaming.operations.verify.witnesses import ShardPair
@@ -49,7 +49,8 @@ def corrections(rules: Rules, updates: str, pair: ShardPair, differences: Iterab
     writer = UpdateWriter(pair.key[0])
     for key, difference in wanted.items():
         holds = key in held
-        if holds == difference.updates or holds != (key in coming):  # mended, or about to change
+        is_right = holds == difference.updates and difference.fault is not Fault.WRONG_VALUE
+        if is_right or holds != (key in coming):  # corrected meanwhile, or about to change
             continue
         row, record = difference.row, difference.record
         source = Source(updates, _NONE, _NONE, 0, 0)
@@ -57,7 +58,7 @@ def corrections(rules: Rules, updates: str, pair: ShardPair, differences: Iterab
         if record is not None:
             source = Source(updates, record.partition, record.offset, 0, record.timestamp)
             if not holds and record.update is not None:
-                patterns = [str(each) for each in record.update.get("patterns", ())]
+                patterns = _texts(record.update.get("patterns"))
         update = announcer.update(
             Op.ADD if holds else Op.REMOVE,
             SubscriberKey(row.group, row.client_id, row.part),
@@ -70,6 +71,11 @@ def corrections(rules: Rules, updates: str, pair: ShardPair, differences: Iterab
             update = announcer.with_bitmap(update)
         value = writer.record(update).value
         yield Correction(key, (value,) if holds else (value, None), record.partition if record is not None else None)
+
+
+def _texts(patterns: Any) -> list[str]:
+    """Return the patterns of an update; none if it has no valid ones."""
+    return [str(each) for each in patterns] if isinstance(patterns, list) else []
 
 
 def _held(key: Key, state: ShardState, rules: Rules, topics: set[str]) -> Iterator[tuple[bytes, list[str]]]:

@@ -11,6 +11,7 @@ class Fault(StrEnum):
 
     SURPLUS_UPDATE = "surplus-update"
     MISSING_UPDATE = "missing-update"
+    WRONG_VALUE = "wrong-value"
     STATE_DIFFERS = "state-differs"
     STATE_DAMAGED = "state-damaged"
     QUOTA_ORDER = "quota-order"
@@ -19,12 +20,13 @@ class Fault(StrEnum):
 EXPLANATIONS = {
     Fault.SURPLUS_UPDATE: "the updates topic holds an ADD of a row that does not hold; --repair writes the REMOVE",
     Fault.MISSING_UPDATE: "the row holds, and the updates topic has no ADD of it; --repair writes the ADD",
+    Fault.WRONG_VALUE: "the ADD of the row names patterns or a version that it never had; --repair writes the ADD",
     Fault.STATE_DIFFERS: "the state of the job is not what the inputs say; `reexpand rebuild` makes a new checkpoint",
     Fault.STATE_DAMAGED: "the state of this shard cannot be read; restore the checkpoint, or use `reexpand rebuild`",
     Fault.QUOTA_ORDER: "a quota refused a request of this group: which topics it found depends on the micro-batches",
 }
 
-REPAIRABLE = frozenset({Fault.SURPLUS_UPDATE, Fault.MISSING_UPDATE})
+REPAIRABLE = frozenset({Fault.SURPLUS_UPDATE, Fault.MISSING_UPDATE, Fault.WRONG_VALUE})
 """Faults of the updates topic alone."""
 
 UNDECIDED = frozenset({Fault.QUOTA_ORDER})
@@ -117,6 +119,11 @@ class Findings:
     def repairable(self) -> list[Difference]:
         """Differences that corrections in the updates topic mend."""
         return [difference for difference in self.differences if difference.fault in REPAIRABLE]
+
+    @property
+    def doubted(self) -> set[bytes]:
+        """Keys of the rows whose ADD has a wrong value."""
+        return {difference.key for difference in self.differences if difference.fault is Fault.WRONG_VALUE}
 
     def by_fault(self) -> Counter[Fault]:
         """Return the number of differences by reason."""

@@ -42,11 +42,13 @@ class LedgerRow(NamedTuple):
         key: of its updates.
         says: who says that it holds.
         last: last record; None where the updates topic has none.
+        said: value of that record.
     """
 
     key: bytes
     says: Says
     last: LastRecord | None
+    said: int = 0
 
 
 class UpdateMark(NamedTuple):
@@ -55,6 +57,7 @@ class UpdateMark(NamedTuple):
     Attributes:
         says: `UPDATES` for an ADD, `LATE` for a record behind those of the micro-batch.
         is_tombstone: the record has no value.
+        value: digest of the patterns and the version that an ADD names.
     """
 
     key: bytes
@@ -62,14 +65,21 @@ class UpdateMark(NamedTuple):
     partition: int
     offset: int
     is_tombstone: bool
+    value: int = 0
 
 
 _MARK = "INSERT INTO rows (key, says) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET says = says | excluded.says"
 
+_STATE = (
+    "INSERT INTO rows (key, says, wanted) VALUES (?, ?, ?) "
+    "ON CONFLICT (key) DO UPDATE SET says = says | excluded.says, wanted = excluded.wanted"
+)
+
 # The REMOVE before a tombstone is worth more than its place.
 _FOLD = f"""
-INSERT INTO rows (key, says, part, place) VALUES (?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET
+INSERT INTO rows (key, says, part, place, said) VALUES (?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET
     says = says & {~(Says.UPDATES | Says.LATE)} | excluded.says,
+    said = excluded.said,
     part = CASE WHEN ? AND part IS NOT NULL THEN part ELSE excluded.part END,
     place = CASE WHEN ? AND part IS NOT NULL THEN place ELSE excluded.place END
 """  # noqa: S608 - the numbers stand above
@@ -81,7 +91,7 @@ _CACHE_KB = 65_536
 class Ledger:
     """The table, as a context manager; its file is for one run only.
 
-    Some 150 bytes of disk a row.
+    Some 170 bytes of disk a row.
     """
 
     def __init__(self, file: Path) -> None:
@@ -105,16 +115,21 @@ class Ledger:
         """Empty the table."""
         self._table.execute("DROP TABLE IF EXISTS rows")
         self._table.execute(
-            "CREATE TABLE rows (key BLOB PRIMARY KEY, says INTEGER NOT NULL, part INTEGER, place INTEGER) WITHOUT ROWID"
+            "CREATE TABLE rows (key BLOB PRIMARY KEY, says INTEGER NOT NULL, part INTEGER, place INTEGER, "
+            "wanted INTEGER, said INTEGER) WITHOUT ROWID"
         )
 
     def mark(self, keys: Iterable[bytes], says: Says) -> None:
         """Note that these rows hold according to a witness."""
         self._write(_MARK, ((key, int(says)) for key in keys))
 
+    def mark_values(self, rows: Iterable[tuple[bytes, int]], says: Says) -> None:
+        """Note that these rows hold according to a state, each with the value that an ADD would have."""
+        self._write(_STATE, ((key, int(says), value) for key, value in rows))
+
     def fold(self, marks: Iterable[UpdateMark]) -> None:
         """Note what records of the updates topic say; the last one of a row counts."""
-        self._write(_FOLD, ((*mark, mark.is_tombstone) for mark in marks))
+        self._write(_FOLD, ((*mark[:4], mark.value, mark.is_tombstone, mark.is_tombstone) for mark in marks))
 
     def _write(self, statement: str, rows: Iterable[tuple[object, ...]]) -> None:
         self._table.execute("BEGIN")
@@ -153,3 +168,17 @@ class Ledger:
         """  # noqa: S608 - the numbers stand above
         for key, says, part, place in self._table.execute(statement):
             yield LedgerRow(key, Says(says), None if part is None else LastRecord(part, place))
+
+    def doubts(self) -> Iterator[LedgerRow]:
+        """Yield the rows that hold by state and updates, and whose last ADD has another value than the state implies.
+
+        They come in order of their keys, without the rows in flight.
+        """
+        witnesses = BOTH_STATES | Says.UPDATES
+        statement = f"""
+            SELECT key, says, part, place, said FROM rows
+            WHERE NOT says & {Says.LATE} AND says & {witnesses} = {witnesses} AND wanted IS NOT said
+            ORDER BY key
+        """  # noqa: S608 - the numbers stand above
+        for key, says, part, place, said in self._table.execute(statement):
+            yield LedgerRow(key, Says(says), LastRecord(part, place), said)

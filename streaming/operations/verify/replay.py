@@ -1,7 +1,7 @@
 """The inputs worked off anew, by the rules of the job, in this process."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -175,14 +175,21 @@ class Replay:
     Args:
         rules: settings of the job.
         folder: folder for the larger part of the states.
+        note: called with the input rows of the first shard of each parent, and the number of their limits.
 
     Attributes:
         refused: parent and group of each request that a quota refused.
     """
 
-    def __init__(self, rules: Rules, folder: Path) -> None:
+    def __init__(
+        self,
+        rules: Rules,
+        folder: Path,
+        note: Callable[[str, int, list[InputRow]], None] = lambda *_: None,
+    ) -> None:
         self._rules = rules
         self._folder = folder
+        self._note = note
         self._limits = 0
         self._stage = rules.under(0)
         self._worker = self._stage.worker(folder)
@@ -204,6 +211,8 @@ class Replay:
     def _feed(self, records: Iterable[StoredInput]) -> None:
         self._batch += 1
         for key, rows in self._stage.rows(records).items():
+            if key[1] == 0:  # each shard sees all requests
+                self._note(key[0], self._limits, rows)
             letters: list[bytes] = []
             renewed = work_off(self._worker, key, rows, self._states.pop(key, None), batch=self._batch, letters=letters)
             self.refused.update(refused_requests(letters))

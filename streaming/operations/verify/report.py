@@ -118,7 +118,9 @@ def _record(difference: Difference) -> str:
     if record is None:
         return "none"
     place = f"[{record.partition}]@{record.offset}"
-    return f"tombstone {place}" if record.update is None else f"{record.update['op']} {record.update['cause']} {place}"
+    if record.update is None:
+        return f"tombstone {place}"
+    return f"{record.update.get('op')} {record.update.get('cause')} {place}"
 
 
 def _verdict(findings: Findings) -> str:

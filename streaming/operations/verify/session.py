@@ -95,7 +95,7 @@ def _confirmed(job: JobView, first: Look, folder: Path, progress: Progress) -> L
     went_on = job.checkpoint.micro_batches() != first.moment.batches
     if not (first.findings.repairable and went_on):
         return first
-    return merged(first, look(job, folder, progress, inputs=False), set())
+    return merged(first, look(job, folder, progress, inputs=False, doubted=first.findings.doubted), set())
 
 
 def _repaired(job: JobView, found: Look, corrector: Corrector, folder: Path, progress: Progress) -> Look:
@@ -106,7 +106,8 @@ def _repaired(job: JobView, found: Look, corrector: Corrector, folder: Path, pro
         corrected = corrector.correct(latest)
         written |= corrected
         log.info("round %d: %d rows corrected in %s", attempt + 1, len(corrected), job.updates)
-        latest = merged(first, look(job, folder, progress, inputs=False), written)
+        again = look(job, folder, progress, inputs=False, doubted=first.findings.doubted)
+        latest = merged(first, again, written)
         if not latest.findings.repairable:
             break
     return latest

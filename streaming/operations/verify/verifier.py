@@ -1,10 +1,10 @@
 """One verification: the witnesses are heard, and what they disagree about is named."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
@@ -12,10 +12,12 @@ from streaming.errors import StateCorrupted
 from streaming.kafka.reader import Partition, Span
 from streaming.operations.verify.findings import DamagedState, Difference, Fault, Findings, RowName, UpdateRecord
 from streaming.operations.verify.ledger import LastRecord, Ledger, LedgerRow, Says
+from streaming.operations.verify.values import CONTRADICTORY, ClientName, RequestLog, name_of, unexplained
 from streaming.operations.verify.witnesses import (
     InputsHeard,
     JobView,
     Moment,
+    Notes,
     Progress,
     UpdatesHeard,
     hear_inputs,
@@ -45,7 +47,7 @@ class Look:
     findings: Findings
 
 
-def look(job: JobView, folder: Path, progress: Progress, *, inputs: bool) -> Look:
+def look(job: JobView, folder: Path, progress: Progress, *, inputs: bool, doubted: Collection[bytes] = ()) -> Look:
     """Hear the witnesses, and return what they disagree about.
 
     Args:
@@ -53,6 +55,7 @@ def look(job: JobView, folder: Path, progress: Progress, *, inputs: bool) -> Loo
         folder: folder for temporary files.
         progress: called now and then.
         inputs: read the inputs as well.
+        doubted: keys of rows whose ADD had a wrong value at a former look.
 
     Raises:
         NotVerified: the job has not committed anything yet, or its checkpoint cannot be read.
@@ -63,9 +66,12 @@ def look(job: JobView, folder: Path, progress: Progress, *, inputs: bool) -> Loo
         heard = hear_updates(job, moment, ledger, progress)
         told = InputsHeard()
         findings = Findings(moment.batches.committed, damaged=damaged)
-        if inputs:
-            told = hear_inputs(job, moment, ledger, Path(temporary) / "replay", progress)
-        has_inputs = inputs and told.missing is None
+        values = _Values(job, ledger, doubted)
+        with RequestLog(Path(temporary) / "requests.sqlite", values.clients if inputs else ()) as log:
+            if inputs:
+                told = hear_inputs(job, moment, Notes(ledger, log), Path(temporary) / "replay", progress)
+            has_inputs = inputs and told.missing is None
+            wrong = values.wrong(log, told) if has_inputs else values.wrong()
         findings.notes = list(_notes(heard, told))
         counts = ledger.counts()
         findings.rows = {
@@ -74,7 +80,7 @@ def look(job: JobView, folder: Path, progress: Progress, *, inputs: bool) -> Loo
             "updates": counts[Says.UPDATES],
         }
         findings.in_flight = ledger.count_in_flight()
-        found = list(_Judge(job, damaged, told, inputs=has_inputs).differences(ledger))
+        found = list(_Judge(job, damaged, told, inputs=has_inputs).differences(ledger, wrong))
     findings.differences = _with_records(job, found)
     return Look(moment, heard, findings)
 
@@ -105,6 +111,37 @@ def _notes(heard: UpdatesHeard, told: InputsHeard) -> Iterator[str]:
         yield f"{heard.foreign:,} records of the updates topic are no updates and are left out"
 
 
+class _Values:
+    """Values of the rows that hold by state and updates."""
+
+    def __init__(self, job: JobView, ledger: Ledger, doubted: Collection[bytes]) -> None:
+        self._rules = job.rules
+        self._ledger = ledger
+        self._doubted = doubted
+
+    @property
+    def clients(self) -> set[ClientName]:
+        """Clients with an ADD that differs from what the state implies, so that their requests decide."""
+        return {ClientName(*name_of(row.key)[:3]) for row in self._ledger.doubts() if not self._is_decided(row)}
+
+    def wrong(self, log: RequestLog | None = None, told: InputsHeard | None = None) -> list[LedgerRow]:
+        """Return the rows whose ADD has a wrong value, as far as it can be decided.
+
+        Args:
+            log: requests of the clients; None if the inputs were not read.
+            told: result of reading the inputs.
+        """
+        found = list(filter(self._is_decided, self._ledger.doubts()))
+        if log is not None and told is not None:
+            open_ones = (row for row in self._ledger.doubts() if not self._is_decided(row))
+            judged = (row for row in open_ones if name_of(row.key)[:2] not in told.refused)
+            found += unexplained(self._rules, log, judged)
+        return found
+
+    def _is_decided(self, row: LedgerRow) -> bool:
+        return row.said == CONTRADICTORY or row.key in self._doubted
+
+
 class _Judge:
     """Names the reason of each difference."""
 
@@ -115,15 +152,30 @@ class _Judge:
         self._refused = told.refused
         self._inputs = inputs
 
-    def differences(self, ledger: Ledger) -> Iterator[Difference]:
-        """Yield the differences, without their records."""
+    def differences(self, ledger: Ledger, wrong: Collection[LedgerRow]) -> Iterator[Difference]:
+        """Yield the differences in order of their keys, without their records.
+
+        Args:
+            ledger: table of rows.
+            wrong: rows whose ADD has a wrong value.
+        """
+        known = set()
+        found = []
         for entry in ledger.disagreements(inputs=self._inputs):
+            known.add(entry.key)
             difference = self._difference(entry)
             if difference is not None:
-                yield difference
+                found.append(difference)
+        for entry in wrong:
+            if entry.key not in known:
+                inputs = bool(entry.says & Says.INPUTS) if self._inputs else None
+                place = None if entry.last is None else UpdateRecord(*entry.last, 0, None)
+                row = name_of(entry.key)
+                found.append(Difference(entry.key, row, Fault.WRONG_VALUE, inputs, True, True, place))
+        yield from sorted(found, key=lambda difference: difference.key)
 
     def _difference(self, entry: LedgerRow) -> Difference | None:
-        row = RowName(*orjson.loads(entry.key))
+        row = name_of(entry.key)
         inputs = bool(entry.says & Says.INPUTS) if self._inputs else None
         state: bool | None = bool(entry.says & Says.STATE)
         updates = bool(entry.says & Says.UPDATES)
@@ -172,6 +224,16 @@ def records_at(job: JobView, places: Iterable[LastRecord]) -> Mapping[LastRecord
             place = LastRecord(message.partition() or 0, message.offset() or 0)
             if place in wanted:
                 value = message.value()
-                update = None if value is None else orjson.loads(value)
-                found[place] = UpdateRecord(*place, message.timestamp()[1], update)
+                found[place] = UpdateRecord(*place, message.timestamp()[1], _update(value))
     return found
+
+
+def _update(value: bytes | None) -> dict[str, Any] | None:
+    """Return an update; without fields if its value is no JSON object."""
+    if value is None:
+        return None
+    try:
+        update = orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return {}
+    return update if isinstance(update, dict) else {}

@@ -16,6 +16,7 @@ from streaming.operations.verify.holding import complete, holdings
 from streaming.operations.verify.ledger import BOTH_STATES, Ledger, Says, UpdateMark
 from streaming.operations.verify.progress import JobCheckpoint, MicroBatches
 from streaming.operations.verify.replay import Key, Replay, Rules, read_state, refused_requests, work_off
+from streaming.operations.verify.values import CONTRADICTORY, RequestLog, announced, name_of, stated
 from streaming.operations.verify.windows import StoredInput, in_order, windows
 from streaming.state import ShardState
 from streaming.updates.op import Op
@@ -149,10 +150,10 @@ def hear_state(job: JobView, moment: Moment, ledger: Ledger, folder: Path, progr
         if isinstance(pair, DamagedState):
             damaged.append(pair)
         elif pair.after is pair.state:
-            ledger.mark(row_keys(job.rules, pair.key, pair.state), BOTH_STATES)
+            ledger.mark_values(stated(job.rules, pair.key, pair.state), BOTH_STATES)
         else:
-            ledger.mark(row_keys(job.rules, pair.key, pair.state), Says.STATE)
-            ledger.mark(row_keys(job.rules, pair.key, pair.after), Says.NEXT)
+            ledger.mark_values(stated(job.rules, pair.key, pair.state), Says.STATE)
+            ledger.mark_values(stated(job.rules, pair.key, pair.after), Says.NEXT)
         progress("shards of the state", number, None)
     return damaged
 
@@ -185,10 +186,12 @@ def hear_updates(job: JobView, moment: Moment, ledger: Ledger, progress: Progres
                 continue
             if not job.rules.concern(parent):
                 continue
+            value = _value(message) if op is Op.ADD else CONTRADICTORY
             offset, known = message.offset() or 0, moment.updates.get(where)
             is_late = known is None or offset >= known.end
             says = (Says.UPDATES if op is Op.ADD else 0) | (Says.LATE if is_late else 0)
-            marks.append(UpdateMark(message.key() or b"", int(says), where.number, offset, message.value() is None))
+            key, is_tombstone = message.key() or b"", message.value() is None
+            marks.append(UpdateMark(key, int(says), where.number, offset, is_tombstone, value))
         ledger.fold(marks)
         done += len(block)
         progress("updates", done, total)
@@ -207,6 +210,15 @@ def operation(value: bytes | None) -> Op | None:
         return Op(orjson.loads(value)["op"])
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
         return None
+
+
+def _value(add: Message) -> int:
+    """Return the value of an ADD."""
+    try:
+        update = orjson.loads(add.value() or b"")
+    except orjson.JSONDecodeError:
+        return CONTRADICTORY
+    return announced(name_of(add.key() or b""), update)
 
 
 def _parent_of(key: bytes | None) -> str | None:
@@ -233,8 +245,15 @@ class InputsHeard:
     missing: str | None = None
 
 
-def hear_inputs(job: JobView, moment: Moment, ledger: Ledger, folder: Path, progress: Progress) -> InputsHeard:
-    """Fill the ledger with what the inputs say, up to where the last committed micro-batch has read them."""
+class Notes(NamedTuple):
+    """Notes on disk about what the inputs say: the rows, and the requests of some clients."""
+
+    ledger: Ledger
+    requests: RequestLog
+
+
+def hear_inputs(job: JobView, moment: Moment, notes: Notes, folder: Path, progress: Progress) -> InputsHeard:
+    """Note what the inputs say, up to where the last committed micro-batch has read them."""
     heard = InputsHeard()
     ends = job.checkpoint.offsets(moment.batches.committed)
     spans = job.reader.spans(job.rules.topics)
@@ -244,7 +263,7 @@ def hear_inputs(job: JobView, moment: Moment, ledger: Ledger, folder: Path, prog
             heard.missing = partition.topic
             return heard
     wanted = {partition: Span(span.start, ends.get(partition, 0)) for partition, span in spans.items()}
-    replay = Replay(job.rules, folder)
+    replay = Replay(job.rules, folder, notes.requests.note)
     total, done = sum(max(0, span.end - span.start) for span in wanted.values()), 0
     for window in windows(job.reader, wanted):
         partitions: dict[Partition, list[StoredInput]] = {partition: [] for partition in window}
@@ -257,7 +276,7 @@ def hear_inputs(job: JobView, moment: Moment, ledger: Ledger, folder: Path, prog
             done += len(batch)
             progress("inputs", done, total)
     for key, state in replay.states():
-        ledger.mark(row_keys(job.rules, key, state), Says.INPUTS)
+        notes.ledger.mark(row_keys(job.rules, key, state), Says.INPUTS)
     heard.refused = replay.refused | _refused_by_job(job)
     return heard
 

@@ -11,14 +11,15 @@ from streaming.coordinator import COORDINATOR
 from streaming.events.routing import Routing
 from streaming.operations.verify.holding import complete
 from streaming.operations.verify.replay import Replay, Rules, read_state
-from streaming.operations.verify.windows import StoredInput, in_order
+from streaming.operations.verify.windows import in_order
 from streaming.operations.verify.witnesses import row_keys
 from streaming.oracle import Effective
 from streaming.tuning import Tuning
 from streaming.updates.records import update_key
 from streaming.worker import Worker
 from tests.support.histories import CLIENT_TIMEOUT_MS, PROFILES, batches, history
-from tests.support.simulator import TOPICS, Record, Simulation
+from tests.support.recorder import Recorder
+from tests.support.simulator import TOPICS, Simulation
 
 EXAMPLES = 25
 
@@ -78,20 +79,3 @@ def test_inputs_that_are_worked_off_anew_leave_the_same_relation(
         replay.feed(records)
     found = {row for key, state in replay.states() for row in row_keys(rules(routing), key, state)}
     assert found == keys(job.relation)
-
-
-class Recorder(Simulation):
-    """A job that keeps what it read, with the time at which it did."""
-
-    def _run_batch(self, records: Any, *, crash: bool) -> None:
-        self.now += 1
-        self.read: list[tuple[int, Record]] = [*getattr(self, "read", []), *((self.now, each) for each in records)]
-        super()._run_batch(records, crash=crash)
-
-    def partitions(self) -> list[list[StoredInput]]:
-        """The records by partition, with the time at which they were read as their own."""
-        found: dict[tuple[Any, int], list[StoredInput]] = {}
-        for time, record in getattr(self, "read", []):
-            stored = StoredInput(record.stream, record.partition, record.offset, time, record.value)
-            found.setdefault((record.stream, record.partition), []).append(stored)
-        return list(found.values())

@@ -1,0 +1,218 @@
+"""Values of rows: the patterns and the version that an ADD names, next to those that the state and the inputs imply.
+
+An ADD names the entries that match at its time. A client may change its set afterwards without an update of the row, so
+an ADD that differs from the state is right if it agrees with the client's set after any of its requests.
+"""
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
+from itertools import groupby
+from math import inf
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Self
+
+import orjson
+
+from streaming.events.model import Source, Stream, lmq_name
+from streaming.expansion.micro_batch import apply_events
+from streaming.operations.verify.findings import RowName
+from streaming.operations.verify.holding import holdings
+from streaming.operations.verify.ledger import LedgerRow
+from streaming.operations.verify.replay import Key, Rules
+from streaming.state import ShardState
+from streaming.subscription.client import NOTHING, Client, Mode, interest
+from streaming.subscription.interests import SHARE
+from streaming.subscription.subscribers import ClientKey, SubscriberKey
+from streaming.tuning import DEFAULT_TUNING
+from streaming.updates.model import Op, Problem
+from streaming.updates.records import digest_number, event_id, patterns_json, update_key
+from streaming.worker.reading import KeyReader
+from streaming.worker.rows import STREAMS, InputRow, InputRows
+
+CONTRADICTORY: Final = 0
+"""Value of an ADD that contradicts its own key, its source, or the form of updates."""
+
+_SUBSCRIPTIONS: Final = STREAMS.index(Stream.SUBSCRIPTIONS)
+
+
+class ClientName(NamedTuple):
+    """A client on a parent."""
+
+    parent: str
+    group: str
+    client_id: str
+
+
+def name_of(key: bytes) -> RowName:
+    """Return the row of an update key."""
+    return RowName(*orjson.loads(key))
+
+
+@lru_cache(maxsize=65_536)
+def value_of(patterns: tuple[str, ...], version: int | None) -> int:
+    """Return the digest of what an ADD names; never `CONTRADICTORY`.
+
+    Args:
+        patterns: sorted, each once.
+        version: version of the client.
+    """
+    return digest_number(patterns_json(patterns) + orjson.dumps(version)) or 1
+
+
+def stated(rules: Rules, key: Key, state: ShardState) -> Iterator[tuple[bytes, int]]:
+    """Yield each row of a shard with the value that an ADD would have now."""
+    parent = key[0]
+    for topic, found in holdings(state, rules.shard(*key)):
+        for subscriber, texts in found.items():
+            group, client_id, part = subscriber
+            version = state.clients[subscriber.client].subscription(state.group(group).mode).version
+            yield update_key(parent, group, client_id, topic, part), value_of(tuple(sorted(set(texts))), version)
+
+
+def announced(row: RowName, update: Mapping[str, Any]) -> int:
+    """Return the value of an ADD, or `CONTRADICTORY`."""
+    try:
+        return _announced(row, update)
+    except (KeyError, TypeError, ValueError, UnicodeEncodeError):
+        return CONTRADICTORY
+
+
+def _announced(row: RowName, update: Mapping[str, Any]) -> int:
+    place: dict[str, Any] = update["source"]
+    source = Source(place["topic"], place["partition"], place["offset"], place["entry"], 0)
+    names = {
+        "op": Op.ADD,
+        "parentTopic": row.parent,
+        "group": row.group,
+        "clientId": row.client_id,
+        "liteTopic": row.lite_topic,
+        "lmqName": lmq_name(row.parent, row.lite_topic),
+        "share": row.part.removeprefix(SHARE) if row.part.startswith(SHARE) else None,
+        "subscription": None if row.part.startswith(SHARE) else row.part or None,
+        "eventId": event_id(row.parent, SubscriberKey(*row[1:3], row.part), Op.ADD, row.lite_topic, source),
+    }
+    patterns, version = update["patterns"], update["version"]
+    if any(update.get(name) != value for name, value in names.items()) or type(version) not in (int, type(None)):
+        return CONTRADICTORY
+    return value_of(tuple(patterns), version) if all(type(each) is str for each in patterns) else CONTRADICTORY
+
+
+class RequestLog:
+    """Requests of some clients, on disk, as a context manager.
+
+    Args:
+        file: a new file.
+        clients: the clients.
+    """
+
+    def __init__(self, file: Path, clients: Collection[ClientName]) -> None:
+        self._clients = clients
+        self._table = sqlite3.connect(file, isolation_level=None)
+        for line in (
+            "PRAGMA journal_mode = OFF",
+            "PRAGMA synchronous = OFF",
+            "CREATE TABLE requests (parent, clientgroup, client, limits, part, place, entry, time, payload)",
+            "CREATE INDEX of_client ON requests (parent, clientgroup, client)",
+        ):
+            self._table.execute(line)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._table.close()
+
+    def note(self, parent: str, limits: int, rows: Iterable[InputRow]) -> None:
+        """Note the requests of the clients among the input rows of one shard of a parent."""
+        if not self._clients:
+            return
+        requests = sorted(row for row in rows if row.stream == _SUBSCRIPTIONS)
+        named = ((self._client(parent, row.payload), row) for row in requests)
+        self._table.executemany(
+            "INSERT INTO requests VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [(*client, limits, *row[1:]) for client, row in named if client is not None],
+        )
+
+    def _client(self, parent: str, payload: bytes | None) -> ClientName | None:
+        try:
+            request = orjson.loads(payload or b"")
+            name = ClientName(parent, request["group"], request["clientId"])
+            is_wanted = name in self._clients
+        except (orjson.JSONDecodeError, KeyError, TypeError):
+            return None
+        return name if is_wanted else None
+
+    def of(self, client: ClientName) -> Iterator[tuple[int, InputRow]]:
+        """Yield the requests of a client in their order, each with the number of its limits."""
+        found = self._table.execute(
+            "SELECT limits, part, place, entry, time, payload FROM requests "
+            "WHERE parent = ? AND clientgroup = ? AND client = ? ORDER BY rowid",
+            client,
+        )
+        for limits, *row in found:
+            yield limits, InputRow(_SUBSCRIPTIONS, *row)
+
+
+def unexplained(rules: Rules, log: RequestLog, rows: Iterable[LedgerRow]) -> Iterator[LedgerRow]:
+    """Yield the rows whose value no state of their client explains.
+
+    Args:
+        rules: settings of the job.
+        log: the requests of the clients.
+        rows: in order of their keys.
+    """
+    for client, several in groupby(rows, lambda row: ClientName(*name_of(row.key)[:3])):
+        by_shard: dict[int, list[tuple[LedgerRow, RowName]]] = defaultdict(list)
+        for row in several:
+            name = name_of(row.key)
+            by_shard[rules.routing.shard_of(client.parent, name.lite_topic)].append((row, name))
+        for number, those in by_shard.items():
+            possible = _possible(rules, log, client, number, {name.lite_topic for _, name in those})
+            yield from (row for row, name in those if row.said not in possible[name.lite_topic, name.part])
+
+
+def _possible(
+    rules: Rules, log: RequestLog, client: ClientName, number: int, topics: Collection[str]
+) -> Mapping[tuple[str, str], set[int]]:
+    """Return the values that the rows of a client on some topics may have, by topic and part."""
+    found: dict[tuple[str, str], set[int]] = defaultdict(set)
+    state = ShardState(inner_multi=rules.inner_multi)
+    key, seen = ClientKey(client.group, client.client_id), set[Any]()
+    for limits, row in log.of(client):
+        bounds = rules.limits[limits].bounds if rules.limits else None
+        reader = KeyReader(client.parent, number, rules.topics, inf, bounds=bounds, signer=rules.signer)
+        for entry in reader.read(InputRows.of([row])):
+            if not isinstance(entry, Problem):
+                batch = apply_events(state, [entry], rules.shard(client.parent, number), DEFAULT_TUNING)
+                state.apply(batch.delta)
+        held = state.clients.get(key)
+        if held is None:
+            continue
+        for mode in Mode:
+            content = _content(held, mode)
+            if content not in seen:
+                seen.add(content)
+                for place, value in _values(state, key, held, mode, topics):
+                    found[place].add(value)
+    return found
+
+
+def _content(client: Client, mode: Mode) -> tuple[Any, ...]:
+    live, version, entries, everything = client.subscription(mode).content
+    return mode, live, version, frozenset(entries), everything
+
+
+def _values(
+    state: ShardState, key: ClientKey, client: Client, mode: Mode, topics: Iterable[str]
+) -> Iterator[tuple[tuple[str, str], int]]:
+    """Yield topic and part of each row that a client has in a group of this mode, with the value of its ADD."""
+    wanted, version = interest(client, mode), client.subscription(mode).version
+    if wanted == NOTHING:
+        return
+    index = state.new_interests()
+    index.add(key, wanted)
+    for topic in topics:
+        for subscriber, texts in index.match(topic).items():
+            yield (topic, subscriber.part), value_of(tuple(sorted(set(texts))), version)

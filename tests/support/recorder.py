@@ -1,0 +1,23 @@
+"""A simulated job whose inputs can be read again."""
+
+from typing import Any
+
+from streaming.operations.verify.windows import StoredInput
+from tests.support.simulator import Record, Simulation
+
+
+class Recorder(Simulation):
+    """A job that keeps what it read, with the time at which it did."""
+
+    def _run_batch(self, records: Any, *, crash: bool) -> None:
+        self.now += 1
+        self.read: list[tuple[int, Record]] = [*getattr(self, "read", []), *((self.now, each) for each in records)]
+        super()._run_batch(records, crash=crash)
+
+    def partitions(self) -> list[list[StoredInput]]:
+        """The records by partition, with the time at which they were read as their own."""
+        found: dict[tuple[Any, int], list[StoredInput]] = {}
+        for time, record in getattr(self, "read", []):
+            stored = StoredInput(record.stream, record.partition, record.offset, time, record.value)
+            found.setdefault((record.stream, record.partition), []).append(stored)
+        return list(found.values())
