@@ -5,6 +5,7 @@ Each method asks the job, which answers as of its running micro-batch; none of t
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
@@ -25,6 +26,7 @@ from streaming.inspect.asking import ANSWER_SECONDS, Inquirer, Key, KeyAnswer
 from streaming.inspect.filters import EVERYTHING, Filter
 from streaming.inspect.following import Chosen
 from streaming.inspect.planning import DryRun, dry_run, stream_of
+from streaming.inspect.reading import bounds_of, read, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -87,6 +89,7 @@ class Inspector:
 
     def __init__(self, settings: Settings, timeout: float = ANSWER_SECONDS) -> None:
         self._inquirer = Inquirer(settings, timeout)
+        self._bounds = bounds_of(settings)
         self._routing: dict[str, Routing] = {}
 
     def __enter__(self) -> Self:
@@ -164,11 +167,11 @@ class Inspector:
         question = Question(_id(), Ask.TOPIC, topic=name)
         return _read(TopicDetails, self._ask(question, [key])[key].value)
 
-    def plan(self, record: Mapping[str, Any], stream: Stream | None = None) -> DryRun:
+    def plan(self, record: Mapping[str, Any] | bytes, stream: Stream | None = None) -> DryRun:
         """Return what an event would do if it were sent now.
 
         Args:
-            record: the event, as its JSON says it.
+            record: the event, as the value of its record or what that is in Python.
             stream: input stream of the event; None to tell it by the fields.
         """
 
@@ -178,7 +181,9 @@ class Inspector:
         def ask(question: Question, parent: str, number: int) -> PlannedEffect:
             return _read(PlannedEffect, self._ask(question, [(parent, number)])[parent, number].value)
 
-        return dry_run(stream or stream_of(record), record, coordinate, ask, self._routing_of)
+        text = record if isinstance(record, bytes) else text_of(record)
+        kind = stream or stream_of(json.loads(text))
+        return dry_run(kind, read(kind, text, self._bounds), coordinate, ask, self._routing_of)
 
     def updates_of(self, place: EventPlace, follower: UpdatesFollower) -> list[dict[str, Any]]:
         """Return the updates of an event that was sent before, once the job has read it.

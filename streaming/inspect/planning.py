@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import orjson
 
 from streaming.coordinator import COORDINATOR
-from streaming.errors import Rejected
-from streaming.events.model import Stream
-from streaming.events.parsing import PARSERS
+from streaming.events.model import Reason, Stream
 from streaming.events.routing import Routing
 from streaming.inquiry.planning import PlannedEffect, PlannedProblem, PlannedUpdate
 from streaming.inquiry.questions import Ask, Question
 from streaming.worker.placing import placed
+
+if TYPE_CHECKING:
+    from streaming.inspect.reading import PlannedRecord
 
 Asker = Callable[[Question, str, int], PlannedEffect]
 """Asks a key of a parent."""
@@ -76,21 +77,9 @@ def stream_of(record: Mapping[str, Any]) -> Stream:
     return Stream.GROUPS if "attributes" in record else Stream.TOPICS
 
 
-def problems_of(stream: Stream, record: Mapping[str, Any]) -> list[PlannedProblem]:
-    """Return the reasons why a record, or entries of it, would become dead letters, by the parsers of the job."""
-    entries = record.get("subscriptionSet") if stream is Stream.SUBSCRIPTIONS else None
-    found = []
-    for value in entries if isinstance(entries, list) and entries else [record]:
-        try:
-            PARSERS[stream](orjson.dumps(value))
-        except Rejected as rejected:
-            found.append(PlannedProblem(str(rejected.reason), str(rejected)))
-    return found
-
-
 def dry_run(
     stream: Stream,
-    record: Mapping[str, Any],
+    reading: PlannedRecord,
     coordinate: Callable[[Question], list[PlannedEffect]],
     ask: Asker,
     routing_of: Callable[[str], Routing],
@@ -99,17 +88,18 @@ def dry_run(
 
     Args:
         stream: input stream of the event.
-        record: the event.
+        reading: the event as the job would read it.
         coordinate: asks the coordinator.
         ask: asks a shard.
         routing_of: returns the routing of a parent.
     """
     effects: list[tuple[str, PlannedEffect]] = []
-    problems = problems_of(stream, record)
-    records = [(stream, record)]
-    if stream is not Stream.TOPICS and not problems:
-        said = coordinate(_question(stream, record))
+    records: list[tuple[Stream, Mapping[str, Any]]] = []
+    if reading.record is not None:
+        said = [] if stream is Stream.TOPICS else coordinate(_question(stream, reading.record))
         effects += ((COORDINATOR, each) for each in said)
+        lasting = _lasting(reading.record, coordinate) if any(map(_is_elsewhere, said)) else reading.record
+        records += [(stream, lasting)] if lasting is not None else []
         records += [(Stream(name), value) for each in said for name, value in each.echoes]
     for each, value in records:
         for parent, number in _shards(each, value, routing_of):
@@ -125,9 +115,27 @@ def dry_run(
     return DryRun(
         stream,
         tuple(_together(parent, [effect for other, effect in effects if other == parent]) for parent in named),
-        tuple(dict.fromkeys([*problems, *(problem for _, effect in effects for problem in effect.problems)])),
-        tuple(dict.fromkeys(reason for _, effect in effects for reason in effect.ignored)),
+        tuple(dict.fromkeys([*reading.problems, *(problem for _, effect in effects for problem in effect.problems)])),
+        tuple(dict.fromkeys([*reading.ignored, *(reason for _, effect in effects for reason in effect.ignored)])),
     )
+
+
+def _is_elsewhere(effect: PlannedEffect) -> bool:
+    """Return True if a request is on a parent to which its group is not bound: nothing of it remains."""
+    return any(problem.reason == Reason.GROUP_BOUND_ELSEWHERE for problem in effect.problems)
+
+
+def _lasting(
+    record: Mapping[str, Any], coordinate: Callable[[Question], list[PlannedEffect]]
+) -> Mapping[str, Any] | None:
+    """Return the requests of a record that are on the parents of their groups; None if there are none."""
+    entries = record.get("subscriptionSet")
+    if entries is None:
+        return None
+    left = [
+        entry for entry in entries if not any(map(_is_elsewhere, coordinate(_question(Stream.SUBSCRIPTIONS, entry))))
+    ]
+    return {"subscriptionSet": left} if left else None
 
 
 def _question(stream: Stream, record: Mapping[str, Any]) -> Question:

@@ -11,7 +11,7 @@ from streaming.errors import NotWritten, QuestionRefused
 from streaming.events.model import Stream
 from streaming.events.parsing import parse_topic_event
 from streaming.inquiry.model import EventPlace
-from streaming.inspect.planning import problems_of
+from streaming.inspect.reading import bounds_of, read, text_of
 from streaming.kafka.clients import create, reason, writing
 from streaming.kafka.options import for_librdkafka
 from streaming.kafka.permissions import writable
@@ -24,21 +24,23 @@ if TYPE_CHECKING:
 _KAFKA_SECONDS: Final = 20.0
 
 
-def send(settings: Settings, stream: Stream, record: Mapping[str, Any]) -> EventPlace:
+def send(settings: Settings, stream: Stream, record: Mapping[str, Any] | bytes) -> EventPlace:
     """Write an event, and return its place.
 
     Args:
-        settings: addresses, topics and client options.
+        settings: addresses, topics, client options, and bounds of records.
         stream: input stream of the event.
-        record: the event, as its JSON says it.
+        record: the event, as the value of its record or what that is in Python.
 
     Raises:
         QuestionRefused: the event, or an entry of it, would become a dead letter.
         NotWritten: Kafka did not take the record.
     """
-    problems = problems_of(stream, record)
-    if problems:
-        raise QuestionRefused("nothing was sent: " + "; ".join(f"{each.message} ({each.reason})" for each in problems))
+    text = record if isinstance(record, bytes) else text_of(record)
+    _, problems, ignored = read(stream, text, bounds_of(settings))
+    reasons = [*(f"{each.message} ({each.reason})" for each in problems), *ignored]
+    if reasons:
+        raise QuestionRefused("nothing was sent: " + "; ".join(reasons))
     topics = {
         Stream.TOPICS: settings.topic_events,
         Stream.SUBSCRIPTIONS: settings.subscription_events,
@@ -56,7 +58,7 @@ def send(settings: Settings, stream: Stream, record: Mapping[str, Any]) -> Event
     }
     producer = create(Producer, given)
     with writing(producer, topic, lambda why: _not_written(topic, settings, why)):
-        producer.produce(topic, orjson.dumps(record), _key(stream, record), on_delivery=taken.note)
+        producer.produce(topic, text, _key(stream, orjson.loads(text)), on_delivery=taken.note)
         producer.flush(_KAFKA_SECONDS)
     if taken.place is None:
         why = taken.trouble if taken.error is None else reason(taken.error, writable(topic))

@@ -14,7 +14,7 @@ KINDS = {"subscription": "subscriptions", "group": "groups", "topic": "topics"}
 
 
 @click.command()
-@click.argument("file", type=click.File("r"), default="-")
+@click.argument("file", type=click.File("rb"), default="-")
 @click.option(
     "--kind", type=click.Choice(list(KINDS)), default=None, help="Kind of the event. [default: told by its fields]"
 )
@@ -24,7 +24,7 @@ KINDS = {"subscription": "subscriptions", "group": "groups", "topic": "topics"}
 def plan(
     ctx: click.Context,
     *,
-    file: IO[str],
+    file: IO[bytes],
     kind: str | None,
     as_json: bool,
     bootstrap_servers: str | None,
@@ -32,7 +32,8 @@ def plan(
 ) -> None:
     """Say what an event would add and remove, without sending it.
 
-    FILE has one JSON record: a subscription request, a group event or a topic event, as it would stand in Kafka.
+    FILE has one JSON record: a subscription request, a group event or a topic event, as it would be in Kafka. It is read
+    as the job reads it.
     Without FILE it is read from standard input. The running job applies its rules to its live state, and forgets the
     result.
 
@@ -45,20 +46,23 @@ def plan(
     """
     from streaming.events.model import Stream
     from streaming.inspect import wording
+    from streaming.inspect.planning import stream_of
 
-    record = read_record(file)
+    text, record = read_record(file)
+    stream = stream_of(record) if kind is None else Stream(KINDS[kind])
     with where(bootstrap_servers, kafka_options).inspector() as inspector:
-        found = inspector.plan(record, None if kind is None else Stream(KINDS[kind]))
+        found = inspector.plan(text, stream)
     click.echo(wording.as_json(found) if as_json else wording.dry_run(found))
     ctx.exit(2 if found.problems else 0)
 
 
-def read_record(file: IO[str]) -> dict[str, Any]:
-    """Return the JSON object in a file."""
+def read_record(file: IO[bytes]) -> tuple[bytes, dict[str, Any]]:
+    """Return the JSON object in a file, as its text and as Python's parser reads it, which takes more than the job."""
+    text = file.read().strip()
     try:
-        record = json.load(file)
-    except ValueError as error:
+        record = json.loads(text)
+    except (ValueError, RecursionError) as error:
         raise click.UsageError(f"{file.name} is not JSON: {error}") from None
     if not isinstance(record, dict):
         raise click.UsageError(f"{file.name} must have one JSON object")
-    return record
+    return text, record

@@ -184,19 +184,20 @@ def send_group(
 
 
 @send.command("record")
-@click.argument("file", type=click.File("r"), default="-")
+@click.argument("file", type=click.File("rb"), default="-")
 @click.option(
     "--kind", type=click.Choice(list(KINDS)), default=None, help="Kind of the event. [default: told by its fields]"
 )
 @_sending_options
-def send_record(*, file: IO[str], kind: str | None, **how: Any) -> None:
+def send_record(*, file: IO[bytes], kind: str | None, **how: Any) -> None:
     """Send a JSON record from a file, or from standard input.
 
     \b
     Example:
       reexpand send record request.json --wait
     """
-    _send(kind, read_record(file), **how)
+    text, record = read_record(file)
+    _send(kind, record, text, **how)
 
 
 def _without_none(fields: dict[str, Any]) -> dict[str, Any]:
@@ -206,6 +207,7 @@ def _without_none(fields: dict[str, Any]) -> dict[str, Any]:
 def _send(
     kind: str | None,
     record: dict[str, Any],
+    text: bytes | None = None,
     *,
     waits: bool,
     as_json: bool,
@@ -222,11 +224,11 @@ def _send(
     settings = place_of.settings()
     stream = stream_of(record) if kind is None else Stream(KINDS[kind])
     if not waits:
-        place = write(settings, stream, record)
+        place = write(settings, stream, record if text is None else text)
         click.echo(wording.as_json({"place": place}) if as_json else f"sent: {place}")
         return
     with UpdatesFollower(settings) as follower, place_of.inspector() as inspector:
-        place = write(settings, stream, record)
+        place = write(settings, stream, record if text is None else text)
         if not as_json:
             click.echo(f"sent: {place}")
         found = inspector.updates_of(place, follower)

@@ -135,6 +135,34 @@ def test_a_plan_tells_dead_letters() -> None:
     assert inquirer.questions
 
 
+def test_a_plan_shows_that_nothing_remains_where_the_group_is_not_bound() -> None:
+    """The parent learns it a micro-batch later; other requests of the record have their effect."""
+    known = [group(), topic("a__1", "q"), topic("a__1"), topic("a__1", "r")]
+    inspector, _ = inspector_of(job := a_job(*known))
+    elsewhere = json.loads(request_json(liteTopicSet=["a__1"], topic="q"))
+    found = inspector.plan(elsewhere)
+    assert (found.adds, found.removes, [problem.reason for problem in found.problems]) == (
+        0,
+        0,
+        ["group-bound-elsewhere"],
+    )
+    several = {"subscriptionSet": [elsewhere, {**elsewhere, "topic": "p"}, {**elsewhere, "group": "h", "topic": "r"}]}
+    found = inspector.plan(several)
+    assert {(each.parent, each.adds, each.removes) for each in found.parents} == {("p", 1, 0), ("q", 0, 0), ("r", 1, 0)}
+    job.run([Record(Stream.SUBSCRIPTIONS, json.dumps(several).encode(), 0, 99, 99_000)])
+    assert {(row.parent, row.group) for row in job.relation} == {("p", "g"), ("r", "h")}
+
+
+def test_a_plan_counts_the_valid_requests_of_a_record() -> None:
+    inspector, inquirer = inspector_of(a_job(group(), *TOPICS))
+    valid = request_json(liteTopicSet=["a__1"])
+    found = inspector.plan(b'{"subscriptionSet":[%b,%b,"expired":true}]}' % (valid, valid[:-1]))
+    assert (found.adds, [problem.reason for problem in found.problems]) == (1, ["reserved-field"])
+    asked = inquirer.questions
+    assert inspector.plan(valid[:-1] + b',"clientId":"d"}').problems[0].reason == "duplicate-field"
+    assert inquirer.questions == asked, "of a dead letter nothing is asked"
+
+
 def test_a_mistake_shows_although_the_entry_lies_in_another_shard() -> None:
     """Its first segment is another one than that of the topic."""
     routing = Routing({"p": 3})

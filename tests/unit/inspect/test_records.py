@@ -1,5 +1,6 @@
 """What is sent and followed by hand: told apart, checked, chosen, and shown in words."""
 
+import json
 from typing import Any
 
 import pytest
@@ -7,13 +8,17 @@ from click.testing import CliRunner
 
 from matcher import InvalidPattern
 from streaming.cli import main
+from streaming.config import load
 from streaming.events.model import Stream
 from streaming.inquiry.model import EventPlace
 from streaming.inspect import wording
 from streaming.inspect.following import Chosen
-from streaming.inspect.planning import problems_of, stream_of
+from streaming.inspect.planning import stream_of
+from streaming.inspect.reading import PlannedRecord, bounds_of, read, text_of
+from streaming.worker.signature import Signer
 from tests.support.builders import request_value, topic_value
 
+BOUNDS = bounds_of(load({"bootstrap_servers": "b:1", "checkpoint": "c"}))
 UPDATE: dict[str, Any] = {
     "op": "ADD", "parentTopic": "p", "group": "g", "clientId": "c", "liteTopic": "a__1", "patterns": ["a__*"],
     "cause": "SUBSCRIBED", "source": {"topic": "s", "partition": 2, "offset": 7, "entry": 1, "timestamp": 5},
@@ -31,13 +36,51 @@ UPDATE: dict[str, Any] = {
 )
 def test_a_record_is_told_by_its_fields(record: dict[str, Any], stream: Stream) -> None:
     assert stream_of(record) is stream
-    assert problems_of(stream, record) == []
+    assert read(stream, text_of(record), BOUNDS) == PlannedRecord(record)
 
 
 def test_each_entry_of_a_record_is_checked() -> None:
     record = {"subscriptionSet": [request_value(), request_value(action="SHOUT"), request_value(group=" ")]}
-    problems = problems_of(Stream.SUBSCRIPTIONS, record)
+    found, problems, _ = read(Stream.SUBSCRIPTIONS, text_of(record), BOUNDS)
     assert [problem.reason for problem in problems] == ["unknown-action", "blank-name"]
+    assert found == {"subscriptionSet": [request_value()]}
+
+
+PLAIN = json.dumps(request_value()).encode()
+
+
+@pytest.mark.parametrize(
+    ("stream", "text", "reason"),
+    [
+        (Stream.SUBSCRIPTIONS, PLAIN[:-1] + b',"clientId":"d"}', "duplicate-field"),
+        (Stream.SUBSCRIPTIONS, b'{"subscriptionSet":[%b],"x":1,"x":2}' % PLAIN, "duplicate-field"),
+        (Stream.SUBSCRIPTIONS, PLAIN[:-1] + b',"expired":true}', "reserved-field"),
+        (Stream.SUBSCRIPTIONS, PLAIN[:-1] + b',"asOf":[0,1,2]}', "reserved-field"),
+        (Stream.GROUPS, b'{"group":"g","attributes":{},"supersededBy":[0,1,2]}', "reserved-field"),
+        (Stream.SUBSCRIPTIONS, PLAIN[:-1] + b',"version":NaN}', "not-json"),
+        (Stream.SUBSCRIPTIONS, PLAIN[:-1] + b',"x":"\\ud800"}', "not-json"),
+        (Stream.TOPICS, b'{"event":"CREATED","parentTopic":"p","liteTopic":"\\udfff"}', "not-json"),
+        (Stream.TOPICS, b'{"event":"CREATED","parentTopic":"p","liteTopic":5}', "wrong-type"),
+        (Stream.TOPICS, b'{"event":"CREATED","parentTopic":"p","liteTopic":"%b"}' % (b"x" * 20_000), "name-too-long"),
+        (Stream.SUBSCRIPTIONS, b'{"subscriptionSet":[%b]}' % b",".join([b"{}"] * 1_025), "out-of-range"),
+        (Stream.GROUPS, b'{"group":"g","attributes":{},"x":"%b"}' % (b"x" * 1_000_000), "value-too-large"),
+    ],
+)
+def test_a_dead_letter_is_foretold(stream: Stream, text: bytes, reason: str) -> None:
+    """What Python's parser takes in silence, and the job does not."""
+    found, problems, ignored = read(stream, text, BOUNDS)
+    assert (found, [problem.reason for problem in problems], ignored) == (None, [reason], ())
+
+
+def test_a_record_of_another_job_is_ignored() -> None:
+    text = Signer(b"another").sign(PLAIN[:-1] + b',"expired":true}')
+    assert read(Stream.SUBSCRIPTIONS, text, BOUNDS) == PlannedRecord(None, (), ("signed-by-another-job",))
+
+
+def test_a_field_that_nests_deep_is_left_out_of_the_question() -> None:
+    """The job does not read it, and it may be in any entry."""
+    text = b'{"subscriptionSet":[%b,"x":%b}]}' % (PLAIN[:-1], b"[" * 300 + b"]" * 300)
+    assert read(Stream.SUBSCRIPTIONS, text, BOUNDS) == PlannedRecord({"subscriptionSet": [request_value()]})
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,129 @@
+"""Records that are not sent yet, read as the job would read them."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import orjson
+
+from streaming.coordinator import COORDINATOR
+from streaming.errors import Rejected
+from streaming.events.model import MAX_AHEAD_MS, Reason, Stream
+from streaming.events.routing import Routing
+from streaming.inquiry.planning import PLANNED_OFFSET, PlannedProblem
+from streaming.updates.model import Problem
+from streaming.worker.bounds import Bounds
+from streaming.worker.placing import Placed, placed
+from streaming.worker.reading import KeyReader
+from streaming.worker.rows import STREAMS, InputRow, InputRows
+from streaming.worker.signature import Signer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from streaming.config import Settings
+
+_SIGNED: Final = "signed-by-another-job"
+"""Reason to ignore a record with the fields of a job and the signature of another one."""
+
+
+class PlannedRecord(NamedTuple):
+    """A record as the job would read it.
+
+    Attributes:
+        record: the entries that are applied; None if there are none.
+        problems: dead letters.
+        ignored: reasons why further entries have no effect.
+    """
+
+    record: dict[str, Any] | None
+    problems: tuple[PlannedProblem, ...] = ()
+    ignored: tuple[str, ...] = ()
+
+
+def text_of(record: Mapping[str, Any]) -> bytes:
+    """Return a record as JSON, also if the job would not read it."""
+    return json.dumps(record).encode()
+
+
+def bounds_of(settings: Settings) -> Bounds:
+    """Return the bounds of records in the settings."""
+    return Bounds(
+        settings.max_value_bytes, settings.max_requests, settings.max_entries, settings.max_name_bytes, MAX_AHEAD_MS
+    )
+
+
+def read(stream: Stream, text: bytes, bounds: Bounds) -> PlannedRecord:
+    """Return a record as the job would read it.
+
+    Args:
+        stream: its input stream.
+        text: its value.
+        bounds: bounds of records.
+    """
+    problem = _beyond(stream, text, bounds)
+    if problem is not None:
+        return PlannedRecord(None, (problem,))
+    applied: list[dict[str, Any]] = []
+    problems: list[PlannedProblem] = []
+    ignored: list[str] = []
+    for each in _reporters(stream, placed(stream, text, Routing())):
+        reader = KeyReader(
+            each.parent, each.shard, _NAMES, inf, bounds=bounds, signer=Signer(secrets.token_bytes()),
+        )  # fmt: skip
+        row = InputRow(STREAMS.index(stream), 0, PLANNED_OFFSET, each.entry, _now(), each.payload)
+        entries = list(reader.read(InputRows.of([row])))
+        problems += (
+            PlannedProblem(str(entry.reason), entry.message) for entry in entries if isinstance(entry, Problem)
+        )
+        if not entries:
+            ignored.append(_SIGNED)
+        elif not isinstance(entries[0], Problem):
+            applied.append(_plain(each.payload or b""))
+    if not applied:
+        return PlannedRecord(None, tuple(problems), tuple(dict.fromkeys(ignored)))
+    is_set = stream is Stream.SUBSCRIPTIONS and applied[0] != _plain(text)
+    record = {"subscriptionSet": applied} if is_set else applied[0]
+    return PlannedRecord(record, tuple(problems), tuple(dict.fromkeys(ignored)))
+
+
+_NAMES: Final = (str(STREAMS[0]), str(STREAMS[1]), str(STREAMS[2]), str(STREAMS[3]))
+"""Names in place of those of the Kafka topics."""
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _beyond(stream: Stream, text: bytes, bounds: Bounds) -> PlannedProblem | None:
+    """Return the reason why a record is a dead letter as a whole, whatever its entries are."""
+    if len(text) > bounds.value_bytes:
+        message = f"the value has {len(text):,} bytes; at most {bounds.value_bytes:,} are allowed (max_value_bytes)"
+        return PlannedProblem(str(Reason.VALUE_TOO_LARGE), message)
+    try:
+        rejected = bounds.explain_set(text) if stream is Stream.SUBSCRIPTIONS else None
+    except Rejected as error:
+        rejected = error
+    return None if rejected is None else PlannedProblem(str(rejected.reason), str(rejected))
+
+
+def _reporters(stream: Stream, found: list[Placed]) -> list[Placed]:
+    """Return one place for each entry, that of the key that reports it if it is not valid."""
+    return found if stream is Stream.TOPICS else [each for each in found if each.parent == COORDINATOR]
+
+
+def _plain(text: bytes) -> dict[str, Any]:
+    """Return an entry without fields that nest too deep for a question; the job does not read such fields."""
+    return {name: value for name, value in orjson.loads(text).items() if _can_be_asked(value)}
+
+
+def _can_be_asked(value: Any) -> bool:
+    try:
+        orjson.dumps([[[[[[value]]]]]])
+    except TypeError:
+        return False
+    return True
