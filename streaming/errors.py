@@ -7,6 +7,7 @@ what happened, where, and what to do about it.
     ├── ConfigInvalid               a setting is missing or wrong (exit code 2)
     ├── ExtraMissing                a package of an extra is not installed (exit code 2)
     ├── CheckpointMismatch          the checkpoint was made with other settings (exit code 2)
+    ├── CheckpointUnusable          its folder cannot be read or written (exit code 2)
     ├── StateError                  a state value cannot be read
     │   ├── StateCorrupted          its bytes differ from the written ones
     │   └── StateFormatUnknown      another release wrote it
@@ -88,6 +89,12 @@ class ExtraMissing(ReexpandError):
 
 class CheckpointMismatch(ReexpandError):
     """The checkpoint was made with other settings, of those fixed during its life."""
+
+    exit_code = 2
+
+
+class CheckpointUnusable(ReexpandError):
+    """The checkpoint is no folder, or may not be read or written."""
 
     exit_code = 2
 

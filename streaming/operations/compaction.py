@@ -9,6 +9,7 @@ from streaming.kafka import topics
 from streaming.kafka.reader import Partition, TopicReader
 from streaming.operations.backup.manifest import FOLDER, Manifest, Progress
 from streaming.operations.verify.progress import JobCheckpoint
+from streaming.storage import folder as folders
 
 
 class InputRemoval(NamedTuple):
@@ -45,11 +46,13 @@ def plan(
         progress: called after each file of the backup.
 
     Raises:
+        CheckpointUnusable: the checkpoint is no folder, or may not be read.
         BackupDamaged: the backup is not whole.
         BackupRefused: it is one of another checkpoint, or of other Kafka topics.
         TopicsUnusable: Kafka does not answer.
         TopicUnreadable: the same, or an input does not exist.
     """
+    folders.check(checkpoint, writes=False)
     manifest = Manifest.read(backup)
     manifest.check(backup, progress)
     copy, live = JobCheckpoint(str(backup / FOLDER)), JobCheckpoint(checkpoint)

@@ -23,6 +23,7 @@ from streaming.config import Settings
 from streaming.errors import CheckpointInUse, CheckpointMismatch
 from streaming.kafka.facts import REBUILD, START_ANEW, NotedTopic, Offsets
 from streaming.kafka.permissions import own_group, partition_names
+from streaming.spark.java_files import JavaFiles
 from streaming.storage import journal, s3
 from streaming.storage.layout import IDENTITY, QUERY
 
@@ -94,10 +95,9 @@ class CheckpointFiles:
         self._path = jvm.org.apache.hadoop.fs.Path
         self._io = jvm.org.apache.commons.io.IOUtils
         # Spark's own manager knows how to replace a file at once on each kind of file system.
-        self._manager = jvm.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.create(
-            self._path(self._root),
-            session._jsparkSession.sessionState().newHadoopConf(),  # noqa: SLF001 - as above
-        )
+        managers = jvm.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
+        hadoop = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001 - as above
+        self._manager = JavaFiles(lambda: managers.create(self._path(self._root), hadoop), checkpoint)
 
     def exists(self, name: str) -> bool:
         """Return True if the checkpoint has a file or folder of that name."""

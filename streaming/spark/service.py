@@ -51,6 +51,7 @@ from streaming.spark.lease import Lease
 from streaming.spark.monitoring import JobPage, Monitor, QueryMonitor
 from streaming.spark.report import Report
 from streaming.spark.watch import TopicWatch
+from streaming.storage import folder
 
 log = logging.getLogger("reexpand")
 
@@ -80,6 +81,7 @@ def run(
 
     Raises:
         SparkUnavailable: Spark does not start.
+        CheckpointUnusable: the checkpoint is no folder, or may not be read or written.
         CheckpointMismatch: the checkpoint was made with other settings, or does not say with which.
         CheckpointUnfinished: the checkpoint is being rebuilt, or was replaced by another one.
         KafkaUnavailable: no broker answers.
@@ -93,6 +95,7 @@ def run(
         JobFailed: the query failed.
     """
     settings = settings.model_copy(update={"checkpoint": checkpoint.absolute(settings.checkpoint)})
+    folder.check(settings.checkpoint, writes=True)
     group_events = group_file.read(settings.groups)
     stop = threading.Event()
     with Monitor(settings, page) as monitor, started(settings, stop) as spark:

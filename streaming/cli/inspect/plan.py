@@ -33,8 +33,8 @@ def plan(
     """Say what an event would add and remove, without sending it.
 
     FILE has one JSON record: a subscription request, a group event or a topic event, as it would be in Kafka.
-    Without FILE it is read from standard input, in both cases as the job reads it. The running job applies its rules to its live state, and forgets the
-    result.
+    Without FILE it is read from standard input. The text is read as the job reads it. The running job applies its rules
+    to its live state, and forgets the result.
 
     Exit code 0, 1 when no job answers, 2 when the event, or a part of it, would become a dead letter.
 

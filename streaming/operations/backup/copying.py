@@ -25,6 +25,7 @@ from streaming.operations.backup.manifest import (
     folders_of,
     settle,
 )
+from streaming.storage import folder as folders
 from streaming.storage.journal import flaw_of_part
 from streaming.storage.layout import QUERY
 from streaming.tuning import DEFAULT_TUNING
@@ -59,10 +60,12 @@ def backup(checkpoint: Path, destination: Path, progress: Progress) -> Manifest:
         progress: called after each file.
 
     Raises:
+        CheckpointUnusable: the checkpoint is no folder, or may not be read.
         BackupRefused: there is nothing to copy, or the destination exists.
         BackupDamaged: the checkpoint, or what was read again of its copy, is damaged.
         BackupFailed: a file cannot be read or written, or the job goes on faster than its files are copied.
     """
+    folders.check(str(checkpoint), writes=False)
     found = selection.identity(checkpoint)
     if destination.exists():
         raise BackupRefused(f"{destination} exists; give the name of a new folder.")

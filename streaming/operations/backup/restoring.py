@@ -10,6 +10,7 @@ import orjson
 
 from streaming.errors import BackupDamaged, BackupFailed, BackupRefused
 from streaming.operations.backup.manifest import FOLDER, Manifest, Progress, copied, folders_of, settle
+from streaming.storage import folder as folders
 from streaming.storage.layout import IDENTITY
 
 RESTORING: Final = ".restoring"
@@ -43,10 +44,12 @@ def restore(source: Path, checkpoint: Path, progress: Progress, *, replace: bool
         replace: put a checkpoint that is there aside, under another name.
 
     Raises:
+        CheckpointUnusable: no checkpoint can be made there.
         BackupDamaged: the source is no backup, or is damaged.
         BackupRefused: there is a checkpoint, and it is not to be replaced.
         BackupFailed: a file cannot be read or written.
     """
+    folders.check(str(checkpoint.parent), writes=True)
     manifest = Manifest.read(source)
     manifest.check(source, progress)
     occupied = is_occupied(checkpoint)

@@ -23,6 +23,7 @@ from streaming.spark import positions, service, silent
 from streaming.spark.checkpoint import CheckpointFiles, absolute
 from streaming.spark.rebuild_note import RebuildNote, Stage
 from streaming.spark.states import StateReader
+from streaming.storage import folder
 from streaming.storage.layout import IDENTITY, QUERY
 
 _ROUNDS: Final = 5
@@ -57,11 +58,15 @@ def rebuild(settings: Settings, plan: Plan, progress: Progress) -> RebuildNote:
         progress: called now and then.
 
     Raises:
+        CheckpointUnusable: a checkpoint is no folder, or may not be read or written.
         RebuildRefused: a checkpoint is not what the rebuild needs.
         RebuildFailed: it was interrupted, or producers change the relation faster than it is compared.
         ReexpandError: as `streaming.spark.service.run` says.
     """
     settings = settings.model_copy(update={"checkpoint": absolute(settings.checkpoint)})
+    for location in (settings.checkpoint, plan.former):
+        if location is not None:
+            folder.check(location, writes=True)
     signal, begun = threading.Event(), time.monotonic()
     with service.started(settings, signal) as spark:
         files = CheckpointFiles(spark, settings.checkpoint)

@@ -18,6 +18,7 @@ from streaming.operations.verify.verifier import Look, look
 from streaming.operations.verify.witnesses import JobView, Progress, States
 from streaming.spark import states
 from streaming.spark.expand import bounds_of
+from streaming.storage import folder as folders
 from streaming.worker.limits_note import Limits
 
 _ROUNDS: Final = 5
@@ -59,10 +60,12 @@ def verify(
         reading: opens the states of the checkpoint; by default with a Spark of its own.
 
     Raises:
+        CheckpointUnusable: the checkpoint is no folder, or may not be read.
         NotVerified: the checkpoint cannot be read, or Kafka does not take a correction.
         TopicUnreadable: Kafka does not answer, or lacks a topic.
         SparkUnavailable: Spark, which reads the state, does not start.
     """
+    folders.check(settings.checkpoint, writes=False)
     checkpoint = JobCheckpoint(settings.checkpoint)
     given = Limits(bounds_of(settings), settings.cap_requests)
     rules = Rules(
