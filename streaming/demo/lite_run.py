@@ -203,8 +203,8 @@ def _job(jobs: ExitStack, settings: Settings, folder: Path, number: int) -> Job:
 def _watcher(settings: Settings, rocketmq: RocketMQ, folder: Path) -> Iterator[None]:
     """Run `reexpand watch-rocketmq`; it ends with this process in any case."""
     start = "import sys; from streaming.cli import main; sys.exit(main(prog_name='reexpand'))"
-    command = [sys.executable, "-c", start, "watch-rocketmq", "--parent", ORDERS, "--namesrv", rocketmq.name_server]
-    command += ["--bootstrap-servers", settings.bootstrap_servers]
+    command = [sys.executable, "-P", "-c", start, "watch-rocketmq", "--parent", ORDERS]
+    command += ["--namesrv", rocketmq.name_server, "--bootstrap-servers", settings.bootstrap_servers]
     with (folder / "watcher.log").open("wb") as log:
         process = subprocess.Popen(
             guarded(command), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True

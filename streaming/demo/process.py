@@ -49,7 +49,7 @@ class Job:
     def __init__(self, settings: Settings, log_file: Path, scratch: Path, java_options: Sequence[str] = ()) -> None:
         self.log_file = log_file
         self._command = [
-            *(sys.executable, "-c", _START, "run"),
+            *(sys.executable, "-P", "-c", _START, "run"),
             *("--bootstrap-servers", settings.bootstrap_servers),
             *("--checkpoint", settings.checkpoint),
             *(("--master", settings.master) if settings.master is not None else ()),

@@ -91,7 +91,7 @@ class CheckpointFiles:
     def __init__(self, spark: SparkSession, checkpoint: str) -> None:
         jvm: Any = spark._jvm  # noqa: SLF001 - the one way to Hadoop's file systems from Python
         session: Any = spark
-        self._root = checkpoint.rstrip("/")
+        self._root = for_java(checkpoint).rstrip("/")
         self._path = jvm.org.apache.hadoop.fs.Path
         self._io = jvm.org.apache.commons.io.IOUtils
         # Spark's own manager knows how to replace a file at once on each kind of file system.
@@ -170,6 +170,11 @@ def absolute(checkpoint: str) -> str:
     if scheme in s3.SCHEMES and colon:
         return f"{s3.SCHEMES[0]}:{rest}"  # the scheme that Hadoop knows
     return checkpoint if urlparse(checkpoint).scheme else str(Path(checkpoint).absolute())
+
+
+def for_java(checkpoint: str) -> str:
+    """Return a checkpoint as Hadoop takes it: a local path as a URI, whatever `HADOOP_CONF_DIR` makes of paths."""
+    return checkpoint if urlparse(checkpoint).scheme else f"file://{Path(checkpoint).absolute()}"
 
 
 def default_partitions() -> int:

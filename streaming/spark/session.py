@@ -2,7 +2,6 @@
 
 import logging
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlparse
@@ -16,6 +15,7 @@ from streaming.errors import SparkUnavailable
 from streaming.kafka.options import SECRET_NAMES
 from streaming.local import class_archive
 from streaming.local import jars as local_jars
+from streaming.spark import surroundings
 from streaming.storage import s3
 
 _LOG_CONFIGURATION = Path(__file__).parent / "log4j2.properties"
@@ -42,6 +42,8 @@ _BASE = {
     # over two Arrow batches, each of which costs PySpark half a millisecond.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2500",
     "spark.ui.showConsoleProgress": "false",
+    # Executors import this package, and not one of that name in the folder in which they happen to run.
+    f"spark.executorEnv.{surroundings.SAFE_PATH}": "1",
     # Spark's own pattern does not know all options of Kafka's clients that hold secrets.
     "spark.redaction.regex": SECRET_NAMES,
 }
@@ -61,6 +63,9 @@ _LOCAL = {
 }
 
 _JAVA_OPTIONS = "-Dlog4j2.configurationFile={file} -Dreexpand.log.level={level}"
+
+_LOCAL_PATHS = {"spark.hadoop.fs.defaultFS": "file:///"}
+"""Paths are of this machine, whatever file system `HADOOP_CONF_DIR` names; for a local job on a local checkpoint."""
 
 _LOCAL_FILES = {
     # Without Hadoop's native library a local file system starts a process, `chmod`, for each file and its checksum:
@@ -106,7 +111,7 @@ def options(
     if settings.master is not None:
         chosen["spark.master"] = settings.master
     if urlparse(settings.checkpoint).scheme in ("", "file"):
-        chosen |= _LOCAL_FILES
+        chosen |= _LOCAL_FILES | (_LOCAL_PATHS if _is_local(settings) else {})
         file_system = next((jar for jar in jars if jar.name.startswith(_FILE_SYSTEM_JAR)), None)
         if file_system and _is_local(settings) and not is_submitted():
             # Spark reads files before it has the classes of `spark.jars`.
@@ -141,10 +146,11 @@ def build(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = ()
     """Start Spark, or return the session that runs; a checkpoint on S3 gets the jars that it needs.
 
     Raises:
-        SparkUnavailable: the master does not exist, or does not answer within a minute.
+        SparkUnavailable: the master does not exist, or does not answer within a minute; or `SPARK_HOME` is no Spark of
+            this release.
     """
     if not is_submitted():
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the Python of executors, wherever they are
+        surroundings.prepare(local=_is_local(settings))
     if _is_on_this_machine(settings):
         os.environ.setdefault(
             "SPARK_LOCAL_IP", "127.0.0.1"

@@ -13,6 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming.config import Settings
 from streaming.events.model import Stream
 from streaming.spark import kafka_options, pace
+from streaming.spark.checkpoint import for_java
 from streaming.updates.tables import TABLE_END, Tables
 from streaming.worker.output import OutputKind
 
@@ -108,7 +109,7 @@ def start(records: DataFrame, settings: Settings, fence: Fence | None = None) ->
     query = (
         records.writeStream.format(sink)
         .options(**{**producer, **kafka_options.for_spark(settings), **own})
-        .option("checkpointLocation", f"{settings.checkpoint.rstrip('/')}/query")
+        .option("checkpointLocation", f"{for_java(settings.checkpoint).rstrip('/')}/query")
         .trigger(processingTime=f"{pace.trigger_ms(settings)} milliseconds")
         .queryName("reexpand")
         .outputMode("update")

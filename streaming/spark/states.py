@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from streaming.config import Settings
 from streaming.errors import StateCorrupted
 from streaming.spark import session
-from streaming.spark.checkpoint import absolute
+from streaming.spark.checkpoint import absolute, for_java
 from streaming.storage.layout import QUERY
 
 _PARTITIONS = 2
@@ -23,7 +23,7 @@ class StateReader:
     def __init__(self, spark: SparkSession, checkpoint: str) -> None:
         self._spark = spark
         _ = spark.streams.active  # Spark's state stores report to a part of it, which otherwise does not exist
-        self._query = f"{checkpoint.rstrip('/')}/{QUERY}"
+        self._query = f"{for_java(checkpoint).rstrip('/')}/{QUERY}"
 
     def values(self, micro_batch: int) -> Iterator[tuple[str, int, bytes]]:
         """Yield parent, number and state bytes of each key after a committed micro-batch.
