@@ -10,6 +10,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming.errors import JobError, JobFailed
 from streaming.spark import pace
 from streaming.spark.clock import Clock
+from streaming.spark.ending import STOP_SECONDS
 from streaming.spark.failures import text_of
 from streaming.spark.lease import Lease
 from streaming.spark.monitoring import QueryMonitor
@@ -60,7 +61,11 @@ def attend(query: StreamingQuery, stop: Stop, beside: Beside) -> None:
                 raise JobFailed("the query ended without being asked to")
         log.info("stopping after the running micro-batch")
         pace.end_after_batch(query)
-        query.awaitTermination()
+        if not query.awaitTermination(STOP_SECONDS):
+            log.warning("the micro-batch does not end within %d s: it is interrupted, and repeated later", STOP_SECONDS)
+            _silence(query)
+            query.stop()
+            return
         report.write()
         if monitor is not None:
             monitor.keep_sizes()

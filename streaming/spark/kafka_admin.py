@@ -43,14 +43,22 @@ class KafkaAdmin:
         spark: session in whose JVM the client runs.
         settings: settings of the job.
         timeout_ms: longest wait for an answer, in milliseconds.
+        is_over: predicate that ends the wait for a first broker early, without an exception.
     """
 
-    def __init__(self, spark: SparkSession, settings: Settings, timeout_ms: int = BROKER_TIMEOUT_MS) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        settings: Settings,
+        timeout_ms: int = BROKER_TIMEOUT_MS,
+        *,
+        is_over: Callable[[], bool] = lambda: False,
+    ) -> None:
         jvm: Any = spark._jvm  # noqa: SLF001 - the one way to the Kafka client that Spark uses
         self._jvm = jvm
         self._settings = settings
         self._timeout_ms = timeout_ms
-        wait_for_broker(settings.bootstrap_servers, self._given_ms() / 1_000)
+        wait_for_broker(settings.bootstrap_servers, self._given_ms() / 1_000, is_over=is_over)
         self._clients = self._jvm.org.apache.kafka.clients
         timeouts = {"default.api.timeout.ms": timeout_ms, "request.timeout.ms": timeout_ms // 2}
         properties = kafka_options.for_client(self._jvm, settings, timeouts)

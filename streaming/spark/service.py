@@ -33,6 +33,7 @@ from streaming.spark import (
     answers,
     checkpoint,
     clock_topic,
+    ending,
     group_file,
     job,
     kafka_options,
@@ -70,7 +71,7 @@ def run(
     stands_by: bool = False,
     page: JobPage | None = None,
 ) -> None:
-    """Run the job until SIGTERM or SIGINT; a running micro-batch is finished first.
+    """Run the job until SIGTERM or SIGINT; a running micro-batch is finished first, for `ending.STOP_SECONDS` at most.
 
     Args:
         settings: settings of the job.
@@ -98,7 +99,8 @@ def run(
     folder.check(settings.checkpoint, writes=True)
     group_events = group_file.read(settings.groups)
     stop = threading.Event()
-    with Monitor(settings, page) as monitor, started(settings, stop) as spark:
+    with ending.limited(stop) as limit, Monitor(settings, page) as monitor, started(settings, stop) as spark:
+        limit.watch(spark)
         kafka_options.check(spark, settings)
         choices = {"take_over": take_over, "accept_topics": accept_topics, "stands_by": stands_by}
         work = partial(_work, spark, settings, monitor, stop, group_events, **choices)
@@ -126,11 +128,13 @@ def _work(
     """Run the query until the job is to stop; `run` describes arguments and errors."""
     agreed = _agreed(spark, settings)
     with (
-        KafkaAdmin(spark, settings) as admin,
+        KafkaAdmin(spark, settings, is_over=stop.is_set) as admin,
         access.explaining(admin, settings, agreed.group),
         Lease(spark, settings, agreed.checkpoint_id) as lease,
         _nothing_open(settings, admin, agreed),
     ):
+        if stop.is_set():
+            return
         if stands_by:
             if not standby.acquire(spark, settings, admin, lease, stop, health=monitor.health):
                 return

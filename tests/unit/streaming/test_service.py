@@ -2,7 +2,7 @@
 
 import signal
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
@@ -34,6 +34,7 @@ from streaming.spark import (
 )
 from streaming.spark.checkpoint import Agreement, QueryProgress
 from streaming.spark.failures import end_of_java, explained, one_line
+from streaming.storage import folder
 
 
 def settings(folder: str = "/c") -> Settings:
@@ -48,8 +49,9 @@ class Query:
 
     isActive = True  # noqa: N815 - Spark's name
 
-    def awaitTermination(self) -> None:  # noqa: N802 - Spark's name
+    def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: ARG002, N802 - Spark's name
         """Ends at once."""
+        return True
 
 
 class Idle:
@@ -57,7 +59,7 @@ class Idle:
 
     has_failed = False
 
-    def __init__(self, *_: object) -> None:
+    def __init__(self, *_: object, **__: object) -> None:
         pass
 
     def __enter__(self) -> Self:
@@ -187,6 +189,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(jars, "spark", list)
     monkeypatch.setattr(classes, "sink", Path)
     monkeypatch.setattr(session, "build", build)
+    monkeypatch.setattr(folder, "check", lambda *_, **__: None)
     monkeypatch.setattr(rebuild_note, "check_usable", step("usable"))
     monkeypatch.setattr(checkpoint, "agree", step("agree", Agreement("id", 3)))
     monkeypatch.setattr(checkpoint, "fix", step("fix"))
@@ -211,6 +214,22 @@ def test_ctrl_c_lets_the_running_micro_batch_finish(steps: list[str]) -> None:
     """Although a new SparkContext handles SIGINT itself."""
     service.run(settings())
     assert steps[-2:] == ["start /c", "end"]
+
+
+def test_a_job_that_is_to_end_while_it_waits_for_a_broker_ends_at_once(
+    steps: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Away(Kafka):
+        """Stands for a Kafka that does not answer."""
+
+        def __init__(self, *_: object, is_over: Callable[[], bool]) -> None:
+            assert not is_over()
+            signal.raise_signal(signal.SIGTERM)
+            assert is_over()
+
+    monkeypatch.setattr(service, "KafkaAdmin", Away)
+    service.run(settings())
+    assert steps == ["usable", "agree"]
 
 
 @pytest.mark.usefixtures("steps")

@@ -1,0 +1,77 @@
+"""The end of a job within a limited time."""
+
+import signal
+import subprocess
+import threading
+from typing import Any
+
+import pytest
+
+from streaming.spark import attend, ending, pace
+
+
+class Endless:
+    """A query whose micro-batch does not end; what is done to it is noted."""
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+
+    def awaitTermination(self, timeout: float | None = None) -> bool:  # noqa: N802 - Spark's name
+        """Does not end."""
+        assert timeout is not None
+        self.steps.append("wait")
+        return False
+
+    def stop(self) -> None:
+        """Interrupt it."""
+        self.steps.append("interrupt")
+
+
+class Clock:
+    """A clock without a failure."""
+
+    has_failed = False
+
+
+class Spark:
+    """A session with a JVM of its own."""
+
+    def __init__(self, jvm: "subprocess.Popen[bytes]") -> None:
+        self.sparkContext = self._gateway = self
+        self.proc = jvm
+
+
+def test_a_micro_batch_that_does_not_end_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is asked of Kafka after that: it may be away."""
+    query: Any = Endless()
+    stop = threading.Event()
+    stop.set()
+    monkeypatch.setattr(pace, "end_after_batch", lambda _: query.steps.append("end"))
+    monkeypatch.setattr(attend, "_silence", lambda _: query.steps.append("silence"))
+    beside: Any = attend.Beside(*[None] * 2, Clock(), None)  # type: ignore[arg-type]
+    attend.attend(query, stop, beside)
+    assert query.steps == ["end", "wait", "silence", "interrupt"]
+
+
+def test_the_end_of_a_job_is_limited() -> None:
+    """Its JVM is killed, and what fails because of that is no failure."""
+    stop = threading.Event()
+    with subprocess.Popen(["sleep", "60"]) as jvm:
+        spark: Any = Spark(jvm)
+        with ending.limited(stop, 0.1) as limit:
+            limit.watch(spark)
+            stop.set()
+            jvm.wait(20)
+            raise ConnectionRefusedError
+        assert jvm.returncode == -signal.SIGKILL
+
+
+def _fails(stop: threading.Event) -> None:
+    with ending.limited(stop):
+        stop.set()
+        raise ConnectionRefusedError
+
+
+def test_a_failure_within_the_limit_is_one() -> None:
+    with pytest.raises(ConnectionRefusedError):
+        _fails(threading.Event())
