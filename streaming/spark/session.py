@@ -19,6 +19,7 @@ from streaming.spark import surroundings
 from streaming.storage import s3
 
 _LOG_CONFIGURATION = Path(__file__).parent / "log4j2.properties"
+_LOG_CONFIGURATION_JSON = _LOG_CONFIGURATION.with_name("log4j2-json.properties")
 
 _ROCKSDB = "spark.sql.streaming.stateStore.rocksdb"
 
@@ -62,7 +63,7 @@ _LOCAL = {
     "spark.ui.enabled": "false",
 }
 
-_JAVA_OPTIONS = "-Dlog4j2.configurationFile={file} -Dreexpand.log.level={level}"
+_JAVA_OPTIONS = "-Dlog4j2.configurationFile={file} -Dreexpand.log.level={level} -Dreexpand.log.told={told}"
 
 _LOCAL_PATHS = {"spark.hadoop.fs.defaultFS": "file:///"}
 """Paths are of this machine, whatever file system `HADOOP_CONF_DIR` names; for a local job on a local checkpoint."""
@@ -101,8 +102,12 @@ def options(
     elif _is_on_this_machine(settings):
         chosen |= _LOOPBACK
     if not is_submitted():
-        level = "warn" if logging.getLogger("reexpand").isEnabledFor(logging.DEBUG) else "error"
-        java_options = _JAVA_OPTIONS.format(file=_LOG_CONFIGURATION, level=level)
+        is_verbose = logging.getLogger("reexpand").isEnabledFor(logging.DEBUG)
+        java_options = _JAVA_OPTIONS.format(
+            file=_LOG_CONFIGURATION_JSON if surroundings.logs_json() else _LOG_CONFIGURATION,
+            level="warn" if is_verbose else "error",
+            told="warn" if is_verbose else "off",
+        )
         archive = class_archive.options(jars) if _is_local(settings) else []
         chosen |= {
             "spark.driver.extraJavaOptions": " ".join([java_options, *archive]),

@@ -15,7 +15,7 @@ from streaming.config import Settings
 from streaming.errors import CheckpointInUse
 from streaming.monitor.health import Condition, Health
 from streaming.spark import counts, job, positions, sinks
-from streaming.spark.checkpoint import CheckpointFiles
+from streaming.spark.checkpoint import CheckpointFiles, for_java
 from streaming.spark.expand import expand
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.lease import Lease
@@ -49,6 +49,7 @@ def acquire(
             lease.acquire(take_over=False, way_out="This driver takes over when that one has ended.")
         except CheckpointInUse as error:
             if not is_warm:
+                spark.sparkContext.setLogLevel("OFF")  # what is cut short tells of itself, with the stacks of its tasks
                 _warm_up(spark, settings, admin, stop)
                 is_warm = True
             log.info(STANDING_BY, error)
@@ -56,6 +57,8 @@ def acquire(
             if not lease.wait_until_free(stop):
                 return False
         else:
+            if is_warm:
+                spark.sparkContext.setLogLevel("WARN" if log.isEnabledFor(logging.DEBUG) else "ERROR")
             health.enter(Condition.STARTING, "the query starts")
             return True
 
@@ -73,7 +76,9 @@ def _warm_up(spark: SparkSession, settings: Settings, admin: KafkaAdmin, stop: t
         records = job.read(spark, own, positions.dump(beginning))
         expanded = counts.observe(expand(route(records, own), own))
         writer = sinks.address(expanded).writeStream.format("noop").outputMode("update").queryName("standby")
-        query = writer.option("checkpointLocation", f"{own.checkpoint}/query").trigger(availableNow=True).start()
+        query = (
+            writer.option("checkpointLocation", f"{for_java(own.checkpoint)}/query").trigger(availableNow=True).start()
+        )
         for _ in range(_WARM_SECONDS):
             if query.awaitTermination(1) or stop.is_set():
                 break

@@ -46,6 +46,11 @@ def prepare(*, local: bool) -> None:
             log.warning("of %s only options of the form --conf NAME=VALUE are used; it was %r", _ARGUMENTS, given)
 
 
+def logs_json() -> bool:
+    """Return True if the log of this process is JSON, so that Spark's is as well."""
+    return any(type(handler.formatter).__name__ == "ProcessorFormatter" for handler in logging.getLogger().handlers)
+
+
 def _set_python(*, local: bool) -> None:
     given = os.environ.get(_PYTHON)
     if given and not local:
