@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streaming.errors import RecordsLost, TopicReplaced, UpdatesUnknown
+from streaming.errors import ConfigInvalid, RecordsLost, TopicReplaced, UpdatesUnknown
 
 if TYPE_CHECKING:
     from streaming.config import Settings
@@ -37,6 +38,13 @@ _IF_RESTORED: Final = (
 
 _SOURCE: Final = re.compile(r'"source":\{"topic":"([\w.-]+)","partition":(\d+),"offset":(\d+),')
 """Source in the JSON of an update; quotes within JSON strings are escaped, so nothing else looks like it."""
+
+
+_MISSPELT: Final = 0.9
+"""Similarity, as `difflib` measures it, from which a missing topic is taken for a misspelt one."""
+
+_DIGITS: Final = re.compile(r"[0-9]+")
+_WORD: Final = re.compile(r"[._-]")
 
 
 class NotedTopic(NamedTuple):
@@ -127,6 +135,37 @@ def _after_loss(settings: Settings, topics: Collection[str]) -> str:
 
 def _sentence(way_out: str) -> str:
     return way_out[0].upper() + way_out[1:]
+
+
+def check_spelling(settings: Settings, present: Collection[str]) -> None:
+    """Check that no missing topic is nearly one that exists; those of the default names are created without a question.
+
+    Args:
+        settings: settings of the job.
+        present: names of the topics that exist.
+
+    Raises:
+        ConfigInvalid: a name is perhaps misspelt; the message names the topic that is perhaps meant.
+    """
+    wanted = names(settings)
+    others = sorted(set(present) - set(wanted.values()))
+    for role, name in wanted.items():
+        if name in present or name == type(settings).model_fields[role].default:
+            continue
+        near = [each for each in get_close_matches(name, others, cutoff=_MISSPELT) if not _are_of_two_jobs(each, name)]
+        if near:
+            variable = f"REEXPAND_{role.upper()}"
+            raise ConfigInvalid(
+                f"Kafka at {settings.bootstrap_servers} has no topic {name}, but {near[0]}: set {role} to that one if "
+                f"{name} is misspelt. To have a new topic of that name, create it: {variable}={name} reexpand topics "
+                f"--bootstrap-servers {settings.bootstrap_servers}"
+            )
+
+
+def _are_of_two_jobs(one: str, other: str) -> bool:
+    """Return True if two names differ in their numbers, or by whole words that one of them has in addition."""
+    words, others = set(_WORD.split(one)), set(_WORD.split(other))
+    return words < others or others < words or _DIGITS.sub("0", one) == _DIGITS.sub("0", other)
 
 
 def check_unread(settings: Settings, positions: Offsets, beginnings: Offsets, ends: Offsets) -> None:

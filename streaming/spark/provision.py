@@ -39,6 +39,7 @@ def provide(
         adopted: positions that the states have read with which a new checkpoint begins; None if it has none.
 
     Raises:
+        ConfigInvalid: a topic is missing whose name is nearly that of another one.
         KafkaUnavailable: no broker answers, or a topic can neither be found nor created.
         TopicReplaced: a topic of the checkpoint is missing, or is another one.
         RecordsLost: inputs have lost records that the job has not read.
@@ -60,6 +61,7 @@ def provide(
     elif adopted is not None:
         facts.check_unread(settings, adopted, *admin.spans(facts.events(settings)))
     else:
+        facts.check_spelling(settings, present)
         _check_new(admin, settings, found, configurations, rebuilding=rebuilding)
     for name, configuration in configurations.items():
         for flaw in flaws(settings, name, configuration):

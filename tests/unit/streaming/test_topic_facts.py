@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streaming.config import Settings, load
-from streaming.errors import RecordsLost, TopicReplaced, UpdatesUnknown
+from streaming.errors import ConfigInvalid, RecordsLost, TopicReplaced, UpdatesUnknown
 from streaming.events.model import Reason, Source
 from streaming.kafka import facts
 from streaming.kafka.facts import NotedTopic, RecordPlace
@@ -173,3 +173,35 @@ def test_topics_that_the_job_creates_have_no_flaws() -> None:
 def test_unsuitable_options_are_found(topic: str, found: dict[str, str], options: list[str]) -> None:
     usual = {} if topic == SETTINGS.dead_letters else COMPACTION if topic == SETTINGS.updates else INPUT
     assert [flaw.option for flaw in flaws(SETTINGS, topic, {**usual, **found})] == options
+
+
+@pytest.mark.parametrize(
+    ("given", "present", "near"),
+    [
+        ({"topic_events": "lite-topic-evnts"}, ["lite-topic-events"], "lite-topic-events"),
+        ({"updates": "lite-subscription-update"}, ["lite-subscription-updates"], "lite-subscription-updates"),
+        ({"dead_letters": "lite-dead-leters"}, ["lite-dead-letters", "x"], "lite-dead-letters"),
+        ({"topic_events": "topic-events-eu"}, ["topic-events-e"], "topic-events-e"),
+        ({}, ["lite-topic-event"], None),
+        ({"topic_events": "mine"}, ["lite-topic-events"], None),
+        ({"topic_events": "eu-lite-topic-events"}, ["lite-topic-events"], None),
+        ({"topic_events": "lite-topic-events"}, ["eu-lite-topic-events"], None),
+        ({"topic_events": "topic-events-2"}, ["topic-events-1", "topic-events-10"], None),
+        ({"topic_events": "lite-topic-evnts"}, ["lite-topic-events", "lite-topic-evnts"], None),
+        ({"topic_events": "a-topic-events", "group_events": "a-topic-event"}, ["a-topic-event"], None),
+    ],
+    ids=str,
+)
+def test_a_topic_that_is_perhaps_misspelt_is_not_created(
+    given: dict[str, str], present: list[str], near: str | None
+) -> None:
+    """Those of the default names are created at the first start, and those of several jobs may be numbered."""
+    settings = load({"bootstrap_servers": "b:1", "checkpoint": "/c", **given})
+    if near is None:
+        facts.check_spelling(settings, present)
+        return
+    (role, name), *_ = given.items()
+    with pytest.raises(ConfigInvalid) as caught:
+        facts.check_spelling(settings, present)
+    assert f"has no topic {name}, but {near}: set {role} to that one" in str(caught.value)
+    assert f"REEXPAND_{role.upper()}={name} reexpand topics --bootstrap-servers b:1" in str(caught.value)
