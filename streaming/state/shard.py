@@ -1,15 +1,19 @@
 """Place of a shard in its parent topic, and the settings it follows."""
 
 from dataclasses import dataclass, field
-from functools import lru_cache
+from sys import getsizeof
 
 from matcher import InvalidPattern, validate
+from matcher.cache import BoundedCache
 from streaming.events.model import Notation, check_name
 from streaming.events.routing import Routing
 from streaming.state.group import Group
 from streaming.subscription.client import NOTHING, Interest, Mode
 from streaming.subscription.interests import pattern_of
 from streaming.subscription.requests import RequestRules, literal_problem
+
+_PATTERN_CACHE_BYTES = 32 * 1024 * 1024
+"""Memory of the patterns of which a process remembers whether they are valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +74,15 @@ class Shard:
         return None if wanted.everything is not None or wanted == NOTHING else self.share(group.quota)
 
     def _pattern_problem(self, entry: str, notation: Notation) -> str | None:
-        return _pattern_problem(entry, notation, inner_multi=self.inner_multi)
+        return _PATTERN_PROBLEMS((entry, notation, self.inner_multi))
 
     def _relevant(self, entry: str, notation: Notation) -> bool:
         return self.routing.may_touch(self.parent, pattern_of(entry, notation), self.number, notation)
 
 
-@lru_cache(maxsize=65_536)
-def _pattern_problem(entry: str, notation: Notation, *, inner_multi: bool) -> str | None:
-    """Return the reason why a pattern is invalid; None for a valid one."""
+def _pattern_problem(asked: tuple[str, Notation, bool]) -> str | None:
+    """Return the reason why a pattern, with its notation and `inner_multi`, is invalid; None for a valid one."""
+    entry, notation, inner_multi = asked
     problem = check_name("a pattern", entry)
     if problem is not None:
         return problem
@@ -92,3 +96,8 @@ def _pattern_problem(entry: str, notation: Notation, *, inner_multi: bool) -> st
     except InvalidPattern as error:
         return str(error)
     return None
+
+
+_PATTERN_PROBLEMS = BoundedCache(
+    _pattern_problem, lambda asked, problem: getsizeof(asked[0]) + getsizeof(problem), _PATTERN_CACHE_BYTES
+)

@@ -2,13 +2,13 @@
 
 import base64
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from hashlib import blake2b
 from json.encoder import encode_basestring
 from typing import Any, NamedTuple
 
 import orjson
 
+from matcher.cache import ENTRY_BYTES, BoundedCache
 from streaming.events.model import Reason, Source, lmq_name
 from streaming.subscription.interests import SHARE
 from streaming.subscription.subscribers import SubscriberKey
@@ -25,11 +25,14 @@ MAX_PATTERN_BYTES = 262_144
 
 _DIGEST_BYTES = 8
 
-_CACHED_TOPICS = 10_000
-"""Number of topics for which a writer keeps JSON, as the updates of one topic may come far apart."""
+_EVENT_CACHE_BYTES = 16 * 1024 * 1024
+"""Memory of the JSON of topics that a writer keeps, as the updates of one topic may come far apart."""
 
-_CACHED_SUBSCRIBERS = 16_384
-"""Number of subscribers for which a process keeps JSON, over all shards: a busy one has updates in each micro-batch."""
+_PATTERN_CACHE_BYTES = 16 * 1024 * 1024
+"""Memory of the JSON of matched patterns that a writer keeps."""
+
+_SUBSCRIBER_CACHE_BYTES = 32 * 1024 * 1024
+"""Memory of the JSON of subscribers that a process keeps, over all shards: busy ones recur in each micro-batch."""
 
 OP_JSON = {op: f'{{"op":"{op}",'.encode() for op in Op}
 """First field of an update, by op."""
@@ -79,9 +82,9 @@ class UpdateWriter:
     def __init__(self, parent: str) -> None:
         self._parent = parent
         self.lmq_name = orjson.dumps(lmq_name(parent, ""))[:-1]
-        self._subscribers: dict[tuple[SubscriberKey, int | None], _SubscriberJson] = {}
-        self._patterns: dict[tuple[str, ...], bytes] = {}
+        self._patterns_json = BoundedCache(patterns_json, _patterns_size, _PATTERN_CACHE_BYTES)
         self._events: dict[str, tuple[Op, Cause, Source, _EventJson]] = {}
+        self._event_bytes = 0
         self._partitions: dict[tuple[str, int], bytes] = {}
 
     def record(self, update: Update) -> KafkaRecord:
@@ -96,8 +99,10 @@ class UpdateWriter:
             event = known[3]
         else:
             event = self._event_json(op, lite_topic, cause, source)
-            if len(self._events) >= _CACHED_TOPICS:
+            self._event_bytes += ENTRY_BYTES + sum(map(len, event))
+            if self._event_bytes > _EVENT_CACHE_BYTES:
                 self._events.clear()
+                self._event_bytes = 0
             self._events[lite_topic] = op, cause, source, event
         parts = [
             OP_JSON[op], subscriber.names, event.names, self._patterns_json(patterns), event.cause, subscriber.version,
@@ -109,16 +114,7 @@ class UpdateWriter:
 
     def subscriber_json(self, key: SubscriberKey, version: int | None) -> _SubscriberJson:
         """Return the JSON shared by all updates of a subscriber."""
-        known = self._subscribers.get((key, version))
-        if known is None:
-            known = self._subscribers[key, version] = _subscriber_json(self._parent, key, version)
-        return known
-
-    def _patterns_json(self, patterns: tuple[str, ...]) -> bytes:
-        known = self._patterns.get(patterns)
-        if known is None:
-            known = self._patterns[patterns] = patterns_json(patterns)
-        return known
+        return _SUBSCRIBERS((self._parent, key, version))
 
     def _event_json(self, op: Op, lite_topic: str, cause: Cause, source: Source) -> _EventJson:
         topic, partition, offset, entry, timestamp = source
@@ -136,9 +132,9 @@ class UpdateWriter:
         )
 
 
-@lru_cache(maxsize=_CACHED_SUBSCRIBERS)
-def _subscriber_json(parent: str, subscriber: SubscriberKey, version: int | None) -> _SubscriberJson:
-    group, client_id, part = subscriber
+def _subscriber_json(asked: tuple[str, SubscriberKey, int | None]) -> _SubscriberJson:
+    """Return the JSON of a subscriber of a parent, with its version."""
+    parent, (group, client_id, part), version = asked
     names = {"parentTopic": parent, "group": group, "clientId": client_id}
     if part.startswith(SHARE):
         names["share"] = part.removeprefix(SHARE)
@@ -148,6 +144,9 @@ def _subscriber_json(parent: str, subscriber: SubscriberKey, version: int | None
     key_end = b"," + orjson.dumps(part) + b"]" if part else b"]"
     names_json = orjson.dumps(names)[1:-1] + b","
     return _SubscriberJson(key, key_end, names_json, orjson.dumps(version), digest(key + key_end))
+
+
+_SUBSCRIBERS = BoundedCache(_subscriber_json, lambda _, json: 3 * sum(map(len, json)), _SUBSCRIBER_CACHE_BYTES)
 
 
 def rest_json(option: Any = None, *, reset: bool = False, bitmap: bytes | None = None) -> bytes:
@@ -225,6 +224,10 @@ def patterns_lines(patterns: Sequence[tuple[str, ...]], before: bytes, behind: b
     if len(data) <= MAX_PATTERN_BYTES and data.count(b"],[") == len(patterns) - 1:  # no pattern contains `],[`
         return b"%b%b%b" % (before, data[1:-1].replace(b"],[", b"]%b\n%b[" % (behind, before)), behind)
     return b"\n".join([b"%b%b%b" % (before, patterns_json(each), behind) for each in patterns])
+
+
+def _patterns_size(_: tuple[str, ...], data: bytes) -> int:
+    return 3 * len(data)
 
 
 def patterns_json(patterns: tuple[str, ...]) -> bytes:

@@ -1,0 +1,107 @@
+"""BoundedCache: memory stays below the bound, whatever is asked for."""
+
+import threading
+import tracemalloc
+
+import pytest
+
+from matcher.cache import ENTRY_BYTES, BoundedCache
+
+MIB = 1024 * 1024
+
+
+class Doubled:
+    """A function that notes its calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def __call__(self, text: str) -> str:
+        """Return the text twice."""
+        self.calls.append(text)
+        return text + text
+
+
+def size(text: str, doubled: str) -> int:
+    return len(text) + len(doubled)
+
+
+def test_a_result_is_computed_once() -> None:
+    """The second question is answered from the cache."""
+    doubled = Doubled()
+    cache = BoundedCache(doubled, size, MIB)
+    assert [cache("a"), cache("b"), cache("a")] == ["aa", "bb", "aa"]
+    assert doubled.calls == ["a", "b"]
+    assert len(cache) == 2
+    cache.clear()
+    assert cache("a") == "aa"
+    assert doubled.calls == ["a", "b", "a"]
+
+
+def test_what_is_asked_for_stays() -> None:
+    """Hundreds of entries go by, and one that is asked for all the time is never computed again."""
+    doubled = Doubled()
+    cache = BoundedCache(doubled, size, 100 * ENTRY_BYTES)
+    for number in range(1_000):
+        cache("stays")
+        cache(f"passes {number}")
+    assert doubled.calls.count("stays") == 1
+    assert len(cache) <= 100
+
+
+def test_a_large_entry_is_not_kept() -> None:
+    """One entry must not push out all the others."""
+    doubled = Doubled()
+    cache = BoundedCache(doubled, size, MIB)
+    cache("a")
+    for number in range(100):
+        cache(f"{number}" * MIB)
+    cache("a")
+    assert doubled.calls.count("a") == 1
+    assert len(cache) == 1
+
+
+def test_an_exception_is_not_kept() -> None:
+    """It is raised again at the next question."""
+
+    def refuse(text: str) -> str:
+        calls.append(text)
+        raise ValueError(text)
+
+    calls: list[str] = []
+    cache = BoundedCache(refuse, size, MIB)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="a"):
+            cache("a")
+    assert calls == ["a", "a"]
+
+
+@pytest.mark.parametrize("length", [10, 1_000, 16_384, 300_000])
+def test_memory_is_bounded_whatever_the_lengths(length: int) -> None:
+    """Four times the bound goes through; at most the bound stays."""
+    cache = BoundedCache(lambda text: text + text, size, MIB)
+    tracemalloc.start()
+    try:
+        for number in range(max(20, 4 * MIB // (ENTRY_BYTES + 3 * length))):
+            cache(f"{number:0{length}}")
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < MIB + 64 * 1024
+
+
+def test_threads_get_right_answers() -> None:
+    """Many threads ask a cache so small that entries come and go all the time."""
+    cache = BoundedCache(lambda text: text + text, size, 40 * ENTRY_BYTES)
+    wrong: list[str] = []
+
+    def ask() -> None:
+        wrong.extend(text for text in map(str, range(2_000)) if cache(text) != text + text)
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert len(cache) <= 40
