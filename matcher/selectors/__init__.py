@@ -19,11 +19,12 @@ entry point of the group `reexpand.selectors`, whose name is the kind:
     [project.entry-points."reexpand.selectors"]
     MIN_LENGTH = "my_package:MinLength"
 
-It must always give the same answer to the same arguments: a replayed topic must reach the same clients.
+It must always give the same answer to the same arguments: a replayed topic must reach the same clients. Nothing bounds
+the time that it takes, so bound what the text can ask for, and refuse the rest with a ValueError.
 """
 
 from collections.abc import Callable, Collection, Mapping
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import entry_points
 from typing import Final, Protocol
 
@@ -55,24 +56,29 @@ class Selector(Protocol):
         """Return True if the selector accepts a topic with these tags and properties; never raise."""
 
 
-def compile(kind: str, text: str) -> Selector:  # noqa: A001 - the word for it, as in `re.compile`
+def compile(kind: str, text: str, *, stored: bool = False) -> Selector:  # noqa: A001 - the word for it, as in `re.compile`
     """Compile the text of a selector of this kind.
+
+    Args:
+        kind: name of the kind.
+        text: the selector.
+        stored: accept an SQL92 selector of any number of nodes, because an earlier release accepted it.
 
     Raises:
         UnknownSelector: no kind has this name.
         SelectorSyntaxError: the text breaks the rules of the kind; a kind of your own may raise any ValueError.
     """
-    return _factory(kind)(text)
+    return _factory(kind, stored)(text)
 
 
 @cache
-def _factory(kind: str) -> Callable[[str], Selector]:
+def _factory(kind: str, stored: bool) -> Callable[[str], Selector]:  # noqa: FBT001 - private
     if kind == "TAG":
         return TagSelector
     if kind == "SQL92":
         from matcher.selectors.sql92 import Sql92Selector  # noqa: PLC0415 - its grammar library is needed here only
 
-        return Sql92Selector
+        return partial(Sql92Selector, max_nodes=None) if stored else Sql92Selector
     offered = entry_points(group=GROUP)
     if kind not in offered.names:
         raise UnknownSelector(kind, ["TAG", "SQL92", *sorted(offered.names)])

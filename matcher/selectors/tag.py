@@ -1,8 +1,9 @@
 """TAG selectors: `TagA || TagB` names the tags wanted; `*`, or nothing at all, wants all.
 
-RocketMQ looks in two stages: at the hash of the tag, which is cheap to store beside a message, and then at the tag
-itself, because hashes collide (`Aa` and `BB`). Rules: `FilterAPI.buildSubscriptionData` of RocketMQ; the hash is Java's
-`String.hashCode`, whose recorded answers are tests/conformance/vectors/taghash.json.
+RocketMQ looks in two stages: at the hash of the tag, which is cheap to store with a message, and then at the tag
+itself, because hashes collide (`Aa` and `BB`). Here the tag is at hand, so the second stage alone gives the answer.
+Rules: `FilterAPI.buildSubscriptionData` of RocketMQ; the hash is Java's `String.hashCode`, whose recorded answers are
+tests/conformance/vectors/taghash.json.
 """
 
 from collections.abc import Collection, Mapping
@@ -30,36 +31,40 @@ class TagSelector:
 
     Attributes:
         tags: wanted tags; None for all.
-        hashes: hashes of the wanted tags; None for all.
 
     Raises:
         SelectorSyntaxError: the text names no tag.
     """
 
-    __slots__ = ("hashes", "tags", "text")
+    __slots__ = ("_hashes", "tags", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.tags: frozenset[str] | None = None
-        self.hashes: frozenset[int] | None = None
+        self._hashes: frozenset[int] | None = None
         if text not in _ALL:
             self.tags = frozenset(filter(None, map(str.strip, text.split("||"))))
-            self.hashes = frozenset(map(java_hash, self.tags))
             if not self.tags:
                 raise SelectorSyntaxError(text, 0, "no tag is named", "name one, or write '*' for all")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.text!r})"
 
+    @property
+    def hashes(self) -> frozenset[int] | None:
+        """Hashes of the wanted tags, computed at the first use; None for all."""
+        if self._hashes is None and self.tags is not None:
+            self._hashes = frozenset(map(java_hash, self.tags))
+        return self._hashes
+
     def may_match(self, hashed: int) -> bool:
         """Return True if a tag with this hash may be wanted (the first stage)."""
-        return self.hashes is None or hashed in self.hashes
+        hashes = self.hashes
+        return hashes is None or hashed in hashes
 
     def matches(self, tag: str | None) -> bool:
-        """Return True if the tag is wanted (both stages); a missing tag is wanted only if all tags are."""
-        if self.tags is None:
-            return True
-        return tag is not None and self.may_match(java_hash(tag)) and tag in self.tags
+        """Return True if the tag is wanted; a missing tag is wanted only if all tags are. One look-up in a set."""
+        return self.tags is None or tag in self.tags
 
     def agrees(self, tags: Collection[str], properties: Mapping[str, str]) -> bool:  # noqa: ARG002 - the interface
         """Return True if one of the tags is wanted."""

@@ -53,7 +53,7 @@ def read_subscription(record: dict[str, Any]) -> SubscriptionRequest:
     return _request(record)
 
 
-def _request(record: dict[str, Any]) -> SubscriptionRequest:
+def _request(record: dict[str, Any], *, repeated: bool = False) -> SubscriptionRequest:
     action = _action(record)
     client_id, group = required_name(record, "clientId"), required_name(record, "group")
     on_all_parents = action is Action.COMPLETE_REMOVE and _is_blank(record.get("topic"))
@@ -66,7 +66,7 @@ def _request(record: dict[str, Any]) -> SubscriptionRequest:
         optional_integer(record, "version"),
         _offset_option(record),
         _notation(record),
-        _selector(record),
+        _selector(record, stored=repeated),
         optional_place(record, "asOf"),
         record.get("expired") is True,
         _ends(record),
@@ -104,7 +104,9 @@ def _later(record: dict[str, Any]) -> tuple[tuple[Place, SubscriptionRequest], .
     if any("later" in request for request in later):
         raise Rejected(Reason.WRONG_TYPE, "the requests in later must not have later themselves")
     common = {name: record.get(name) for name in ("clientId", "group", "topic")}
-    return tuple((required_place(request, "place"), _request({**request, **common})) for request in later)
+    return tuple(
+        (required_place(request, "place"), _request({**request, **common}, repeated=True)) for request in later
+    )
 
 
 def _action(record: dict[str, Any]) -> Action:
@@ -167,7 +169,7 @@ def _notation(record: dict[str, Any]) -> Notation:
     return LITE if notation == LITE else notation
 
 
-def _selector(record: dict[str, Any]) -> SelectorSpec | None:
+def _selector(record: dict[str, Any], *, stored: bool) -> SelectorSpec | None:
     value = record.get("selector")
     if value is None:
         return None
@@ -177,7 +179,7 @@ def _selector(record: dict[str, Any]) -> SelectorSpec | None:
     if len(selector.text) > MAX_DETAILS:
         raise Rejected(Reason.OUT_OF_RANGE, f"selector.expression is longer than {MAX_DETAILS:,} characters")
     try:
-        compile_selector(*selector)
+        compile_selector(*selector, stored=stored)
     except (MatcherError, ValueError) as error:  # a user-defined kind may raise any ValueError
         raise Rejected(Reason.INVALID_SELECTOR, str(error)) from None
     except Exception as error:

@@ -8,9 +8,9 @@ topic.
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cache
 from typing import NamedTuple, TypeVar
 
+from matcher.cache import BoundedCache
 from matcher.selectors import BloomFilter
 from matcher.selectors import compile as compile_selector
 from streaming.events.model import (
@@ -39,7 +39,9 @@ E = TypeVar("E")
 Placed = Iterable[tuple[Place, E]]
 
 _ONE_SHARD = Routing()
-_compiled = cache(compile_selector)
+_compiled = BoundedCache(
+    lambda spec: compile_selector(*spec), lambda spec, _: 64 * (8 + len(spec.text)), 128 * 1024 * 1024
+)
 
 
 class Effective(NamedTuple):
@@ -82,7 +84,7 @@ class _Shard:
 
 def _agrees(topic: TopicMetadata, selector: SelectorSpec | None) -> bool:
     tags = () if topic.tags is None else (topic.tags,)
-    return selector is None or _compiled(*selector).agrees(tags, topic.properties)
+    return selector is None or _compiled(selector).agrees(tags, topic.properties)
 
 
 @dataclass

@@ -1,15 +1,21 @@
 """Group policies, and the subscribers left for a topic once they are applied."""
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import NamedTuple
 
+from matcher.cache import BoundedCache
 from matcher.selectors import BloomFilter, Selector
 from matcher.selectors import compile as compile_selector
 from streaming.events.model import SelectorSpec, TopicMetadata
 from streaming.subscription.client import Mode
 from streaming.subscription.interests import Interests
 from streaming.subscription.subscribers import Matches, Orders
+
+_COMPILED_BYTES = 64
+"""Largest size in bytes of a compiled selector, for each character of its text."""
+
+_COMPILED_CACHE_BYTES = 128 * 1024 * 1024
+"""Memory of the selectors that a process keeps compiled; even the longest one is kept."""
 
 
 class GroupPolicy(NamedTuple):
@@ -85,14 +91,19 @@ def accepts(selector: SelectorSpec, metadata: TopicMetadata) -> bool:
     """Return True if a topic satisfies a selector; an exception in a user-defined selector means no."""
     tags = () if metadata.tags is None else (metadata.tags,)
     try:
-        return _compiled(selector).agrees(tags, metadata.properties)
+        return _COMPILED(selector).agrees(tags, metadata.properties)
     except Exception:  # noqa: BLE001 - foreign code must not stop the shard; TAG and SQL92 never raise
         return False
 
 
-@lru_cache(maxsize=4_096)
 def _compiled(selector: SelectorSpec) -> Selector:
-    return compile_selector(*selector)
+    """Compile a selector that this release or an earlier one, whose bounds were wider, has accepted."""
+    return compile_selector(*selector, stored=True)
+
+
+_COMPILED = BoundedCache(
+    _compiled, lambda selector, _: _COMPILED_BYTES * (8 + len(selector.text)), _COMPILED_CACHE_BYTES
+)
 
 
 SQL92 = "SQL92"

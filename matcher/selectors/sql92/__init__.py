@@ -16,9 +16,9 @@ a complete selector, which is an error here.
 from collections.abc import Collection, Mapping
 
 from matcher.errors import SelectorError, SelectorSyntaxError
-from matcher.selectors.sql92.parser import MAX_DEPTH, MAX_LENGTH, parse
+from matcher.selectors.sql92.parser import MAX_DEPTH, MAX_LENGTH, MAX_NODES, parse
 
-__all__ = ["MAX_DEPTH", "MAX_LENGTH", "SelectorError", "SelectorSyntaxError", "Sql92Selector", "compile"]
+__all__ = ["MAX_DEPTH", "MAX_LENGTH", "MAX_NODES", "SelectorError", "SelectorSyntaxError", "Sql92Selector", "compile"]
 
 
 class Sql92Selector:
@@ -26,6 +26,7 @@ class Sql92Selector:
 
     Args:
         text: the selector.
+        max_nodes: most comparisons, conditions and values that the selector may have; None for any number.
 
     Raises:
         SelectorSyntaxError: the selector is invalid; with position, reason and remedy.
@@ -33,15 +34,18 @@ class Sql92Selector:
 
     __slots__ = ("_root", "text")
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, max_nodes: int | None = MAX_NODES) -> None:
         self.text = text
-        self._root = parse(text)
+        self._root = parse(text, max_nodes)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.text!r})"
 
     def evaluate(self, properties: Mapping[str, str]) -> bool | None:
-        """Evaluate on the properties; linear in the length of the selector and of the properties it names.
+        """Evaluate on the properties.
+
+        Each node is evaluated once at most, in time linear in the properties that it names: at most (number of nodes) x
+        (length of the longest property).
 
         Raises:
             SelectorError: a property cannot be read as what the selector compares it with.
@@ -57,10 +61,10 @@ class Sql92Selector:
             return False
 
 
-def compile(text: str) -> Sql92Selector:  # noqa: A001 - the word for it, as in `re.compile`
+def compile(text: str, *, max_nodes: int | None = MAX_NODES) -> Sql92Selector:  # noqa: A001 - as in `re.compile`
     """Compile a selector once, to evaluate it often.
 
     Raises:
         SelectorSyntaxError: the selector is invalid; with position, reason and remedy.
     """
-    return Sql92Selector(text)
+    return Sql92Selector(text, max_nodes=max_nodes)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from matcher.errors import SelectorError
 from matcher.selectors.sql92.values import Value, compare, compare_as_numbers, negate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+_SHOWN: Final = 80  # characters; messages cut longer values
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,18 +146,31 @@ class Order(Node):
     right: Node
 
     def evaluate(self, properties: Mapping[str, str]) -> Value:  # noqa: D102
-        left = self.left.evaluate(properties)
-        right = None if left is None else self.right.evaluate(properties)
-        if left is None or right is None:
-            return None
-        try:
-            if isinstance(left, str) and isinstance(right, str):
-                answer = compare_as_numbers(left, right)
-            else:
-                answer = compare(left, right)
-        except ValueError as error:
-            raise _unreadable(self, left, right) from error
-        return _HOLDS[self.operator](answer)
+        return _is_ordered(self, self.operator, self.left.evaluate(properties), self.right, properties)
+
+
+@dataclass(frozen=True, slots=True)
+class Between(Node):
+    """Two orders of one value, joined like the operands of a `Junction`.
+
+    The value is evaluated once: evaluated for each bound, nested BETWEENs would double the work at each level.
+    """
+
+    value: Node
+    operators: tuple[str, str]
+    low: Node
+    high: Node
+    deciding: bool
+
+    def evaluate(self, properties: Mapping[str, str]) -> Value:  # noqa: D102
+        value = self.value.evaluate(properties)
+        unknown = False
+        for operator, bound in zip(self.operators, (self.low, self.high), strict=True):
+            answer = _is_ordered(self, operator, value, bound, properties)
+            if answer is self.deciding:
+                return answer
+            unknown = unknown or answer is None
+        return None if unknown else not self.deciding
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,5 +209,38 @@ class Affix(Node):
         return _FINDS[self.operator](value, self.needle) is not self.negated
 
 
+def walk(root: Node) -> Iterator[Node]:
+    """Yield the nodes from the root down, operands from left to right."""
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        yield node
+        operands: list[Node] = []
+        for field in fields(node):
+            value = getattr(node, field.name)
+            operands += [each for each in (value if isinstance(value, tuple) else (value,)) if isinstance(each, Node)]
+        stack += reversed(operands)
+
+
+def _is_ordered(node: Node, operator: str, left: Value, bound: Node, properties: Mapping[str, str]) -> bool | None:
+    """Compare a value with a node, which is evaluated unless the value is missing."""
+    right = None if left is None else bound.evaluate(properties)
+    if left is None or right is None:
+        return None
+    try:
+        if isinstance(left, str) and isinstance(right, str):
+            answer = compare_as_numbers(left, right)
+        else:
+            answer = compare(left, right)
+    except ValueError as error:
+        raise _unreadable(node, left, right) from error
+    return _HOLDS[operator](answer)
+
+
 def _unreadable(node: Node, left: Value, right: Value) -> SelectorError:
-    return SelectorError(f"at character {node.position}: {left!r} and {right!r} cannot be compared")
+    return SelectorError(f"at character {node.position}: {_shown(left)} and {_shown(right)} cannot be compared")
+
+
+def _shown(value: Value) -> str:
+    """Return a value for messages; properties can be long."""
+    return repr(value if not isinstance(value, str) or len(value) <= _SHOWN else value[:_SHOWN] + "...")

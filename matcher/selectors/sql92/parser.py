@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -9,11 +10,26 @@ from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 
 from matcher.errors import SelectorSyntaxError
-from matcher.selectors.sql92.nodes import Affix, Cast, Constant, Equal, In, Junction, Negate, Node, Not, Order, Property
+from matcher.selectors.sql92.nodes import (
+    Affix,
+    Between,
+    Cast,
+    Constant,
+    Equal,
+    In,
+    Junction,
+    Negate,
+    Node,
+    Not,
+    Order,
+    Property,
+    walk,
+)
 from matcher.selectors.sql92.values import compare, double, integer
 
 MAX_LENGTH: Final = 32_768  # characters; the search for the end of a comment makes parsing quadratic
 MAX_DEPTH: Final = 200  # nested nodes; evaluation recurses
+MAX_NODES: Final = 512  # comparisons, conditions and values; each is evaluated for each topic
 
 _KEYWORDS: Final = {
     **{word: word for word in ("AND", "OR", "NOT", "IS", "NULL", "IN", "BETWEEN", "TRUE", "FALSE")},
@@ -32,8 +48,14 @@ class _Refusal(Exception):
         self.hint = hint
 
 
-def parse(text: str) -> Node:
-    """Parse a selector; quadratic in its length at worst, bounded by `MAX_LENGTH`.
+def parse(text: str, max_nodes: int | None = MAX_NODES) -> Node:
+    """Parse a selector.
+
+    Linear in its length; the search for the end of a comment is quadratic at worst, bounded by `MAX_LENGTH`.
+
+    Args:
+        text: the selector.
+        max_nodes: most nodes; None for any number.
 
     Raises:
         SelectorSyntaxError: the selector is invalid; with position, reason and remedy.
@@ -41,7 +63,8 @@ def parse(text: str) -> Node:
     if len(text) > MAX_LENGTH:
         raise SelectorSyntaxError(text, MAX_LENGTH, f"longer than {MAX_LENGTH:,} characters", "shorten it")
     try:
-        return _parser()(text)
+        root = _parser()(text)
+        _check_size(root, max_nodes)
     except UnexpectedCharacters as error:
         position: int = error.pos_in_stream  # type: ignore[assignment]  # lark declares None, and sets it
         hint = "strings stand in single quotes, names hold letters, digits, '_' and '$'"
@@ -55,6 +78,7 @@ def parse(text: str) -> Node:
         raise SelectorSyntaxError(text, token.start_pos or 0, reason, hint) from None
     except _Refusal as error:
         raise SelectorSyntaxError(text, error.position, error.reason, error.hint) from None
+    return root
 
 
 @cache
@@ -107,11 +131,11 @@ class _Builder(Transformer[Token, Node]):
         return _order(str(sign), left, right)
 
     def between(self, value: Node, negated: Token | None, _between: Token, low: Node, _and: Token, high: Node) -> Node:
-        if negated is not None:
-            return _junction((_order("<", value, low), _order(">", value, high)), deciding=True)
-        if isinstance(low, Constant) and isinstance(high, Constant):
+        if negated is None and isinstance(low, Constant) and isinstance(high, Constant):
             _check_bounds(low, high)
-        return _junction((_order(">=", value, low), _order("<=", value, high)), deciding=False)
+        operators = (">=", "<=") if negated is None else ("<", ">")
+        depth = _depth(*map(_order, operators, (value, value), (low, high)))
+        return Between(value.position, depth, value, operators, low, high, negated is not None)
 
     def is_in(self, left: Node, negated: Token | None, sign: Token, *strings: Token) -> Node:
         if not isinstance(left, Property):
@@ -150,6 +174,14 @@ class _Builder(Transformer[Token, Node]):
 
     def property(self, token: Token) -> Node:
         return Property(_start(token), 1, str(token))
+
+
+def _check_size(root: Node, max_nodes: int | None) -> None:
+    beyond = None if max_nodes is None else next(islice(walk(root), max_nodes, None), None)
+    if beyond is not None:
+        count = sum(1 for _ in walk(root))
+        reason = f"{count:,} comparisons, conditions and values, more than {max_nodes:,}"
+        _refuse(beyond, reason, "use IN for a list of strings, which counts as two")
 
 
 def _start(token: Token) -> int:

@@ -2,7 +2,10 @@
 
 import math
 import re
+from sys import getsizeof
 from typing import Final, TypeAlias
+
+from matcher.cache import BoundedCache
 
 
 class Long(int):
@@ -19,6 +22,9 @@ _DOUBLE: Final = re.compile(
     r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?"
     r"|(?P<hex>0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?)"
 )
+_MAX_DIGITS: Final = 4_300  # Python reads no longer integers
+_SHORT: Final = 64  # characters; longer numbers are read once, however many nodes compare them
+_LONG_DOUBLES_BYTES: Final = 8 * 1024 * 1024
 _JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))
 
 
@@ -95,7 +101,7 @@ def parse_integer(text: str, bits: int) -> int:
         ValueError: Java does not accept the text.
     """
     digits = text[1:] if text[:1] in ("+", "-") else text
-    if not digits.isdecimal() or max(digits) > "\uffff":
+    if len(digits) > _MAX_DIGITS or not digits.isdecimal() or (not digits.isascii() and max(digits) > "\uffff"):
         raise ValueError(text)
     value = int(text)
     if not -(1 << bits - 1) <= value < 1 << bits - 1:
@@ -109,6 +115,10 @@ def parse_double(text: str) -> float:
     Raises:
         ValueError: Java does not accept the text.
     """
+    return _parse_double(text) if len(text) <= _SHORT else _LONG_DOUBLES(text)
+
+
+def _parse_double(text: str) -> float:
     text = text.strip(_JAVA_BLANKS)
     found = _DOUBLE.fullmatch(text)
     if found is None:
@@ -117,6 +127,9 @@ def parse_double(text: str) -> float:
         magnitude = _hexadecimal(found["hex"])
         return -magnitude if text.startswith("-") else magnitude
     return float(text.rstrip("fFdD"))
+
+
+_LONG_DOUBLES: Final = BoundedCache(_parse_double, lambda text, _: getsizeof(text), _LONG_DOUBLES_BYTES)
 
 
 def _hexadecimal(text: str) -> float:
@@ -128,7 +141,7 @@ def _hexadecimal(text: str) -> float:
 
 def _read(text: str, like: Value) -> Value:
     if isinstance(like, bool):
-        return text.lower() == "true"
+        return len(text) == len("true") and text.lower() == "true"
     if isinstance(like, float):
         return parse_double(text)
     return parse_integer(text, _LONG_BITS if isinstance(like, Long) else _INT_BITS)

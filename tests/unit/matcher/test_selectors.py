@@ -2,11 +2,13 @@
 
 from collections.abc import Collection, Iterator, Mapping
 from importlib.metadata import EntryPoint, EntryPoints
+from typing import Any
 
 import pytest
 
 from matcher import selectors
 from matcher.selectors import Bitmap, BloomFilter, SelectorSyntaxError, TagSelector, UnknownSelector, sql92
+from matcher.selectors.sql92 import values
 
 WRONG_SQL = [
     # text, position, part of the reason
@@ -74,7 +76,63 @@ def test_wrong_sql_is_explained(text: str, position: int | None, reason: str) ->
 @pytest.mark.parametrize(("text", "expected"), LONG_SQL, ids=lambda value: str(value)[:20])
 def test_long_sql_is_read_and_evaluated(text: str, *, expected: bool) -> None:
     """Neither reading nor evaluation recurses along a chain."""
-    assert sql92.compile(text).evaluate({"a": "1"}) is expected
+    assert sql92.compile(text, max_nodes=None).evaluate({"a": "1"}) is expected
+
+
+@pytest.mark.parametrize(
+    ("comparison", "nodes"),
+    [("a = 1", 3), ("a <> 1", 4), ("a", 2), ("a in ('x', 'y')", 2), ("a contains 'x'", 2), ("a between 1 and 2", 4)],
+)
+def test_the_number_of_nodes_is_bounded(comparison: str, nodes: int) -> None:
+    """The error gives the number, the bound, and the place where the bound is exceeded."""
+    fitting = (sql92.MAX_NODES - 1) // nodes
+    assert sql92.compile(" or ".join([comparison] * fitting)).evaluate({}) is not True
+    text = " or ".join([comparison] * (fitting + 1))
+    reason = f"{nodes * (fitting + 1) + 1:,} .* more than {sql92.MAX_NODES:,}"
+    with pytest.raises(SelectorSyntaxError, match=reason) as caught:
+        selectors.compile("SQL92", text)
+    assert text.rindex(comparison) <= caught.value.position < len(text)
+    assert selectors.compile("SQL92", text, stored=True).agrees([], {}) is False
+    assert sql92.compile(text, max_nodes=None).evaluate({}) is not True
+
+
+class CountingProperties(dict[str, str]):
+    """Properties that count how often they are read."""
+
+    reads = 0
+
+    def get(self, key: str, default: object = None) -> Any:
+        """Count, then look up."""
+        self.reads += 1
+        return super().get(key, default)
+
+
+@pytest.mark.parametrize("depth", [8, 16])
+def test_each_node_is_evaluated_once_at_most(depth: int) -> None:
+    """A BETWEEN of a BETWEEN: the value between two bounds is not evaluated for each of them."""
+    text = "a"
+    for _ in range(depth):
+        text = f"-({text} between b and c)"
+    properties = CountingProperties(a="1", b="1", c="2")
+    assert sql92.compile(f"{text} is null").evaluate(properties) is True
+    assert properties.reads <= 1 + 2 * depth
+
+
+def test_a_long_property_is_converted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hundreds of comparisons with numbers of thousands of digits read each number once."""
+    conversions: list[str] = []
+    original = values._DOUBLE
+
+    class Counting:
+        def fullmatch(self, text: str) -> Any:
+            """Count, then match."""
+            conversions.append(text)
+            return original.fullmatch(text)
+
+    monkeypatch.setattr(values, "_DOUBLE", Counting())
+    properties = {"a": "1" * 30_000, "b": "2" * 30_000}
+    assert sql92.compile(" or ".join(["a > b"] * 150)).evaluate(properties) is False
+    assert len(conversions) == 2
 
 
 @pytest.mark.parametrize(("text", "above_int", "above_double"), NUMBERS, ids=lambda value: str(value)[:12])

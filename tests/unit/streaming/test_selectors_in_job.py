@@ -6,7 +6,7 @@ from importlib.metadata import EntryPoint, EntryPoints
 import pytest
 
 from matcher import selectors
-from matcher.selectors import BloomFilter
+from matcher.selectors import BloomFilter, sql92
 from streaming.errors import Rejected
 from streaming.events.columns import Event
 from streaming.events.model import GroupEvent, Place, Reason, SelectorSpec, Source, SubscriptionRequest
@@ -259,7 +259,7 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     selectors._factory.cache_clear()
     yield
     selectors._factory.cache_clear()
-    policy._compiled.cache_clear()
+    policy._COMPILED.clear()
 
 
 def shorter(than: str) -> SubscriptionRequest:
@@ -293,6 +293,27 @@ def test_who_evicts_needs_a_selector_that_agrees() -> None:
         added("a", "*", client="d", cause=Cause.SUBSCRIBED),
     }
     assert story.then(created("c", "x"), created("e", "y")) == {added("c", "*", client="d")}
+
+
+LARGE = " or ".join(["size = 1"] * sql92.MAX_NODES)
+
+
+def test_a_selector_of_too_many_nodes_is_refused() -> None:
+    with pytest.raises(Rejected, match="more than 512") as refused:
+        parse_subscription(request_json(liteTopicSet=["*"], selector={"type": "SQL92", "expression": LARGE}))
+    assert refused.value.reason == Reason.INVALID_SELECTOR
+
+
+def test_a_large_selector_that_an_earlier_release_stored_decides_as_before() -> None:
+    """A state, and the requests that the coordinator repeats, may hold a selector beyond the bound of this release."""
+    story = Story(WILD, replace("*", sql=LARGE))
+    assert story.then(created("a", size="1"), created("b", size="2")) == {added("a", "*")}
+    place = [3, 2, 1_002, 0]
+    later = {"action": "COMPLETE_ADD", "liteTopicSet": ["*"], "selector": {"type": "SQL92", "expression": LARGE}}
+    end = parse_subscription(
+        request_json(action="COMPLETE_REMOVE", liteTopicSet=[], asOf=place, later=[{**later, "place": place}])
+    )
+    assert [request.selector for _, request in end.later] == [SelectorSpec("SQL92", LARGE)]
 
 
 # Bitmaps: which groups' SQL92 selectors agree with a topic.
