@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from matcher.automaton import Automaton
 from matcher.dialects import Dialect, get_dialect
 from matcher.errors import InvalidTopic
 from matcher.pattern import MANY, ONE, Pattern, Segment, Tail
@@ -24,6 +25,7 @@ Outcome: TypeAlias = Literal["match", "segment", "too-short", "too-long", "hidde
 """Deciding fact: all segments fit, one does not, one side has more, the topic is hidden, or no pattern can match it."""
 
 _SHOWN: Final = 40  # characters; longer segments are cut
+_COMPARISONS: Final = 100_000  # of segments, to find the nearest place of a run that fits nowhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ def explain(
     """Explain a match or a mismatch segment by segment; for the bound see `Pattern.accepts`.
 
     An inner multi-segment wildcard takes as few segments as possible. If the segments after it fit nowhere, the steps
-    show them at the position where most of them fit.
+    show them at the position where most of them fit, among the first positions of a long topic.
 
     Args:
         pattern: text of the pattern.
@@ -175,15 +177,35 @@ def _align_runs(pattern: Pattern, topic: Sequence[str]) -> tuple[list[_Pair], in
 
 
 def _nearest(run: Sequence[Segment], topic: Sequence[str], least: int) -> int:
-    """Return the first start of a fit, from `least` on; without a fit, the start with the most fitting segments."""
-    best, most = least, 0
+    """Return the first start of a fit, from `least` on; without a fit, a start with the most fitting segments.
+
+    The first fit costs one step of an automaton for each segment. Without a fit, the first `_COMPARISONS` decide.
+    """
+    end = _first_fit(run, topic, least)
+    if end is not None:
+        return end - len(run)
+    best, most, left = least, 0, _COMPARISONS
     for start in range(least, len(topic)):
         fitting = _fitting(run, topic, start)
-        if fitting == len(run):
-            return start
+        left -= fitting + 1
         if fitting > most:
             best, most = start, fitting
+        if left < 0:
+            break
     return best
+
+
+def _first_fit(run: Sequence[Segment], topic: Sequence[str], least: int) -> int | None:
+    """Return the end of the first fit of a run that begins at `least` or later; None without any."""
+    if not run:
+        return least
+    automaton = Automaton([Pattern("", (MANY, *run))])
+    state = automaton.step(automaton.start(), "")  # the wildcard has taken what lies before
+    for at in range(least, len(topic)):
+        state = automaton.step(state, topic[at])
+        if automaton.matches(state):
+            return at + 1
+    return None
 
 
 def _fitting(run: Sequence[Segment], topic: Sequence[str], start: int) -> int:

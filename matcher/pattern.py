@@ -4,12 +4,19 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from matcher.automaton import Automaton
+
 
 class Wildcard(Enum):
     """Wildcard in place of a literal segment."""
 
     ONE = "exactly one segment"
     MANY = "one or more segments"
+
+    @property
+    def takes_many(self) -> bool:
+        """True if the wildcard takes more than one segment."""
+        return self is Wildcard.MANY
 
 
 class Tail(Enum):
@@ -19,6 +26,16 @@ class Tail(Enum):
     SOME = "one or more further segments"
     ANY = "zero or more further segments"
     STARTS = "the rest of the last segment, then zero or more further segments"
+
+    @property
+    def may_end(self) -> bool:
+        """True if a topic may end with the segments of the pattern."""
+        return self in (Tail.END, Tail.ANY)
+
+    @property
+    def may_go_on(self) -> bool:
+        """True if a topic may have more segments than the pattern."""
+        return self is not Tail.END
 
 
 ONE: Final = Wildcard.ONE
@@ -30,7 +47,7 @@ class Pattern(NamedTuple):
     """Parsed pattern.
 
     A trailing multi-segment wildcard is the `tail`; one further left is a `MANY` among the segments. With
-    `Tail.STARTS` the last segment is a literal.
+    `Tail.STARTS` the last segment is a literal, and no other one is a `MANY`.
 
     Attributes:
         text: pattern as it was written.
@@ -61,11 +78,11 @@ class Pattern(NamedTuple):
     def accepts(self, topic: Sequence[str]) -> bool:
         """Return True if the pattern matches a topic, given by its segments.
 
-        Linear in the length of the pattern; with inner `MANY`, at most (segments of the topic) x (longest run of
-        pattern segments between two `MANY`) comparisons. Never recursive.
+        Linear in the length of the pattern; with inner `MANY`, (segments of the topic) x (segments of the pattern / 64)
+        operations more. Never recursive.
         """
         if self.has_many:
-            return self._accepts_many(topic)
+            return Automaton([self]).accepts(topic)
         wanted = self.whole
         further = len(topic) - len(wanted)
         if self.tail is Tail.END:
@@ -77,34 +94,3 @@ class Pattern(NamedTuple):
         else:
             fits = further > 0 and topic[len(wanted)].startswith(str(self.segments[-1]))
         return fits and all(want is ONE or want == have for want, have in zip(wanted, topic, strict=False))
-
-    def _accepts_many(self, topic: Sequence[str]) -> bool:
-        end = len(self.segments)
-        active = [0]
-        for segment in topic:
-            if self.tail is not Tail.END and active[0] == end:
-                return True
-            active = advance(self.segments, active, segment)
-            if not active:
-                return False
-        return self.tail is not Tail.SOME and active[0] == end
-
-
-def advance(segments: Sequence[Segment], active: Sequence[int], segment: str) -> list[int]:
-    """Take one step of a pattern's non-deterministic automaton: return the active positions after `segment`.
-
-    A position is the number of pattern segments used so far; positions are held in descending order. A position just
-    after a `MANY` stays, because the wildcard may use up further segments. Every smaller position can then be dropped:
-    any match of the rest of the pattern from there is a match from the larger position too. So no position occurs
-    twice, and at most one run between two `MANY` is active.
-    """
-    after = []
-    for position in active:
-        if position < len(segments):
-            want = segments[position]
-            if isinstance(want, Wildcard) or want == segment:
-                after.append(position + 1)
-        if position and segments[position - 1] is MANY:
-            after.append(position)
-            break
-    return after

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from matcher.automaton import Automaton
 from matcher.batch.arrays import all_below, is_partition, ranges
 from matcher.batch.codec import dump, load
 from matcher.batch.rules import matchable
@@ -91,7 +92,8 @@ class FlatTopics:
         """Return the numbers of the matching topics, ascending; none for an invalid pattern.
 
         The cost is that of filtering the topics with the rarest literal among the sorted positions. With inner
-        multi-segment wildcards, topics that fit the segments before the first of them are checked one by one.
+        multi-segment wildcards, topics that fit the segments before the first of them are checked one by one: (their
+        segments) x (segments of the pattern) / 64 operations.
         """
         if not isinstance(pattern, Pattern):
             try:
@@ -107,7 +109,8 @@ class FlatTopics:
         if pattern.starts_with_wildcard and len(self._reserved):
             rows = rows[~np.isin(self._segment(rows, 0), self._reserved)]
         if pattern.has_many:
-            rows = rows[[pattern.accepts(self._names_of(row)) for row in rows.tolist()]] if len(rows) else rows
+            automaton = Automaton([pattern])
+            rows = rows[[automaton.accepts(self._names_of(row)) for row in rows.tolist()]] if len(rows) else rows
         elif pattern.tail is Tail.STARTS:
             rows = self._starting(rows, len(pattern.whole), str(pattern.segments[-1]))
         found: Ints = rows.astype(np.int64)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 
-from matcher.pattern import MANY, ONE, Tail
+from matcher.pattern import ONE, Tail
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,36 +15,34 @@ V = TypeVar("V")
 Key: TypeAlias = tuple[str, str | None, V]  # (pattern, policy, value)
 Entries: TypeAlias = dict[Key[V], V]  # in order of addition
 
+MAX_DEPTH: Final = 32  # segments with nodes of their own; a node takes a hundred times the memory of a short segment
+
 
 class Node(dict[str, "Node[V]"], Generic[V]):
     """Node after one sequence of pattern segments; as a dict, the next nodes by literal segment.
 
     Attributes:
         one: next node after a wildcard for one segment.
-        many: next node after an inner wildcard for one or more segments.
         here: entries whose pattern ends at this node.
         rest: entries whose pattern ends here with a trailing multi-segment wildcard.
         starts: entries whose pattern ends here with the start of the next segment, by its length (shortest first) and
             its text.
+        long: patterns with more than `MAX_DEPTH` segments, which go on below this node, and their entries.
     """
 
-    __slots__ = ("here", "many", "one", "rest", "starts")
+    __slots__ = ("here", "long", "one", "rest", "starts")
 
     def __init__(self) -> None:
         super().__init__()
         self.one: Node[V] | None = None
-        self.many: Node[V] | None = None
         self.here: Entries[V] | None = None
         self.rest: Entries[V] | None = None
         self.starts: dict[int, dict[str, Entries[V]]] | None = None
+        self.long: dict[tuple[str, str | None], tuple[Pattern, Entries[V]]] | None = None
 
     def child(self, segment: Segment) -> Node[V] | None:
         """Return the next node for a pattern segment, if there is one."""
-        if segment is ONE:
-            return self.one
-        if segment is MANY:
-            return self.many
-        return self.get(segment)
+        return self.one if segment is ONE else self.get(str(segment))
 
     def grow(self, segments: Sequence[Segment]) -> Node[V]:
         """Return the node at the end of `segments`; create missing nodes on the way."""
@@ -71,13 +69,15 @@ class Node(dict[str, "Node[V]"], Generic[V]):
         """Remove the next node for a pattern segment."""
         if segment is ONE:
             self.one = None
-        elif segment is MANY:
-            self.many = None
         else:
-            del self[segment]
+            del self[str(segment)]
 
     def entries(self, pattern: Pattern) -> Entries[V]:
-        """Return the entries for a pattern with its end at this node; create them if missing."""
+        """Return the entries for a pattern with its end at this node, or below it; create them if missing."""
+        if len(pattern.whole) > MAX_DEPTH:
+            if self.long is None:
+                self.long = {}
+            return self.long.setdefault((pattern.text, pattern.policy), (pattern, {}))[1]
         if pattern.tail is Tail.END:
             if self.here is None:
                 self.here = {}
@@ -103,20 +103,22 @@ class Node(dict[str, "Node[V]"], Generic[V]):
     @property
     def is_empty(self) -> bool:
         """True if no pattern ends at this node or below it."""
-        slots = (self.one, self.many, self.here, self.rest, self.starts)
+        slots = (self.one, self.here, self.rest, self.starts, self.long)
         return not self and all(slot is None for slot in slots)
 
     def _put(self, segment: Segment, following: Node[V]) -> None:
         if segment is ONE:
             self.one = following
-        elif segment is MANY:
-            self.many = following
         else:
-            self[segment] = following
+            self[str(segment)] = following
 
     def _drop_entries(self, pattern: Pattern) -> None:
         """Remove the empty entries of a pattern."""
-        if pattern.tail is Tail.END:
+        if len(pattern.whole) > MAX_DEPTH:
+            long = self.long or {}
+            del long[pattern.text, pattern.policy]
+            self.long = long or None
+        elif pattern.tail is Tail.END:
             self.here = None
         elif pattern.tail is Tail.STARTS:
             text = str(pattern.segments[-1])

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic
 
 from matcher.dialects import get_dialect
-from matcher.index.node import Entries, Key, Node, V, discard
+from matcher.index.inner import InnerPatterns
+from matcher.index.node import MAX_DEPTH, Entries, Key, Node, V, discard
 from matcher.pattern import Pattern, Tail
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matcher.dialects import Dialect
 
 
@@ -16,8 +19,8 @@ class PatternIndex(Generic[V]):
     """Set of (pattern, value) pairs, looked up by topic.
 
     Patterns without a wildcard lie in a dict by topic, the others in two tries over segments. The second trie holds
-    patterns with an inner multi-segment wildcard, which need repeated visits of a node, and prefixes of the text, so
-    that the common patterns do not pay for them.
+    prefixes of the text, so that the common patterns do not pay for them. Patterns with an inner multi-segment wildcard
+    are in automata.
 
     One thread may change the index while any number of others ask: an entry that is there all the time is always found,
     one that is added or removed meanwhile may or may not be. This relies on the atomic operations of dicts and lists in
@@ -36,9 +39,10 @@ class PatternIndex(Generic[V]):
         self._allow_inner_multi = allow_inner_multi
         self._exact: dict[str, Entries[V]] = {}
         self._trie: Node[V] = Node()
-        self._general: Node[V] = Node()
+        self._prefixes: Node[V] = Node()
+        self._inner: InnerPatterns[V] = InnerPatterns()
         self._size = 0
-        self._general_size = 0  # pairs in the second trie
+        self._prefix_count = 0  # pairs in the second trie
 
     def __len__(self) -> int:
         """Return the number of (pattern, value) pairs."""
@@ -59,16 +63,20 @@ class PatternIndex(Generic[V]):
             InvalidPattern: the text is not a pattern of the dialect.
         """
         parsed = self._parsed(pattern, policy)
+        key = (parsed.text, parsed.policy, value)
+        if parsed.has_many:
+            is_new = self._inner.add(parsed, key, value)
+            self._size += is_new
+            return is_new
         if parsed.literal is not None:
             entries = self._exact.setdefault(parsed.literal, {})
         else:
-            entries = self._root(parsed).grow(parsed.whole).entries(parsed)
-        key = (parsed.text, parsed.policy, value)
+            entries = self._root(parsed).grow(parsed.whole[:MAX_DEPTH]).entries(parsed)
         if key in entries:
             return False
         entries[key] = value
         self._size += 1
-        self._general_size += _is_general(parsed)
+        self._prefix_count += parsed.tail is Tail.STARTS
         return True
 
     def remove(self, pattern: str | Pattern, value: V, *, policy: str | None = None) -> bool:
@@ -87,10 +95,12 @@ class PatternIndex(Generic[V]):
             removed = discard(entries, key)
             if removed and not entries:
                 del self._exact[parsed.literal]
+        elif parsed.has_many:
+            removed = self._inner.remove(parsed, key)
         else:
             removed = self._remove_from_trie(parsed, key)
+            self._prefix_count -= removed and parsed.tail is Tail.STARTS
         self._size -= removed
-        self._general_size -= removed and _is_general(parsed)
         return removed
 
     def match(self, topic: str) -> list[V]:
@@ -100,9 +110,9 @@ class PatternIndex(Generic[V]):
         wildcard, from the left), then prefixes and those with a multi-segment wildcard (the longest first).
 
         Each node of the trie that agrees with the topic so far is visited once: at most 2**depth at each depth, and
-        never more than there are patterns. With inner multi-segment wildcards a node can be visited once a segment
-        of the topic, so the bound is (segments of the topic) x (nodes of such patterns). Prefixes cost one look-up
-        for each length in use.
+        never more than there are patterns. Patterns of more than `MAX_DEPTH` segments that agree up to there are
+        checked one by one. Inner multi-segment wildcards cost (segments of the topic) x (segments of such patterns) /
+        64 operations. Prefixes cost one look-up for each length in use.
         """
         out: list[V] = []
         for entries in self._matching(topic):
@@ -119,10 +129,10 @@ class PatternIndex(Generic[V]):
         return self._dialect.parse(pattern, policy=policy, allow_inner_multi=self._allow_inner_multi)
 
     def _root(self, pattern: Pattern) -> Node[V]:
-        return self._general if _is_general(pattern) else self._trie
+        return self._prefixes if pattern.tail is Tail.STARTS else self._trie
 
     def _remove_from_trie(self, pattern: Pattern, key: Key[V]) -> bool:
-        path = pattern.whole
+        path = pattern.whole[:MAX_DEPTH]
         nodes = self._root(pattern).path(path)
         if len(nodes) <= len(path):
             return False
@@ -140,30 +150,39 @@ class PatternIndex(Generic[V]):
             return []
         exact = self._exact.get(topic)
         found = [] if exact is None else [exact]
-        root: Node[V] | None = self._trie
-        general: Node[V] | None = self._general
-        if self._reserved and topic.startswith(self._reserved):
-            root, general = self._trie.get(segments[0]), self._general.get(segments[0])
-            segments = segments[1:]
+        hidden = bool(self._reserved) and topic.startswith(self._reserved)
+        root = self._trie.get(segments[0]) if hidden else self._trie
         if root is not None:
-            found += _walk(root, segments, self._open_end)
-        if self._general_size and general is not None:
-            found += _walk_general(general, segments, self._open_end)
-        return found
+            found += _walk([root], segments, hidden, self._open_end)
+        if self._prefix_count:
+            root = self._prefixes.get(segments[0]) if hidden else self._prefixes
+            found += _walk_prefixes([] if root is None else [root], segments, hidden)
+        return found + self._inner.matching(segments, hidden=hidden)
 
 
-def _is_general(pattern: Pattern) -> bool:
-    return pattern.has_many or pattern.tail is Tail.STARTS
+def _ends(level: list[Node[V]]) -> list[Entries[V]]:
+    """Return the entries of the patterns that end at these nodes."""
+    return [here for node in level if (here := node.here) is not None]
 
 
-def _walk(root: Node[V], segments: list[str], open_end: bool) -> list[Entries[V]]:  # noqa: FBT001 - private, hot
-    """Collect the matches in a trie without inner wildcards and prefixes, by one set of nodes for each segment.
+def _long(level: list[Node[V]], segments: Sequence[str]) -> list[Entries[V]]:
+    """Return the entries of the long patterns below these nodes that match, those without a tail first."""
+    found = [
+        (pattern.tail is not Tail.END, entries)
+        for node in level
+        for pattern, entries in list((node.long or {}).values())
+        if pattern.accepts(segments)
+    ]
+    return [entries for _, entries in sorted(found, key=lambda each: each[0])]
+
+
+def _walk(level: list[Node[V]], segments: list[str], first: int, open_end: bool) -> list[Entries[V]]:  # noqa: FBT001 - private, hot
+    """Collect the matches in a trie without prefixes, by one set of nodes for each segment from `first` on.
 
     Each slot is read once, because a writer may clear it at any time.
     """
-    level = [root]
     multi: list[Entries[V]] = []
-    for segment in segments:
+    for segment in segments[first:MAX_DEPTH]:
         following = []
         for node in level:
             child = node.get(segment)
@@ -178,37 +197,27 @@ def _walk(root: Node[V], segments: list[str], open_end: bool) -> list[Entries[V]
         level = following
         if not level:
             break
-    if open_end:
+    goes_on = len(segments) > MAX_DEPTH
+    if goes_on or open_end:
         multi += [rest for node in level if (rest := node.rest) is not None]
     multi.reverse()
-    return [here for node in level if (here := node.here) is not None] + multi if level else multi
+    return (_long(level, segments) if goes_on else _ends(level)) + multi if level else multi
 
 
-def _walk_general(root: Node[V], segments: list[str], open_end: bool) -> list[Entries[V]]:  # noqa: FBT001 - as above
-    """Collect the matches in a trie of patterns of any kind.
-
-    A node after an inner multi-segment wildcard stays active once it is reached, because the wildcard may use up any
-    further segment; all other nodes are active for one segment. Every node has one parent, so none is active twice
-    at once.
-    """
-    staying: dict[int, Node[V]] = {}
-    level = [root]
-    multi: dict[int, Entries[V]] = {}
-    for segment in segments:
+def _walk_prefixes(level: list[Node[V]], segments: list[str], first: int) -> list[Entries[V]]:
+    """Collect the matches in a trie of prefixes, the longest first."""
+    found: list[Entries[V]] = []
+    for depth, segment in enumerate(segments[first : MAX_DEPTH + 1], first):
+        if depth == MAX_DEPTH:
+            found += reversed(_long(level, segments))
         following = []
-        for node in [*staying.values(), *level] if staying else level:
+        for node in level:
             following += [child for child in (node.get(segment), node.one) if child is not None]
-            many, rest, starts = node.many, node.rest, node.starts
-            if many is not None:
-                staying[id(many)] = many
-            if rest is not None:
-                multi[id(rest)] = rest
+            starts = node.starts
             for length, texts in starts.items() if starts is not None else ():
                 entries = texts.get(segment[:length])
                 if entries is not None:
-                    multi[id(entries)] = entries
+                    found.append(entries)
         level = following
-    last = [*level, *staying.values()]
-    if open_end:
-        multi.update((id(rest), rest) for node in last if (rest := node.rest) is not None)
-    return [here for node in last if (here := node.here) is not None] + list(reversed(multi.values()))
+    found.reverse()
+    return found

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from matcher.automaton import Automaton, in_blocks
 from matcher.dialects import Dialect, get_dialect
 from matcher.errors import InvalidPattern
-from matcher.pattern import MANY, Pattern, Tail, Wildcard, advance
+from matcher.index.node import MAX_DEPTH
+from matcher.pattern import Pattern, Tail, Wildcard
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class _Node:
@@ -25,8 +30,9 @@ _NO_CHILDREN: Final[dict[str, _Node]] = {}  # shared by all leaves, never writte
 class TopicIndex:
     """Set of topics, looked up by pattern.
 
-    The topics lie in a trie over segments; a look-up visits only branches that can still match. Topics refused by the
-    dialect are members like others, but no pattern matches them.
+    The topics lie in a trie over their first `MAX_DEPTH` segments; a look-up visits only branches that can still match,
+    and checks longer topics there one by one. Topics refused by the dialect are members like others, but no pattern
+    matches them.
 
     One thread may change the index while any number of others ask: an entry that is there all the time is always found,
     one that is added or removed meanwhile may or may not be. This relies on the atomic operations of dicts and lists in
@@ -41,6 +47,7 @@ class TopicIndex:
         self._dialect = get_dialect(dialect)
         self._allow_inner_multi = allow_inner_multi
         self._root = _Node()
+        self._long: dict[_Node, dict[str, None]] = {}  # longer topics, by the node of their first segments
         self._unmatchable: set[str] = set()
         self._size = 0
 
@@ -54,8 +61,11 @@ class TopicIndex:
         segments = self._dialect.split(topic)
         if segments is None:
             return topic in self._unmatchable
-        nodes = self._path(segments)
-        return len(nodes) > len(segments) and nodes[-1].topic is not None
+        path = segments[:MAX_DEPTH]
+        nodes = self._path(path)
+        if len(nodes) <= len(path):
+            return False
+        return topic in self._long.get(nodes[-1], ()) if len(segments) > MAX_DEPTH else nodes[-1].topic is not None
 
     def add(self, topic: str) -> bool:
         """Add a topic, linear in its length; return True if it is new."""
@@ -66,7 +76,7 @@ class TopicIndex:
             self._unmatchable.add(topic)
         else:
             node = self._root
-            for segment in segments:
+            for segment in segments[:MAX_DEPTH]:
                 following = node.children.get(segment)
                 if following is None:
                     following = _Node()
@@ -75,7 +85,10 @@ class TopicIndex:
                     else:
                         node.children = {segment: following}
                 node = following
-            node.topic = topic
+            if len(segments) > MAX_DEPTH:
+                self._long.setdefault(node, {})[topic] = None
+            else:
+                node.topic = topic
         self._size += 1
         return True
 
@@ -87,12 +100,20 @@ class TopicIndex:
         if segments is None:
             self._unmatchable.remove(topic)
         else:
-            nodes = self._path(segments)
-            nodes[-1].topic = None
-            for depth in range(len(segments), 0, -1):
-                if nodes[depth].children or nodes[depth].topic is not None:
+            path = segments[:MAX_DEPTH]
+            nodes = self._path(path)
+            if len(segments) > MAX_DEPTH:
+                long = self._long[nodes[-1]]
+                del long[topic]
+                if not long:
+                    del self._long[nodes[-1]]
+            else:
+                nodes[-1].topic = None
+            for depth in range(len(path), 0, -1):
+                node = nodes[depth]
+                if node.children or node.topic is not None or node in self._long:
                     break
-                del nodes[depth - 1].children[segments[depth - 1]]
+                del nodes[depth - 1].children[path[depth - 1]]
         self._size -= 1
         return True
 
@@ -100,30 +121,57 @@ class TopicIndex:
         """Return the matching topics in no particular order; none for an invalid pattern.
 
         A literal segment costs one look-up a branch, a wildcard one visit of each child, so the bound is the number
-        of nodes that agree with the pattern so far. With inner multi-segment wildcards each visit costs up to the
-        longest run of pattern segments between two of them.
+        of nodes that agree with the pattern so far. With inner multi-segment wildcards each visit costs (segments of
+        the pattern) / 64 operations. A topic of more than `MAX_DEPTH` segments costs a check of its further segments.
         """
         if not isinstance(pattern, Pattern):
             try:
-                pattern = self._dialect.parse(pattern, policy=policy, allow_inner_multi=self._allow_inner_multi)
+                pattern = self._parse(pattern, policy)
             except InvalidPattern:
                 return []
         if pattern.literal is not None:
             return [pattern.literal] if pattern.literal in self else []
         root = self._visible_root() if pattern.starts_with_wildcard else self._root
         if pattern.has_many:
-            return _expand_inner(root, pattern)
+            return self._expand_inner([pattern])
         level = [root]
-        for segment in pattern.whole:
+        for segment in pattern.whole[:MAX_DEPTH]:
             if isinstance(segment, Wildcard):
                 level = [child for node in level for child in list(node.children.values())]
             else:
                 level = [child for node in level if (child := node.children.get(segment)) is not None]
+        depth = len(pattern.whole)
+        if depth > MAX_DEPTH or (depth == MAX_DEPTH and pattern.tail is Tail.STARTS):
+            return [topic for topic in self._long_topics(level) if pattern.accepts(self._dialect.split(topic) or ())]
         if pattern.tail is Tail.STARTS:
             start = str(pattern.segments[-1])
             level = [child for node in level for name, child in list(node.children.items()) if name.startswith(start)]
         found = [] if pattern.tail is Tail.SOME else _topics(level)
-        return found if pattern.tail is Tail.END else found + _below(level)
+        return found if pattern.tail is Tail.END else found + self._below(level)
+
+    def expand_any(self, patterns: Iterable[str | Pattern], *, policy: str | None = None) -> list[str]:
+        """Return the topics that match a pattern at least; one may come several times.
+
+        Patterns with inner multi-segment wildcards are expanded side by side, so that many of them cost little more
+        than one; the others cost as much as with `expand`.
+        """
+        found: list[str] = []
+        inner: list[Pattern] = []
+        for pattern in patterns:
+            try:
+                parsed = pattern if isinstance(pattern, Pattern) else self._parse(pattern, policy)
+            except InvalidPattern:
+                continue
+            if parsed.has_many:
+                inner.append(parsed)
+            else:
+                found += self.expand(parsed)
+        for block in in_blocks(sorted(inner, key=lambda pattern: pattern.text)):
+            found += self._expand_inner(block)
+        return found
+
+    def _parse(self, pattern: str, policy: str | None) -> Pattern:
+        return self._dialect.parse(pattern, policy=policy, allow_inner_multi=self._allow_inner_multi)
 
     def _visible_root(self) -> _Node:
         """Return the root without the branches hidden from a wildcard in the first segment."""
@@ -146,25 +194,51 @@ class TopicIndex:
             nodes.append(following)
         return nodes
 
-
-def _expand_inner(root: _Node, pattern: Pattern) -> list[str]:
-    """Expand a pattern with inner multi-segment wildcards; visit each node with its active positions."""
-    end = len(pattern.segments)
-    found = []
-    stack = [(root, [0])]
-    while stack:
-        node, active = stack.pop()
-        if active[0] == end:
-            if pattern.tail is not Tail.SOME:
+    def _expand_inner(self, patterns: list[Pattern]) -> list[str]:
+        """Expand patterns with inner multi-segment wildcards; visit each node with a state of their automaton."""
+        automaton = Automaton(patterns)
+        alone = len(patterns) == 1
+        found = []
+        stack = self._first_steps(automaton)
+        while stack:
+            node, state = stack.pop()
+            if automaton.matches(state):
                 found += _topics([node])
-            if pattern.tail is not Tail.END:
-                found += _below([node])
-                continue
-        for name, child in _candidates(node, pattern, active):
-            after = advance(pattern.segments, active, name)
-            if after:
-                stack.append((child, after))
-    return found
+            if state & automaton.tails:
+                found += self._below([node])
+                if alone:
+                    continue
+            for topic in self._long_topics([node]):
+                if automaton.accepts((self._dialect.split(topic) or [])[MAX_DEPTH:], state):
+                    found.append(topic)
+            stack += _steps(node, automaton, state)
+        return found
+
+    def _first_steps(self, automaton: Automaton) -> list[tuple[_Node, int]]:
+        """Return the nodes of the first segments with the states there."""
+        reserved = self._dialect.reserved
+        if not reserved:
+            return _steps(self._root, automaton, automaton.start())
+        first = [
+            (child, automaton.step(automaton.start(hidden=name.startswith(reserved)), name))
+            for name, child in list(self._root.children.items())
+        ]
+        return [(child, state) for child, state in first if state]
+
+    def _below(self, level: list[_Node]) -> list[str]:
+        """Return all topics below the nodes, without the topics of the nodes themselves."""
+        found = []
+        while level:
+            found += self._long_topics(level)
+            level = [child for node in level for child in list(node.children.values())]
+            found += _topics(level)
+        return found
+
+    def _long_topics(self, level: list[_Node]) -> list[str]:
+        """Return the topics with more than `MAX_DEPTH` segments below nodes of that depth."""
+        if not self._long:
+            return []
+        return [topic for node in level for topic in list(self._long.get(node, ()))]
 
 
 def _topics(level: list[_Node]) -> list[str]:
@@ -172,24 +246,12 @@ def _topics(level: list[_Node]) -> list[str]:
     return [node.topic for node in level if node.topic is not None]
 
 
-def _below(level: list[_Node]) -> list[str]:
-    """Return all topics below the nodes, without the topics of the nodes themselves."""
-    found = []
-    while level:
-        level = [child for node in level for child in list(node.children.values())]
-        found += _topics(level)
-    return found
-
-
-def _candidates(node: _Node, pattern: Pattern, active: list[int]) -> list[tuple[str, _Node]]:
-    """Return the children worth a visit: all of them, unless every active position asks for a literal."""
-    wanted = set()
-    for position in active:
-        if position and pattern.segments[position - 1] is MANY:
-            return list(node.children.items())
-        if position < len(pattern.segments):
-            segment = pattern.segments[position]
-            if isinstance(segment, Wildcard):
-                return list(node.children.items())
-            wanted.add(segment)
-    return [(name, child) for name in wanted if (child := node.children.get(name)) is not None]
+def _steps(node: _Node, automaton: Automaton, state: int) -> list[tuple[_Node, int]]:
+    """Return the children that can match, with the states there; only those are looked at whose names may be wanted."""
+    wanted = automaton.wanted(state, len(node.children))
+    if wanted is None:
+        children = list(node.children.items())
+    else:
+        children = [(name, child) for name in wanted if (child := node.children.get(name)) is not None]
+    steps = [(child, automaton.step(state, name)) for name, child in children]
+    return [(child, after) for child, after in steps if after]

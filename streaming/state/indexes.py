@@ -1,5 +1,6 @@
 """Indexes over the topics of a shard, built when first asked and kept up to date."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import takewhile
 
@@ -24,11 +25,12 @@ class PatternTargets:
         return len(self._indexes)
 
     def expand(self, wanted: Interest, topics: Topics) -> Iterator[str]:
-        """Yield the stored topics that the patterns of an interest match, one for each match."""
+        """Yield the stored topics that the patterns of an interest match; one may come several times."""
+        patterns: dict[tuple[str, str | None], list[str]] = defaultdict(list)
         for block in wanted.blocks:
-            index = self._index(block.notation.dialect, topics)
-            for entry in block.entries:
-                yield from index.expand(pattern_of(entry, block.notation), policy=block.notation.policy)
+            patterns[block.notation[:2]].extend(pattern_of(entry, block.notation) for entry in block.entries)
+        for (dialect, policy), texts in patterns.items():
+            yield from self._index(dialect, topics).expand_any(texts, policy=policy)
 
     def apply(self, delta: ShardDelta) -> None:
         """Follow a micro-batch."""

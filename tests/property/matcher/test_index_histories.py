@@ -1,5 +1,6 @@
 """Both indexes equal brute force, in both directions, after any history of additions and removals, in each dialect."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
@@ -57,6 +58,19 @@ CASES = [
     Case("nats", ["a", "b", "", "**", "a>"], ["*", ">"], nats),
     Case("wamp", ["a", "b", "ab", ""], ["*", "**", "a*"], wamp, (None, "exact", "prefix", "wildcard")),
 ]
+
+
+@pytest.fixture(params=[False, True], ids=["as-is", "small"], scope="module")
+def _bounds(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The bounds as they are, and so small that a few segments exceed them."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param:
+            for module in ("node", "patterns", "topics"):
+                patch.setattr(f"matcher.index.{module}.MAX_DEPTH", 2)
+            patch.setattr("matcher.index.inner.BLOCK_BITS", 12)
+        yield
+
+
 each_dialect = pytest.mark.parametrize("case", CASES, ids=[f"{c.dialect}{'-inner' * c.inner}" for c in CASES])
 
 
@@ -74,6 +88,7 @@ def test_matches_is_the_definition(case: Case, data: st.DataObject) -> None:
     assert got == case.oracle(pattern, topic)
 
 
+@pytest.mark.usefixtures("_bounds")
 @each_dialect
 @given(data=st.data())
 @settings(max_examples=100)
@@ -95,6 +110,7 @@ def test_pattern_index_is_brute_force(case: Case, data: st.DataObject) -> None:
         assert sorted(index.match(topic), key=repr) == sorted((value for _, value in expected), key=repr)
 
 
+@pytest.mark.usefixtures("_bounds")
 @each_dialect
 @given(data=st.data())
 @settings(max_examples=100)
@@ -109,9 +125,14 @@ def test_topic_index_is_brute_force(case: Case, data: st.DataObject) -> None:
         (topics.add if adds else topics.discard)(topic)
     assert len(index) == len(topics)
     assert [topic for topic in pool if topic in index] == [topic for topic in pool if topic in topics]
-    for pattern in data.draw(st.lists(case.patterns, max_size=8)):
+    patterns = data.draw(st.lists(case.patterns, max_size=8))
+    for pattern in patterns:
         expected = [topic for topic in topics if case.oracle(pattern, topic)]
         assert sorted(index.expand(pattern[0], policy=pattern[1])) == sorted(expected)
+    parse = matcher.get_dialect(case.dialect).parse
+    parsed = [parse(text, policy=policy, allow_inner_multi=case.inner) for text, policy in patterns]
+    expected = [topic for topic in topics if any(case.oracle(pattern, topic) for pattern in patterns)]
+    assert set(index.expand_any(parsed)) == set(expected)
 
 
 @each_dialect

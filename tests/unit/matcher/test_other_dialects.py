@@ -125,8 +125,8 @@ def test_removing_leaves_nothing_behind(pattern: str, policy: str) -> None:
     assert not index.remove(pattern, 1, policy=policy)
     assert not index._exact
     assert index._trie.is_empty
-    assert index._general.is_empty
-    assert index._general_size == 0
+    assert index._prefixes.is_empty
+    assert index._prefix_count == 0
 
 
 def test_unknown_options_are_refused() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from matcher import InvalidPattern, PatternIndex
+from matcher.index.node import MAX_DEPTH
 
 
 def index_of(*patterns: str) -> PatternIndex[str]:
@@ -38,7 +39,10 @@ def test_adding_twice_changes_nothing() -> None:
     assert (len(index), index.match("a__b")) == (1, [1])
 
 
-@pytest.mark.parametrize("pattern", ["a", "a__*", "a__**", "**", "*", "a__**__b"])
+LONG = "__".join(["*"] * (MAX_DEPTH + 1))
+
+
+@pytest.mark.parametrize("pattern", ["a", "a__*", "a__**", "**", "*", "a__**__b", LONG, f"{LONG}__**"])
 def test_removing_leaves_nothing_behind(pattern: str) -> None:
     """After the last pair of a branch is removed, the index is as it was when new."""
     index = index_of(pattern)
@@ -48,8 +52,10 @@ def test_removing_leaves_nothing_behind(pattern: str) -> None:
     assert len(index) == 0
     assert not index._exact
     assert index._trie.is_empty
-    assert index._general.is_empty
-    assert index._general_size == 0
+    assert index._prefixes.is_empty
+    assert index._prefix_count == 0
+    assert not index._inner._entries
+    assert [block.patterns for block in index._inner._blocks.values()] == [()]
 
 
 def test_removing_keeps_what_shares_the_branch() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from matcher import TopicIndex
+from matcher.automaton import Automaton
 
 
 def index_of(*topics: str) -> TopicIndex:
@@ -66,10 +67,10 @@ def test_only_branches_that_can_match_are_visited(monkeypatch: pytest.MonkeyPatc
     visited = []
     index = index_of("a__x__y", "b__x__y", "c__x__y")
 
-    def spy(_segments: object, _active: object, segment: str) -> list[int]:
+    def spy(_automaton: Automaton, _state: int, segment: str) -> int:
         visited.append(segment)
-        return []
+        return 0
 
-    monkeypatch.setattr("matcher.index.topics.advance", spy)
+    monkeypatch.setattr(Automaton, "step", spy)
     index.expand("a__**__y")
     assert visited == ["a"]
