@@ -1,6 +1,6 @@
 """Answers to questions, as records: what a worker says about the state of one key."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -27,6 +27,11 @@ _MAX_ID: Final = 256
 
 _MAX_ERROR: Final = 2_000
 """Maximum number of characters of the reason why there is no answer."""
+
+WORK: Final = 64
+"""Work that a key does for questions in one micro-batch: a list is 1; the rest are told to ask again."""
+
+_WORK_OF: Final = {Ask.PLAN: 16, Ask.EXPLAIN: 4, Ask.TOPIC: 4}
 
 _MAX_PAIRS: Final = 20
 """Number of groups for which a pair is explained, where the question names none."""
@@ -60,6 +65,27 @@ class Asked(NamedTuple):
     topics: tuple[str, ...]
     client_timeout_ms: int
     check: planning.Check | None = None
+
+
+def answers(
+    inquiries: Iterable[Inquiry], answer: Callable[[Inquiry], KafkaRecord | None]
+) -> Iterator[KafkaRecord | None]:
+    """Answer the questions to a key in one micro-batch, in their order, as long as their work is at most `WORK`."""
+    left = WORK
+    for inquiry in inquiries:
+        ask = inquiry.fields.get("ask")
+        work = next((work for kind, work in _WORK_OF.items() if kind == ask), 1)
+        left = max(-1, left - work)
+        if left >= 0:
+            yield answer(inquiry)
+        else:
+            name = inquiry.fields.get("id")
+            error = "more questions were asked within one micro-batch than are answered: ask again"
+            yield (
+                KafkaRecord(name.encode(), orjson.dumps({"id": name, "error": error}))
+                if isinstance(name, str) and len(name) <= _MAX_ID
+                else None
+            )
 
 
 def answer_shard(inquiry: Inquiry, state: ShardState, shard: Shard, settings: Asked) -> KafkaRecord | None:
@@ -96,11 +122,12 @@ def _record(
     try:
         question = parse_question(inquiry.fields)
         value = orjson.dumps({**head, "answer": answer(question)})
-        while len(value) > MAX_ANSWER_BYTES and question.limit > 1:
+        while len(value) > MAX_ANSWER_BYTES and question.limit > 1 and question.ask in _LISTS:
             question = replace(question, limit=max(1, question.limit // 4))
             value = orjson.dumps({**head, "answer": answer(question)})
         if len(value) > MAX_ANSWER_BYTES:
-            raise Rejected("value-too-large", f"the answer has {len(value):,} bytes")  # noqa: TRY301
+            reason = f"the answer has {len(value):,} bytes, more than a record takes: ask for less, such as one group"
+            raise Rejected("value-too-large", reason)  # noqa: TRY301
     except Exception as error:  # noqa: BLE001 - see above
         said = (str(error) or type(error).__name__)[:_MAX_ERROR].encode(errors="backslashreplace").decode()
         value = orjson.dumps({**head, "error": said})

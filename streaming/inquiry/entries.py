@@ -20,6 +20,15 @@ NEAREST = 5
 _SUSPECTS = 200
 """Number of entries that are looked at for likely mistakes, those nearest to the topic."""
 
+_SUSPECT_CHARACTERS = 100_000
+"""Length of the entries that are looked at in detail, each with the topic, the first one excepted."""
+
+_SHOWN_STEPS = 100
+"""Number of segments of an entry that are shown."""
+
+_SHORT = 200
+"""Number of characters after which a name within a sentence is cut."""
+
 _SEPARATORS = ("__", "/", ".", ":", "-")
 """Separators that people use; the first one is that of dialect `lite`."""
 
@@ -40,7 +49,7 @@ class Held(NamedTuple):
         """Return the entry held against a topic."""
         if self.notation is None:
             matches = self.text == topic
-            reason = "the names are equal" if matches else f"the name is {self.text!r}, not {topic!r}"
+            reason = "the names are equal" if matches else f"the name is {short(self.text)}, not {short(topic)}"
             return EntryVerdict(self.text, None, None, matches, reason, (), self.place)
         dialect, policy, _ = self.notation
         try:
@@ -53,7 +62,9 @@ class Held(NamedTuple):
             )
         except matcher.InvalidPattern as error:
             return EntryVerdict(self.text, dialect, policy, False, str(error), (), self.place)
-        steps = tuple(SegmentStep(step.pattern, step.topic, step.fits, step.verdict) for step in found.steps)
+        steps = tuple(
+            SegmentStep(step.pattern, step.topic, step.fits, step.verdict) for step in found.steps[:_SHOWN_STEPS]
+        )
         return EntryVerdict(self.text, dialect, policy, found.matched, found.reason, steps, self.place)
 
     def matches(self, topic: str, *, inner_multi: bool) -> bool:
@@ -79,11 +90,31 @@ def nearest(entries: Iterable[Held], topic: str, count: int) -> list[Held]:
     return nlargest(count, entries, key=lambda entry: likeness(entry.text, topic))
 
 
+def affordable(entries: Iterable[Held], topic: str) -> list[Held]:
+    """Return the first entries whose comparison with a topic takes a bounded time, one at least if there is one."""
+    found: list[Held] = []
+    characters = 0
+    for entry in entries:
+        characters += len(entry.text) + len(topic)
+        if found and characters > _SUSPECT_CHARACTERS:
+            break
+        found.append(entry)
+    return found
+
+
+def short(text: str) -> str:
+    """Return a name for a sentence: quoted, and cut if it is long."""
+    return repr(text if len(text) <= _SHORT else text[:_SHORT] + "...")
+
+
 def likeness(text: str, topic: str) -> int:
     """Return the number of characters that an entry and a topic have in common from their beginnings on."""
     one, other = text.casefold(), topic.casefold()
-    pairs = zip(one, other, strict=False)
-    return next((number for number, (left, right) in enumerate(pairs) if left != right), min(len(one), len(other)))
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if other.startswith(one[:middle]) else (low, middle - 1)
+    return low
 
 
 def mistakes(
@@ -101,11 +132,11 @@ def mistakes(
     topic = names.topic
     hints: list[Hint] = []
     if group.mode is Mode.LITERAL:
-        suspects = nearest(held(as_patterns.blocks, Mode.WILDCARD), topic, _SUSPECTS)
+        suspects = affordable(nearest(held(as_patterns.blocks, Mode.WILDCARD), topic, _SUSPECTS), topic)
         found = [each for each in suspects if each.matches(topic, inner_multi=inner_multi)]
         if found:
             return [_literal_group(found[0].text, group, names)]
-    for entry in nearest(held(subscription.blocks, group.mode), topic, _SUSPECTS):
+    for entry in affordable(nearest(held(subscription.blocks, group.mode), topic, _SUSPECTS), topic):
         hints += _mistakes_of(entry, topic, inner_multi=inner_multi)
     return list({hint.code: hint for hint in reversed(hints)}.values())
 
@@ -124,7 +155,8 @@ def refused(client: Client, group: Group, topic: str) -> list[Hint]:
         return []
     known = {text for block in client.wildcard.blocks for text in block.entries}
     names = (each for each in held(client.literal.blocks, Mode.LITERAL) if each.text not in known)
-    near = [each for each in nearest(names, topic, _SUSPECTS) if not matcher.is_valid(each.text)]
+    suspects = affordable(nearest(names, topic, _SUSPECTS), topic)
+    near = [each for each in suspects if not matcher.is_valid(each.text)]
     if not near:
         return []
     hint = Hint(

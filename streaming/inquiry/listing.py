@@ -4,14 +4,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from matcher.dialects import get_dialect
+from streaming.events.model import TopicMetadata
 from streaming.inquiry.entries import Held, held
 from streaming.inquiry.facts import client_facts, group_facts, topic_facts
 from streaming.inquiry.model import ClientFacts, EventPlace, GroupFacts, TopicFacts
 from streaming.inquiry.questions import Question
-from streaming.inquiry.quotas import is_beyond
+from streaming.inquiry.quotas import Look, TooWide, is_beyond
 from streaming.state import Shard, ShardState
 from streaming.subscription.subscribers import ClientKey
 
@@ -19,7 +20,13 @@ T = TypeVar("T")
 K = TypeVar("K")
 
 SCANNED: Final = 100_000
-"""Number of things that one answer looks at; some 0.1 s."""
+"""Number of things of up to 100 characters that one answer looks at; some 0.1 s. Longer ones count several times."""
+
+PAGE_CHARACTERS: Final = 500_000
+"""Length of the things in one answer, one excepted."""
+
+_UNIT: Final = 100
+"""Number of characters that count as one thing."""
 
 _SHOWN_SUBSCRIBERS: Final = 100
 """Number of subscribers of one topic that are shown."""
@@ -89,13 +96,15 @@ class TopicDetails:
 def topics(state: ShardState, question: Question) -> Page[TopicFacts]:
     """Return a page of the topics of a shard, in order of creation."""
     accepts = _accepts(question)
-    page = _page(state.topics, len(state.topics), question, accepts)
+    paging = _Paging[str](len(state.topics), lambda name: _topic_length(name, state.topics[name]))
+    page = _page(state.topics, paging, question, accepts)
     return Page([topic_facts(name, state.topics[name]) for name in page.items], page.cursor, page.total)
 
 
 def clients(state: ShardState, question: Question) -> Page[ClientFacts]:
     """Return a page of the clients of a shard."""
-    page = _page(state.clients, len(state.clients), question, _accepts_client(question))
+    paging = _Paging[ClientKey](len(state.clients), lambda key: len(key.group) + len(key.client_id))
+    page = _page(state.clients, paging, question, _accepts_client(question))
     found = (client_facts(state, key) for key in page.items)
     return Page([each for each in found if each is not None], page.cursor, page.total)
 
@@ -105,7 +114,8 @@ def groups(state: ShardState, question: Question) -> Page[GroupFacts]:
     counts = Counter(key.group for key in state.clients)
     names = dict.fromkeys([*state.groups, *counts])
     accepts = _accepts(question)
-    page = _page(names, len(names), question, lambda name: question.group in (None, name) and accepts(name))
+    paging = _Paging[str](len(names), lambda name: _group_length(state, name))
+    page = _page(names, paging, question, lambda name: question.group in (None, name) and accepts(name))
     return Page([group_facts(state, name, counts[name]) for name in page.items], page.cursor, page.total)
 
 
@@ -115,10 +125,17 @@ def subscriptions(state: ShardState, question: Question) -> Page[SubscriptionFac
     The pattern of the question is about entries, which it must equal or match.
     """
     accepts, wanted = _accepts(question), _accepts_client(question, pattern=False)
-    keys = list(filter(wanted, state.clients))
-    total = sum(_entry_count(state, key) for key in keys)
+    counts = {key: _entry_count(state, key) for key in filter(wanted, state.clients)}
+    before = 0
+    keys = []
+    for key, count in counts.items():
+        if keys or before + count > question.cursor:
+            keys.append(key)
+        else:
+            before += count
     entries = (entry for key in keys for entry in _entries(state, key))
-    return _page(entries, total, question, lambda each: accepts(each.entry or ""))
+    paging = _Paging(sum(counts.values()), _entry_length, before)
+    return _page(entries, paging, question, lambda each: accepts(each.entry or ""))
 
 
 def topic(state: ShardState, shard: Shard, name: str) -> TopicDetails:
@@ -126,14 +143,20 @@ def topic(state: ShardState, shard: Shard, name: str) -> TopicDetails:
     if name not in state.topics:
         return TopicDetails(None, (), 0)
     found = state.subscribers(name)
-    looked_at = list(islice(found.items(), _SHOWN_SUBSCRIBERS))
-    shown = tuple(
-        SubscriberFacts(*row, tuple(texts))
-        for row, texts in looked_at
-        if not is_beyond(state, row.client, state.quota_share(row.client, shard.client_share), name)
-    )
-    count = len(found) - len(looked_at) + len(shown)
-    return TopicDetails(topic_facts(name, state.topics[name]), shown, count)
+    shown: list[SubscriberFacts] = []
+    beyond, characters, look = 0, 0, Look()
+    for row, texts in islice(found.items(), _SHOWN_SUBSCRIBERS):
+        characters += sum(map(len, (*row, *texts)))
+        if shown and characters > PAGE_CHARACTERS:
+            break
+        try:
+            if is_beyond(state, row.client, state.quota_share(row.client, shard.client_share), name, look):
+                beyond += 1
+                continue
+        except TooWide:
+            break
+        shown.append(SubscriberFacts(*row, tuple(texts)))
+    return TopicDetails(topic_facts(name, state.topics[name]), tuple(shown), len(found) - beyond)
 
 
 def _entry_count(state: ShardState, key: ClientKey) -> int:
@@ -154,17 +177,49 @@ def _notation(entry: Held) -> tuple[str | None, str | None]:
     return (None, None) if entry.notation is None else (entry.notation.dialect, entry.notation.policy)
 
 
-def _page(things: Iterable[K], total: int, question: Question, accepts: Callable[[K], bool]) -> Page[K]:
+class _Paging(NamedTuple, Generic[K]):
+    """What a page is cut from.
+
+    Attributes:
+        total: number of all things.
+        length: length of a thing in the answer, in characters.
+        before: number of things that were left out before the first one, because a former page had them.
+    """
+
+    total: int
+    length: Callable[[K], int]
+    before: int = 0
+
+
+def _page(things: Iterable[K], paging: _Paging[K], question: Question, accepts: Callable[[K], bool]) -> Page[K]:
     """Return the things that are accepted, from the cursor on, until the page or the look is over."""
     found: list[K] = []
-    cursor = question.cursor
-    for thing in islice(things, question.cursor, question.cursor + SCANNED):
-        if len(found) == question.limit:
+    cursor, characters, work = question.cursor, 0, 0
+    for thing in islice(things, question.cursor - paging.before, None):
+        length = paging.length(thing)
+        if len(found) == question.limit or work >= SCANNED or (found and characters + length > PAGE_CHARACTERS):
             break
         cursor += 1
+        work += 1 + length // _UNIT
         if accepts(thing):
             found.append(thing)
-    return Page(found, cursor if cursor < total else None, total)
+            characters += length
+    return Page(found, cursor if cursor < paging.total else None, paging.total)
+
+
+def _entry_length(entry: SubscriptionFacts) -> int:
+    return len(entry.group) + len(entry.client) + len(entry.entry or "")
+
+
+def _topic_length(name: str, metadata: TopicMetadata) -> int:
+    properties = sum(len(key) + len(value) for key, value in metadata.properties.items())
+    return len(name) + len(metadata.tags or "") + properties
+
+
+def _group_length(state: ShardState, name: str) -> int:
+    selector = state.policy(name).selector
+    attributes = sum(len(key) + len(value) for key, value in state.group(name).attributes.items())
+    return len(name) + attributes + (0 if selector is None else len(selector.text))
 
 
 def _accepts(question: Question) -> Callable[[str], bool]:

@@ -1,11 +1,17 @@
 """What the coordinator knows of groups and clients, beyond one parent."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
+from typing import TypeVar
 
 from streaming.coordinator import CoordinatorState
 from streaming.events.model import Stream
+from streaming.inquiry.listing import PAGE_CHARACTERS
 from streaming.inquiry.model import EventPlace
 from streaming.inquiry.questions import Question
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +65,13 @@ class Overview:
 def overview(state: CoordinatorState, question: Question, client_timeout_ms: int) -> Overview:
     """Return what a bucket knows of the group and the client of a question."""
     group, client, limit = question.group, question.client, question.limit
-    names = [name for name in state.bindings if group in (None, name)][:limit]
-    keys = [key for key in state.leases if group in (None, key.group) and client in (None, key.client_id)][:limit]
+    bound = ((name, len(name)) for name in state.bindings if group in (None, name))
+    leased = (
+        (key, sum(map(len, (*key, *lease.parents))))
+        for key, lease in state.leases.items()
+        if group in (None, key.group) and client in (None, key.client_id)
+    )
+    names, keys = _fitting(bound, limit), _fitting(leased, limit)
     return Overview(
         tuple(_binding(state, name) for name in names),
         tuple(
@@ -75,6 +86,18 @@ def overview(state: CoordinatorState, question: Question, client_timeout_ms: int
         state.clock,
         client_timeout_ms,
     )
+
+
+def _fitting(things: Iterable[tuple[T, int]], limit: int) -> list[T]:
+    """Return the first things, each with its length, up to a number and up to `PAGE_CHARACTERS`."""
+    found: list[T] = []
+    characters = 0
+    for thing, length in islice(things, limit):
+        characters += length
+        if found and characters > PAGE_CHARACTERS:
+            break
+        found.append(thing)
+    return found
 
 
 def _binding(state: CoordinatorState, name: str) -> BindingFacts:

@@ -7,7 +7,18 @@ the job announces them. Where there is no row, the rules are gone through one by
 from itertools import islice
 from typing import NamedTuple
 
-from streaming.inquiry.entries import NEAREST, Held, Names, held, mistakes, nearest, refused, spellings
+from streaming.inquiry.entries import (
+    NEAREST,
+    Held,
+    Names,
+    affordable,
+    held,
+    mistakes,
+    nearest,
+    refused,
+    short,
+    spellings,
+)
 from streaming.inquiry.facts import client_facts, group_facts, request_place, topic_facts
 from streaming.inquiry.model import (
     EntryVerdict,
@@ -18,7 +29,7 @@ from streaming.inquiry.model import (
     QuotaFacts,
     RowFacts,
 )
-from streaming.inquiry.quotas import is_beyond
+from streaming.inquiry.quotas import Look, is_beyond
 from streaming.state import Group, Shard, ShardState
 from streaming.subscription.client import ABSENT, NOTHING, Interest, Mode
 from streaming.subscription.interests import pattern_of
@@ -96,7 +107,7 @@ class _Pair:
 
     def _received(self, quota: QuotaFacts | None) -> _Finding:
         """Return the finding about a client with rows by all rules but the quota."""
-        if quota is not None and is_beyond(self._state, self._key, quota.share, self._topic):
+        if quota is not None and is_beyond(self._state, self._key, quota.share, self._topic, Look()):
             where = f" on shard {self._shard.number} of {self._shard.count}" if self._shard.count > 1 else ""
             reason = (
                 f"the client may hold {quota.share:,} topics{where}, and holds as many that are older than this one"
@@ -107,7 +118,7 @@ class _Pair:
             return _Finding(
                 PairVerdict.RECEIVED, "the client asks for every topic of the parent", self._newest(self._asks)
             )
-        shown = ", ".join(map(repr, texts[:NEAREST]))
+        shown = ", ".join(map(short, texts[:NEAREST]))
         more = f" and {len(texts) - NEAREST} more entries" if len(texts) > NEAREST else ""
         verb = "match" if len(texts) > 1 else "matches"
         return _Finding(PairVerdict.RECEIVED, f"{shown}{more} {verb} it", self._newest(self._asks))
@@ -155,7 +166,7 @@ class _Pair:
             (entry,) = held(wanted.blocks, self._group.mode)
             verdict = entry.verdict(self._topic, inner_multi=self._shard.inner_multi)
             return _Finding(
-                PairVerdict.NO_MATCH, f"its {kind} {entry.text!r} does not match: {verdict.reason}", asked_at
+                PairVerdict.NO_MATCH, f"its {kind} {short(entry.text)} does not match: {verdict.reason}", asked_at
             )
         return _Finding(PairVerdict.NO_MATCH, f"none of its {count:,} {kind}s matches", asked_at)
 
@@ -203,10 +214,11 @@ class _Pair:
         texts = {text for texts in (self._rows or self._asks).values() for text in texts}
         if texts:
             found = (each for each in held(wanted.blocks, self._group.mode) if _pattern(each) in texts)
-            return [each.verdict(topic, inner_multi=inner_multi) for each in islice(found, _SHOWN_ENTRIES)]
+            few = affordable(islice(found, _SHOWN_ENTRIES), topic)
+            return [each.verdict(topic, inner_multi=inner_multi) for each in few]
         if self._rows or self._asks or wanted == NOTHING:
             return []
-        near = nearest(held(wanted.blocks, self._group.mode), topic, NEAREST)
+        near = affordable(nearest(held(wanted.blocks, self._group.mode), topic, NEAREST), topic)
         return [each.verdict(topic, inner_multi=inner_multi) for each in near]
 
     def _newest(self, asks: Matches) -> EventPlace | None:

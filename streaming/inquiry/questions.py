@@ -12,7 +12,7 @@ from typing import Any, Final
 import orjson
 
 from streaming.errors import Rejected
-from streaming.events.model import Reason
+from streaming.events.model import MAX_NAME_BYTES, Reason
 from streaming.updates.records import KafkaRecord
 
 ANSWERABLE_MS: Final = 120_000
@@ -91,7 +91,9 @@ def parse_question(fields: Mapping[str, Any]) -> Question:
     }
     for name, value in fields.items():
         if name not in kinds or not isinstance(value, kinds[name]):
-            raise Rejected(Reason.WRONG_TYPE, f"a question has no such field: {name}={value!r}"[:200])
+            raise Rejected(Reason.WRONG_TYPE, f"a question has no such field: {name}={str(value)[:150]!r}"[:200])
+        if isinstance(value, str) and len(value) > MAX_NAME_BYTES:
+            raise Rejected(Reason.NAME_TOO_LONG, f"{name} of a question is longer than {MAX_NAME_BYTES:,} characters")
     try:
         question = Question(**{**fields, "ask": Ask(fields["ask"])})
     except (KeyError, TypeError, ValueError) as error:

@@ -10,20 +10,50 @@ from streaming.subscription.subscribers import ClientKey
 _LOOK: Final = 50_000
 """Number of topics that are matched with the entries of the client, before the index of the shard's topics is asked."""
 
+_WORK: Final = 500_000
+"""Number of topics, and of subscribers of topics, that one answer looks at; some 2 s."""
 
-def is_beyond(state: ShardState, key: ClientKey, share: int | None, topic: str) -> bool:
-    """Tell whether a client with a row for a topic does not hold it, since it holds as many older ones as it may.
+
+class TooWide(Exception):
+    """An answer would look at more than it may."""
+
+
+class Look:
+    """Work that is left for an answer."""
+
+    def __init__(self) -> None:
+        self._left = _WORK
+
+    def spend(self, work: int) -> None:
+        """Count some work.
+
+        Raises:
+            TooWide: more was spent than there was.
+        """
+        self._left -= work
+        if self._left < 0:
+            raise TooWide(
+                "whether the quota takes the topic away is too much for one answer: too many topics are older"
+            )
+
+
+def is_beyond(state: ShardState, key: ClientKey, share: int | None, topic: str, look: Look) -> bool:
+    """Return True if a client with a row for a topic does not hold it, since it holds as many older ones as it may.
 
     Args:
         state: of the shard.
         key: the client.
         share: number of topics that the client may hold on the shard; None for any number.
         topic: a topic for which it has a row by all other rules.
+        look: work that is left.
+
+    Raises:
+        TooWide: there is too little left.
     """
     if share is None or len(state.topics) <= share:
         return False
     held = 0
-    for other in islice(_first_held(state, key), _LOOK):
+    for other in islice(_first_held(state, key, look), _LOOK):
         if other == topic:
             return held >= share
         held += other is not None
@@ -32,11 +62,11 @@ def is_beyond(state: ShardState, key: ClientKey, share: int | None, topic: str) 
     asked = state.asked(key)
     if len(asked) <= share:
         return False
-    older = (other for other in state.topics if other in asked and _has_row(state, key, other))
+    older = (other for other in state.topics if other in asked and _has_row(state, key, other, look))
     return topic not in islice(older, share)
 
 
-def _first_held(state: ShardState, key: ClientKey) -> Iterator[str | None]:
+def _first_held(state: ShardState, key: ClientKey, look: Look) -> Iterator[str | None]:
     """Yield the topics of the shard in order of creation, None for those for which the client has no row."""
     own = state.new_interests()
     own.add(key, state.interest(key))
@@ -44,9 +74,12 @@ def _first_held(state: ShardState, key: ClientKey) -> Iterator[str | None]:
     if key in state.backfills:
         return
     for topic in state.topics:
-        has_row = bool(own.match(topic)) and (is_plain or _has_row(state, key, topic))
+        look.spend(1)
+        has_row = bool(own.match(topic)) and (is_plain or _has_row(state, key, topic, look))
         yield topic if has_row else None
 
 
-def _has_row(state: ShardState, key: ClientKey, topic: str) -> bool:
-    return any(row.client == key for row in state.subscribers(topic))
+def _has_row(state: ShardState, key: ClientKey, topic: str, look: Look) -> bool:
+    found = state.subscribers(topic)
+    look.spend(1 + len(found))
+    return any(row.client == key for row in found)

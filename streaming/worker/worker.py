@@ -16,7 +16,7 @@ from streaming.events.columns import Event
 from streaming.events.model import Reason, Source, Stream, Tick, Wake
 from streaming.events.routing import Routing
 from streaming.expansion import Expansion, Updates, expand
-from streaming.inquiry.answering import Asked, Inquiry, answer_coordinator, answer_shard
+from streaming.inquiry.answering import Asked, Inquiry, answer_coordinator, answer_shard, answers
 from streaming.state import Shard, ShardState
 from streaming.storage.journal import Journal
 from streaming.subscription.client import Ignored
@@ -196,7 +196,7 @@ class Worker:
         if former.backfills:  # they go on with the next micro-batch
             output.add(OutputKind.INPUT + Stream.CLOCK, coordinator.wake(*key, 0))
         output.suspects = list(told(shard.parent, literal(suspects, former)))
-        self._add_answers((answer_shard(inquiry, former, shard, self._asked) for inquiry in inquiries), output)
+        self._add_answers(answers(inquiries, lambda each: answer_shard(each, former, shard, self._asked)), output)
         self.states.put(key, journal, former)
         return _Result(journal, problems, ignored, len(former.topics), len(former.clients))
 
@@ -250,7 +250,9 @@ class Worker:
         if outcome.changed:
             former.apply(outcome.delta)
             journal = coordinator.append(journal, former, outcome.delta)
-        self._add_answers((answer_coordinator(inquiry, former, number, self._asked) for inquiry in inquiries), output)
+        self._add_answers(
+            answers(inquiries, lambda each: answer_coordinator(each, former, number, self._asked)), output
+        )
         self.states.put(key, journal, former)
         return _Result(journal, outcome.problems, outcome.ignored, 0, len(former.leases))
 
