@@ -2,12 +2,14 @@
 
 import ipaddress
 import socket
-from typing import NamedTuple
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
 
 OFF = "off"
 """Word for no server."""
 
 _LARGEST_PORT = 65_535
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Address(NamedTuple):
@@ -62,3 +64,16 @@ def parse(text: str) -> Address | None:
     if not (host and port.isascii() and port.isdecimal() and int(port) <= _LARGEST_PORT):
         raise ValueError(f"must be HOST:PORT, as 127.0.0.1:9464, or off, not {text!r}")
     return Address(host, int(port))
+
+
+def host_name(host: str) -> str:
+    """Return the name in a Host header without its port, or an empty text if the header is malformed."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def is_loopback_name(host: str) -> bool:
+    """Tell whether a Host header names the loopback interface."""
+    return host_name(host) in _LOOPBACK

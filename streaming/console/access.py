@@ -12,6 +12,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
+from streaming.address import host_name, is_loopback_name
+
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -20,7 +22,6 @@ SESSION_SECONDS: Final = 12 * 3_600
 """Life of a session in seconds, after which a browser asks for the token again."""
 
 _FORM_BYTES: Final = 8_192
-_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 HEADERS: Final = {
     "Content-Security-Policy": (
@@ -110,8 +111,8 @@ class Guard:
         if foreign(request.headers):
             return _refused(403, "a page of another origin has sent this request")
         if self._access.token is None:
-            name = host_name(request.headers.get("host", ""))
-            if name in _LOOPBACK or name in self._access.hosts:
+            host = request.headers.get("host", "")
+            if is_loopback_name(host) or host_name(host) in self._access.hosts:
                 return None
             return _refused(403, "this console answers to localhost only; give it a token to serve other names")
         path = _path(request)
@@ -126,14 +127,6 @@ class Guard:
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         bearer = kind.lower() == "bearer" and self._sessions.opens(token.strip())
         return bearer or self._sessions.holds(request.cookies.get(COOKIE, ""))
-
-
-def host_name(host: str) -> str:
-    """Return the name in a Host header, without its port; empty for what is none."""
-    try:
-        return urlsplit(f"//{host}").hostname or ""
-    except ValueError:
-        return ""
 
 
 def foreign(headers: Headers) -> bool:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
-import uvicorn
+from typing import TYPE_CHECKING, Any, Final
 
 from streaming.address import Address, parse
 from streaming.console.access import Access
 from streaming.errors import AddressUnusable, ConfigInvalid
 from streaming.monitor import token as secret
+from streaming.monitor.bounded import BoundedServer
 
 if TYPE_CHECKING:
     import socket
@@ -83,19 +82,15 @@ def serve(app: Starlette, where: Address, opened: Callable[[str], None]) -> None
         ) from None
     with listener:
         opened(f"http://{Address(where.host, listener.getsockname()[1])}/")
-        config = uvicorn.Config(
-            app, log_config=None, access_log=False, server_header=False, lifespan="off",
-            timeout_graceful_shutdown=_GOODBYE_SECONDS,
-        )  # fmt: skip
-        _ConsoleServer(config, app.state.close).run(sockets=[listener])
+        _ConsoleServer(app, timeout_graceful_shutdown=_GOODBYE_SECONDS).run(sockets=[listener])
 
 
-class _ConsoleServer(uvicorn.Server):
+class _ConsoleServer(BoundedServer):
     """Server that ends the streams of open pages before it waits for them."""
 
-    def __init__(self, config: uvicorn.Config, close: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._close = close
+    def __init__(self, app: Starlette, **options: Any) -> None:
+        super().__init__(app, **options)
+        self._close = app.state.close
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End."""

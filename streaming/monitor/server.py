@@ -5,11 +5,12 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Self
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute
 
 from streaming.address import Address
+from streaming.monitor.bounded import BoundedServer
+from streaming.monitor.routes import PROBES
 
 if TYPE_CHECKING:
     import socket
@@ -32,7 +33,7 @@ class HttpServer:
         self._address: Address | None = None
         self._app = Starlette(routes=list(routes))
         self._socket: socket.socket | None = None
-        self._server: uvicorn.Server | None = None
+        self._server: BoundedServer | None = None
         self._thread: threading.Thread | None = None
 
     @property
@@ -52,8 +53,7 @@ class HttpServer:
             )
             return self
         self._address = Address(self._asked.host, self._socket.getsockname()[1])
-        config = uvicorn.Config(self._app, log_config=None, access_log=False, lifespan="off", ws="none")
-        self._server = uvicorn.Server(config)
+        self._server = BoundedServer(self._app, PROBES)
         self._thread = threading.Thread(
             target=self._server.run, kwargs={"sockets": [self._socket]}, name="http", daemon=True
         )

@@ -81,7 +81,7 @@ class Monitor:
         self.page = page
         shown = page.routes() if page else []
         self._shows_page = bool(shown)
-        served = [*routes(self.metrics.registry, self.health), *shown]
+        served = [*routes(self.metrics.registry, self.health, local=where is not None and where.is_loopback), *shown]
         self._server = None if where is None else HttpServer(where, served)
 
     def __enter__(self) -> Self:

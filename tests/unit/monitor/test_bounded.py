@@ -1,0 +1,242 @@
+"""The bounds of the HTTP server, with real sockets."""
+
+import asyncio
+import json
+import logging
+import resource
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from streaming.address import Address
+from streaming.monitor import bounded
+from streaming.monitor.bounded import CONNECTIONS, RUNNING, Turns
+from streaming.monitor.health import Condition, Health
+from streaming.monitor.routes import routes
+from streaming.monitor.server import HttpServer
+from tests.support.processes import eventually
+
+_HALF = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
+_LARGE = b"x" * 30_000_000
+
+
+# ruff: noqa: D102 - short helpers
+
+
+class Page:
+    """A server with a large answer, one that takes until it is let go, and a form."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        self.began = 0
+        health = Health(1)
+        health.enter(Condition.STANDING_BY, "")
+        own = [Route("/large", self.large), Route("/slow", self.slow), Route("/form", self.form, methods=["POST"])]
+        self.server = HttpServer(Address("127.0.0.1", 0), [*routes(CollectorRegistry(), health, local=True), *own])
+
+    @property
+    def port(self) -> int:
+        return int((self.server.url or "").rpartition(":")[2])
+
+    @property
+    def connections(self) -> int:
+        server = self.server._server
+        assert server is not None
+        return len(server.server_state.connections)
+
+    def large(self, _: Request) -> Response:
+        return Response(_LARGE)
+
+    async def slow(self, _: Request) -> Response:
+        self.began += 1
+        while not self.go.is_set():  # noqa: ASYNC110 - another thread lets it go
+            await asyncio.sleep(0.01)
+        return PlainTextResponse("done")
+
+    async def form(self, request: Request) -> Response:
+        return PlainTextResponse(str(len(await request.body())))
+
+    def connect(self, sent: bytes = b"") -> socket.socket:
+        client = socket.create_connection(("127.0.0.1", self.port), timeout=10)
+        client.sendall(sent)
+        return client
+
+    def ask(self, path: str = "/healthz", host: str = "localhost") -> tuple[int, bytes]:
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=5)
+        try:
+            connection.request("GET", path, headers={"Host": host})
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+
+
+@pytest.fixture
+def page() -> Iterator[Page]:
+    page = Page()
+    with page.server:
+        yield page
+        page.go.set()
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Times that pass at once."""
+    for name in ("RECEIVE_SECONDS", "TAKE_SECONDS", "ANSWER_SECONDS", "_LOOK_SECONDS"):
+        monkeypatch.setattr(bounded, name, 0.2)
+    monkeypatch.setattr(bounded, "SLOWEST", 1_000_000_000)
+
+
+@contextmanager
+def room_for(files: int) -> Iterator[None]:
+    """Raise the limit of open files, since both ends of each connection are in this process."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, files)), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def is_broken(client: socket.socket) -> bool:
+    """Send a character, and tell whether the server has closed the connection."""
+    try:
+        client.sendall(b"x")
+    except ConnectionError:
+        return True
+    return False
+
+
+def is_closed(client: socket.socket) -> bool:
+    """Tell whether the server has closed a connection without an answer."""
+    try:
+        return client.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+def test_health_answers_beside_1200_half_open_connections(page: Page, caplog: pytest.LogCaptureFixture) -> None:
+    before, slowest = descriptors(), 0.0
+    with ExitStack() as clients, caplog.at_level(logging.WARNING), room_for(4_096):
+        for number in range(1_200):
+            clients.enter_context(page.connect(_HALF))
+            if number % 50 == 0:
+                began = time.monotonic()
+                assert page.ask()[0] == 200
+                slowest = max(slowest, time.monotonic() - began)
+        assert eventually(lambda: descriptors() - before - 1_200 <= CONNECTIONS + 8)
+        assert page.ask()[0] == 200
+    assert slowest < 1
+    assert caplog.text == ""
+
+
+def test_the_oldest_connection_that_waits_makes_room(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded, "CONNECTIONS", 3)
+    with ExitStack() as clients:
+        running = clients.enter_context(page.connect(b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+        assert eventually(lambda: page.began == 1)
+        half = [clients.enter_context(page.connect(_HALF)) for _ in range(2)]
+        newest = clients.enter_context(page.connect(_HALF))
+        assert is_closed(half[0])
+        page.go.set()
+        assert running.recv(12) == b"HTTP/1.1 200"
+        for client in (half[1], newest):
+            client.sendall(b"1\r\n\r\n")
+            assert client.recv(12) == b"HTTP/1.1 200"
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        _HALF,
+        b"POST /form HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nshort",
+        b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n",
+    ],
+    ids=["nothing", "head", "body", "answer", "taking", "body-of-an-answered-request"],
+)
+def test_each_step_has_its_time(page: Page, sent: bytes) -> None:
+    assert page.ask()[0] == 200
+    with page.connect(sent):
+        assert eventually(lambda: page.connections == 1)
+        assert eventually(lambda: page.connections == 0, 5)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_head_that_trickles_in_has_no_more_time(page: Page) -> None:
+    with page.connect(_HALF) as client:
+        assert eventually(lambda: is_broken(client), 5)
+
+
+def test_a_large_head_is_refused(page: Page) -> None:
+    with page.connect(b"GET / HTTP/1.1\r\nX: " + b"x" * 100_000) as client:
+        assert client.recv(12) == b"HTTP/1.1 400"
+
+
+def test_a_client_that_takes_its_answer_gets_it(page: Page) -> None:
+    assert page.ask("/large") == (200, _LARGE)
+
+
+def test_running_requests_are_bounded_and_probes_are_not(page: Page) -> None:
+    with ExitStack() as clients:
+        for _ in range(RUNNING):
+            clients.enter_context(page.connect(b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+        assert eventually(lambda: page.began == RUNNING)
+        status, body = page.ask("/slow")
+        assert (status, json.loads(body)) == (503, {"error": "too many requests at once"})
+        assert [page.ask(path)[0] for path in ("/healthz", "/readyz")] == [200, 200]
+        page.go.set()
+        assert eventually(lambda: page.ask("/slow")[0] == 200)
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/healthz", "/readyz"])
+def test_a_foreign_name_that_points_to_this_machine_is_refused(page: Page, path: str) -> None:
+    assert page.ask(path, "evil.example")[0] == 403
+    assert page.ask(path, "localhost:1")[0] == 200
+
+
+def test_malformed_requests_write_no_log(page: Page, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        for _ in range(20):
+            with page.connect(b"\x00\r\n\r\n") as client:
+                assert client.recv(12) == b"HTTP/1.1 400"
+    assert caplog.text == ""
+
+
+def test_a_lack_of_descriptors_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    sparse = bounded._Sparse(now=lambda: 1_000.0)
+    for _ in range(1_000):
+        sparse.tell({"message": "accept() out of system resource", "exception": OSError(24, "Too many open files")})
+    assert len(caplog.records) == 1
+    assert "Too many open files" in caplog.text
+    assert "Traceback" not in caplog.text
+
+
+def test_an_answer_that_fails_counts_no_more() -> None:
+    async def failing(*_: object) -> Any:
+        raise ValueError("no answer")
+
+    async def ask(turns: Turns) -> None:
+        for _ in range(RUNNING + 1):
+            with pytest.raises(ValueError, match="no answer"):
+                await turns({"type": "http", "path": "/"}, failing, failing)
+
+    asyncio.run(ask(Turns(failing)))
