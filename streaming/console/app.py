@@ -6,8 +6,9 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any, Final
 
+import anyio
+import anyio.to_thread
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.responses import FileResponse, HTMLResponse, RedirectResponse
@@ -19,10 +20,11 @@ from matcher.dialects.wamp import POLICIES
 from streaming.console import asking, playground
 from streaming.console.access import COOKIE, SESSION_SECONDS, Access, Guard, Sessions, form_token
 from streaming.console.asking import JsonAnswer
+from streaming.console.budget import fitting, shortened
 from streaming.console.stream import ChangeStream
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from starlette.requests import Request
     from starlette.responses import Response
@@ -31,8 +33,11 @@ if TYPE_CHECKING:
     from streaming.console.sources import ConsoleSources
 
 STATIC: Final = Path(__file__).parent / "static"
-_SAMPLE: Final = 200
+_SAMPLE: Final = 20
 """Number of names from which the separator of a parent is told."""
+
+THREADS: Final = 4
+"""Number of questions that are worked on at once; the others wait, and the server refuses those beyond its bound."""
 
 
 def console(sources: ConsoleSources, access: Access = Access()) -> Starlette:  # noqa: B008 - a tuple does not change
@@ -105,6 +110,8 @@ class _Questions:
         self._has_token = has_token
         self._sources = sources
         self._live = sources.relation
+        self._threads = anyio.CapacityLimiter(THREADS)
+        self._asking = anyio.CapacityLimiter(THREADS)  # those wait for the job, which takes seconds
 
     def routes(self) -> list[Route]:
         """Return the routes."""
@@ -116,12 +123,12 @@ class _Questions:
             "receivers": self._receivers,
             "subscribers": self._subscribers,
             "received": self._received,
-            "explain": self._explain,
             "letters": self._letters,
             "timings": self._timings,
         }
         return [
-            *(Route(f"/api/{name}", answer) for name, answer in questions.items()),
+            *(Route(f"/api/{name}", _in_turn(answer, self._threads)) for name, answer in questions.items()),
+            Route("/api/explain", _in_turn(self._explain, self._asking)),
             Route("/api/match", self._match, methods=["POST"]),
         ]
 
@@ -142,12 +149,12 @@ class _Questions:
 
     def _parents(self, request: Request) -> JsonAnswer:
         contains, start, size = asking.text(request, "contains", ""), asking.start(request), asking.size(request)
-        found = [(name, count) for name, count in self._live.parents().items() if contains in name]
+        found, total, complete = self._live.parents_like(contains, start, size)
         shown = [
             {"parent": name, "topics": count, "separator": asking.likely_separator(self._live.sample(name, _SAMPLE))}
-            for name, count in found[start : start + size]
+            for name, count in fitting(found, lambda each: len(each[0]))
         ]
-        return JsonAnswer({"parents": shown, "total": len(found)})
+        return JsonAnswer({"parents": shown, "total": total, "complete": complete})
 
     def _level(self, request: Request) -> JsonAnswer:
         parent, prefix = asking.text(request, "parent"), asking.text(request, "prefix", "")
@@ -162,35 +169,38 @@ class _Questions:
 
     def _topics(self, request: Request) -> JsonAnswer:
         parent, prefix = asking.text(request, "parent"), asking.text(request, "prefix", "")
-        names, total = self._live.topics(parent, prefix, asking.text(request, "after", ""), asking.size(request))
+        size = asking.size(request)
+        found, total = self._live.topics(parent, prefix, asking.text(request, "after", ""), size)
+        names = fitting(found, len)
+        more = names[-1] if len(names) < len(found) or len(found) == size else ""
         count = self._live.rows.count_of_topic
-        return JsonAnswer(
-            {"topics": [{"topic": name, "receivers": count(parent, name)} for name in names], "total": total}
-        )
+        topics = [{"topic": name, "receivers": count(parent, name)} for name in names]
+        return JsonAnswer({"topics": topics, "total": total, "more": more})
 
     def _receivers(self, request: Request) -> JsonAnswer:
         parent, topic = asking.text(request, "parent"), asking.text(request, "topic")
         rows = self._live.rows.page_of_topic(parent, topic, asking.start(request), asking.size(request))
-        return JsonAnswer({"rows": list(map(_row, rows)), "total": self._live.rows.count_of_topic(parent, topic)})
+        return JsonAnswer({"rows": _rows(rows), "total": self._live.rows.count_of_topic(parent, topic)})
 
     def _subscribers(self, request: Request) -> JsonAnswer:
         parent, contains = asking.text(request, "parent"), asking.text(request, "contains", "")
-        found, total = self._live.subscribers(parent, asking.start(request), asking.size(request), contains)
+        found, total, complete = self._live.subscribers(parent, asking.start(request), asking.size(request), contains)
         count = self._live.rows.count_of_subscriber
         return JsonAnswer(
             {
                 "subscribers": [
                     {"group": each.group, "client": each.client_id, "part": each.part, "topics": count(each)}
-                    for each in found
+                    for each in fitting(found, lambda each: sum(len(text or "") for text in each[1:]))
                 ],
                 "total": total,
+                "complete": complete,
             }
         )
 
     def _received(self, request: Request) -> JsonAnswer:
         subscriber = asking.subscriber(request)
         rows = self._live.rows.page_of_subscriber(subscriber, asking.start(request), asking.size(request))
-        return JsonAnswer({"rows": list(map(_row, rows)), "total": self._live.rows.count_of_subscriber(subscriber)})
+        return JsonAnswer({"rows": _rows(rows), "total": self._live.rows.count_of_subscriber(subscriber)})
 
     def _explain(self, request: Request) -> JsonAnswer:
         found = self._sources.explainer.explain(asking.subscriber(request), asking.text(request, "topic"))
@@ -211,9 +221,26 @@ class _Questions:
     async def _match(self, request: Request) -> JsonAnswer:
         trial = await asking.trial(request)
         try:
-            return JsonAnswer(await run_in_threadpool(playground.attempt, trial, self._live))
+            found = await anyio.to_thread.run_sync(playground.attempt, trial, self._live, limiter=self._threads)
         except (matcher.UnknownDialect, matcher.UnsupportedOption) as error:
             raise HTTPException(400, str(error)) from None
+        return JsonAnswer(found)
+
+
+def _in_turn(
+    answer: Callable[[Request], JsonAnswer], threads: anyio.CapacityLimiter
+) -> Callable[[Request], Awaitable[JsonAnswer]]:
+    """Return the endpoint of a question that is answered in one of a few threads."""
+
+    async def endpoint(request: Request) -> JsonAnswer:
+        return await anyio.to_thread.run_sync(answer, request, limiter=threads)
+
+    return endpoint
+
+
+def _rows(rows: list[Row]) -> list[dict[str, Any]]:
+    """Return what the page shows of rows: as many as one answer holds."""
+    return fitting(list(map(_row, rows)), lambda row: sum(len(str(value)) for value in row.values()))
 
 
 def _row(row: Row) -> dict[str, Any]:
@@ -223,7 +250,7 @@ def _row(row: Row) -> dict[str, Any]:
         "client": row.client_id,
         "part": row.part,
         "topic": row.lite_topic,
-        "patterns": row.patterns[:_PATTERNS],
+        "patterns": list(map(shortened, row.patterns[:_PATTERNS])),
         "morePatterns": max(0, len(row.patterns) - _PATTERNS),
         "cause": row.cause,
         "version": row.version,

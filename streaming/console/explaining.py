@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import matcher
+from streaming.console.budget import Budget, cost, shortened, shown_steps
 from streaming.console.sources import Check, Explained
 from streaming.updates.op import Cause, Op
 
@@ -23,6 +23,14 @@ BASIS = (
 
 _ROWS = 2_000
 """Number of rows of a client in which its patterns are looked for."""
+
+_CUT: Final = "Not all patterns of the client were compared, which takes too long here: try `reexpand explain`."
+
+_PARTS: Final = 100
+"""Number of parts of a client that are looked at."""
+
+_STEPS_A_SEGMENT: Final = 10
+"""Steps for a segment that is shown: it costs more than one that is compared."""
 
 _SHOWN = 12
 """Number of patterns that are explained."""
@@ -61,19 +69,21 @@ class UpdatesExplainer:
     def explain(self, subscriber: Subscriber, lite_topic: str) -> Explained:
         """Explain one pair."""
         live = self._live
-        parts = [subscriber] if subscriber.part is not None else live.parts(subscriber)
+        parts = [subscriber] if subscriber.part is not None else live.parts(subscriber, _PARTS)
         rows = [row for part in parts if (row := live.rows.row(part, lite_topic)) is not None]
         history = self._history({subscriber, *parts}, lite_topic)
         checks = [self._topic(subscriber, lite_topic), self._client(subscriber, parts)]
+        budget = Budget()
         if rows:
-            checks += self._matching(rows, lite_topic)
+            checks += self._matching(rows, lite_topic, budget)
             headline = f"{subscriber.client_id} receives {lite_topic}: {_why(rows[0])}."
         else:
-            entries = self._entries(parts)
-            patterns = _judged(entries, lite_topic) if parts else []
+            entries = self._entries(parts, budget)
+            patterns = _judged(entries, lite_topic, budget) if parts else []
             checks += patterns + self._others(subscriber, lite_topic)
-            headline = _absence(subscriber, lite_topic, history, patterns)
-        return Explained(bool(rows), headline, BASIS, checks, [change._asdict() for change in history])
+            headline = _absence(subscriber, lite_topic, history, patterns, is_cut=budget.is_spent)
+        basis = f"{BASIS} {_CUT}" if budget.is_spent else BASIS
+        return Explained(bool(rows), headline, basis, checks, [change._asdict() for change in history])
 
     def _history(self, subscribers: set[Subscriber], lite_topic: str) -> list[SeenChange]:
         changes = self._live.changes
@@ -97,24 +107,26 @@ class UpdatesExplainer:
             "literal or bound to another parent, or its patterns match nothing.",
         )
 
-    def _matching(self, rows: list[Row], lite_topic: str) -> Iterator[Check]:
+    def _matching(self, rows: list[Row], lite_topic: str, budget: Budget) -> Iterator[Check]:
         """Yield a check for each entry behind the rows of a pair."""
-        for row in rows:
+        for row in rows[:_SHOWN]:
             if not row.patterns:
                 yield Check("pattern", True, "The client is subscribed to every topic of the parent.")
             for text in row.patterns[:_SHOWN]:
                 if text == lite_topic:
                     yield Check("pattern", True, f"The entry {text} is the name of the topic.")
                 else:
-                    yield _check(_entry(row, text), lite_topic)
+                    yield _check(_entry(row, text, budget), lite_topic, budget)
 
-    def _entries(self, parts: list[Subscriber]) -> dict[_Entry, None]:
+    def _entries(self, parts: list[Subscriber], budget: Budget) -> dict[_Entry, None]:
         """Return the patterns that stand in the rows of a client, in the order of their appearance."""
         found: dict[_Entry, None] = {}
         for part in parts:
             for row in self._live.rows.page_of_subscriber(part, 0, _ROWS):
                 for text in row.patterns or ("",):
-                    found.setdefault(_entry(row, text) if text else _EVERYTHING)
+                    if budget.is_spent:
+                        return found
+                    found.setdefault(_entry(row, text, budget) if text else _EVERYTHING)
         return found
 
     def _others(self, client: Subscriber, lite_topic: str) -> list[Check]:
@@ -129,35 +141,42 @@ class UpdatesExplainer:
 _EVERYTHING = _Entry("", "lite")
 
 
-def _judged(entries: dict[_Entry, None], lite_topic: str) -> list[Check]:
+def _judged(entries: dict[_Entry, None], lite_topic: str, budget: Budget) -> list[Check]:
     """Return a check for each known pattern of a client; those that match come first, then the nearest."""
     if _EVERYTHING in entries:
         return [Check("pattern", True, "The client is subscribed to every topic of the parent.")]
-    checks = [_check(entry, lite_topic) for entry in entries]
-    checks.sort(key=lambda check: (not check.met, sum(not step["fits"] for step in check.steps)))
+    checks = [_check(entry, lite_topic, budget) for entry in entries]
+    checks.sort(key=lambda check: (not check.met, check.met is None, sum(not step["fits"] for step in check.steps)))
     return checks[:_SHOWN]
 
 
-def _entry(row: Row, text: str) -> _Entry:
+def _entry(row: Row, text: str, budget: Budget) -> _Entry:
     """Return an entry of a row with the first notation in which it matches the topic of the row."""
     dialect, _, rest = (row.part or "").partition(":")
     if dialect in matcher.DIALECTS:
         policy, _, _ = rest.partition(":")
         return _Entry(text, dialect, policy or None)
-    dialects = [name for name in matcher.DIALECTS if matcher.matches(text, row.lite_topic, name)]
-    return _Entry(text, dialects[0] if dialects else "lite")
+    for name, rules in matcher.DIALECTS.items():
+        if not budget.takes(cost(text, row.lite_topic, rules.separator)):
+            break
+        if matcher.matches(text, row.lite_topic, name):
+            return _Entry(text, name)
+    return _Entry(text, "lite")
 
 
-def _check(entry: _Entry, lite_topic: str) -> Check:
+def _check(entry: _Entry, lite_topic: str, budget: Budget) -> Check:
     """Return the verdict of the matcher on one pattern."""
     text, dialect, policy = entry
+    separator = matcher.get_dialect(dialect).separator
+    shown, segments = shortened(text), text.count(separator) + lite_topic.count(separator)
+    if not budget.takes(cost(text, lite_topic, separator) + _STEPS_A_SEGMENT * segments):
+        return Check("pattern", None, f"{shown} ({dialect}) was not compared.")
     inner: dict[str, Any] = {"allow_inner_multi": True} if dialect == "lite" else {}
     try:
         found = matcher.explain(text, lite_topic, dialect, policy=policy, **inner)
     except matcher.MatcherError as error:
-        return Check("pattern", None, f"{text} ({dialect}): {error}")
-    steps = [asdict(step) for step in found.steps]
-    return Check("pattern", found.matched, f"{text} ({dialect}): {found.reason}.", steps)
+        return Check("pattern", None, f"{shown} ({dialect}): {error}")
+    return Check("pattern", found.matched, f"{shown} ({dialect}): {found.reason}.", shown_steps(found.steps))
 
 
 def _why(row: Row) -> str:
@@ -169,7 +188,9 @@ def _meaning(cause: str) -> str:
     return _MEANING.get(Cause(cause), cause) if cause in set(Cause) else cause
 
 
-def _absence(subscriber: Subscriber, lite_topic: str, history: list[SeenChange], patterns: list[Check]) -> str:
+def _absence(
+    subscriber: Subscriber, lite_topic: str, history: list[SeenChange], patterns: list[Check], *, is_cut: bool
+) -> str:
     """Return the sentence on a pair without a row."""
     pair = f"{subscriber.client_id} does not receive {lite_topic}"
     last = history[0] if history else None
@@ -177,6 +198,8 @@ def _absence(subscriber: Subscriber, lite_topic: str, history: list[SeenChange],
         return f"{pair} any more: {_meaning(last.cause)}."
     if any(check.met for check in patterns):
         return f"{pair}, though a pattern of it matches: a selector, a quota, or an exclusive group takes it away."
+    if is_cut:
+        return f"{pair}; not all of its patterns were compared."
     if patterns:
         return f"{pair}: none of its known patterns matches."
     return f"{pair}, nor any other topic of {subscriber.parent}."

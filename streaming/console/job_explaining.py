@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
+from streaming.console.budget import shown_steps
 from streaming.console.sources import Check, Explained, Explainer
 from streaming.errors import InspectError
 from streaming.inspect import Explanation, Inspector, wording
@@ -55,7 +55,7 @@ def _shown(found: Explanation) -> Explained:
     for entry in entries:
         kind = "name" if entry.dialect is None else entry.dialect
         place = f" It was sent by {entry.place}." if entry.place else ""
-        steps = [asdict(step) for step in entry.steps]
+        steps = shown_steps(entry.steps)
         checks.append(Check("entry", entry.matches, f"{entry.entry} ({kind}): {entry.reason}.{place}", steps))
     checks += (Check("hint", None, hint.text) for hint in found.hints)
     decided = f" Decided by {pair.decided_by}." if pair.decided_by else ""

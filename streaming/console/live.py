@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
 
-from sortedcontainers import SortedList
+from sortedcontainers import SortedDict, SortedList
 
 from streaming.client.follower import SubscriptionClient
 from streaming.client.rows import Subscriber
+from streaming.console.budget import Budget
 from streaming.console.changes import Changes
 from streaming.console.names import Level, SortedNames
 from streaming.updates.op import Op
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from streaming.client.relation import Change, Relation
+
+T = TypeVar("T")
 
 MAX_ROWS = 1_000_000
 """Default bound of the number of rows that are kept: some 350 MB."""
@@ -47,6 +51,20 @@ class ReaderState(NamedTuple):
     error: str
     changes: int
     trouble: str
+
+
+class Found(NamedTuple, Generic[T]):
+    """A page of what a search has found.
+
+    Attributes:
+        items: what the page shows.
+        total: number of all that was found.
+        complete: False if the search ended early, because its work is bounded.
+    """
+
+    items: list[T]
+    total: int
+    complete: bool
 
 
 class _ParentNames:
@@ -87,7 +105,7 @@ class LiveRelation:
         self.max_rows = max_rows
         self._only = frozenset(parents)
         self._lock = threading.Lock()
-        self._names: dict[str, _ParentNames] = {}
+        self._names: SortedDict = SortedDict()
         self._rows = self._topics = self._subscribers = self._left_out = 0
         self._began = threading.Event()
         self._client = SubscriptionClient(
@@ -129,7 +147,13 @@ class LiveRelation:
     def parents(self) -> dict[str, int]:
         """Return the number of topics of each parent, in the order of their names."""
         with self._lock:
-            return {name: len(self._names[name].topics) for name in sorted(self._names)}
+            return {name: len(names.topics) for name, names in self._names.items()}
+
+    def parents_like(self, contains: str, start: int, size: int) -> Found[tuple[str, int]]:
+        """Return a page of the parents whose name contains a text, with the number of topics of each."""
+        with self._lock:
+            page = _page(self._names.keys(), contains, start, size)
+            return page._replace(items=[(name, len(self._names[name].topics)) for name in page.items])
 
     def level(self, parent: str, prefix: str, separator: str, after: str, size: int) -> Level:
         """Return a page of one level of a parent's tree; see `SortedNames.level`."""
@@ -153,20 +177,15 @@ class LiveRelation:
         """Tell whether anybody receives a lite topic."""
         return self.rows.count_of_topic(parent, lite_topic) > 0
 
-    def subscribers(self, parent: str, start: int, size: int, contains: str = "") -> tuple[list[Subscriber], int]:
-        """Return a page of the subscribers of a parent whose group or client contains a text, and their number."""
+    def subscribers(self, parent: str, start: int, size: int, contains: str = "") -> Found[Subscriber]:
+        """Return a page of the subscribers of a parent whose group or client contains a text."""
         with self._lock:
             names = self._names.get(parent)
-            if names is None:
-                return [], 0
-            if not contains:
-                found = names.subscribers.islice(start, start + size)
-                return [_subscriber(parent, key) for key in found], len(names.subscribers)
-            keys = [key for key in names.subscribers if any(contains in text for text in key)]
-        return [_subscriber(parent, key) for key in keys[start : start + size]], len(keys)
+            page = _page(names.subscribers if names else SortedList(), contains, start, size)
+        return page._replace(items=[_subscriber(parent, key) for key in page.items])
 
-    def parts(self, client: Subscriber) -> list[Subscriber]:
-        """Return all subscribers of a client that have a row."""
+    def parts(self, client: Subscriber, most: int | None = None) -> list[Subscriber]:
+        """Return the subscribers of a client that have a row: all, or the first ones."""
         group, client_id = client.group, client.client_id
         with self._lock:
             names = self._names.get(client.parent)
@@ -174,7 +193,7 @@ class LiveRelation:
                 return []
             found = []
             for key in names.subscribers.irange((group, client_id, "")):
-                if key[:2] != (group, client_id):
+                if key[:2] != (group, client_id) or len(found) == most:
                     break
                 found.append(_subscriber(client.parent, key))
         return found
@@ -217,6 +236,15 @@ class LiveRelation:
                     self._subscribers += 1
                     names.subscribers.add(key)
         self.changes.add(change, time.time_ns() // 1_000_000, live=self._client.ready)
+
+
+def _page(names: Any, contains: str, start: int, size: int) -> Found[Any]:
+    """Return a page of sorted names, or tuples of names, that contain a text."""
+    if not contains:
+        return Found(list(islice(names, start, start + size)), len(names), complete=True)
+    budget = Budget()
+    found = list(budget.search(names, contains))
+    return Found(found[start : start + size], len(found), not budget.is_spent)
 
 
 def _subscriber(parent: str, key: tuple[str, str, str]) -> Subscriber:

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from sortedcontainers import SortedList
 
+from streaming.console.budget import MAX_CHARACTERS
+
 
 class Branch(NamedTuple):
     """Topics with one beginning, or one topic.
@@ -91,10 +93,12 @@ class SortedNames:
         if after:
             at = max(at, self._names.bisect_left(after))
         found: list[Branch] = []
+        room = MAX_CHARACTERS
         while at < end:
             name = self._names[at]
-            if len(found) == size:
+            if len(found) == size or (found and room < len(name)):
                 return Level(found, name)
+            room -= len(name)
             cut = name.find(separator, len(prefix))
             if cut < 0:
                 found.append(Branch(name[len(prefix) :], "", name, 1))

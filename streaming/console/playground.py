@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import matcher
+from streaming.console.budget import MAX_SEGMENTS, STEPS, Budget, cost, shown_steps, widest_run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from matcher.dialects import Dialect
     from matcher.pattern import Pattern
     from streaming.console.live import LiveRelation
 
@@ -21,6 +22,9 @@ SHOWN = 100
 
 _SAMPLE = 400
 """Number of topics of a parent among which those are searched that nearly match."""
+
+_STEPS_A_SEGMENT: Final = 10
+"""Steps for a segment that is shown: it costs more than one that is compared."""
 
 _PAGE = 1_000
 MAX_OWN = 1_000
@@ -53,6 +57,8 @@ class Trial(NamedTuple):
 def attempt(trial: Trial, relation: LiveRelation) -> dict[str, Any]:
     """Try a pattern, and return what the page shows.
 
+    The work is bounded, and `cut` is a sentence if that left out something.
+
     Raises:
         matcher.UnknownDialect: no dialect has this name.
         matcher.UnsupportedOption: the dialect does not know an option.
@@ -60,44 +66,108 @@ def attempt(trial: Trial, relation: LiveRelation) -> dict[str, Any]:
     syntax: dict[str, Any] = {"policy": trial.policy, "allow_inner_multi": trial.allow_inner_multi}
     dialect = matcher.get_dialect(trial.dialect)
     try:
-        dialect.validate(trial.pattern, **syntax)
+        parsed = dialect.parse(trial.pattern, **syntax)
     except matcher.InvalidPattern as flaw:
         place = {"segment": flaw.segment, "position": flaw.position}
         return {"valid": False, **place, "reason": flaw.reason, "hint": flaw.hint}
-    parsed = dialect.parse(trial.pattern, **syntax)
-
-    def explained(topics: Sequence[str]) -> list[dict[str, Any]]:
-        return [asdict(matcher.explain(trial.pattern, topic, dialect, **syntax)) for topic in topics]
-
+    attempt = _Attempt(trial, dialect, parsed)
     if trial.parent is None:
-        verdicts = explained(trial.topics)
-        found = [each for each in verdicts if each["matched"]]
-        return {
-            "valid": True,
-            "matched": len(found),
-            "checked": len(verdicts),
-            "candidates": len(verdicts),
-            "total": len(verdicts),
-            "matching": found[:SHOWN],
-            "others": [each for each in verdicts if not each["matched"]][:SHOWN],
-        }
+        return attempt.on(trial.topics, trial.topics, len(trial.topics), len(trial.topics))
     beginning = _beginning(parsed, dialect.separator)
     _, candidates = relation.topics(trial.parent, beginning, "", 0)
-    matching, checked = [], 0
-    for topic in _topics(relation, trial.parent, beginning):
-        checked += 1
-        if dialect.matches(parsed, topic):
-            matching.append(topic)
-    others = [topic for topic in relation.sample(trial.parent, _SAMPLE) if not dialect.matches(parsed, topic)]
-    return {
-        "valid": True,
-        "matched": len(matching),
-        "checked": checked,
-        "candidates": candidates,
-        "total": relation.topics(trial.parent, "", "", 0)[1],
-        "matching": explained(matching[:SHOWN]),
-        "others": sorted(explained(others), key=_misfit)[:SHOWN],
-    }
+    total = relation.topics(trial.parent, "", "", 0)[1]
+    near = relation.sample(trial.parent, _SAMPLE)
+    return attempt.on(_topics(relation, trial.parent, beginning), near, candidates, total)
+
+
+class _Attempt:
+    """One pattern, and the work that is left for trying it and for showing the result."""
+
+    def __init__(self, trial: Trial, dialect: Dialect, parsed: Pattern) -> None:
+        self._trial = trial
+        self._dialect = dialect
+        self._parsed = parsed
+        self._width = widest_run(parsed)
+        self._trying = Budget()
+        self._showing = Budget(STEPS // 4)
+
+    def on(self, topics: Iterable[str], near: Sequence[str], candidates: int, total: int) -> dict[str, Any]:
+        """Return the result.
+
+        Args:
+            topics: topics that may match.
+            near: topics among which those are shown that do not match.
+            candidates: number of `topics`.
+            total: number of topics, with those that cannot match.
+        """
+        matching, checked = [], 0
+        for topic in topics:
+            fits = self._matches(topic)
+            if fits is None:
+                break
+            checked += 1
+            if fits:
+                matching.append(topic)
+        others = [topic for topic in near if self._matches(topic) is False]
+        shown = self._explained(matching[:SHOWN], matched=True)
+        if self._trial.parent is None:
+            misfits = self._explained(others[:SHOWN], matched=False)
+        else:
+            misfits = sorted(self._explained(others, matched=False), key=_misfit)[:SHOWN]
+        return {
+            "valid": True,
+            "matched": len(matching),
+            "checked": checked,
+            "candidates": candidates,
+            "total": total,
+            "matching": shown,
+            "others": misfits,
+            "cut": self._cut(),
+        }
+
+    def _matches(self, topic: str) -> bool | None:
+        """Tell whether the pattern matches a topic; None if no work is left."""
+        if not self._trying.takes(self._cost(topic)):
+            return None
+        return self._dialect.matches(self._parsed, topic)
+
+    def _cost(self, topic: str) -> int:
+        return cost(self._trial.pattern, topic, self._dialect.separator, self._width)
+
+    def _explained(self, topics: Sequence[str], *, matched: bool) -> list[dict[str, Any]]:
+        """Return the topics segment by segment, as far as work is left."""
+        found = []
+        for topic in topics:
+            segments = [text.count(self._dialect.separator) + 1 for text in (self._trial.pattern, topic)]
+            is_deep = max(segments) > MAX_SEGMENTS
+            parts = 0 if is_deep else _STEPS_A_SEGMENT * sum(segments) + self._cost(topic)
+            if not self._showing.takes(parts + len(topic) // 2):
+                break
+            if is_deep:
+                reason = f"more than {MAX_SEGMENTS} segments are not shown one by one"
+                found.append({"topic": topic, "matched": matched, "outcome": "", "reason": reason, "steps": []})
+            else:
+                found.append(self._explanation(topic))
+        return found
+
+    def _explanation(self, topic: str) -> dict[str, Any]:
+        policy, inner = self._trial.policy, self._trial.allow_inner_multi
+        found = matcher.explain(self._trial.pattern, topic, self._dialect, policy=policy, allow_inner_multi=inner)
+        return {
+            "topic": topic,
+            "matched": found.matched,
+            "outcome": found.outcome,
+            "reason": found.reason,
+            "steps": shown_steps(found.steps),
+        }
+
+    def _cut(self) -> str:
+        """Return what was left out, and how to ask for less; empty if nothing was."""
+        if self._trying.is_spent:
+            return "Not all topics were compared, since that takes too long: try fewer, or shorten pattern and topics."
+        if self._showing.is_spent:
+            return "Not all topics are shown segment by segment: try fewer, or shorten pattern and topics."
+        return ""
 
 
 def _topics(relation: LiveRelation, parent: str, beginning: str) -> Iterator[str]:

@@ -33,7 +33,7 @@ export class Pages {
   }
 
   async turn(by) {
-    this.start = Math.max(0, this.start + by * this.size);
+    this.start = by > 0 ? this.end : Math.max(0, this.start - this.size); // a page of long names is shorter
     await this.load().catch(this.complain);
   }
 
@@ -49,11 +49,12 @@ export class Pages {
       return this.load();
     }
     this.body.replaceChildren(...lines.map((line) => h("tr", {}, this.cells(line).map((cell, at) => h("td", { "data-head": this.heads[at] }, cell)))));
-    const end = this.start + lines.length;
-    this.place.textContent = found.total ? `${count(this.start + 1)} to ${count(end)} of ${count(found.total)}` : "";
+    const end = this.end = this.start + lines.length;
+    const early = found.complete === false ? "; the search ended early, give more of the name" : "";
+    this.place.textContent = (found.total ? `${count(this.start + 1)} to ${count(end)} of ${count(found.total)}` : "") + early;
     this.before.disabled = this.start === 0;
     this.behind.disabled = end >= found.total;
-    this.pager.hidden = found.total <= this.size;
+    this.pager.hidden = found.total <= lines.length && !this.start && !early;
     this.table.hidden = !lines.length;
     this.nothing.hidden = lines.length > 0;
     return found;

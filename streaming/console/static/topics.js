@@ -20,9 +20,9 @@ export async function topics({ root, parameters, signal, complain, on }) {
 
   const level = async (prefix, after, size) => {
     if (!beginning) return ask("level", { parent, prefix, separator, after, size }, signal);
-    const { topics: found } = await ask("topics", { parent, prefix: beginning, after, size }, signal);
+    const { topics: found, more } = await ask("topics", { parent, prefix: beginning, after, size }, signal);
     const branches = found.map((each) => ({ text: each.topic, prefix: "", topic: each.topic, receivers: each.receivers }));
-    return { branches, more: found.length === size ? found[found.length - 1].topic : "" };
+    return { branches, more };
   };
   const detail = h("section", { class: "detail", "aria-label": "Receivers" });
   const choose = async (chosen) => {

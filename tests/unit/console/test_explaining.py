@@ -3,6 +3,7 @@
 import pytest
 
 from streaming.client import Subscriber
+from streaming.console.budget import Budget
 from streaming.console.explaining import _MEANING, BASIS, UpdatesExplainer
 from streaming.console.live import LiveRelation
 from streaming.updates.op import Cause
@@ -49,6 +50,16 @@ def test_a_pattern_that_matches_though_nothing_is_received(explainer: UpdatesExp
         "though a pattern of it matches: a selector, a quota, or an exclusive group takes it away."
     )
     assert [check.met for check in found.checks] == [None, True, True]
+
+
+def test_an_explanation_compares_a_bounded_number_of_patterns(
+    explainer: UpdatesExplainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Budget, "__init__", lambda self: self.__dict__.update(left=60, is_spent=False))
+    found = explainer.explain(C1, "us__acme__created")
+    assert found.headline == "c1 does not receive us__acme__created; not all of its patterns were compared."
+    assert "reexpand explain" in found.basis
+    assert found.checks[2].detail == "eu__** (lite) was not compared."
 
 
 def test_the_last_removal_says_why(broker: Simulated, live: LiveRelation) -> None:

@@ -3,7 +3,10 @@
 from collections import defaultdict
 from random import Random
 
+import pytest
+
 from streaming.client import Subscriber
+from streaming.console.budget import Budget
 from streaming.console.live import LiveRelation
 from tests.support.processes import eventually
 from tests.support.simulated import TOPIC, Simulated
@@ -72,7 +75,15 @@ def test_the_parts_of_a_client_are_found(live: LiveRelation) -> None:
 
 
 def test_subscribers_are_found_by_a_part_of_their_names(live: LiveRelation) -> None:
-    found, total = live.subscribers("orders", 0, 10, "bill")
+    found, total, complete = live.subscribers("orders", 0, 10, "bill")
     assert [each.client_id for each in found] == ["c1"]
-    assert total == 1
-    assert live.subscribers("orders", 1, 10) == ([Subscriber("orders", "billing", "c1")], 2)
+    assert (total, complete) == (1, True)
+    assert live.subscribers("orders", 1, 10) == ([Subscriber("orders", "billing", "c1")], 2, True)
+
+
+def test_a_search_looks_at_a_bounded_number_of_names(live: LiveRelation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And says that it did."""
+    monkeypatch.setattr(Budget, "__init__", lambda self: self.__dict__.update(left=10, is_spent=False))
+    assert live.subscribers("orders", 0, 10, "c") == ([Subscriber("orders", "audit", "c2")], 1, False)
+    assert live.parents_like("s", 0, 10) == ([("orders", 3)], 1, False)
+    assert live.parents_like("", 1, 10) == ([("sensors", 1)], 2, True)

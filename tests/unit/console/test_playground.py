@@ -1,11 +1,14 @@
 """The playground agrees with the matcher."""
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import matcher
+from matcher.dialects.lite import Lite
 from streaming.console import playground
+from streaming.console.budget import STEPS
 from streaming.console.live import LiveRelation
 from streaming.console.playground import Trial, attempt
 from tests.support.simulated import TOPIC, Simulated
@@ -65,6 +68,60 @@ def test_a_large_parent_is_tried_in_part_and_says_so(broker: Simulated, monkeypa
         large.wait_ready(10)
         found = attempt(trial("a__*", parent="p"), large)
     assert (found["matched"], found["checked"], found["candidates"], found["total"]) == (40, 40, 100, 100)
+
+
+def deep(segments: int, end: str = "") -> str:
+    return "__".join(["s"] * segments) + end
+
+
+@pytest.mark.parametrize(
+    ("pattern", "topics"),
+    [
+        (deep(1_000, "__**"), [deep(4_000)] * 16),
+        ("**__" + deep(1_000) + "__x__**", [deep(4_000)] * 16),
+        ("**__" + "__**__".join("s" * 500) + "__x", [deep(255)] * 1_000),
+        ("s__**", [deep(250)] * 1_000),
+        ("s__**", ["s__" + "x" * 1_000] * 1_000),
+    ],
+    ids=["deep", "inner-wildcard", "many-inner-wildcards", "many-segments", "long-names"],
+)
+def test_the_work_and_the_size_of_an_answer_are_bounded(
+    pattern: str, topics: list[str], still: LiveRelation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counted in comparisons of segments, not in time."""
+    compared = [0]
+
+    class Counted(str):
+        __slots__ = ()
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            compared[0] += 1
+            return str.__eq__(self, other)
+
+    split = Lite.split
+
+    def counted(self: Lite, topic: str) -> list[str] | None:
+        found = split(self, topic)
+        return None if found is None else list(map(Counted, found))
+
+    monkeypatch.setattr(Lite, "split", counted)
+    found = attempt(Trial(pattern, "lite", None, True, topics, None), still)
+    assert found["valid"]
+    assert compared[0] <= 3 * STEPS
+    assert len(orjson.dumps(found)) < 1_000_000
+    if found["checked"] < found["total"]:
+        assert "fewer" in found["cut"]
+
+
+def test_an_answer_that_is_whole_says_nothing_of_a_cut(still: LiveRelation) -> None:
+    assert attempt(trial("eu__*", "eu__a", "us"), still)["cut"] == ""
+
+
+def test_a_deep_topic_has_its_verdict_without_segments(still: LiveRelation) -> None:
+    found = attempt(trial("s__**", deep(8_000)), still)
+    assert (found["matched"], found["matching"][0]["steps"]) == (1, [])
+    assert "256 segments" in found["matching"][0]["reason"]
 
 
 @given(

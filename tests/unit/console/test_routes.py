@@ -1,14 +1,17 @@
 """Answers to the questions of the page."""
 
+import asyncio
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import httpx2
 import pytest
 from starlette.testclient import TestClient
 
 from streaming.client import Subscriber
-from streaming.console import asking
-from streaming.console.app import console
+from streaming.console import asking, budget, names
+from streaming.console.app import THREADS, console
 from streaming.console.explaining import UpdatesExplainer
 from streaming.console.live import LiveRelation
 from streaming.console.sources import BatchTiming, Check, ConsoleSources, Explained, LetterPage
@@ -56,6 +59,7 @@ def test_parents_with_their_separators(browser: TestClient) -> None:
             {"parent": "sensors", "topics": 1, "separator": "/"},
         ],
         "total": 2,
+        "complete": True,
     }
     found = ask(browser, "parents", start=1, size=1)
     assert ([each["parent"] for each in found["parents"]], found["total"]) == (["sensors"], 2)
@@ -89,7 +93,62 @@ def test_what_a_subscriber_receives(browser: TestClient) -> None:
 
 def test_topics_with_a_beginning(browser: TestClient) -> None:
     found = ask(browser, "topics", parent="orders", prefix="eu__a")
-    assert found == {"topics": [{"topic": "eu__acme__created", "receivers": 2}], "total": 1}
+    assert found == {"topics": [{"topic": "eu__acme__created", "receivers": 2}], "total": 1, "more": ""}
+    first = ask(browser, "topics", parent="orders", size=2)
+    assert [each["topic"] for each in first["topics"]] == ["eu__acme__created", "eu__globex__created"]
+    rest = ask(browser, "topics", parent="orders", size=2, after=first["more"])
+    assert ([each["topic"] for each in rest["topics"]], rest["more"]) == (["us__acme__created"], "")
+
+
+def test_a_page_of_long_names_is_shorter(browser: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the next one goes on behind it."""
+    for module in (budget, names):
+        monkeypatch.setattr(module, "MAX_CHARACTERS", 20)
+    found = ask(browser, "topics", parent="orders")
+    assert ([each["topic"] for each in found["topics"]], found["more"]) == (["eu__acme__created"], "eu__acme__created")
+    level = ask(browser, "level", parent="orders")
+    assert ([each["text"] for each in level["branches"]], level["more"]) == (["eu"], "us__acme__created")
+    rows = ask(browser, "receivers", parent="orders", topic="eu__acme__created")
+    assert (len(rows["rows"]), rows["total"]) == (1, 2)
+    assert len(ask(browser, "parents")["parents"]) == 2
+
+
+class Slow:
+    """Explainer that takes until it is let go."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        self.running = self.most = 0
+        self.lock = threading.Lock()
+
+    def explain(self, subscriber: Subscriber, lite_topic: str) -> Explained:
+        """Count who is here at once."""
+        with self.lock:
+            self.running += 1
+            self.most = max(self.most, self.running)
+        self.go.wait(10)
+        with self.lock:
+            self.running -= 1
+        return Explained(False, f"{subscriber} {lite_topic}", "", [])
+
+
+def test_slow_questions_take_few_threads_and_hold_up_no_other(still: LiveRelation) -> None:
+    slow = Slow()
+    app = console(ConsoleSources(still, slow))
+
+    async def story() -> None:
+        transport = httpx2.ASGITransport(app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            question = {"parent": "p", "group": "g", "client": "c", "topic": "t"}
+            asked = [asyncio.create_task(client.get("/api/explain", params=question)) for _ in range(20)]
+            while slow.running < THREADS:  # noqa: ASYNC110 - threads count
+                await asyncio.sleep(0.01)
+            assert (await client.get("/api/state")).status_code == 200
+            slow.go.set()
+            assert {(await each).status_code for each in asked} == {200}
+
+    asyncio.run(story())
+    assert slow.most == THREADS
 
 
 def test_explanations_from_the_updates(browser: TestClient) -> None:
