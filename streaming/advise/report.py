@@ -1,6 +1,5 @@
 """The advice as text with tables, and as JSON."""
 
-import shlex
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +11,7 @@ from rich.text import Text
 from streaming.advise import rule
 from streaming.advise.placement import Placement, Sizes
 from streaming.advise.rule import Advice, ParentAdvice
+from streaming.printable import printable, quoted
 
 _SHOWN = 20
 """Number of parents, options and notes in the text; JSON has all."""
@@ -56,7 +56,7 @@ def show(advice: Advice, warnings: list[str], console: Console | None = None) ->
     if len(warnings) > _SHOWN:
         _print(console, f"\nand {len(warnings) - _SHOWN:,} more notes (--json has all)")
     _print(console, f"\nreexpand topics --partitions {advice.cores} ...")
-    _print(console, f"reexpand run {shlex.join(flags(advice))} ...")
+    _print(console, f"reexpand run {' '.join(map(quoted, flags(advice)))} ...")
 
 
 def as_json(advice: Advice, warnings: list[str]) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def _parents(advice: Advice) -> Table:
     for parent in advice.parents[:_SHOWN]:
         placement = parent.placement
         table.add_row(
-            Text(parent.name, overflow="fold"),
+            Text(printable(parent.name), overflow="fold"),
             f"{parent.topics:,}",
             f"{parent.clients:,}",
             f"{placement.entries:,}",
@@ -149,7 +149,7 @@ def _reasons(advice: Advice) -> Iterator[tuple[str, str]]:
         f"topics; a shard should hold at most {rule.TOPICS_PER_SHARD:,}, since one core reads and indexes all of it"
     )
     for parent in advice.sharded[:_SHOWN]:
-        shards = shlex.quote(f"{parent.name}={parent.placement.shards}")
+        shards = quoted(f"{parent.name}={parent.placement.shards}")
         yield f"--shards {shards}", f"the parent has {parent.topics:,} {too_large}"
     if len(advice.sharded) > _SHOWN:
         yield f"and {len(advice.sharded) - _SHOWN:,} more", "for the same reason"
@@ -166,4 +166,4 @@ def _reasons(advice: Advice) -> Iterator[tuple[str, str]]:
 
 
 def _print(console: Console, text: str) -> None:
-    console.print(Text(text), soft_wrap=True)
+    console.print(Text(printable(text, "\n")), soft_wrap=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
+from streaming.cli import printing
 from streaming.cli.root import bootstrap_servers_option, kafka_options_option, verbose_option
 from streaming.errors import LetterUnknown
 
@@ -130,14 +131,14 @@ def list_letters(
         found = opened.letters(reasons=reasons, topics=topics)
     for letter in found:
         if as_json:
-            click.echo(_as_json(letter))
+            printing.json_line(_as_json(letter))
         else:
             message = str(letter.value.get("message"))
             shown = message if len(message) <= _MESSAGE_CHARACTERS else f"{message[:_MESSAGE_CHARACTERS]}..."
-            click.echo(f"{letter.id}  {letter.reason}  {shown}")
+            printing.line(f"{letter.id}  {letter.reason}  {shown}")
     if not as_json:
         total = ", ".join(f"{count:,} {reason}" for reason, count in letters.counts(found).items())
-        click.echo(f"{len(found):,} dead letters{': ' if total else ''}{total}", err=True)
+        printing.line(f"{len(found):,} dead letters{': ' if total else ''}{total}", err=True)
 
 
 @dlq.command()
@@ -161,15 +162,15 @@ def show(
     with _open(bootstrap_servers, kafka_options, dead_letters) as opened:
         (letter,) = opened.letters((letter_id,))
     if as_json:
-        click.echo(_as_json(letter))
+        printing.json_line(_as_json(letter))
         return
     value = letter.value
     cut = f", of which the beginning is shown ({value['originalEncoding']})" if value.get("truncated") else ""
-    click.echo(f"id       {letter.id}")
-    click.echo(f"reason   {letter.reason}")
-    click.echo(f"message  {value.get('message')}")
+    printing.line(f"id       {letter.id}")
+    printing.line(f"reason   {letter.reason}")
+    printing.line(f"message  {value.get('message')}")
     click.echo(f"entry    {value.get('originalBytes'):,} bytes{cut}")
-    click.echo(value.get("original") or "")
+    printing.line(value.get("original") or "")
 
 
 @dlq.command()
@@ -221,7 +222,7 @@ def replay(
         if as_json:
             click.echo(json.dumps({"id": str(letter.id), "written": not (dry_run or problem), "problem": problem}))
         else:
-            click.echo(f"{letter.id}  {letter.reason}  {problem or done}")
+            printing.line(f"{letter.id}  {letter.reason}  {problem or done}")
     if not as_json:
         click.echo(f"{len(ready):,} entries {done}, {len(lost):,} cannot be", err=True)
     if lost:

@@ -9,6 +9,8 @@ from typing import Any, Final, Literal, TypeVar
 
 import click
 
+from streaming.printable import PrintableFormatter, printable_json, printable_lines
+
 F = TypeVar("F", bound=Callable[..., Any])
 Form = Literal["text", "json"]
 
@@ -45,7 +47,7 @@ def say_error(message: str) -> None:
     if _form[0] == "json":
         log.error(message)
     else:
-        click.echo(f"Error: {message}", err=True)
+        click.echo(f"Error: {printable_lines(message)}", err=True)
 
 
 def _write_as(form: Form) -> None:
@@ -63,7 +65,7 @@ def _handler(form: Form) -> logging.Handler:
         from rich.logging import RichHandler
 
         handler = RichHandler(console=Console(stderr=True), show_path=False)
-        handler.setFormatter(logging.Formatter("%(message)s"))
+        handler.setFormatter(PrintableFormatter("%(message)s"))
     else:
         handler = logging.StreamHandler()
         handler.setFormatter(_ZonedFormatter("%(asctime)s %(levelname)s %(message)s"))
@@ -78,7 +80,12 @@ def _json_formatter() -> logging.Formatter:
         return event
 
     stdlib = structlog.stdlib
-    return stdlib.ProcessorFormatter(
+
+    class Formatter(stdlib.ProcessorFormatter):
+        def format(self, record: logging.LogRecord) -> str:
+            return printable_json(super().format(record))
+
+    return Formatter(
         processors=[
             add_time,
             stdlib.add_log_level,
@@ -91,7 +98,7 @@ def _json_formatter() -> logging.Formatter:
     )
 
 
-class _ZonedFormatter(logging.Formatter):
+class _ZonedFormatter(PrintableFormatter):
     """Formatter of log lines whose times have their zone."""
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802 - as logging calls it

@@ -13,6 +13,7 @@ import click
 
 import matcher
 from matcher.dialects.wamp import POLICIES
+from streaming.printable import printable
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -193,6 +194,8 @@ def _topic(line: bytes) -> str:
 
 def _line(topic: str, patterns: list[str], *, as_json: bool) -> bytes:
     text = json.dumps({"topic": topic, "patterns": patterns}) if as_json else topic
+    if sys.stdout.isatty():  # a pipe gets each byte as it came
+        text = printable(text)
     return text.encode(errors="surrogateescape") + b"\n"
 
 

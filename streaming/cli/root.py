@@ -17,6 +17,7 @@ import click
 
 from streaming.cli.log import VARIABLE, Form, say_error, set_up
 from streaming.errors import ReexpandError
+from streaming.printable import printable
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -103,6 +104,7 @@ def progress_line() -> Iterator[Callable[[str, int, int | None], None]]:
     The context is a callback with what is done, the number of things so far, and their total (None: not known).
     """
     from rich.console import Console
+    from rich.markup import escape
     from rich.progress import Progress
 
     console = Console(stderr=True)
@@ -110,7 +112,7 @@ def progress_line() -> Iterator[Callable[[str, int, int | None], None]]:
         task = progress.add_task("reading", total=None)
 
         def show(what: str, done: int, of: int | None) -> None:
-            progress.update(task, completed=done, total=of, description=f"{what}: {done:,}")
+            progress.update(task, completed=done, total=of, description=escape(printable(f"{what}: {done:,}")))
 
         yield show
 

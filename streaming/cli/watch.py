@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from streaming.cli import printing
 from streaming.cli.root import bootstrap_servers_option, kafka_options_option, verbose_option
 
 if TYPE_CHECKING:
@@ -104,4 +105,4 @@ def _shown(*, as_json: bool) -> Callable[[bytes], None]:
     """Return what prints each written event."""
     from streaming.adapters.watch import in_words
 
-    return lambda event: click.echo(event if as_json else in_words(event))
+    return lambda event: printing.json_line(event.decode()) if as_json else printing.line(in_words(event))

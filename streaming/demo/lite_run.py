@@ -29,6 +29,7 @@ from streaming.local import jars
 from streaming.local.broker import Broker
 from streaming.local.guardian import guarded
 from streaming.local.rocketmq import RocketMQ
+from streaming.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -88,7 +89,7 @@ class LiteScreen:
                 sys.stdout.write(json.dumps({"type": kind, "at": round(at, 3), "says": text, **fields}) + "\n")
                 sys.stdout.flush()
             else:
-                self._console.print(Text.assemble((f"{at:5.1f} s  ", "dim"), (text, style)), soft_wrap=True)
+                self._console.print(Text.assemble((f"{at:5.1f} s  ", "dim"), (printable(text), style)), soft_wrap=True)
 
 
 class LitePlay:

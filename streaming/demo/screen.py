@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from streaming.demo.scenario import ORDERS
+from streaming.printable import printable
 from streaming.updates.model import Cause, Op
 
 if TYPE_CHECKING:
@@ -213,7 +214,8 @@ class TextScreen:
         self._print(Text.assemble((f"{time.monotonic() - self._started:5.1f} s  ", "dim"), text))
 
     def _print(self, text: Text) -> None:
-        self._console.print(text, soft_wrap=True)
+        shown = text if text.plain.isprintable() else Text(printable(text.plain))
+        self._console.print(shown, soft_wrap=True)
 
 
 class JsonScreen:

@@ -29,6 +29,7 @@ from streaming.errors import ConfigInvalid, NotWritten, TopicUnreadable
 from streaming.kafka.clients import cause, concerns_group, reason, writing
 from streaming.kafka.options import is_secret
 from streaming.kafka.permissions import Grant, readable, writable
+from streaming.printable import PrintableFormatter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -245,7 +246,9 @@ def main(
 
     Example: python -m streaming.examples.dispatcher --bootstrap-servers broker:9092 --parent orders
     """
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(PrintableFormatter("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     try:
         given = client_options(kafka_options) if kafka_options else {}
     except ConfigInvalid as error:

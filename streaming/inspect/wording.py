@@ -1,4 +1,4 @@
-"""Answers as text for people, and as JSON."""
+"""Answers as text for people, and as JSON, both in printable characters."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -13,6 +13,7 @@ from streaming.inquiry.overview import BindingFacts, LeaseFacts
 from streaming.inspect.api import Explanation
 from streaming.inspect.filters import Filter
 from streaming.inspect.planning import DryRun
+from streaming.printable import printable, printable_json
 
 T = TypeVar("T")
 
@@ -21,7 +22,7 @@ _INDENT = "  "
 
 def as_json(value: Any) -> str:
     """Return an answer as one line of JSON."""
-    return orjson.dumps(value).decode()
+    return printable_json(orjson.dumps(value).decode())
 
 
 def explanation(found: Explanation) -> str:
@@ -35,7 +36,7 @@ def explanation(found: Explanation) -> str:
     for entry in pair.entries:
         lines += _entry(entry, found.verdict)
     lines += (f"hint: {hint.text}" for hint in found.hints)
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def time(milliseconds: int) -> str:
@@ -106,7 +107,7 @@ def topic_details(name: str, parent: str, found: TopicDetails) -> str:
         lines.append(f"{_INDENT}{each.group}/{each.client}{part}  {', '.join(each.entries) or 'every topic'}")
     if len(found.subscribers) < found.count:
         lines.append(f"{_INDENT}and {found.count - len(found.subscribers):,} more")
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def subscription(found: SubscriptionFacts) -> str:
@@ -157,7 +158,7 @@ def dry_run(found: DryRun) -> str:
         lines += [f"{_INDENT * 2}and {left:,} more"] if left > 0 else []
     lines += (f"dead letter: {problem.reason}: {problem.message}" for problem in found.problems)
     lines += (f"ignored: {reason}" for reason in found.ignored)
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def counted(number: int, one: str, several: str = "") -> str:

@@ -10,6 +10,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.events.model import Reason
 from streaming.monitor.batch import BatchReport
+from streaming.printable import quoted
 from streaming.spark import counts
 from streaming.worker.output import OutputKind
 
@@ -17,7 +18,7 @@ log = logging.getLogger("reexpand")
 
 _LITERAL = (
     "clients of the group %r ask for patterns on %r, as %r, but the group is literal, so its entries are names. "
-    "If patterns are meant: `reexpand send group %s --parent %s --wildcard`"
+    "If patterns are meant: `reexpand send group --wildcard --parent=%s -- %s`"
 )
 _NOT_APPLIED = (
     "%d entries are not applied and have become dead letters; the first one is in %s, partition %d, offset %d, at "
@@ -72,7 +73,7 @@ class Report:
         for parent, group, entry in suspects:
             if (parent, group) not in self._warned and len(self._warned) < _MAX_WARNED:
                 self._warned.add((parent, group))
-                log.warning(_LITERAL, group, parent, entry, group, parent)
+                log.warning(_LITERAL, group, parent, entry, quoted(parent), quoted(group))
 
 
 def _write(progress: dict[str, Any], total: Counter[str]) -> None:

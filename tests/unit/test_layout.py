@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("matcher", "streaming")
 FLOORS = [
-    {"errors", "matcher", "tuning"},
+    {"errors", "matcher", "printable", "tuning"},
     {"address", "properties"},
     {"config"},
     {"kafka", "storage", "events"},

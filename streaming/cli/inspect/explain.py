@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from streaming.cli import printing
 from streaming.cli.inspect.options import asking_options, json_option, parent_option, where
 
 
@@ -50,7 +51,7 @@ def explain(
         found = inspector.explain(client, topic, parent=parent, group=group)
     for explanation in found:
         if as_json:
-            click.echo(wording.as_json(explanation))
+            printing.line(wording.as_json(explanation))
         else:
-            click.echo(wording.explanation(explanation))
+            printing.lines(wording.explanation(explanation))
     ctx.exit(0 if any(explanation.received for explanation in found) else 1)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
+from streaming.cli import printing
 from streaming.cli.inspect.options import asking_options, checked_pattern, json_option, where
 from streaming.errors import NotPlaced
 
@@ -67,7 +68,7 @@ class _List(NamedTuple):
         for page in pages:
             items = page.items if self.everything else list(islice(page.items, self.limit - shown))
             for item in items:
-                click.echo(wording.as_json(item) if self.as_json else line(item))
+                printing.line(wording.as_json(item) if self.as_json else line(item))
             shown += len(items)
             total = max(total, page.total)
             if not self.everything and shown >= self.limit:
@@ -143,7 +144,7 @@ def show_topic(
 
     with where(bootstrap_servers, kafka_options).inspector() as inspector:
         found = inspector.topic(parent, topic)
-    click.echo(wording.as_json(found) if as_json else wording.topic_details(topic, parent, found))
+    printing.lines(wording.as_json(found) if as_json else wording.topic_details(topic, parent, found))
     click.get_current_context().exit(0 if found.topic else 1)
 
 
@@ -248,12 +249,12 @@ def show_client(
     with where(bootstrap_servers, kafka_options).inspector() as inspector:
         leases = inspector.leases(client, group)
         for lease in leases:
-            click.echo(wording.as_json(lease) if as_json else wording.client(lease))
+            printing.line(wording.as_json(lease) if as_json else wording.client(lease))
             for parent in lease.parents:
                 for page in inspector.clients(parent, Filter(client=client, group=lease.group)):
                     for item in page.items:
                         shown = {"parent": parent, **asdict(item)}
-                        click.echo(wording.as_json(shown) if as_json else f"  {parent}: {wording.client(item)}")
+                        printing.line(wording.as_json(shown) if as_json else f"  {parent}: {wording.client(item)}")
     if not leases:
         click.echo(f"the job knows no client {client!r}", err=True)
     click.get_current_context().exit(0 if leases else 1)
@@ -309,12 +310,12 @@ def show_group(*, group: str, as_json: bool, bootstrap_servers: str | None, kafk
         bindings, leases = inspector.bindings(group), inspector.leases(group=group)
         parents = {binding.parent for binding in bindings} | {parent for lease in leases for parent in lease.parents}
         for binding in bindings:
-            click.echo(wording.as_json(binding) if as_json else wording.group(binding))
+            printing.line(wording.as_json(binding) if as_json else wording.group(binding))
         for parent in sorted(parents):
             for page in inspector.groups(parent, Filter(group=group)):
                 for item in page.items:
                     shown = {"parent": parent, **asdict(item)}
-                    click.echo(wording.as_json(shown) if as_json else f"  {parent}: {wording.group(item)}")
+                    printing.line(wording.as_json(shown) if as_json else f"  {parent}: {wording.group(item)}")
     if not parents:
         click.echo(f"the job knows no group {group!r}: it has no group event, and no client in session", err=True)
     click.get_current_context().exit(0 if parents else 1)

@@ -7,6 +7,7 @@ from typing import IO, Any
 
 import click
 
+from streaming.cli import printing
 from streaming.cli.inspect.options import asking_options, json_option, where
 
 KINDS = {"subscription": "subscriptions", "group": "groups", "topic": "topics"}
@@ -51,7 +52,7 @@ def plan(
     stream = stream_of(record) if kind is None else Stream(KINDS[kind])
     with where(bootstrap_servers, kafka_options).inspector() as inspector:
         found = inspector.plan(text, stream)
-    click.echo(wording.as_json(found) if as_json else wording.dry_run(found))
+    printing.lines(wording.as_json(found) if as_json else wording.dry_run(found))
     ctx.exit(2 if found.problems else 0)
 
 

@@ -7,6 +7,7 @@ from typing import IO, Any, TypeVar
 
 import click
 
+from streaming.cli import printing
 from streaming.cli.inspect.options import Where, asking_options, json_option, where
 from streaming.cli.inspect.plan import KINDS, read_record
 
@@ -233,7 +234,7 @@ def _send(
             click.echo(f"sent: {place}")
         found = inspector.updates_of(place, follower)
     for update in found:
-        click.echo(wording.as_json(update) if as_json else wording.update(update))
+        printing.line(wording.as_json(update) if as_json else wording.update(update))
     if as_json:
         click.echo(wording.as_json({"place": place, "updates": len(found)}))
     else:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from streaming.cli import printing
 from streaming.cli.inspect.options import checked_pattern
 from streaming.cli.root import bootstrap_servers_option, kafka_options_option, verbose_option
 
@@ -66,6 +67,6 @@ def tail(
     try:
         with UpdatesFollower(settings, from_beginning=from_beginning or once) as follower:
             for update in islice(follower.updates(Chosen(**given), to_end=once), count):
-                click.echo(show(update))
+                printing.line(show(update))
     except KeyboardInterrupt:
         click.echo(err=True)

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from streaming.operations.verify.findings import EXPLANATIONS, UNDECIDED, DamagedState, Difference, Findings
+from streaming.printable import printable
 
 _SHOWN = 20
 """Number of differences in the text; JSON has all."""
@@ -65,7 +66,7 @@ def show(findings: Findings, console: Console | None = None) -> None:
     if not console.is_terminal:
         console.width = _WIDTH
     for line in _lines(findings):
-        console.print(Text(line), soft_wrap=True)
+        console.print(Text(printable(line)), soft_wrap=True)
     if findings.differences:
         console.print(_table(findings.differences[:_SHOWN]))
     if len(findings.differences) > _SHOWN:
@@ -109,7 +110,7 @@ def _table(differences: list[Difference]) -> Table:
             _SAYS[difference.updates],
             _record(difference),
         )
-        table.add_row(*(Text(cell, overflow="fold") for cell in cells))
+        table.add_row(*(Text(printable(cell), overflow="fold") for cell in cells))
     return table
 
 

@@ -101,7 +101,7 @@ def test_a_literal_group_that_is_sent_patterns_is_warned_of_once(caplog: pytest.
     said = [(record.levelno, record.getMessage()) for record in caplog.records]
     assert [level for level, _ in said] == [logging.DEBUG, logging.WARNING, logging.INFO]
     assert "clients of the group 'billing' ask for patterns on 'orders', as 'eu__**'" in said[1][1]
-    assert "reexpand send group billing --parent orders --wildcard" in said[1][1]
+    assert "reexpand send group --wildcard --parent=orders -- billing" in said[1][1]
     assert said[2][1] == "micro-batch 2: 1 records in 7 ms: 1 add"
 
 

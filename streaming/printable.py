@@ -1,0 +1,67 @@
+"""Text of strangers for terminals and logs: names in records may hold escape sequences, line ends and bidi controls."""
+
+import logging
+import re
+import shlex
+from typing import Final
+
+_LINES: Final = "\n"
+_INDENT: Final = "    "
+_JSON_UNSAFE: Final = re.compile(r"[^\x20-\x7e]")
+
+
+def printable(text: str, keep: str = "") -> str:
+    r"""Return a text with each character that is not printable as Python escapes it, such as `\x1b`, `\n` or `\u202e`.
+
+    Args:
+        text: the text.
+        keep: characters that stay as they are.
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() or each in keep else _escape(each) for each in text)
+
+
+def printable_lines(text: str) -> str:
+    """Return a text of several lines as `printable` does; lines after the first one are indented.
+
+    So no name with a line end can forge a line of its own.
+    """
+    return printable(text, _LINES).replace(_LINES, f"{_LINES}{_INDENT}")
+
+
+def printable_json(document: str) -> str:
+    r"""Return JSON of one line with the same meaning, in which characters that are not printable are `\u` escapes."""
+    if document.isprintable():
+        return document
+    return _JSON_UNSAFE.sub(lambda found: found[0] if found[0].isprintable() else _json_escape(found[0]), document)
+
+
+def quoted(word: str) -> str:
+    """Return a word as POSIX shells and bash read it, in printable characters."""
+    if word.isprintable():
+        return shlex.quote(word)
+    plain = word.replace("\\", "\\\\").replace("'", "\\'")
+    return f"$'{printable(plain)}'"
+
+
+class PrintableFormatter(logging.Formatter):
+    """Formatter of a log: each message is one line of printable characters, and a traceback is indented below."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - as logging calls it
+        """Return the line."""
+        record.message = printable(record.message)
+        return super().formatMessage(record)
+
+    def formatException(self, ei: "logging._SysExcInfoType") -> str:  # noqa: N802 - as logging calls it
+        """Return a traceback."""
+        return _INDENT + printable_lines(super().formatException(ei))
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def _json_escape(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
