@@ -56,6 +56,7 @@ class Sessions:
     def __init__(self, access: Access) -> None:
         self._token = access.token
         self._key = secrets.token_bytes(32)
+        self._ended: set[str] = set()
 
     def opens(self, token: str) -> bool:
         """Tell whether a text is the token, in a time that tells nothing about it."""
@@ -63,17 +64,29 @@ class Sessions:
 
     def new(self) -> str:
         """Return the cookie of a new session."""
-        until = str(int(time.time()) + SESSION_SECONDS)
-        return f"{until}.{self._signature(until)}"
+        session = f"{int(time.time()) + SESSION_SECONDS}.{secrets.token_hex(8)}"
+        return f"{session}.{self._signature(session)}"
 
     def holds(self, cookie: str) -> bool:
         """Tell whether a cookie is that of a session which has not ended."""
-        until, _, signature = cookie.partition(".")
-        genuine = hmac.compare_digest(signature.encode(), self._signature(until).encode())
-        return genuine and until.isascii() and until.isdigit() and int(until) > time.time()
+        session, _, signature = cookie.rpartition(".")
+        genuine = hmac.compare_digest(signature.encode(), self._signature(session).encode())
+        return genuine and session not in self._ended and _until(session) > time.time()
 
-    def _signature(self, until: str) -> str:
-        return hmac.digest(self._key, until.encode(), "sha256").hex()
+    def end(self, cookie: str) -> None:
+        """End the session of a cookie, also for those who have a copy of it."""
+        if self.holds(cookie):
+            now = time.time()
+            self._ended = {each for each in self._ended if _until(each) > now}
+            self._ended.add(cookie.rpartition(".")[0])
+
+    def _signature(self, session: str) -> str:
+        return hmac.digest(self._key, session.encode(), "sha256").hex()
+
+
+def _until(session: str) -> int:
+    """Return the end of a genuine session, in seconds since the epoch."""
+    return int(session.partition(".")[0])
 
 
 class Guard:
@@ -108,8 +121,17 @@ class Guard:
 
     def _refusal(self, request: HTTPConnection) -> Response | None:
         """Return the answer to a request that may not pass; None for any other."""
-        if foreign(request.headers):
-            return _refused(403, "a page of another origin has sent this request")
+        refusal = self._unknown(request)
+        if refusal is not None:
+            return refusal
+        try:
+            is_foreign = foreign(request.headers)
+        except ValueError:
+            return _refused(400, "the Origin header is malformed")
+        return _refused(403, "a page of another origin has sent this request") if is_foreign else None
+
+    def _unknown(self, request: HTTPConnection) -> Response | None:
+        """Return the answer to a request without the token, or under a foreign name; None for any other."""
         if self._access.token is None:
             host = request.headers.get("host", "")
             if is_loopback_name(host) or host_name(host) in self._access.hosts:
@@ -130,7 +152,11 @@ class Guard:
 
 
 def foreign(headers: Headers) -> bool:
-    """Tell whether a browser says that another origin's page sends the request."""
+    """Tell whether a browser says that another origin's page sends the request.
+
+    Raises:
+        ValueError: the origin is malformed.
+    """
     origin = headers.get("origin")
     return origin is not None and urlsplit(origin).netloc != headers.get("host")
 

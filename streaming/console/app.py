@@ -98,6 +98,7 @@ class _Login:
         return answer
 
     async def _close(self, request: Request) -> Response:
+        self._sessions.end(request.cookies.get(COOKIE, ""))
         answer = RedirectResponse(f"{_home(request)}login", 303)
         answer.delete_cookie(COOKIE, path=_home(request))
         return answer

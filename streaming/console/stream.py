@@ -13,10 +13,11 @@ from starlette.responses import StreamingResponse
 from streaming.console.asking import JsonAnswer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from starlette.requests import Request
     from starlette.responses import Response
+    from starlette.types import Receive, Scope, Send
 
     from streaming.console.live import LiveRelation
 
@@ -48,39 +49,51 @@ class ChangeStream:
         """Follow the changes from now on, or from the last event that the browser has seen."""
         if self._open >= MAX_STREAMS:
             return JsonAnswer({"error": f"{MAX_STREAMS} pages follow the changes already"}, 503, {"Retry-After": "10"})
+        self._open += 1  # before the answer begins: those that are asked for at the same time count as well
         run, _, number = request.headers.get("last-event-id", "").partition("-")
         seen = int(number) if run == self._run and number.isascii() and number.isdigit() else None
-        return StreamingResponse(
-            self._events(self._relation.changes.last if seen is None else seen),
-            media_type="text/event-stream",
-            headers={"X-Accel-Buffering": "no"},
-        )
+        events = self._events(self._relation.changes.last if seen is None else seen)
+        return _Stream(self._leave, events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+    def _leave(self) -> None:
+        self._open -= 1
 
     def close(self) -> None:
         """End all streams within a moment: a server that ends waits for them."""
         self._closed = True
 
     async def _events(self, seen: int) -> AsyncIterator[bytes]:
-        self._open += 1
-        try:
-            yield b"retry: 2000\n\n"
-            told, told_at = None, 0.0
-            while not self._closed:
-                health, now = self._relation.health(), time.monotonic()
-                if not health.ready:  # the past is read: a page asks for what it shows when all is there
-                    seen = health.changes
-                changes, missed = self._relation.changes.since(seen, _AT_ONCE)
-                if changes:
-                    seen = changes[-1].number
-                    fields = {"missed": missed, "changes": [change._asdict() for change in changes]}
-                    yield self._event("changes", fields, seen)
-                due = health != told and now - told_at >= _STATE_SECONDS
-                if told is None or due or now - told_at >= _BEAT_SECONDS:
-                    told, told_at = health, now
-                    yield self._event("state", {**health._asdict(), "run": self._run}, seen)
-                await asyncio.sleep(_LOOK_SECONDS)
-        finally:
-            self._open -= 1
+        yield b"retry: 2000\n\n"
+        told, told_at = None, 0.0
+        while not self._closed:
+            health, now = self._relation.health(), time.monotonic()
+            if not health.ready:  # the past is read: a page asks for what it shows when all is there
+                seen = health.changes
+            changes, missed = self._relation.changes.since(seen, _AT_ONCE)
+            if changes:
+                seen = changes[-1].number
+                fields = {"missed": missed, "changes": [change._asdict() for change in changes]}
+                yield self._event("changes", fields, seen)
+            due = health != told and now - told_at >= _STATE_SECONDS
+            if told is None or due or now - told_at >= _BEAT_SECONDS:
+                told, told_at = health, now
+                yield self._event("state", {**health._asdict(), "run": self._run}, seen)
+            await asyncio.sleep(_LOOK_SECONDS)
 
     def _event(self, name: str, fields: dict[str, Any], seen: int) -> bytes:
         return b"event: %b\nid: %b-%d\ndata: %b\n\n" % (name.encode(), self._run.encode(), seen, orjson.dumps(fields))
+
+
+class _Stream(StreamingResponse):
+    """Stream that says when it has ended, also where it has never begun."""
+
+    def __init__(self, ended: Callable[[], None], *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._ended = ended
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events until the client goes."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._ended()

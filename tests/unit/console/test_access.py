@@ -117,15 +117,16 @@ def test_a_page_of_another_origin_is_refused(guarded: TestClient, browser: TestC
 def test_sessions_end_and_cannot_be_made_up(monkeypatch: pytest.MonkeyPatch) -> None:
     sessions, others = Sessions(Access(TOKEN)), Sessions(Access(TOKEN))
     cookie = sessions.new()
-    until, _, signature = cookie.partition(".")
+    until, nonce, signature = cookie.split(".")
     assert sessions.holds(cookie)
     for wrong in (
         "",
         ".",
         "x",
-        f"{int(until) + 1}.{signature}",
-        f"{until}.",
-        f"{until}.{signature}0",
+        f"{int(until) + 1}.{nonce}.{signature}",
+        f"{until}.{nonce}.",
+        f"{until}.{signature}",
+        f"{until}.{nonce}.{signature}0",
         others.new(),
         "é.é",
     ):
@@ -133,6 +134,39 @@ def test_sessions_end_and_cannot_be_made_up(monkeypatch: pytest.MonkeyPatch) -> 
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + SESSION_SECONDS + 2)
     assert not sessions.holds(cookie)
+
+
+def test_a_session_that_was_ended_holds_no_more(guarded: TestClient) -> None:
+    """For a copy of its cookie too; another session goes on."""
+    cookies = [guarded.post("/login", data={"token": TOKEN}).cookies[COOKIE] for _ in range(2)]
+    guarded.cookies.clear()
+
+    def ask(cookie: str, path: str = "/api/parents", method: str = "GET") -> int:
+        return guarded.request(method, path, headers={"cookie": f"{COOKIE}={cookie}"}).status_code
+
+    assert ask(cookies[0], "/logout", "POST") == 303
+    assert [ask(cookie) for cookie in cookies] == [401, 200]
+
+
+def test_ended_sessions_are_forgotten_with_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    sessions = Sessions(Access(TOKEN))
+    for day in range(3):
+        now = day * 86_400
+        monkeypatch.setattr(time, "time", lambda now=now: now)
+        for _ in range(5):
+            sessions.end(sessions.new())
+        sessions.end("made.up")
+    assert len(sessions._ended) == 5
+
+
+@pytest.mark.parametrize("origin", ["http://[", "http://[::1", "//["])
+def test_a_malformed_origin_is_refused(guarded: TestClient, browser: TestClient, origin: str) -> None:
+    """Behind the token, which is asked for first."""
+    answer = browser.get("/api/parents", headers={"origin": origin})
+    assert (answer.status_code, answer.json()) == (400, {"error": "the Origin header is malformed"})
+    assert guarded.get("/api/parents", headers={"origin": origin}).status_code == 401
+    known = {"origin": origin, "authorization": f"Bearer {TOKEN}"}
+    assert guarded.get("/api/parents", headers=known).status_code == 400
 
 
 def test_without_a_token_none_opens() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 import pytest
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import StreamingResponse
 
 from streaming.console import stream as module
@@ -84,15 +84,24 @@ def test_numbers_of_another_run_are_nothing(still: LiveRelation, last: str) -> N
 
 
 def test_the_number_of_streams_is_bounded(live: LiveRelation, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_STREAMS", 1)
+    """Also of those that are asked for before the first one has begun; one that ends makes room."""
+    monkeypatch.setattr(module, "MAX_STREAMS", 2)
+
+    async def gone(_: object) -> None:
+        raise OSError
+
+    async def disconnected() -> dict[str, str]:
+        return {"type": "http.disconnect"}
 
     async def story() -> None:
         stream = ChangeStream(live)
-        following = events(stream)
-        await anext(following)
+        answers = await asyncio.gather(*(stream.follow(request()) for _ in range(5)))
+        assert [answer.status_code for answer in answers] == [200, 200, 503, 503, 503]
+        scope = {"type": "http", "asgi": {"spec_version": "2.4"}}
+        with pytest.raises(ClientDisconnect):
+            await answers[0](scope, disconnected, gone)
+        assert (await stream.follow(request())).status_code == 200
         assert (await stream.follow(request())).status_code == 503
-        await following.aclose()
-        await asyncio.sleep(0)
 
     asyncio.run(story())
 
