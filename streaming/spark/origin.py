@@ -10,6 +10,7 @@ from streaming.spark import positions
 from streaming.spark.checkpoint import CheckpointFiles
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.storage.layout import QUERY
+from streaming.storage.private import local_path, make_private, write_private
 from streaming.worker.signature import SIGNATURE, Signer
 
 _SECRET_BYTES = 32
@@ -31,13 +32,30 @@ def signer(spark: SparkSession, settings: Settings, admin: KafkaAdmin) -> Signer
     has_begun = bool(files.numbers(f"{QUERY}/offsets"))
     unsigned = admin.ends([settings.group_events, settings.subscription_events]) if has_begun else {}
     made = Signer(secrets.token_bytes(_SECRET_BYTES), unsigned)
-    files.write(
-        SIGNATURE, b'{"secret":"%b","unsigned":%b}' % (made.secret.hex().encode(), positions.dump(unsigned).encode())
-    )
+    fields = made.secret.hex().encode(), positions.dump(unsigned).encode()
+    write(files, settings.checkpoint, b'{"secret":"%b","unsigned":%b}' % fields)
     return made
 
 
+def write(files: CheckpointFiles, checkpoint: str, content: bytes) -> None:
+    """Write the file of the signer, which holds a secret; on a local file system only its owner may read it.
+
+    Args:
+        files: files of the checkpoint.
+        checkpoint: location of the checkpoint.
+        content: content of the file.
+    """
+    path = local_path(checkpoint, SIGNATURE)
+    if path is None:
+        files.write(SIGNATURE, content)
+    else:
+        write_private(path, content)
+
+
 def _read(files: CheckpointFiles, settings: Settings) -> Signer:
+    path = local_path(settings.checkpoint, SIGNATURE)
+    if path is not None:
+        make_private(path)
     try:
         return Signer.parse(files.read(SIGNATURE))
     except (OSError, ValueError) as error:

@@ -131,7 +131,8 @@ def copied(source: Path, target: Path | None, name: str) -> CopiedFile:
                 size += len(block)
             return CopiedFile(name, size, digest.hexdigest())
         target.parent.mkdir(parents=True, exist_ok=True)
-        with target.open("wb") as written:
+        # Private until it has the permissions of the source.
+        with open(target, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as written:
             while block := read.read(_BLOCK_BYTES):
                 digest.update(block)
                 size += written.write(block)

@@ -11,7 +11,7 @@ from streaming.kafka import facts
 from streaming.kafka.facts import Offsets
 from streaming.operations.verify.progress import JobCheckpoint
 from streaming.operations.verify.witnesses import Progress
-from streaming.spark import positions
+from streaming.spark import origin, positions
 from streaming.spark.checkpoint import CheckpointFiles
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.producer import Producer
@@ -91,9 +91,10 @@ def adopt(spark: Any, settings: Settings, former: JobCheckpoint, progress: Progr
         producer.send_all(settings.clock, records())
     # The inputs may hold records that the former job wrote to itself, and that nobody has read yet.
     old, new = (CheckpointFiles(spark, location) for location in (former.location, settings.checkpoint))
-    for name in (SIGNATURE, LIMITS):
-        if old.exists(name):
-            new.write(name, old.read(name))
+    if old.exists(SIGNATURE):
+        origin.write(new, settings.checkpoint, old.read(SIGNATURE))
+    if old.exists(LIMITS):
+        new.write(LIMITS, old.read(LIMITS))
     return positions.dump(begins_at)
 
 
