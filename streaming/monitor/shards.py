@@ -19,8 +19,12 @@ class ShardSize(NamedTuple):
     state_bytes: int
 
 
+_NOTHING: Final = ShardSize(0, 0, 0)
+"""Size of a shard without topics and clients, which is forgotten."""
+
+
 class ShardSizes:
-    """Sizes of all shards that were visited."""
+    """Sizes of all shards that were visited and have topics or clients."""
 
     def __init__(self) -> None:
         self._shards: defaultdict[str, dict[int, ShardSize]] = defaultdict(dict)
@@ -37,11 +41,16 @@ class ShardSizes:
         self._resize(key.parent, key.shard, ShardSize(key.topics, key.clients, key.state_bytes))
 
     def _resize(self, parent: str, shard: int, size: ShardSize) -> None:
-        former = self._shards[parent].get(shard, ShardSize(0, 0, 0))
-        self._shards[parent][shard] = size
+        if not (size.topics or size.clients):
+            size = _NOTHING
+        former = self._shards[parent].pop(shard, _NOTHING)
         self._topics[parent] += size.topics - former.topics
         self.topics += size.topics - former.topics
         self.state_bytes += size.state_bytes - former.state_bytes
+        if size is not _NOTHING:
+            self._shards[parent][shard] = size
+        elif not self._shards[parent]:
+            del self._shards[parent], self._topics[parent]
 
     def dump(self) -> bytes:
         """Return the sizes as JSON, for `load`."""
@@ -64,7 +73,7 @@ class ShardSizes:
 
     @property
     def parents(self) -> int:
-        """Number of parents that were visited."""
+        """Number of parents that were visited and have topics or clients."""
         return len(self._shards)
 
     @property

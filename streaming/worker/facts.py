@@ -8,8 +8,8 @@ import numpy as np
 from streaming.coordinator import COORDINATOR
 from streaming.worker.rows import CLOCK, InputRows
 
-MAX_PARENT: Final = 256
-"""Number of characters of a parent's name in facts; longer names end in a digest of the whole."""
+LABEL_CHARACTERS: Final = 128
+"""Greatest length of the name of a parent in metrics."""
 
 _TIMES: Final = 16
 """Largest number of timestamps that a key reports."""
@@ -19,7 +19,7 @@ class KeyFacts(NamedTuple):
     """A key after a micro-batch, and the events that it has applied.
 
     Attributes:
-        parent: the parent topic, cut to `MAX_PARENT`; empty for a bucket of the coordinator.
+        parent: the parent topic as `label` returns it; empty for a bucket of the coordinator.
         shard: number of the shard, or of the bucket.
         topics: number of lite topics of the shard.
         clients: number of clients on the shard; in a bucket of the coordinator, of those that it knows.
@@ -52,16 +52,16 @@ def facts(parent: str, number: int, size: tuple[int, int, int], rows: InputRows)
     count = len(times)
     if count > _TIMES:
         times = np.sort(times)[(2 * np.arange(_TIMES) + 1) * count // (2 * _TIMES)]
-    name = "" if parent == COORDINATOR else short_name(parent)
+    name = "" if parent == COORDINATOR else label(parent)
     return KeyFacts(name, number, *size, times.tolist(), count / max(1, len(times)), _newest(rows))
 
 
-def short_name(name: str) -> str:
-    """Return a name, cut if it is long: Spark's progress brings all keys of a micro-batch to the driver at once."""
-    if len(name) <= MAX_PARENT:
+def label(name: str) -> str:
+    """Return a name in the length that a micro-batch of many parents, and a metric, can hold; long ones get a digest."""
+    if len(name) <= LABEL_CHARACTERS:
         return name
-    digest = blake2b(name.encode(), digest_size=8).hexdigest()
-    return f"{name[: MAX_PARENT - len(digest) - 1]}~{digest}"
+    digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+    return f"{name[: LABEL_CHARACTERS - len(digest) - 3]}...{digest}"
 
 
 def _newest(rows: InputRows) -> list[tuple[int, int, int]]:

@@ -7,13 +7,17 @@ from streaming.events.columns import Event
 from streaming.events.model import LITE, Action, Source, SubscriptionRequest
 from streaming.state import ShardState
 from streaming.subscription.client import Mode
-from streaming.worker.facts import short_name
+from streaming.worker.facts import label
 
 _WILDCARDS: Final = ("*", "+", "#", ">")
 """Characters of wildcards; those of other dialects count where a request names its dialect."""
 
 MAX_SUSPECTS: Final = 8
 """Number of groups that one key names in a micro-batch."""
+
+
+_MAX_CHARACTERS: Final = 1_024
+"""Length up to which a parent, a group and an entry are named: all that is named travels in Spark's progress."""
 
 
 def noting(events: Iterable[tuple[Source, Event]], found: dict[str, str]) -> Iterator[tuple[Source, Event]]:
@@ -27,7 +31,7 @@ def noting(events: Iterable[tuple[Source, Event]], found: dict[str, str]) -> Ite
         ):
             signs = _WILDCARDS[:1] if event.notation == LITE else _WILDCARDS
             entry = next((text for text in event.entries if any(sign in text for sign in signs)), None)
-            if entry is not None:
+            if entry is not None and len(event.parent) + len(event.group) + len(entry) <= _MAX_CHARACTERS:
                 found[event.group] = entry
         yield source, event
 
@@ -41,4 +45,4 @@ def literal(found: dict[str, str], state: ShardState) -> dict[str, str]:
 def told(parent: str, found: dict[str, str]) -> Iterator[tuple[str, str, str]]:
     """Yield parent, group and entry of what was found, cut for the log of the driver."""
     for group, entry in found.items():
-        yield short_name(parent), short_name(group), short_name(entry)
+        yield label(parent), label(group), label(entry)

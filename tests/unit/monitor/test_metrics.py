@@ -18,7 +18,7 @@ from streaming.monitor.lag import LagMeter
 from streaming.monitor.metrics import Metrics
 from streaming.monitor.processes import measured
 from streaming.monitor.shards import SHOWN_PARENTS, ShardSizes
-from streaming.worker.facts import KeyFacts, facts
+from streaming.worker.facts import LABEL_CHARACTERS, KeyFacts, facts
 from streaming.worker.rows import InputRow, InputRows
 
 PROGRESS = {
@@ -86,7 +86,7 @@ def test_only_the_largest_parents_are_shown_one_by_one() -> None:
     """A job may have a hundred thousand of them."""
     sizes = ShardSizes()
     for number in range(SHOWN_PARENTS + 5):
-        sizes.follow(key(f"p{number}", 0, number))
+        sizes.follow(key(f"p{number}", 0, number, clients=1))
     assert set(sizes.largest()) == {f"p{number}" for number in range(5, SHOWN_PARENTS + 5)}
     assert sizes.parents == SHOWN_PARENTS + 5
 
@@ -103,6 +103,30 @@ def test_the_next_driver_knows_the_sizes(metrics: Metrics) -> None:
     for data in (b"", b"[]", b"{}", b'{"shards": [[1]], "clients": []}'):
         with pytest.raises(ValueError, match=r"."):
             ShardSizes().load(data)
+
+
+def test_a_parent_without_topics_and_clients_is_forgotten() -> None:
+    """Parents that come and go leave nothing."""
+    sizes = ShardSizes()
+    sizes.follow(key("stays", 0, 3))
+    for number in range(100):
+        sizes.follow(key(f"p{number}", 0, 2, clients=1))
+        sizes.follow(key(f"p{number}", 1, 2))
+        sizes.follow(key(f"p{number}", 0, 0, clients=1)._replace(state_bytes=5))
+        sizes.follow(key(f"p{number}", 1, 0)._replace(state_bytes=5))
+        assert (sizes.parents, sizes.topics, sizes.state_bytes) == (2, 3, 35)
+        sizes.follow(key(f"p{number}", 0, 0)._replace(state_bytes=5))
+    assert (sizes.parents, sizes.topics, sizes.state_bytes) == (1, 3, 30)
+    assert sizes.dump() == b'{"shards":[["stays",0,3,0,30]],"clients":[]}'
+    assert len(sizes._topics) == len(sizes._shards) == 1
+
+
+def test_names_of_parents_in_metrics_have_a_bounded_length() -> None:
+    """Two long ones stay two, and a short one is as it is."""
+    long = [facts(name, 0, (1, 1, 1), rows([1])).parent for name in ("x" * 8_000, "x" * 8_001)]
+    assert {len(each) for each in long} == {LABEL_CHARACTERS}
+    assert len({*long}) == 2
+    assert facts("é" * LABEL_CHARACTERS, 0, (1, 1, 1), rows([1])).parent == "é" * LABEL_CHARACTERS
 
 
 @given(st.lists(st.tuples(st.floats(0, 10), st.integers(1, 9))))

@@ -16,7 +16,7 @@ from streaming.events.parsing import parse_subscription
 from streaming.events.routing import Routing
 from streaming.worker import Worker, WorkerConfig
 from streaming.worker.bounds import Bounds
-from streaming.worker.facts import short_name
+from streaming.worker.facts import label
 from streaming.worker.output import OutputKind
 from streaming.worker.placing import placed
 from streaming.worker.rows import STREAMS, InputRow, InputRows
@@ -268,5 +268,5 @@ def test_long_names_are_cut_on_their_way_to_the_driver() -> None:
     assert len(counts) < 24_000
     found = orjson.loads(counts)["facts"][0]
     assert (len(found), found[:10]) == (256, "p" * 10)
-    assert short_name("p" * 8_001) != found
-    assert short_name("x" * 256) == "x" * 256
+    assert label("p" * 8_001) != found
+    assert label("x" * 128) == "x" * 128
