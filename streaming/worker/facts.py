@@ -57,7 +57,7 @@ def facts(parent: str, number: int, size: tuple[int, int, int], rows: InputRows)
 
 
 def label(name: str) -> str:
-    """Return a name in the length that a micro-batch of many parents, and a metric, can hold; long ones get a digest."""
+    """Return a name in the length that metrics show; a long one ends in its digest."""
     if len(name) <= LABEL_CHARACTERS:
         return name
     digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
