@@ -5,15 +5,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from zipfile import ZipFile
 
 from defusedxml import ElementTree
 from packageurl import PackageURL
 
+from tests.audit import jar_names
+
 ROOT = Path(__file__).parents[2]
 _LOCKED = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
-_PROPERTIES = re.compile(r"META-INF/maven/.*/pom\.properties")
-_VERSION = re.compile(r"(.+?)-(\d.*)\.jar")
 
 
 @dataclass(frozen=True, order=True)
@@ -57,35 +56,20 @@ def locked_jars(reports: Path) -> Iterator[Material]:
     for report in sorted(reports.glob("reexpand-*.xml")):
         for module in ElementTree.parse(report).iter("module"):
             for revision in module.iter("revision"):
-                key = f"{module.get('name')}-{revision.get('name')}.jar"
+                key = f"{module.get('name')}-{revision.get('name')}"
                 known[key] = (module.get("organisation"), module.get("name"), revision.get("name"))
     lists = sorted((ROOT / "streaming/local").glob("jars*.sha256"))
     for line in (line for each in lists for line in each.read_text(encoding="utf-8").splitlines()):
         checksum, file = line.split()
-        jar = file.partition("/")[2]
-        group, name, version = known.get(jar, ("", *_split(jar)))
+        jar = file.partition("/")[2].removesuffix(".jar")
+        # A native library has its platform behind the version.
+        noted = known.get(jar) or next((known[each] for each in known if jar.startswith(f"{each}-")), None)
+        group, name, version = noted or jar_names.of_name(file)
         yield Material(name, version, "maven", group, checksum)
 
 
 def jars_of_spark(folder: Path) -> Iterator[Material]:
     """Yield the jars that a Python package brings; the lock has the checksum of the whole package."""
     for jar in sorted(folder.glob("*.jar")):
-        name, version = _split(jar.name)
-        yield Material(name, version, "maven", _group(jar, name), hashlib.sha256(jar.read_bytes()).hexdigest())
-
-
-def _split(jar: str) -> tuple[str, str]:
-    found = _VERSION.fullmatch(jar)
-    return (found[1], found[2]) if found else (jar.removesuffix(".jar"), "")
-
-
-def _group(jar: Path, name: str) -> str:
-    """Return the group that a jar says of itself; a jar may hold those of others as well."""
-    with ZipFile(jar) as archive:
-        for entry in archive.namelist():
-            if _PROPERTIES.fullmatch(entry):
-                lines = archive.read(entry).decode("utf-8", "replace").splitlines()
-                said = dict(line.split("=", 1) for line in lines if "=" in line)
-                if said.get("artifactId", "").strip() == name:
-                    return said.get("groupId", "").strip()
-    return ""
+        group, name, version = jar_names.of_file(jar)
+        yield Material(name, version, "maven", group, hashlib.sha256(jar.read_bytes()).hexdigest())

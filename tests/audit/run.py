@@ -35,7 +35,7 @@ def write_bill(materials: Sequence[Material], file: Path) -> None:
                 group=each.group or None,
                 type=ComponentType.LIBRARY,
                 purl=purl,
-                bom_ref=str(purl or f"{each.name}@{each.version}#{each.sha256[:12]}"),
+                bom_ref=f"{purl or f'{each.name}@{each.version}'}#{each.sha256[:12]}",
                 hashes=hashes,
             )
         )
@@ -68,22 +68,28 @@ def main() -> int:
     jars = [*locked_jars(cache_folder() / "ivy"), *(jar for folder in folders for jar in jars_of_spark(folder))]
     bill = sorted({*packages(ROOT / "deploy/requirements.lock"), *jars})
     write_bill(bill, BILL)
-    nameless = sum(jar.purl is None for jar in jars)
-    print(f"{BILL.relative_to(ROOT)} lists {len(bill)} packages and jars; {nameless} jars tell no group")
+    nameless = sorted({f"{jar.name} {jar.version} (SHA-256 {jar.sha256})" for jar in jars if jar.purl is None})
+    print(f"{BILL.relative_to(ROOT)} lists {len(bill)} packages and jars")
+    for each in nameless:
+        print(f"not compared, as its group is not known: {each}", file=sys.stderr)
     try:
         found = vulnerable(jars)
     except requests.RequestException as error:
         print(
-            f"Error: the database of vulnerabilities cannot be reached ({type(error).__name__}): nothing was compared.",
+            f"Error: NOTHING WAS COMPARED: {DATABASE} cannot be reached ({type(error).__name__}). Unknown are the "
+            f"vulnerabilities of all {len(bill)} packages and jars of {BILL.relative_to(ROOT)}, and of the packages "
+            "of requirements.lock. Repeat this where the database can be reached, or give a scanner the bill.",
             file=sys.stderr,
         )
         return NOT_COMPARED
     for purl, ids in found.items():
         print(f"{purl}: {', '.join(ids)}")
-    print(f"{len(found)} of {len(jars) - nameless} jars have known vulnerabilities")
+    print(f"{len(found)} of {sum(jar.purl is not None for jar in jars)} jars have known vulnerabilities")
     command = [sys.executable, "-m", "pip_audit", "--vulnerability-service", "osv", "--disable-pip", "--require-hashes"]
     packages_safe = subprocess.run([*command, "-r", str(ROOT / "requirements.lock")], check=False).returncode == 0
-    return 0 if packages_safe and not found else VULNERABLE
+    if found or not packages_safe:
+        return VULNERABLE
+    return NOT_COMPARED if nameless else 0
 
 
 if __name__ == "__main__":
