@@ -12,6 +12,7 @@ from typing import Any
 
 KINDS = {
     "apps/v1/Deployment": "io.k8s.api.apps.v1.Deployment",
+    "networking.k8s.io/v1/NetworkPolicy": "io.k8s.api.networking.v1.NetworkPolicy",
     "policy/v1/PodDisruptionBudget": "io.k8s.api.policy.v1.PodDisruptionBudget",
     "rbac.authorization.k8s.io/v1/Role": "io.k8s.api.rbac.v1.Role",
     "rbac.authorization.k8s.io/v1/RoleBinding": "io.k8s.api.rbac.v1.RoleBinding",

@@ -61,16 +61,19 @@ RESOURCES = [
 
 
 def render(folder: Path, overlay: str) -> dict[str, Resource]:
-    """An overlay with all components, by kind; options of Spark are apart from the settings."""
+    """An overlay with all components, by kind; options of Spark are apart from the settings, and policies by name."""
     assert RENDERER
     near = os.path.relpath(FOLDER, folder.resolve())  # absolute paths are refused
     content = {"resources": [f"{near}/{overlay}"], "components": [f"{near}/{name}" for name in COMPONENTS]}
     (folder / "kustomization.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
     output = subprocess.run([*RENDERER, folder], capture_output=True, text=True, check=True).stdout
-    return {
-        "spark" if resource["metadata"]["name"].startswith("reexpand-spark") else resource["kind"]: resource
-        for resource in yaml.safe_load_all(output)
-    }
+    return {_key(resource["kind"], resource["metadata"]["name"]): resource for resource in yaml.safe_load_all(output)}
+
+
+def _key(kind: str, name: str) -> str:
+    if name.startswith("reexpand-spark"):
+        return "spark"
+    return f"{kind} {name}" if kind == "NetworkPolicy" else kind
 
 
 def deployment() -> Resource:
@@ -100,7 +103,7 @@ def settings_of(folder: str) -> dict[str, str]:
 
 def test_there_is_something_to_check() -> None:
     assert (OVERLAYS, COMPONENTS) == (["executors", "s3", "volume"], ["kafka-credentials", "service-monitor"])
-    assert len(RESOURCES) == 8
+    assert len(RESOURCES) == 11
 
 
 @pytest.mark.parametrize("file", RESOURCES, ids=lambda file: f"{file.parent.name}/{file.name}")
@@ -179,6 +182,34 @@ def test_executors_are_pods_as_restricted_as_the_drivers(tmp_path: Path) -> None
     assert {name for value in options.values() for name in re.findall(r"\$\{env:(\w+)\}", value)} <= variables
     account = found["ServiceAccount"]["metadata"]["name"]
     assert [each["name"] for each in found["RoleBinding"]["subjects"]] == [account] == [pod["serviceAccountName"]]
+
+
+@rendered_only
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_pods_are_reached_by_those_that_need_them(overlay: str, tmp_path: Path) -> None:
+    """Executors and drivers reach each other on all ports, others the page of a driver."""
+    found = render(tmp_path, overlay)
+    policies = {
+        name.partition(" ")[2]: each["spec"] for name, each in found.items() if name.startswith("NetworkPolicy ")
+    }
+    driver = {"matchLabels": {"app.kubernetes.io/name": "reexpand"}}
+    assert driver["matchLabels"] == pod_labels()
+    for spec in policies.values():
+        assert spec["policyTypes"] == ["Ingress"]
+    (page,) = policies["reexpand"]["ingress"]
+    assert policies["reexpand"]["podSelector"] == driver
+    assert page["ports"] == [{"protocol": "TCP", "port": container(deployment())["ports"][0]["name"]}]
+    assert all(each.get("podSelector") == {} or each["namespaceSelector"]["matchLabels"] for each in page["from"])
+    if overlay != "executors":
+        assert policies.keys() == {"reexpand"}
+        return
+    template = yaml.safe_load(found["spark"]["data"]["executor.yaml"])
+    executor = {"matchLabels": template["metadata"]["labels"]}
+    assert {name: spec["podSelector"] for name, spec in policies.items()} == {
+        "reexpand": driver, "reexpand-driver": driver, "reexpand-executor": executor,
+    }  # fmt: skip
+    assert policies["reexpand-driver"]["ingress"] == [{"from": [{"podSelector": executor}]}]
+    assert policies["reexpand-executor"]["ingress"] == [{"from": [{"podSelector": driver}, {"podSelector": executor}]}]
 
 
 def test_the_executors_image_is_that_of_the_drivers() -> None:
