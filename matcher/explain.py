@@ -263,7 +263,9 @@ def _written(pattern: Pattern, separator: str) -> list[str]:
     """Return the text to show for each segment of the pattern, and for its tail."""
     parts = pattern.text.split(separator)
     size = len(pattern.segments)
-    if len(parts) == size + (pattern.tail in (Tail.SOME, Tail.ANY)):
+    count = size + (pattern.tail in (Tail.SOME, Tail.ANY))
+    parts = parts[len(parts) - count :] if len(parts) > count else parts  # without `$share/NAME` of an MQTT share
+    if len(parts) == count:
         return [*parts, parts[-1]] if len(parts) == size else parts
     return [want if isinstance(want, str) else want.value for want in pattern.segments] + [pattern.tail.value]
 

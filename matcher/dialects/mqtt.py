@@ -6,17 +6,19 @@ Rules: MQTT 5.0 section 4.7, and libmosquitto 2.0.11, whose recorded answers are
 - `a/#` matches `a` itself.
 - A wildcard in the first level matches no topic that begins with `$`; a `$` further right is nothing special.
 - A filter or topic is at most 65,535 bytes of UTF-8 and holds no NUL.
-- `$share/GROUP/FILTER` is matched as written; `shared` divides it into group and filter.
+- `$share/NAME/FILTER` is a shared subscription (section 4.8.2), which matches with its filter. Its name has at least one
+  character, and no wildcard. Whatever else begins with `$share/` is invalid. mosquitto's broker removes prefix and name
+  before it calls libmosquitto, so the recorded answers to such texts do not count.
 """
 
-import re
 from typing import ClassVar, Final, NamedTuple
 
 from matcher.dialects.base import Dialect, Flaw
 from matcher.pattern import ONE, Pattern, Segment, Tail
 
 _MAX_BYTES: Final = 65_535
-_SHARED: Final = re.compile(r"\$share/([^/+#]+)/(.+)", re.DOTALL)
+_SHARE: Final = "$share/"
+_SHARE_FORM: Final = f"write {_SHARE}NAME/FILTER"
 _TOO_LONG: Final = f"longer than {_MAX_BYTES:,} bytes of UTF-8"
 
 
@@ -28,9 +30,10 @@ class SharedSubscription(NamedTuple):
 
 
 def shared(text: str) -> SharedSubscription | None:
-    """Parse `$share/GROUP/FILTER`; return None for any other filter."""
-    found = _SHARED.fullmatch(text)
-    return SharedSubscription(*found.groups()) if found else None
+    """Parse `$share/GROUP/FILTER`; return None for any other filter, and for a malformed share."""
+    if not text.startswith(_SHARE) or _flaw_of_share(text) is not None:
+        return None
+    return SharedSubscription(*text.removeprefix(_SHARE).split("/", 1))
 
 
 class Mqtt(Dialect):
@@ -46,12 +49,15 @@ class Mqtt(Dialect):
     def parse(self, text: str, *, policy: str | None = None, allow_inner_multi: bool = False) -> Pattern:
         """Parse a topic filter."""
         self._refuse_options(policy, allow_inner_multi=allow_inner_multi)
-        flaw = _flaw_of_text(text)
+        flaw = _flaw_of_text(text) or _flaw_of_share(text)
         if flaw is not None:
             raise self._invalid(text, *flaw)
-        parts = text.split("/")
-        if "+" not in text and "#" not in text:
-            return Pattern(text, tuple(parts), literal=text)
+        share = shared(text)
+        topic_filter = text if share is None else share.filter
+        start = len(text) - len(topic_filter)
+        parts = topic_filter.split("/")
+        if "+" not in topic_filter and "#" not in topic_filter:
+            return Pattern(text, tuple(parts), literal=topic_filter)
         tail = Tail.END
         if parts[-1] == "#":
             parts.pop()
@@ -62,10 +68,10 @@ class Mqtt(Dialect):
                 segments.append(ONE)
             elif part == "#":
                 hint = "move it to the end, or write '+' here"
-                raise self._invalid(text, self._start(parts, index), "'#' is not the last level", hint)
+                raise self._invalid(text, start + self._start(parts, index), "'#' is not the last level", hint)
             elif "+" in part or "#" in part:
                 wildcard = "+" if "+" in part else "#"
-                position = self._start(parts, index) + part.index(wildcard)
+                position = start + self._start(parts, index) + part.index(wildcard)
                 reason = f"{wildcard!r} stands beside other characters in {part[:40]!r}"
                 hint = f"a wildcard takes a whole level: write {wildcard!r} alone, or leave it out"
                 raise self._invalid(text, position, reason, hint)
@@ -87,6 +93,23 @@ class Mqtt(Dialect):
             if character in "+#":
                 return Flaw(position, f"{character!r} in a topic", "wildcards stand in filters only: leave it out")
         return _flaw_of_text(topic)
+
+
+def _flaw_of_share(text: str) -> Flaw | None:
+    """Return the first flaw of a text that begins like a shared subscription."""
+    if not text.startswith(_SHARE):
+        return None
+    name, slash, topic_filter = text.removeprefix(_SHARE).partition("/")
+    if not name:
+        return Flaw(len(_SHARE), "a share without a name", _SHARE_FORM)
+    for position, character in enumerate(name, len(_SHARE)):
+        if character in "+#":
+            return Flaw(position, f"{character!r} in the name of a share", "leave it out of the name")
+    if not topic_filter:
+        return Flaw(len(text), "a share without a topic filter", _SHARE_FORM)
+    if topic_filter.startswith(_SHARE):
+        return Flaw(len(_SHARE) + len(name + slash), "a share within a share", f"{_SHARE_FORM}, once")
+    return None
 
 
 def _flaw_of_text(text: str) -> Flaw | None:

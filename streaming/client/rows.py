@@ -24,8 +24,8 @@ class Subscriber(NamedTuple):
     """Receiver of topics: a client as a whole, or one of its subscriptions.
 
     Attributes:
-        part: the one subscription, where each counts by itself (`share:<name>`, `wamp:prefix:com.app`); None for the
-            client as a whole.
+        part: the one subscription, where each counts by itself (`share:<name>/<filter>`, `wamp:prefix:com.app`); None
+            for the client as a whole.
     """
 
     parent: str
@@ -75,9 +75,12 @@ class Row(NamedTuple):
 
     @property
     def share(self) -> str | None:
-        """Name of the shared subscription; None for any other row."""
+        """Name of the shared subscription; None for any other row.
+
+        Subscriptions with the same name and different filters are different: the members of one have the same `part`.
+        """
         part = self.subscriber.part
-        return part.removeprefix(SHARE) if part is not None and part.startswith(SHARE) else None
+        return part.removeprefix(SHARE).partition("/")[0] if part is not None and part.startswith(SHARE) else None
 
     @property
     def lmq_name(self) -> str:

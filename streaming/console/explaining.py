@@ -156,6 +156,8 @@ def _entry(row: Row, text: str, budget: Budget) -> _Entry:
     if dialect in matcher.DIALECTS:
         policy, _, _ = rest.partition(":")
         return _Entry(text, dialect, policy or None)
+    if row.share is not None:
+        return _Entry(text, "mqtt")
     for name, rules in matcher.DIALECTS.items():
         if not budget.takes(cost(text, row.lite_topic, rules.separator)):
             break

@@ -28,7 +28,7 @@ class Entry(NamedTuple):
         """Part of the rows given by this entry."""
         share = self._share()
         if share is not None:
-            return f"share:{share.group}"
+            return f"share:{share.group}/{share.filter}"
         if self.notation is not None and self.notation.per_subscription:
             return f"{self.notation.dialect}:{self.notation.policy or ''}:{self.text}"
         return ""
@@ -41,7 +41,7 @@ class Entry(NamedTuple):
             return True
         dialect, policy, _ = self.notation
         inner_multi = inner_multi and dialect == "lite"
-        return matcher.is_valid(self.pattern, dialect, policy=policy, allow_inner_multi=inner_multi)
+        return matcher.is_valid(self.text, dialect, policy=policy, allow_inner_multi=inner_multi)
 
     def matches(self, topic: str, *, inner_multi: bool) -> bool:
         """Tell whether the entry asks for a topic."""

@@ -212,6 +212,7 @@ class UpdateSchema(BaseModel):
     eventId: str = Field(description="The same in each repetition of the update.")
     source: SourceSchema = Field(description="Entry that caused the update.")
     share: str = Field(ABSENT, description="Name of an MQTT shared subscription.")
+    filter: str = Field(ABSENT, description="Topic filter of an MQTT shared subscription.")
     subscription: str = Field(ABSENT, description="Entry that is delivered by itself, as dialect:policy:text.")
     offsetOption: OffsetOptionSchema = Field(ABSENT, description="On an ADD: where the client wants to start.")
     resetOffset: bool = Field(ABSENT, description="On a REMOVE: the client's offsets are to be forgotten.")

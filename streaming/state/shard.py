@@ -88,7 +88,7 @@ def _pattern_problem(asked: tuple[str, Notation, bool]) -> str | None:
         return problem
     try:
         validate(
-            pattern_of(entry, notation),
+            entry,
             dialect=notation.dialect,
             policy=notation.policy,
             allow_inner_multi=inner_multi and notation.dialect == "lite",

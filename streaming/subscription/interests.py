@@ -21,7 +21,7 @@ MQTT = "mqtt"
 """Name of the dialect with shared subscriptions."""
 
 SHARE = "share:"
-"""Prefix of the part of a subscriber by an MQTT shared subscription."""
+"""Prefix of the part of a subscriber by an MQTT shared subscription: `share:NAME/FILTER`."""
 
 
 class Interners(NamedTuple):
@@ -256,7 +256,7 @@ def _patterns_of(
 
 def _part(entry: str, notation: Notation, share: SharedSubscription | None) -> str:
     if share is not None:
-        return SHARE + share.group
+        return f"{SHARE}{share.group}/{share.filter}"
     return f"{notation.dialect}:{notation.policy or ''}:{entry}" if notation.per_subscription else ""
 
 

@@ -137,7 +137,9 @@ def _subscriber_json(asked: tuple[str, SubscriberKey, int | None]) -> _Subscribe
     parent, (group, client_id, part), version = asked
     names = {"parentTopic": parent, "group": group, "clientId": client_id}
     if part.startswith(SHARE):
-        names["share"] = part.removeprefix(SHARE)
+        names["share"], slash, topic_filter = part.removeprefix(SHARE).partition("/")
+        if slash:  # a row of an earlier release has none
+            names["filter"] = topic_filter
     elif part:
         names["subscription"] = part
     key = orjson.dumps((parent, group, client_id))[:-1] + b","

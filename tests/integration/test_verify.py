@@ -160,7 +160,7 @@ def test_a_live_job_is_verified_and_its_updates_are_repaired(streams: Streams, t
                 Effective("p", "g", "wamp", "com.app.y", "wamp:prefix:com.app"),
             }
             missing = {
-                Effective("p", "g", "mqtt", "sensors/a/temp", "share:workers"),
+                Effective("p", "g", "mqtt", "sensors/a/temp", "share:workers/sensors/#"),
                 Effective("s", "priced", "c", "blue__1"),
                 Effective("q", "few", "some", "9"),
             }

@@ -36,7 +36,7 @@ def assert_the_job_explains_itself(streams: Streams) -> None:
         pages = list(inspector.topics("p", Filter("orders__*__created"), limit=1))
         assert [item.topic for page in pages for item in page.items] == ["orders__1__created", "orders__2__created"]
         shared = inspector.topic("p", "sensors")
-        assert [(each.client, each.part) for each in shared.subscribers] == [("mqtt", "share:workers")]
+        assert [(each.client, each.part) for each in shared.subscribers] == [("mqtt", "share:workers/sensors/#")]
         assert {lease.group for lease in inspector.leases()} == {"g", "tagged", "priced"}
         moved = inspector.plan({"group": "g", "attributes": {"lite.bind.topic": "t", "lite.sub.wildcard": "true"}})
         assert (moved.adds, moved.removes) == (0, sum(row.parent == "p" for row in before))

@@ -38,7 +38,7 @@ class Record:
 
 def element(update: dict[str, Any]) -> Effective:
     """The row of the relation that an update speaks of, by its fields."""
-    part = f"share:{update['share']}" if "share" in update else update.get("subscription", "")
+    part = f"share:{update['share']}/{update['filter']}" if "share" in update else update.get("subscription", "")
     return Effective(update["parentTopic"], update["group"], update["clientId"], update["liteTopic"], part)
 
 

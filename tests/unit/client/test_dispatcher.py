@@ -96,6 +96,13 @@ def test_one_client_of_each_share_gets_a_message() -> None:
     assert scene.send(times=2) == wanted
 
 
+def test_shares_of_one_name_with_two_filters_are_two_shares() -> None:
+    """Each has its copy; the clients of one of them take turns."""
+    parts = {"a": "share:s/t", "b": "share:s/+", "c": "share:s/+"}
+    scene = Scene(*(add(client=client, part=part) for client, part in parts.items()))
+    assert scene.send(times=2) == {("a", "share:s/t"): 2, ("b", "share:s/+"): 1, ("c", "share:s/+"): 1}
+
+
 def test_shares_of_two_groups_are_two_shares() -> None:
     scene = Scene(add(client="a", group="g1", part="share:s"), add(client="b", group="g2", part="share:s"))
     assert scene.send() == {("a", "share:s"): 1, ("b", "share:s"): 1}

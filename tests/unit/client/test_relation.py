@@ -101,7 +101,7 @@ def test_further_fields_are_kept() -> None:
 
 def test_each_part_of_a_client_is_a_row() -> None:
     """The whole key identifies a row; a client receives a topic as long as one of its parts does."""
-    parts = ("share:s1", "share:s2", "wamp:prefix:com.app", None)
+    parts = ("share:s1/a", "share:s2/a/+", "wamp:prefix:com.app", None)
     relation = fold(*(add(part=part) for part in parts), add("u", part="wamp:prefix:com.app"))
     assert [row.part for row in relation.subscribers("p", "t")] == list(parts)
     assert [row.share for row in relation.subscribers("p", "t")] == ["s1", "s2", None, None]

@@ -44,6 +44,14 @@ def test_an_invalid_pattern_says_where_and_how_to_mend_it(still: LiveRelation) -
     }
 
 
+def test_a_share_is_tried_with_its_filter(still: LiveRelation) -> None:
+    found = attempt(trial("$share/s/eu/+", "eu/a", "$share/s/eu/a", dialect="mqtt"), still)
+    assert [each["topic"] for each in found["matching"]] == ["eu/a"]
+    assert [step["pattern"] for step in found["matching"][0]["steps"]] == ["eu", "+"]
+    malformed = attempt(trial("$share//a", dialect="mqtt"), still)
+    assert (malformed["valid"], malformed["position"]) == (False, 7)
+
+
 @pytest.mark.parametrize(
     ("dialect", "policy"), [("lite", None), ("mqtt", None), ("nats", None), ("wamp", None), ("wamp", "prefix")]
 )

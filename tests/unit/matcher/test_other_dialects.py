@@ -143,6 +143,8 @@ def test_unknown_options_are_refused() -> None:
     [
         ("$share/g/a/+", ("g", "a/+")),
         ("$share/g//", ("g", "/")),
+        ("$share/g/$share", ("g", "$share")),
+        ("$share/g/$share/h/a", None),
         ("$share/g", None),
         ("$share/g/", None),
         ("$share//a", None),
@@ -153,3 +155,66 @@ def test_unknown_options_are_refused() -> None:
 def test_shared_subscriptions(text: str, expected: tuple[str, str] | None) -> None:
     """A shared subscription names a group without wildcards and a filter."""
     assert shared(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "reason"),
+    [
+        ("$share/", 7, "a share without a name"),
+        ("$share//t", 7, "a share without a name"),
+        ("$share/g", 8, "a share without a topic filter"),
+        ("$share/g/", 9, "a share without a topic filter"),
+        ("$share/a+/t", 8, "'+' in the name of a share"),
+        ("$share/#", 7, "'#' in the name of a share"),
+        ("$share/g/$share/h/t", 9, "a share within a share"),
+        ("$share/g/a/#/b", 11, "'#' is not the last level"),
+        ("$share/g/a/b+", 12, "'+' stands beside other characters in 'b+'"),
+        ("$share/g/a\0", 10, "NUL"),
+    ],
+)
+def test_a_malformed_share_is_invalid(text: str, position: int, reason: str) -> None:
+    """With the place in the whole text; it matches nothing, not even an equal topic."""
+    with pytest.raises(matcher.InvalidPattern) as caught:
+        matcher.validate(text, "mqtt")
+    assert (caught.value.position, caught.value.reason) == (position, reason)
+    assert caught.value.segment == text.count("/", 0, position) + 1
+    assert caught.value.hint
+    assert not matcher.matches(text, text, "mqtt")
+
+
+@pytest.mark.parametrize("text", ["$share", "$shared/g", "$Share/", "share/", "/$share/g", "$queue/a"])
+def test_other_texts_are_filters_as_they_are(text: str) -> None:
+    assert matcher.matches(text, text, "mqtt")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "topic", "expected"),
+    [
+        ("$share/g/+/+/c", "a/b/c", True),
+        ("$share/g/a/b", "a/b", True),
+        ("$share/g/#", "$SYS/a", False),
+        ("$share/g/$SYS/#", "$SYS/a", True),
+        ("$share/g/a/#", "$share/g/a/b", False),
+        ("$share/g//", "/", True),
+    ],
+)
+def test_a_share_matches_with_its_filter(pattern: str, topic: str, expected: bool) -> None:  # noqa: FBT001 - a table
+    """In functions, explanations and indexes alike."""
+    index: matcher.PatternIndex[str] = matcher.PatternIndex("mqtt")
+    index.add(pattern, "c")
+    topics = matcher.TopicIndex("mqtt")
+    topics.add(topic)
+    explained = matcher.explain(pattern, topic, "mqtt")
+    answers = [matcher.matches(pattern, topic, "mqtt"), explained.matched, bool(index.match(topic))]
+    answers += [bool(list(topics.expand(pattern))), bool(matcher.expand([pattern], [topic], "mqtt"))]
+    assert answers == [expected] * 5
+    assert list(index.match_patterns(topic)) == ([(pattern, "c")] if expected else [])
+
+
+def test_the_explanation_of_a_share_shows_its_filter() -> None:
+    assert str(matcher.explain("$share/g/eu/+/#", "eu/a/b", "mqtt")).splitlines()[1:] == [
+        "  pattern  topic  verdict",
+        "  eu       eu     equal",
+        "  +        a      one segment",
+        "  #        b      any further segments",
+    ]

@@ -161,7 +161,7 @@ def written() -> Iterator[tuple[str, bytes | None]]:
     writer = UpdateWriter("orders")
     for op in Op:
         for cause in Cause:
-            for part in ("", "share:s", "wamp:prefix:eu"):
+            for part in ("", "share:s/eu/#", "wamp:prefix:eu"):
                 subscriber = SubscriberKey("billing", "c1", part)
                 option = {"type": "TAIL_N", "value": 3} if op is Op.ADD else None
                 update = Update(

@@ -185,7 +185,7 @@ def test_rows_of_their_own_give_way_to_everything() -> None:
     story = Story(WILD, replace("a", notation=APART), created("a"))
     assert story.then(replace()) == {unsubscribed("a", "a", part="lite::a"), subscribed("a")}
     assert story.then(replace("$share/s/a", notation=MQTT)) == {
-        unsubscribed("a"), subscribed("a", "a", part="share:s"),
+        unsubscribed("a"), subscribed("a", "a", part="share:s/a"),
     }  # fmt: skip
 
 
@@ -198,26 +198,39 @@ def test_a_change_of_mode_changes_the_rows() -> None:
 
 
 def test_a_shared_subscription_is_a_row_of_its_share() -> None:
-    """It matches with its filter, which is what the update names; several filters of a share are one row."""
+    """It matches with its filter, which is what the update names; another filter of the same name is another share."""
     story = Story(WILD, replace("$share/s/a/+", "$share/s/#", "$share/t/a/b", "a/b", notation=MQTT))
     assert story.then(created("a/b")) == {
-        added("a/b", "#", "a/+", part="share:s"), added("a/b", "a/b", part="share:t"), added("a/b", "a/b"),
+        added("a/b", "a/+", part="share:s/a/+"), added("a/b", "#", part="share:s/#"),
+        added("a/b", "a/b", part="share:t/a/b"), added("a/b", "a/b"),
     }  # fmt: skip
-    assert story.then(drop("$share/s/#", notation=MQTT)) == set()
-    assert story.then(drop("$share/s/a/+", notation=MQTT)) == {unsubscribed("a/b", "a/+", part="share:s")}
-    assert story.then(deleted("a/b")) == {removed("a/b", "a/b", part="share:t"), removed("a/b", "a/b")}
+    assert story.then(drop("$share/s/#", notation=MQTT)) == {unsubscribed("a/b", "#", part="share:s/#")}
+    assert story.then(add("$share/s/a/b", notation=MQTT)) == {subscribed("a/b", "a/b", part="share:s/a/b")}
+    assert story.then(deleted("a/b")) == {
+        removed("a/b", "a/+", part="share:s/a/+"), removed("a/b", "a/b", part="share:s/a/b"),
+        removed("a/b", "a/b", part="share:t/a/b"), removed("a/b", "a/b"),
+    }  # fmt: skip
+
+
+def test_clients_of_one_share_name_with_two_filters_are_in_two_shares() -> None:
+    """Both shares get each message of the topic (MQTT 5.0 section 4.8.2), so their keys differ."""
+    entries = {"c": "$share/s/t", "d": "$share/s/+"}
+    story = Story(WILD, *(replace(entry, notation=MQTT, client=client) for client, entry in entries.items()))
+    assert story.then(created("t")) == {
+        added("t", "t", part="share:s/t"), added("t", "+", part="share:s/+", client="d"),
+    }  # fmt: skip
 
 
 def test_a_share_is_one_row_whatever_the_delivery() -> None:
     """Two entries that differ in delivery only are two, though: the row stands as long as one of them does."""
     apart = MQTT._replace(per_subscription=True)
     story = Story(WILD, replace("$share/s/+", "+", notation=apart))
-    assert story.then(created("a")) == {added("a", "+", part="share:s"), added("a", "+", part="mqtt::+")}
+    assert story.then(created("a")) == {added("a", "+", part="share:s/+"), added("a", "+", part="mqtt::+")}
     assert story.then(add("$share/s/+", notation=MQTT)) == set()
     assert story.then(drop("$share/s/+", notation=apart)) == set()
-    assert story.then(created("b")) == {added("b", "+", part="share:s"), added("b", "+", part="mqtt::+")}
+    assert story.then(created("b")) == {added("b", "+", part="share:s/+"), added("b", "+", part="mqtt::+")}
     assert story.then(drop("$share/s/+", notation=MQTT)) == {
-        unsubscribed(topic, "+", part="share:s") for topic in "ab"
+        unsubscribed(topic, "+", part="share:s/+") for topic in "ab"
     }  # fmt: skip
 
 
@@ -225,7 +238,7 @@ def test_a_share_is_one_row_whatever_the_delivery() -> None:
 def test_members_of_a_share_have_rows_of_their_own(client: str) -> None:
     """The broker decides which member gets a message."""
     story = Story(WILD, *(replace("$share/s/a", notation=MQTT, client=name) for name in "cd"))
-    assert added("a", "a", part="share:s", client=client) in story.then(created("a"))
+    assert added("a", "a", part="share:s/a", client=client) in story.then(created("a"))
 
 
 def test_a_shared_filter_is_judged_as_a_filter() -> None:
@@ -233,7 +246,7 @@ def test_a_shared_filter_is_judged_as_a_filter() -> None:
     story = Story(WILD)
     story.then(replace("$share/s/a/#/b", "$share/s/#", notation=MQTT))
     assert [problem.reason for problem in story.problems] == [Reason.INVALID_PATTERN]
-    assert story.then(created("$s/a"), created("a")) == {added("a", "#", part="share:s")}
+    assert story.then(created("$s/a"), created("a")) == {added("a", "#", part="share:s/#")}
 
 
 def test_a_shared_literal_lives_on_the_shard_of_its_filter() -> None:
@@ -258,7 +271,6 @@ def test_only_in_mqtt_is_a_share_a_share(notation: Notation) -> None:
     [
         ("$share/s/a/+", MQTT, "a/+"),
         ("$share/s//", MQTT, "/"),
-        ("$share/s", MQTT, "$share/s"),
         ("$shared/s/a", MQTT, "$shared/s/a"),
         ("$share/s/a", LITE, "$share/s/a"),
     ],
@@ -267,11 +279,21 @@ def test_what_an_entry_matches_with(entry: str, notation: Notation, pattern: str
     assert pattern_of(entry, notation) == pattern
 
 
-@pytest.mark.parametrize("entry", ["$share/s", "$share//a", "$share/s/", "$Share/s/a"])
-def test_what_only_resembles_a_share_is_a_filter_like_others(entry: str) -> None:
-    """As the matcher reads it."""
-    story = Story(WILD, replace(entry, notation=MQTT))
-    assert story.then(created("a"), created(entry)) == {added(entry, entry)}
+@pytest.mark.parametrize("entry", ["$share/s", "$share//a", "$share/s/", "$share/+/a", "$share/s/a/#/b"])
+def test_a_malformed_share_is_refused_and_the_other_entries_stand(entry: str) -> None:
+    story = Story(WILD)
+    story.then(replace(entry, "a", notation=MQTT))
+    [problem] = story.problems
+    assert problem.reason is Reason.INVALID_PATTERN
+    assert repr(entry) in problem.message
+    assert story.then(created("a"), created(entry)) == {added("a", "a")}
+
+
+def test_what_only_resembles_a_share_is_a_filter_like_others() -> None:
+    story = Story(WILD, replace("$Share/s/a", "$share", notation=MQTT))
+    assert story.then(created("a"), created("$Share/s/a"), created("$share")) == {
+        added("$Share/s/a", "$Share/s/a"), added("$share", "$share"),
+    }  # fmt: skip
 
 
 # What stands in a row survives the index that it was found with.

@@ -291,13 +291,13 @@ def test_all_rows_of_the_client_that_holds_a_topic_stand() -> None:
     assert len(story.rows) == 2
     assert story.then(replace("$share/s/+", notation=MQTT, client="d")) == {
         evicted("t", "t"),
-        evicted("t", "t", part="share:s"),
-        added("t", "+", part="share:s", client="d", cause=Cause.SUBSCRIBED),
+        evicted("t", "t", part="share:s/t"),
+        added("t", "+", part="share:s/+", client="d", cause=Cause.SUBSCRIBED),
     }
     assert story.then(add("t", notation=MQTT)) == {
-        removed("t", "+", part="share:s", client="d", cause=Cause.EVICTED),
+        removed("t", "+", part="share:s/+", client="d", cause=Cause.EVICTED),
         subscribed("t", "t"),
-        added("t", "t", part="share:s", cause=Cause.SUBSCRIBED),
+        added("t", "t", part="share:s/t", cause=Cause.SUBSCRIBED),
     }
 
 

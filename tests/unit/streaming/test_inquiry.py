@@ -115,7 +115,7 @@ def test_the_first_segment_that_differs_is_shown() -> None:
 def test_a_shared_filter_is_held_against_the_topic_without_its_share() -> None:
     found = explained("a/b", WILD, replace("$share/x/a/+", notation=MQTT), created("a/b"))
     assert found.received
-    assert [(row.part, row.entries) for row in found.rows] == [("share:x", ("a/+",))]
+    assert [(row.part, row.entries) for row in found.rows] == [("share:x/a/+", ("a/+",))]
     assert [(entry.entry, entry.matches) for entry in found.entries] == [("$share/x/a/+", True)]
 
 

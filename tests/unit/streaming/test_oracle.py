@@ -232,13 +232,13 @@ def test_inner_multi_is_an_option() -> None:
             {"c a__x lite::a__*", "c a__x lite::*__*"},
         ),
         ({"dialect": "mqtt"}, ["a/#", "a/+"], {"c a/b"}),
-        ({"dialect": "mqtt"}, ["$share/s/a/#", "a/+"], {"c a/b share:s", "c a/b"}),
+        ({"dialect": "mqtt"}, ["$share/s/a/#", "a/+"], {"c a/b share:s/a/#", "c a/b"}),
         (
             {"dialect": "mqtt", "delivery": "per-subscription"},
             ["$share/s/a/#", "a/+"],
-            {"c a/b share:s", "c a/b mqtt::a/+"},
+            {"c a/b share:s/a/#", "c a/b mqtt::a/+"},
         ),
-        ({"dialect": "mqtt"}, ["$share/s/#"], {"c a/b share:s", "c a.b share:s", "c a__x share:s"}),
+        ({"dialect": "mqtt"}, ["$share/s/#"], {"c a/b share:s/#", "c a.b share:s/#", "c a__x share:s/#"}),
         ({"dialect": "mqtt"}, ["$s/#"], {"c $s/x"}),
         ({"dialect": "mqtt"}, ["$share/s/a+", "+/#/c"], set()),
         ({"dialect": "nats"}, ["a.>", "$s/x"], {"c a.b", "c $s/x"}),
@@ -274,7 +274,8 @@ def test_names_have_no_notation() -> None:
 def test_patterns_of_a_row_are_those_of_its_part() -> None:
     world = World(WILD, created("a"), replace("a", "*", "b"), add("$share/s/+", "$share/s/#", "#", dialect="mqtt"))
     assert world.patterns("c", "a") == ("#", "*", "a")
-    assert world.patterns("c", "a", "share:s") == ("#", "+")
+    assert world.patterns("c", "a", "share:s/+") == ("+",)
+    assert world.patterns("c", "a", "share:s/#") == ("#",)
     assert world.patterns("other", "a") == ()
 
 
@@ -445,7 +446,7 @@ def test_who_returns_is_new() -> None:
 def test_the_holder_has_all_of_its_parts() -> None:
     world = World(EXCLUSIVE, created("a"), replace("a", client="c"), replace("a", dialect="wamp", client="d"))
     world.batch(add("$share/s/#", dialect="mqtt", client="d"))
-    assert world.rows == {"d a wamp::a", "d a share:s"}
+    assert world.rows == {"d a wamp::a", "d a share:s/a"}
 
 
 def test_the_selector_comes_before_exclusivity() -> None:

@@ -61,8 +61,9 @@ def test_an_add_is_one_record() -> None:
 @pytest.mark.parametrize(
     ("part", "field"),
     [
+        ("share:s/a/+", {"share": "s", "filter": "a/+"}),
+        ("share:share:s//", {"share": "share:s", "filter": "/"}),
         ("share:s", {"share": "s"}),
-        ("share:share:s", {"share": "share:s"}),
         ("wamp:prefix:com.app", {"subscription": "wamp:prefix:com.app"}),
         ("wamp::com.*", {"subscription": "wamp::com.*"}),
         ("mqtt::share:s", {"subscription": "mqtt::share:s"}),
