@@ -6,9 +6,9 @@ Rules: MQTT 5.0 section 4.7, and libmosquitto 2.0.11, whose recorded answers are
 - `a/#` matches `a` itself.
 - A wildcard in the first level matches no topic that begins with `$`; a `$` further right is nothing special.
 - A filter or topic is at most 65,535 bytes of UTF-8 and holds no NUL.
-- `$share/NAME/FILTER` is a shared subscription (section 4.8.2), which matches with its filter. Its name has at least one
-  character, and no wildcard. Whatever else begins with `$share/` is invalid. mosquitto's broker removes prefix and name
-  before it calls libmosquitto, so the recorded answers to such texts do not count.
+- `$share/NAME/FILTER` is a shared subscription (section 4.8.2), which matches with its filter. Its name has at least
+  one character, and no wildcard. Whatever else begins with `$share/` is invalid. mosquitto's broker removes prefix and
+  name before it calls libmosquitto, so the recorded answers to such texts do not count.
 """
 
 from typing import ClassVar, Final, NamedTuple
@@ -34,6 +34,11 @@ def shared(text: str) -> SharedSubscription | None:
     if not text.startswith(_SHARE) or _flaw_of_share(text) is not None:
         return None
     return SharedSubscription(*text.removeprefix(_SHARE).split("/", 1))
+
+
+def is_malformed_share(text: str) -> bool:
+    """Return True for a text that begins like a shared subscription and is none."""
+    return text.startswith(_SHARE) and _flaw_of_share(text) is not None
 
 
 class Mqtt(Dialect):

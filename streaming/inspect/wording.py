@@ -189,7 +189,8 @@ def chosen(items: Sequence[T], name: str, selection: Filter) -> Iterator[Page[T]
 
 def update(found: Mapping[str, Any]) -> str:
     """Return an update as a line."""
-    part = found.get("subscription") or (f"share:{found['share']}/{found.get('filter', '')}" if "share" in found else "")
+    share = f"share:{found['share']}/{found.get('filter', '')}" if "share" in found else ""
+    part = found.get("subscription") or share
     part = f" ({part})" if part else ""
     entries = ", ".join(found.get("patterns") or []) or "every topic"
     who = f"{found['parentTopic']} {found['group']}/{found['clientId']}{part}"

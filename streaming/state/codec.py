@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from matcher.dialects.mqtt import is_malformed_share
 from streaming.events.model import LITE, NO_METADATA, Notation, SelectorSpec, Source, TopicMetadata
 from streaming.state.delta import Backfill, ShardDelta
 from streaming.state.group import Group
@@ -10,6 +11,7 @@ from streaming.state.selectors import GroupSelectors, Selection
 from streaming.state.shard_state import ShardState
 from streaming.storage.journal import Journal
 from streaming.subscription.client import Block, Client, Interest, LastRequest, Mode, Subscription
+from streaming.subscription.interests import MQTT
 from streaming.subscription.subscribers import ClientKey
 from streaming.updates.model import Cause
 
@@ -154,7 +156,11 @@ def _block_fields(blocks: Iterable[Block]) -> list[Any]:
 
 def _block(fields: tuple[Any, ...]) -> Block:
     order, partition, position, notation, entries = fields
-    return Block(order, partition, position, LITE if notation is None else Notation(*notation), entries)
+    if notation is None:
+        return Block(order, partition, position, LITE, entries)
+    if notation[0] == MQTT:  # an earlier release accepted malformed shares
+        entries = tuple(entry for entry in entries if not is_malformed_share(entry))
+    return Block(order, partition, position, Notation(*notation), entries)
 
 
 def _backfill_fields(backfill: Backfill) -> tuple[Any, ...]:

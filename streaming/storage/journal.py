@@ -28,14 +28,14 @@ from streaming.tuning import DEFAULT_TUNING, Tuning
 K = TypeVar("K")
 V = TypeVar("V")
 
-FORMAT = 5
+FORMAT = 6
 """Version of the format that is written."""
 
-READ_FORMATS = (3, 4, FORMAT)
+READ_FORMATS = (3, 4, 5, FORMAT)
 """Versions of the format that are read.
 
 Formats 3 and 4 lack the number of the last request, the versions of clients, and pending ends. Format 3 knows less
-about last requests.
+about last requests. Up to format 5, a row of an MQTT share has the name of the share alone in its key.
 """
 
 _HEADER = b"rx" + bytes([FORMAT])
@@ -96,6 +96,7 @@ class Journal:
         parts: segments before them, in the archive.
         compact_bytes: estimated size of a freshly compacted journal, in bytes.
         retired: names of replaced parts, each with the number of the last micro-batch that needed it.
+        format: version of the format in which the value was read.
     """
 
     archive: Archive | None = None
@@ -105,6 +106,7 @@ class Journal:
     compact_bytes: int = 0
     retired: tuple[tuple[str, int], ...] = ()
     tuning: Tuning = DEFAULT_TUNING
+    format: int = FORMAT
 
     @classmethod
     def open(
@@ -122,12 +124,14 @@ class Journal:
         head = value[start : start + _length(value, start - _LENGTH_BYTES)]
         if not head:
             tail = value[start:]
-            return cls(archive, batch, tail, compact_bytes=_segment_length(tail), tuning=tuning)
+            compact_bytes = _segment_length(tail)
+            return cls(archive, batch, tail, compact_bytes=compact_bytes, tuning=tuning, format=value[2])
         end = start + len(head) + _DIGEST_BYTES
         if value[end - _DIGEST_BYTES : end] != _digest(head, b""):
             raise StateCorrupted(f"the head of a state value fails its checksum; {_WAY_OUT}")
         compact_bytes, parts, retired = msgpack.unpackb(head, use_list=False)
-        return cls(archive, batch, value[end:], tuple(Part(*part) for part in parts), compact_bytes, retired, tuning)
+        found = tuple(Part(*part) for part in parts)
+        return cls(archive, batch, value[end:], found, compact_bytes, retired, tuning, value[2])
 
     @property
     def stored(self) -> bytes | None:

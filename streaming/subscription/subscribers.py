@@ -17,7 +17,8 @@ class SubscriberKey(NamedTuple):
         group: name of the group.
         client_id: id of the client within the group.
         part: blank for all entries of a client together. Entries with a delivery of their own have a part of their own:
-            `share:NAME/FILTER` (MQTT `$share`), or `DIALECT:POLICY:PATTERN` for an entry that is a row of its own (WAMP).
+            `share:NAME/FILTER` (MQTT `$share`), or `DIALECT:POLICY:PATTERN` for an entry that is a row of its own
+            (WAMP).
     """
 
     group: str

@@ -16,7 +16,7 @@ class Op(StrEnum):
 class Cause(StrEnum):
     """Reason of an update: TOPIC_CREATED is the lazy path, SUBSCRIBED the eager one.
 
-    REPAIRED is of corrections by `reexpand verify`, which the job itself never writes.
+    REPAIRED is of corrections by `reexpand verify`. The job writes it only to replace keys of an earlier release.
     """
 
     TOPIC_CREATED = "TOPIC_CREATED"

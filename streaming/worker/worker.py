@@ -6,7 +6,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -16,9 +16,10 @@ from streaming.events.columns import Event
 from streaming.events.model import Reason, Source, Stream, Tick, Wake
 from streaming.events.routing import Routing
 from streaming.expansion import Expansion, Updates, expand
+from streaming.expansion.renamed import FORMAT_WITH_FILTERS, has_shares, renamed_rows
 from streaming.inquiry.answering import Asked, Inquiry, answer_coordinator, answer_shard, answers
 from streaming.state import Shard, ShardState
-from streaming.storage.journal import Journal
+from streaming.storage.journal import FORMAT, Journal
 from streaming.subscription.client import Ignored
 from streaming.tuning import DEFAULT_TUNING, Tuning
 from streaming.updates.model import Problem
@@ -145,7 +146,8 @@ class Worker:
         if parent == COORDINATOR:
             result = self._coordinate(number, events, journal, output, inquiries)
         else:
-            result = yield from self._expand(key, events, journal, output, inquiries)
+            renamed = yield from self._rename_shares(key, journal, rows, output)
+            result = yield from self._expand(key, events, renamed, output, inquiries)
             if result.journal.has_left_parts:
                 result = result._replace(journal=result.journal.swept())
             if result.journal.has_left_parts:  # nobody may have anything more to say to this shard
@@ -166,6 +168,31 @@ class Worker:
         deque(self._add_dead_letters([not_applicable(self._source_of(rows), error)], rows, output), maxlen=0)
         return output
 
+    def _shard(self, key: tuple[str, int]) -> Shard:
+        return Shard(*key, self.config.routing, self.config.inner_multi, self.config.cap_requests)
+
+    def _take(self, key: tuple[str, int], journal: Journal) -> ShardState:
+        tuning, inner_multi = self.tuning, self.config.inner_multi
+        return self.states.take(key, journal, lambda: ShardState(inner_multi=inner_multi, tuning=tuning), state.replay)
+
+    def _rename_shares(
+        self, key: tuple[str, int], journal: Journal, rows: InputRows, output: Output
+    ) -> Generator[Output, None, Journal]:
+        """Give the rows of shares that an earlier release wrote the keys of this one, once."""
+        if journal.format >= FORMAT_WITH_FILTERS:
+            return journal
+        former = self._take(key, journal)
+        if has_shares(former):
+            stream, partition, offset, entry, timestamp, _ = next(iter(rows.by_row()))
+            source = Source(self.config.topics[stream], partition, offset, position(entry), timestamp)
+            journal, writer = replace(journal, format=FORMAT), UpdateWriter(key[0])
+            for updates in renamed_rows(former, self._shard(key), source, self.tuning):
+                for _ in self._add_updates(updates, writer, output):
+                    if output.size >= self.tuning.piece_bytes:
+                        yield output.drain()
+        self.states.put(key, journal, former)
+        return journal
+
     def _expand(
         self,
         key: tuple[str, int],
@@ -176,10 +203,7 @@ class Worker:
     ) -> Generator[Output, None, _Result]:
         """Apply events to a shard."""
         tuning = self.tuning
-        shard = Shard(*key, self.config.routing, self.config.inner_multi, self.config.cap_requests)
-        former = self.states.take(
-            key, journal, lambda: ShardState(inner_multi=self.config.inner_multi, tuning=tuning), state.replay
-        )
+        shard, former = self._shard(key), self._take(key, journal)
         suspects: dict[str, str] = {}
         steps = expand(former, noting(events, suspects) if shard.is_first else events, shard, tuning)
         try:

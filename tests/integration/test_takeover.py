@@ -127,21 +127,27 @@ def test_a_checkpoint_of_a_former_release_goes_on(folder: Path, own_broker: Star
     def wanted() -> set[Effective]:
         return oracle(recorded, streams).relation()
 
+    def assert_as_wanted() -> None:
+        """Rows of shares keep their former keys until their shard has a record."""
+        assert_equal_relations(without_filters(updates.relation), without_filters(wanted()))
+
     with running(streams, log, *recorded.options) as job:
         scene.settles(job)
         assert {(row[:3], op, cause) for row, op, cause in updates.new()} == {
             (("many", "all", "wide"), "ADD", "SUBSCRIBED")
         }
         assert len(streams.dead_letters()) == letters
-        assert_equal_relations(updates.relation, wanted())
+        assert any(row.part == "share:workers" for row in updates.relation)
+        assert_as_wanted()
         causes = set()
         for minute, step in STEPS:
             scene.timestamp = at(minute)
             step(scene)
             scene.settles(job)
             causes |= {cause for _, _, cause in updates.new()}
-            assert_equal_relations(updates.relation, wanted())
-        assert causes == set(Cause) - {Cause.REPAIRED}
+            assert_as_wanted()
+        assert_equal_relations(updates.relation, wanted())
+        assert causes == set(Cause)
         assert job.stop() == 0
     assert json.loads((streams.checkpoint / "reexpand.json").read_text())["format"] == journal.FORMAT
     with running(streams, log, *recorded.options) as job:
@@ -153,6 +159,12 @@ def test_a_checkpoint_of_a_former_release_goes_on(folder: Path, own_broker: Star
         assert job.stop() == 0
     sources = [json.dumps(letter["source"], sort_keys=True) for letter in streams.dead_letters()]
     assert len(set(sources)) == len(sources), "an entry is reported twice"
+
+
+def without_filters(relation: set[Effective]) -> set[Effective]:
+    """The relation in the words of the former release, which named a share without its filter."""
+    return {row._replace(part=row.part.partition("/")[0] if row.part.startswith("share:") else row.part)
+            for row in relation}  # fmt: skip
 
 
 def oracle(recorded: RecordedJob, streams: Streams) -> Oracle:

@@ -27,7 +27,12 @@ ROOT = Path(__file__).parents[2]
 FORMER = "065c4a1"
 """Commit of the former release: the first one with drivers that stand by."""
 
-pytestmark = pytest.mark.long
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skip(
+        reason="the former release does not read format 6, so it cannot come back"
+    ),
+]
 
 
 def former_release(folder: Path) -> str:

@@ -90,7 +90,7 @@ MQTT = Language(
     "mqtt",
     ["a", "a/b", "b/a", "a/", "$s/a"],
     ["#", "+", "+/+", "a/#", "a/+", "+/a", "a/b", "$s/#", *["$share/x/#", "$share/x/a/#", "$share/y/+/b"] * 2],
-    ["a+", "+/#/c", "$share/x/a+", "#/a", " "],
+    ["a+", "+/#/c", "$share/x/a+", "$share/x", "$share//a", "#/a", " "],
 )
 NATS = Language(
     "nats", ["a", "a.b", "b.a", "a.b.a"], ["*", ">", "a.*", "a.>", "*.a", "a.b", "*.*"], ["a..b", "a b", ".a"]

@@ -371,7 +371,7 @@ def test_the_former_format_is_read() -> None:
 
 def test_the_format_is_known() -> None:
     """A change of what is stored needs a new number, and with it this test and a way to read the former one."""
-    assert journal.FORMAT == 5
+    assert journal.FORMAT == 6
     made = filled()
     subscription = (
         True,
@@ -381,7 +381,7 @@ def test_the_format_is_known() -> None:
         40,
     )
     data = encode(made) or b""
-    assert data[:7] == b"rx\x05" + bytes(4)
+    assert data[:7] == b"rx\x06" + bytes(4)
     assert list(Journal.open(data).changes()) == [
         (
             (),

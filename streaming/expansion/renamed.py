@@ -1,0 +1,59 @@
+"""Rows of MQTT shares under the keys of an earlier release, which left the filter out."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from matcher.dialects.mqtt import shared
+from streaming.events.model import Source
+from streaming.expansion.announce import Announcer
+from streaming.expansion.micro_batch import apply_events
+from streaming.state import Shard, ShardState
+from streaming.state.holdings import holdings
+from streaming.subscription.interests import MQTT, SHARE
+from streaming.tuning import Tuning
+from streaming.updates.model import Cause, Op, Update
+
+if TYPE_CHECKING:
+    from streaming.subscription.subscribers import SubscriberKey
+
+FORMAT_WITH_FILTERS = 6
+"""First state format whose shares have their filters in the keys of their rows."""
+
+
+def has_shares(state: ShardState) -> bool:
+    """Return True if a client or a backfill of a shard has an MQTT shared subscription."""
+    blocks = [block for client in state.clients.values() for block in client.wildcard.blocks]
+    blocks += [block for backfill in state.backfills.values() for block in backfill.before.blocks]
+    return any(block.notation.dialect == MQTT and any(map(shared, block.entries)) for block in blocks)
+
+
+def renamed_rows(state: ShardState, shard: Shard, source: Source, tuning: Tuning) -> Iterator[list[Update]]:
+    """Yield an ADD for each row of a share, and a REMOVE for the row of its name alone that an earlier release wrote.
+
+    The ADDs of a topic come first, so that a consumer never sees it without the share.
+
+    Args:
+        state: the shard before the micro-batch.
+        shard: its place.
+        source: first record of the micro-batch.
+        tuning: sizes and thresholds.
+    """
+    announcer = Announcer(apply_events(state, (), shard, tuning))
+    updates: list[Update] = []
+    for topic, found in holdings(state, shard):
+        former: dict[SubscriberKey, list[str]] = {}
+        for subscriber, patterns in found.items():
+            if subscriber.part.startswith(SHARE):
+                name, _, _ = subscriber.part.partition("/")
+                former.setdefault(subscriber._replace(part=name), []).extend(patterns)
+                update = announcer.update(Op.ADD, subscriber, topic, patterns, cause=Cause.REPAIRED, source=source)
+                updates.append(announcer.with_bitmap(update) if announcer.needs_bitmaps else update)
+        updates += (
+            announcer.update(Op.REMOVE, subscriber, topic, patterns, cause=Cause.REPAIRED, source=source)
+            for subscriber, patterns in former.items()
+        )
+        if len(updates) >= tuning.updates_per_chunk:
+            yield updates
+            updates = []
+    if updates:
+        yield updates
