@@ -2,12 +2,15 @@
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
 from streaming.adapters.topic_events import ANSWER_SECONDS, NoAnswer, TopicEvents
 from streaming.adapters.watch import Listing, Presence, RoundRobin, listing
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 _IDS_PER_REQUEST = 500
 """Number of topic ids in one request; 500 ids take some 12 ms of CPU."""
@@ -30,6 +33,7 @@ class KafkaCluster(TopicEvents):
     ) -> None:
         super().__init__(bootstrap_servers, events, parent, options, stop)
         self._id_requests = RoundRobin(_IDS_PER_REQUEST)
+        self._internal: set[str] = set()
 
     def list_topics(
         self, selected: Callable[[str], bool], known: Mapping[str, str | None], doubtful: Iterable[str]
@@ -44,7 +48,7 @@ class KafkaCluster(TopicEvents):
         Raises:
             NoAnswer: no answer came, or it is not credible.
         """
-        found = listing(self._list(), selected, self._events)
+        found = listing(self._list(), lambda name: name not in self._internal and selected(name), self._events)
         if found is None:
             raise NoAnswer(f"the answer lacks the topic {self._events}, so it may lack others")
         urgent = [*(name for name in found.topics if name not in known), *doubtful]
@@ -55,8 +59,15 @@ class KafkaCluster(TopicEvents):
         return {name: _presence(error) for name, error in self._topics().items()}
 
     def _ids(self, names: list[str]) -> dict[str, str | Presence]:
-        answers = self._admin.describe_topics(TopicCollection(names), request_timeout=ANSWER_SECONDS)
-        return {name: _id(answer.result) for name, answer in answers.items()}
+        found: dict[str, str | Presence] = {}
+        for name, answer in self._describe(names).items():
+            if answer.exception() is None and answer.result().is_internal:
+                self._internal.add(name)
+            found[name] = Presence.ABSENT if name in self._internal else _id(answer.result)
+        return found
+
+    def _describe(self, names: list[str]) -> "dict[str, Future[Any]]":
+        return self._admin.describe_topics(TopicCollection(names), request_timeout=ANSWER_SECONDS)
 
 
 def _presence(error: KafkaError | None) -> Presence:

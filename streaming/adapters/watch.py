@@ -14,6 +14,7 @@ import orjson
 import matcher
 from streaming.errors import ConfigInvalid, Rejected
 from streaming.events.parsing import parse_topic_event
+from streaming.kafka.names import INTERNAL, is_everything, unmatchable
 
 DELETED_AFTER = 2
 """Number of answers in a row without a topic before its deletion is announced; a single one may be stale."""
@@ -202,7 +203,7 @@ class RoundRobin:
 
 
 class TopicFilter:
-    """Predicate of the Kafka topics to announce: by patterns, and without internal topics and reexpand's own.
+    """Predicate of the Kafka topics to announce: by patterns, and without Kafka's internal topics and reexpand's own.
 
     Args:
         own: the topics of reexpand.
@@ -211,32 +212,40 @@ class TopicFilter:
         dialect: dialect of the patterns.
 
     Raises:
-        ConfigInvalid: a pattern is not valid in the dialect.
+        ConfigInvalid: a pattern is not valid in the dialect, or no Kafka topic can match it.
     """
 
     def __init__(
         self, own: Collection[str], include: Collection[str] = (), exclude: Collection[str] = (), dialect: str = "nats"
     ) -> None:
         self._own = frozenset(own)
-        self._include = _index(include, dialect) if include else None
-        self._exclude = _index(exclude, dialect)
+        self._include, self._exclude = _Patterns(include, dialect), _Patterns(exclude, dialect)
+        self._includes_all = not include
 
     def __call__(self, name: str) -> bool:
         """Tell whether a topic is to be announced."""
-        if name.startswith("__") or name in self._own:
+        if name in INTERNAL or name in self._own:
             return False
-        is_included = self._include is None or bool(self._include.match(name))
-        return is_included and not self._exclude.match(name)
+        return (self._includes_all or self._include.match(name)) and not self._exclude.match(name)
 
 
-def _index(patterns: Collection[str], dialect: str) -> matcher.PatternIndex[None]:
-    try:
-        index: matcher.PatternIndex[None] = matcher.PatternIndex(dialect)
-    except matcher.UnknownDialect as error:
-        raise ConfigInvalid(f"--dialect: {error}") from None
-    try:
+class _Patterns:
+    """Patterns of Kafka topics; the pattern of a dialect for every topic matches every one."""
+
+    def __init__(self, patterns: Collection[str], dialect: str) -> None:
+        try:
+            self._index: matcher.PatternIndex[None] = matcher.PatternIndex(dialect)
+        except matcher.UnknownDialect as error:
+            raise ConfigInvalid(f"--dialect: {error}") from None
+        self._match_all = any(is_everything(pattern, dialect) for pattern in patterns)
         for pattern in patterns:
-            index.add(pattern, None)
-    except matcher.InvalidPattern as error:
-        raise ConfigInvalid(f"{error}; the dialect is {dialect}, which --dialect changes") from None
-    return index
+            try:
+                reason = unmatchable(pattern, dialect)
+            except matcher.InvalidPattern as error:
+                raise ConfigInvalid(f"{error}; the dialect is {dialect}, which --dialect changes") from None
+            if reason is not None:
+                raise ConfigInvalid(f"the pattern {pattern!r} has {reason} The dialect is {dialect}; see --dialect.")
+            self._index.add(pattern, None)
+
+    def match(self, name: str) -> bool:
+        return self._match_all or bool(self._index.match(name))

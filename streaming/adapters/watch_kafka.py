@@ -63,7 +63,7 @@ def run(settings: "Settings", options: Options, announced: Callable[[bytes], Non
     problem = check_name("--parent", options.parent)
     if problem is not None:
         raise ConfigInvalid(problem)
-    own = (*settings.inputs, settings.updates, settings.dead_letters)
+    own = (*settings.inputs, settings.updates, settings.dead_letters, settings.answers)
     selected = TopicFilter(own, options.include, options.exclude, options.dialect)
     stop = threading.Event()
     cluster = KafkaCluster(settings.bootstrap_servers, settings.topic_events, options.parent, options.client, stop)

@@ -33,8 +33,8 @@ def watch_kafka(
 ) -> None:
     """Announce births and deaths of Kafka topics.
 
-    It runs until SIGTERM or Ctrl-C. Changes that happened in its absence are announced at the next start. Kafka's
-    internal topics (__...) and the six of reexpand are left out.
+    It runs until SIGTERM or Ctrl-C. Changes that happened in its absence are announced at the next start. Topics that
+    Kafka marks as internal and the topics of reexpand are left out.
 
     Exit code 0 after SIGTERM or Ctrl-C, 1 when Kafka cannot be watched, 2 when an option is wrong. With --once, exit
     code 1 when it was stopped before everything was announced.

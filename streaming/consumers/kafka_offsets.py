@@ -192,6 +192,8 @@ class KafkaOffsets:
         try:
             answers = self._consumer.commit(offsets=wanted, asynchronous=False)
         except KafkaException as error:
+            if error.args[0].code() in _GONE:  # librdkafka raises instead of answering if no partition is left
+                return
             raise NotCommitted(self._sentence(error.args[0])) from None
         for each in answers:
             if each.error is not None and each.error.code() not in _GONE:

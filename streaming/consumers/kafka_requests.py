@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from streaming.errors import NotWritten
 from streaming.events.model import BIND_TOPIC, MODEL, QUOTA, UNLIMITED, WILDCARD, Action
 from streaming.kafka.clients import cause, create, reason
+from streaming.kafka.names import is_everything
 from streaming.kafka.permissions import writable
 
 if TYPE_CHECKING:
@@ -64,8 +65,13 @@ class KafkaSubscription(NamedTuple):
         return {"group": self.group, "attributes": attributes}
 
     def request(self) -> dict[str, Any]:
-        """Return the request that subscribes, or repeats that it does."""
-        found = {**self._names(Action.COMPLETE_ADD), "liteTopicSet": self.patterns, "dialect": self.dialect}
+        """Return the request that subscribes, or repeats that it does.
+
+        A pattern for every Kafka topic is sent as an empty set: `>` of `nats` matches no name with an empty token.
+        """
+        is_all = any(is_everything(pattern, self.dialect, self.policy) for pattern in self.patterns)
+        patterns = () if is_all else self.patterns
+        found = {**self._names(Action.COMPLETE_ADD), "liteTopicSet": patterns, "dialect": self.dialect}
         found["delivery"] = "per-client"
         return found if self.policy is None else {**found, "policy": self.policy}
 

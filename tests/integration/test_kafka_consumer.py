@@ -197,6 +197,28 @@ def test_only_what_was_committed_counts_where_commits_are_by_hand(played: Played
         assert receives(again, count=2) == [[b"2", b"3"]]
 
 
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_a_topic_that_is_deleted_before_its_last_record_is_committed_ends_nothing(
+    played: Played,
+    by_hand: bool,  # noqa: FBT001 - a case
+) -> None:
+    """Kafka takes no offset of a topic that is gone; other topics are read on."""
+    kept, gone_soon = played.topic("kept"), played.topic("gone", b"g1")
+    with played.consumer("a", auto_commit_seconds=None if by_hand else 600) as consumer:
+        played.says(("SUBSCRIBED", "a", gone_soon), ("SUBSCRIBED", "a", kept))
+        assert receives(consumer, count=1) == [[b"g1"]]
+        assert eventually(lambda: consumer.poll(0.1) is None and consumer.topics == {kept, gone_soon})
+        played.topics.delete(gone_soon)
+        if by_hand:
+            consumer.commit()
+        played.says(("REMOVE", "a", gone_soon))
+        assert all_poll(consumer, until=lambda: consumer.topics == {kept})
+        played.topics.write(kept, b"k1")
+        assert receives(consumer, count=1) == [[b"k1"]]
+        consumer.commit()
+    assert played.committed(kept) == 1
+
+
 def test_a_record_whose_handling_fails_is_not_committed(played: Played) -> None:
     topic = played.topic("t", b"1", b"2")
     played.says(("SUBSCRIBED", "a", topic))

@@ -7,7 +7,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote
 
-from cloudevents.core.bindings.kafka import CE_PREFIX, KafkaMessage, from_kafka, to_binary, to_structured
+from cloudevents.core.bindings.kafka import (
+    CE_PREFIX,
+    KafkaMessage,
+    from_binary,
+    from_structured,
+    to_binary,
+    to_structured,
+)
 from cloudevents.core.exceptions import BaseCloudEventException
 from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
@@ -29,6 +36,9 @@ INPUTS: Final = {
 """Settings that name the topics of the inputs, by the type of the event."""
 
 _JSON: Final = "application/json"
+_CONTENT_TYPE: Final = "content-type"
+_STRUCTURED: Final = "application/cloudevents"
+_STRUCTURED_JSON: Final = (_STRUCTURED, f"{_STRUCTURED}+json")
 
 
 class Converted(NamedTuple):
@@ -53,14 +63,15 @@ def to_input(headers: Mapping[str, bytes], value: bytes | None) -> Converted:
     Raises:
         NotConverted: it is no CloudEvent, or none with an input of the job.
     """
+    is_binary = not _is_structured(headers)
     try:
-        event = from_kafka(KafkaMessage(dict(headers), None, value or b""), JSONFormat())
+        message = KafkaMessage(dict(headers), None, value or b"")
+        event = from_binary(message, JSONFormat()) if is_binary else from_structured(message, JSONFormat())
     except (BaseCloudEventException, ValueError, KeyError, TypeError, AttributeError) as error:
         raise NotConverted(f"it is no CloudEvent: {error}") from None
     kind = event.get_type()
     if kind not in INPUTS:
         raise NotConverted(f"its type is {kind!r}; it can be one of: {', '.join(INPUTS)}")
-    is_binary = any(name.lower().startswith(CE_PREFIX) for name in headers)
     data = event.get_data()
     try:
         content = json.loads(value or b"") if is_binary else data
@@ -70,6 +81,24 @@ def to_input(headers: Mapping[str, bytes], value: bytes | None) -> Converted:
         raise NotConverted("its data is no JSON object")
     plain = (value or b"") if is_binary else json.dumps(content, separators=(",", ":")).encode()
     return Converted(INPUTS[kind], _key(content), plain)
+
+
+def _is_structured(headers: Mapping[str, bytes]) -> bool:
+    """Return True if the value is a whole event.
+
+    The content type decides (Kafka binding, section 3): structured events may have the headers of binary mode as well.
+    Without any of these headers the value can only be a whole event.
+
+    Raises:
+        NotConverted: the format of the event is not JSON.
+    """
+    names = {name.lower(): value for name, value in headers.items()}
+    content_type = names.get(_CONTENT_TYPE, b"").partition(b";")[0].strip().lower().decode(errors="replace")
+    if content_type.startswith(_STRUCTURED):
+        if content_type not in _STRUCTURED_JSON:
+            raise NotConverted(f"its content type is {content_type!r}; of whole events only {_STRUCTURED}+json is read")
+        return True
+    return not any(name.startswith(CE_PREFIX) for name in names)
 
 
 def _key(content: Mapping[str, Any]) -> str:

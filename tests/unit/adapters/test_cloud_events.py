@@ -40,6 +40,33 @@ def test_inputs_come_out_of_events(
     assert (found.setting, found.key, json.loads(found.value)) == (setting, input_key, data)
 
 
+@pytest.mark.parametrize(
+    "content_type",
+    ["application/cloudevents+json; charset=UTF-8", "Application/CloudEvents+JSON", "application/cloudevents"],
+)
+def test_a_whole_event_may_have_the_headers_of_binary_mode(content_type: str) -> None:
+    """The content type decides about the mode."""
+    data = {"group": "g", "attributes": {"a": "b"}}
+    whole, headers = (message("group-event", data, structured=structured) for structured in (True, False))
+    found = to_input({**headers.headers, "content-type": content_type.encode()}, whole.value)
+    assert (found.setting, found.key, json.loads(found.value)) == ("group_events", "g", data)
+
+
+@pytest.mark.parametrize("content_type", ["application/cloudevents-batch+json", "application/cloudevents+avro"])
+def test_a_whole_event_in_another_format_is_told(content_type: str) -> None:
+    headers = message("group-event", {}, structured=False).headers
+    with pytest.raises(NotConverted, match="only application/cloudevents\\+json is read"):
+        to_input({**headers, "content-type": content_type.encode()}, b"[]")
+
+
+@pytest.mark.parametrize("content_type", [b"application/json", b"text/json; charset=utf-8", None])
+def test_any_other_content_type_is_binary_mode(content_type: bytes | None) -> None:
+    made = message("group-event", {"group": "g"}, structured=False)
+    headers = {name: value for name, value in made.headers.items() if name != "content-type"}
+    found = to_input(headers if content_type is None else {**headers, "content-type": content_type}, made.value)
+    assert (found.key, found.value) == ("g", made.value)
+
+
 def test_in_binary_mode_the_value_stays_as_it_is() -> None:
     """A field that stands twice is still there, for the job to refuse."""
     twice = b'{"group": "a",  "group":"b"}'

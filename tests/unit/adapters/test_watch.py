@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from itertools import pairwise
 
 import orjson
@@ -275,10 +276,34 @@ def test_the_turn_survives_that_topics_come_and_go() -> None:
     assert turns.next(["a"], []) == ["a"]
 
 
-@pytest.mark.parametrize("name", ["__consumer_offsets", "__own", "lite-topic-events"])
+@pytest.mark.parametrize(
+    "name", ["__consumer_offsets", "__transaction_state", "__share_group_state", "lite-topic-events"]
+)
 def test_internal_topics_and_those_of_reexpand_are_left_out(name: str) -> None:
     assert not TopicFilter(["lite-topic-events"])(name)
     assert not TopicFilter(["lite-topic-events"], ["*", ">"])(name)
+
+
+@pytest.mark.parametrize("name", ["orders..created", ".x", "x.", "__debezium-heartbeat.inventory", "_x", "..."])
+def test_every_legal_name_is_announced(name: str) -> None:
+    """An empty token fits no wildcard of `nats` but `>`, which stands for every topic here."""
+    assert TopicFilter([])(name)
+    assert TopicFilter([], [">"])(name)
+    assert not TopicFilter([], [], [">"])(name)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "pattern", "said"),
+    [
+        ("nats", "orders-*", "put it between dots, as in 'orders.*'"),
+        ("nats", "orders.>>", "put it after a dot"),
+        ("mqtt", "orders/#", "Use the dialect nats"),
+    ],
+)
+def test_a_pattern_that_no_topic_can_match_is_refused(dialect: str, pattern: str, said: str) -> None:
+    for arguments in (([pattern], []), ([], [pattern])):
+        with pytest.raises(ConfigInvalid, match=re.escape(said)):
+            TopicFilter([], *arguments, dialect)
 
 
 @pytest.mark.parametrize(

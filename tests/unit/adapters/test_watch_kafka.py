@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
+from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -16,6 +18,7 @@ from streaming.adapters.topic_events import NoAnswer, Stopped
 from streaming.adapters.watch import Listing, Presence, TopicChange, TopicFilter, encode, in_words
 from streaming.adapters.watch_kafka import Options
 from streaming.cli import main
+from streaming.config import Settings
 from streaming.errors import ConfigInvalid, WatchFailed
 from streaming.kafka import reach
 
@@ -197,3 +200,38 @@ def test_client_options_are_those_of_the_jobs_file(tmp_path: Path, monkeypatch: 
         assert CliRunner().invoke(main, ["watch-kafka", *options]).exit_code == 0
     assert [options.client for options in given] == [{"ssl.ca.location": "/ca.pem"}, {"ssl.key.password": "x=y"}]
     assert given[0]._replace(client={}) == Options()
+
+
+def test_internal_is_what_kafka_says_is_internal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic of that kind is asked about once; a name that begins with `__` decides nothing."""
+    watched = KafkaCluster("127.0.0.1:1", "events", "kafka", {}, threading.Event())
+    asked: list[list[str]] = []
+
+    def ids(names: list[str]) -> dict[str, Future[Any]]:
+        asked.append(names)
+        found: dict[str, Future[Any]] = {}
+        for name in names:
+            found[name] = Future()
+            found[name].set_result(SimpleNamespace(topic_id=name, is_internal=name == "__audit"))
+        return found
+
+    monkeypatch.setattr(watched, "_topics", lambda: dict.fromkeys(["events", "__audit", "__debezium-heartbeat.x"]))
+    monkeypatch.setattr(watched, "_describe", ids)
+    for _ in range(2):
+        found = watched.list_topics(TopicFilter(["events"]), {}, [])
+        assert dict(found.topics) == {"__debezium-heartbeat.x": "__debezium-heartbeat.x"}
+    assert sorted(asked[0]) == ["__audit", "__debezium-heartbeat.x"]
+    assert asked[1:] == [["__debezium-heartbeat.x"]]
+
+
+def test_all_topics_of_the_job_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the answers to questions as well."""
+    settings = Settings(bootstrap_servers="127.0.0.1:1", checkpoint="checkpoint")
+    kept: list[TopicFilter] = []
+    monkeypatch.setattr(watch_kafka, "wait_for_broker", lambda *_, **__: None)
+    monkeypatch.setattr(
+        watch_kafka, "_Watcher", lambda _, selected, __: kept.append(selected) or SimpleNamespace(run=lambda *_: None)
+    )
+    watch_kafka.run(settings, watch_kafka.Options(), lambda _: None)
+    own = [*settings.inputs, settings.updates, settings.dead_letters, settings.answers]
+    assert [name for name in [*own, "orders"] if kept[0](name)] == ["orders"]

@@ -10,8 +10,10 @@ from streaming.consumers.kafka_patterns import check_patterns
 from streaming.consumers.kafka_requests import KafkaSubscription
 from streaming.errors import ConfigInvalid, PatternsRefused
 from streaming.events.group_events import parse_group_event
-from streaming.events.model import Action, Notation
+from streaming.events.model import Action, Notation, TopicEvent
 from streaming.events.subscription_requests import parse_subscription
+from streaming.state import Shard
+from tests.support.story import Story
 
 
 @pytest.mark.parametrize(
@@ -36,7 +38,15 @@ def test_patterns_that_a_kafka_topic_can_match(dialect: str, policy: str | None,
     [
         ("nats", ["ok", "orders..x"], "'orders..x' is not valid in the dialect nats"),
         ("nats", ["orders/eu"], "has the character '/'"),
-        ("mqtt", ["orders/+/created"], "Take the dialect nats"),
+        ("mqtt", ["orders/+/created"], "Use the dialect nats"),
+        ("nats", ["orders-*"], "'orders-\\*' has the character '\\*', .* put it between dots, as in 'orders\\.\\*'"),
+        ("nats", ["ok", "orders.**"], "put it between dots"),
+        ("nats", ["*-orders.>"], "put it between dots"),
+        ("nats", ["orders>"], "put it after a dot"),
+        ("lite", ["."], "the name '.', which Kafka gives to no topic"),
+        ("lite", [".."], "the name"),
+        ("lite", ["x" * 250], "at least 250 characters"),
+        ("nats", ["x" * 249 + ".>"], "at least 250 characters"),
         ("mqtt", ["$share"], "without \\$share"),
         ("glob", ["a*"], "it can be one of: lite, mqtt, nats, wamp"),
         ("nats", "orders.>", "give a list: \\['orders.>'\\]"),
@@ -46,6 +56,23 @@ def test_patterns_that_a_kafka_topic_can_match(dialect: str, policy: str | None,
 def test_patterns_that_are_refused(dialect: str, patterns: Any, said: str) -> None:
     with pytest.raises(PatternsRefused, match=said):
         check_patterns(patterns, dialect)
+
+
+@pytest.mark.parametrize("policy", ["exact", "prefix", "wildcard"])
+def test_with_a_policy_a_star_is_no_wildcard(policy: str) -> None:
+    with pytest.raises(PatternsRefused, match="leave the policy out"):
+        check_patterns(["orders.*"], "wamp", policy)
+
+
+@pytest.mark.parametrize(("dialect", "pattern"), [("nats", ">"), ("lite", "**"), ("mqtt", "#"), ("wamp", "*")])
+def test_a_consumer_of_everything_reads_every_name(dialect: str, pattern: str) -> None:
+    """It asks for everything, as no pattern of `nats` matches an empty token."""
+    subscription = KafkaSubscription("kafka", "g", "c", ("a.b", pattern), dialect)
+    story = Story(parse_group_event(dumps(subscription.group_event())), shard=Shard("kafka"))
+    story.then(parse_subscription(dumps(subscription.request())))
+    names = ["orders..created", ".x", "x.", "__debezium-heartbeat.inventory", "a"]
+    events = [TopicEvent("kafka", name, created=True) for name in names]
+    assert {said.topic for said in story.then(*events)} == set(names)
 
 
 def test_the_job_reads_what_is_sent() -> None:

@@ -1,0 +1,73 @@
+"""Names of Kafka topics, and the patterns that can match one."""
+
+import re
+from typing import Final
+
+from matcher.dialects import DIALECTS
+from matcher.pattern import Pattern, Tail
+
+INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+"""Names that Kafka marks as internal; other names that begin with `__` are users' own."""
+
+MAX_LENGTH: Final = 249
+"""Maximum number of characters in the name of a Kafka topic."""
+
+_WILDCARDS: Final = {"lite": "*", "mqtt": "+#", "nats": "*>", "wamp": "*"}
+"""Characters of the wildcards of each dialect."""
+
+_EVERYTHING: Final = {"lite": "**", "mqtt": "#", "nats": ">", "wamp": "*"}
+"""A pattern of each dialect that every Kafka topic matches.
+
+In `nats`, `>` matches no name with an empty token, such as `orders..created`. `PatternConsumer` and `watch-kafka` take
+it for every topic.
+"""
+
+_FOREIGN: Final = re.compile(r"[^a-zA-Z0-9._-]")
+"""Characters that no Kafka topic has in its name."""
+
+_ADVICE: Final = {
+    ("mqtt", "/"): " Use the dialect nats, which separates by '.'.",
+    ("mqtt", "$"): " A group shares its topics without $share.",
+    ("nats", "*"): " A wildcard takes a whole token: put it between dots, as in 'orders.*'.",
+    ("nats", ">"): " A wildcard takes a whole token: put it after a dot, as in 'orders.>'.",
+    ("wamp", "*"): " With a policy '*' is no wildcard: leave the policy out.",
+}
+
+
+def everything(dialect: str) -> str:
+    """Return the pattern of a dialect that stands for every Kafka topic."""
+    return _EVERYTHING.get(dialect, ">")
+
+
+def is_everything(pattern: str, dialect: str, policy: str | None = None) -> bool:
+    """Return True for a pattern that stands for every Kafka topic."""
+    return policy is None and pattern == _EVERYTHING.get(dialect)
+
+
+def unmatchable(pattern: str, dialect: str, policy: str | None = None) -> str | None:
+    """Return the reason why no Kafka topic can match a pattern, with advice; None if one can.
+
+    Raises:
+        InvalidPattern: the pattern is invalid.
+        UnsupportedOption: the dialect has no policies.
+    """
+    parsed = DIALECTS[dialect].parse(pattern, policy=policy)
+    fixed = "".join(segment for segment in parsed.segments if isinstance(segment, str))
+    written = pattern.translate({ord(each): None for each in _WILDCARDS[dialect]})
+    foreign = _FOREIGN.search(written) or _FOREIGN.search(fixed)
+    if foreign:
+        reason = f"the character {foreign[0]!r}, and no Kafka topic has it in its name."
+        return reason + _ADVICE.get((dialect, foreign[0]), "")
+    if parsed.literal in {".", ".."}:
+        return f"the name {parsed.literal!r}, which Kafka gives to no topic."
+    shortest = _shortest(parsed, DIALECTS[dialect].separator)
+    if shortest > MAX_LENGTH:
+        return f"at least {shortest:,} characters, and a Kafka topic has at most {MAX_LENGTH} in its name."
+    return None
+
+
+def _shortest(pattern: Pattern, separator: str) -> int:
+    """Return the least length of a topic that matches a pattern."""
+    length = sum(len(segment) for segment in pattern.segments if isinstance(segment, str))
+    gaps = len(pattern.segments) - 1 + (pattern.tail is Tail.SOME)
+    return length + max(gaps, 0) * len(separator)
