@@ -24,6 +24,9 @@ __all__ = ["OffsetOption", "WildcardLiteConsumer"]
 
 log = logging.getLogger("reexpand.consumer")
 
+PATTERN_CLIENT = "@reexpand"
+"""End of the client ids, by which the mirror of a broker leaves these clients out: their patterns are in Kafka."""
+
 _READY_SECONDS = 60.0
 _CLOSE_SECONDS = 5.0
 _REPEAT_SECONDS = 1.0
@@ -118,7 +121,7 @@ class WildcardLiteConsumer:
         self._consume: Callable[[Any], Any] = getattr(listener, "consume", listener) or self._handover.consume
         self._official = official.OfficialConsumer(
             endpoints, group, parent, self._on_message, credentials=credentials, namespace=namespace, tls=tls,
-            threads=threads,
+            threads=threads, client_suffix=PATTERN_CLIENT,
         )  # fmt: skip
         self._declared = None if attributes is None else group_event(group, parent, attributes)
         self._subscriber = Subscriber(parent, group, self._official.client_id)

@@ -55,6 +55,7 @@ class OfficialConsumer:
         namespace: namespace of parent and group.
         tls: use TLS.
         threads: number of threads that call `consume`.
+        client_suffix: end of the id of the client.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class OfficialConsumer:
         namespace: str,
         tls: bool,
         threads: int,
+        client_suffix: str = "",
     ) -> None:
         self._where = f"the proxy at {endpoints}"
         self._group, self._parent = group, parent
@@ -80,6 +82,7 @@ class OfficialConsumer:
             consumption_thread_count=threads,
             tls_enable=tls,
         )
+        self._consumer._Client__client_id = f"{self._consumer.client_id}{client_suffix}"  # noqa: SLF001 - see above
         self._manager = self._consumer._LitePushConsumer__subscription_manager  # noqa: SLF001 - see above
         # Its own method fails where metrics are off, which ends the stream by which RocketMQ tells of another quota.
         self._consumer.reset_metric = self._consumer.client_metrics.reset_metrics

@@ -29,9 +29,7 @@ FORMER = "065c4a1"
 
 pytestmark = [
     pytest.mark.long,
-    pytest.mark.skip(
-        reason="the former release does not read format 6, so it cannot come back"
-    ),
+    pytest.mark.skip(reason="the former release does not read format 6, so it cannot come back"),
 ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from importlib.metadata import version
 from types import SimpleNamespace
@@ -203,7 +204,8 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[Played]:
     """The official client of the consumers that are made; `deliver` of it passes a message on."""
     found = Played()
 
-    def make(*arguments: Any, **_: Any) -> Played:
+    def make(*arguments: Any, **named: Any) -> Played:
+        assert named["client_suffix"] == rocketmq.PATTERN_CLIENT
         found.deliver = arguments[3]  # type: ignore[attr-defined]
         return found
 
@@ -306,10 +308,13 @@ def test_the_official_client_is_the_one_that_is_known() -> None:
     """Its private parts are there, its version is the pinned one, and its stream survives a server with settings."""
     assert version("rocketmq-python-client") == "5.1.2"
     consumer = OfficialConsumer(
-        "127.0.0.1:1", "billing", "orders", print, credentials=("", ""), namespace="", tls=False, threads=1
-    )
+        "127.0.0.1:1", "billing", "orders", print, credentials=("", ""), namespace="", tls=False, threads=1,
+        client_suffix="@reexpand",
+    )  # fmt: skip
     assert consumer.quota == 0
     assert consumer.max_name_bytes == 64
-    assert consumer.client_id
+    assert re.fullmatch(r".+@reexpand", consumer.client_id)
+    metadata = dict(consumer._consumer.sign())
+    assert metadata["x-mq-client-id"] == consumer.client_id
     consumer._consumer.reset_metric(TelemetryCommand().settings.metric)
     consumer.stop()

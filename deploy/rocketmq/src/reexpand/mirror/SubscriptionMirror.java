@@ -8,7 +8,11 @@ import java.io.IOException;
 import java.io.Reader;
 import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
+import java.util.HashSet;
+import java.util.Locale;
 import java.util.Properties;
+import java.util.Set;
 import java.util.concurrent.ArrayBlockingQueue;
 import java.util.concurrent.BlockingQueue;
 import org.apache.kafka.clients.producer.KafkaProducer;
@@ -26,14 +30,22 @@ import org.apache.rocketmq.remoting.protocol.ResponseCode;
  *
  * <p>RocketMQ 5.5 finds it on its class path. It never delays or refuses a request: what Kafka does not take is left
  * out, and comes with the next sync of the client, 30 s later. Settings are system properties: {@code
- * reexpand.mirror.bootstrap.servers}, without which it does nothing, {@code reexpand.mirror.topic}, and {@code
- * reexpand.mirror.options}, a file of further options of the Kafka producer.
+ * reexpand.mirror.bootstrap.servers}, without which it does nothing, {@code reexpand.mirror.topic}, {@code
+ * reexpand.mirror.options}, a file of further options of the Kafka producer, and {@code reexpand.mirror.exclude.groups}.
+ *
+ * <p>Clients with patterns write their own requests to Kafka, and ask RocketMQ for names that the job found for them. A
+ * copy of those would replace the patterns. So groups of such clients are left out, and every WildcardLiteConsumer,
+ * which is known by its client id.
  */
 public final class SubscriptionMirror implements RPCHook {
   private static final String PREFIX = "reexpand.mirror.";
   private static final int MAX_BODIES = 10_000;
 
+  /** End of the client ids of WildcardLiteConsumer. */
+  private static final String PATTERN_CLIENT = "@reexpand";
+
   private final String topic = System.getProperty(PREFIX + "topic", "lite-subscription-events");
+  private final Set<String> excludedGroups = names(System.getProperty(PREFIX + "exclude.groups", ""));
   private final Producer<byte[], byte[]> producer = producer();
   private final BlockingQueue<byte[]> bodies = new ArrayBlockingQueue<>(MAX_BODIES);
   private volatile boolean failing;
@@ -83,16 +95,47 @@ public final class SubscriptionMirror implements RPCHook {
     }
     for (int index = 0; index < entries.size(); index++) {
       JSONObject entry = entries.getJSONObject(index);
-      String group = entry.getString("group");
-      if (group == null) {
+      if (entry == null || !isMirrored(entry)) {
         continue;
       }
-      entry.remove("version"); // RocketMQ ignores it, and the job would not
-      byte[] value = entry.toJSONString().getBytes(StandardCharsets.UTF_8);
+      String group = entry.getString("group");
+      byte[] value = translated(entry).toJSONString().getBytes(StandardCharsets.UTF_8);
       producer.send(
           new ProducerRecord<>(topic, group.getBytes(StandardCharsets.UTF_8), value),
           (place, error) -> tell(error));
     }
+  }
+
+  private boolean isMirrored(JSONObject entry) {
+    String client = entry.getString("clientId");
+    String group = entry.getString("group");
+    if (isBlank(client) || isBlank(group) || isBlank(entry.getString("topic"))) {
+      return false; // RocketMQ skips it, and to the job a COMPLETE_REMOVE without a topic would mean all parents
+    }
+    return !client.endsWith(PATTERN_CLIENT) && !excludedGroups.contains(group);
+  }
+
+  /** Says in the job's terms what the entry means to RocketMQ. */
+  private static JSONObject translated(JSONObject entry) {
+    entry.remove("version"); // RocketMQ ignores it, and the job would not
+    String action = entry.getString("action");
+    if (action != null) {
+      entry.put("action", action.toUpperCase(Locale.ROOT));
+    }
+    if (entry.get("liteTopicSet") == null) {
+      entry.put("liteTopicSet", new JSONArray());
+    }
+    return entry;
+  }
+
+  private static boolean isBlank(String text) {
+    return text == null || text.isBlank();
+  }
+
+  private static Set<String> names(String list) {
+    Set<String> found = new HashSet<>();
+    Arrays.stream(list.split(",")).map(String::strip).filter(name -> !name.isEmpty()).forEach(found::add);
+    return found;
   }
 
   /** Logs the first failure of a row of them, and the end of the row. */
