@@ -9,8 +9,9 @@
 
 Properties are strings; in a comparison with a literal they are read as values of its type. Logic has three values:
 True, False, and None for "unknown". Missing properties lead to "unknown", which is no match. The answers equal those of
-rocketmq-filter 5.5.0, recorded in tests/conformance/vectors/sql92.json, with one exception: RocketMQ ignores text after
-a complete selector, which is an error here.
+rocketmq-filter 5.5.0, recorded in tests/conformance/vectors/sql92.json, with two exceptions. Text after a complete
+selector, which RocketMQ ignores, is an error here. A property right of a truth value, as in `TRUE = a`, is read as one,
+as RocketMQ does since its fix of issue 10877; 5.5.0 fails on it.
 """
 
 from collections.abc import Collection, Mapping

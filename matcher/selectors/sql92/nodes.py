@@ -123,6 +123,8 @@ class Equal(Node):
         left, right = self.left.evaluate(properties), self.right.evaluate(properties)
         if left is None or right is None:
             return None if left is None and right is not None else left is right
+        if isinstance(left, bool) and isinstance(self.right, Property):  # `TRUE = a` is `a = TRUE`
+            left, right = right, left
         try:
             return compare(left, right) == 0
         except ValueError as error:
