@@ -48,6 +48,12 @@ class Inquiry(NamedTuple):
     source: Source
     fields: dict[str, Any]
 
+    @property
+    def has_id(self) -> bool:
+        """True if the question has an id that an answer can repeat, twice."""
+        name = self.fields.get("id")
+        return isinstance(name, str) and len(name) <= _MAX_ID
+
     def is_stale(self, now: float) -> bool:
         """Tell whether nobody waits for the answer any more, at a time in seconds since the epoch."""
         return now * 1_000 - self.source.timestamp > ANSWERABLE_MS
@@ -89,7 +95,7 @@ def answers(
 
 
 def answer_shard(inquiry: Inquiry, state: ShardState, shard: Shard, settings: Asked) -> KafkaRecord | None:
-    """Return the answer of a shard; None if the question has no id to which one could answer, or too long a one."""
+    """Return the answer of a shard; None if the question has no id to which one could answer."""
 
     def answer(question: Question) -> Any:
         return _shard_answer(question, inquiry.source, state, shard, settings)
@@ -116,7 +122,7 @@ def _record(
 ) -> KafkaRecord | None:
     """Return the record with an answer, or with the reason why there is none: a question must not stop a job."""
     name = inquiry.fields.get("id")
-    if not isinstance(name, str) or len(name) > _MAX_ID:
+    if not isinstance(name, str):
         return None
     head = {"id": name, **place, "topics": dict(zip(_STREAMS, settings.topics, strict=True))}
     try:

@@ -42,9 +42,9 @@ def placed(stream: Stream, value: bytes | None, routing: Routing) -> list[Placed
 
 
 def _place_topic(record: dict[str, Any], payload: bytes | None, routing: Routing) -> list[Placed]:
-    parent, topic = record.get("parentTopic"), record.get("liteTopic")
-    if record.get("lmqName"):
-        _, _, rest = str(record["lmqName"]).partition("$")
+    parent, topic, name = record.get("parentTopic"), record.get("liteTopic"), record.get("lmqName")
+    if name and isinstance(name, str):
+        _, _, rest = name.partition("$")
         lmq_parent, _, lmq_topic = rest.partition("$")
         parent, topic = parent or lmq_parent, topic or lmq_topic
     if not isinstance(parent, str):

@@ -44,15 +44,12 @@ _NOT_ROUTABLE = "Spark reads this JSON text differently: it has too long a numbe
 
 _RESERVED = "asOf, expired, supersededBy and boundTo are fields for the job alone; leave them out"
 
-Place = tuple[str, int, int, int]
-"""Kafka topic, partition, offset, and position of an entry in its record."""
-
 
 class KeyReader:
     """Reads the rows of one key.
 
     Args:
-        excluded: problems of entries that are not read, by their places.
+        excluded: problems to yield in place of entries, by topic, partition, offset, and position in the record.
     """
 
     def __init__(
@@ -64,7 +61,7 @@ class KeyReader:
         *,
         bounds: Bounds | None = None,
         signer: Signer | None = None,
-        excluded: Mapping[Place, Problem] | None = None,
+        excluded: Mapping[tuple[str, int, int, int], Problem] | None = None,
     ) -> None:
         self._parent = parent
         self._number = number
@@ -78,10 +75,10 @@ class KeyReader:
     def read(self, rows: InputRows) -> Iterator[Entry]:
         """Yield the events of ordered rows with their coordinates, and a problem for each invalid entry.
 
-        Several keys may see an invalid or excluded entry; one of them reports it.
+        Several keys may see an invalid entry; one of them reports it.
         """
         first, behind = rows.streams.searchsorted((_TOPICS, _TOPICS + 1)).tolist()
-        if self._is_coordinator or behind - first < self._columnar_min_topics or self._excluded:
+        if self._is_coordinator or behind - first < self._columnar_min_topics:
             return self._one_by_one(rows)
         return chain(
             self._one_by_one(rows.take(slice(first))),
@@ -94,7 +91,8 @@ class KeyReader:
         _, partitions, offsets, entries, timestamps, payloads = rows
         columns = (partitions, offsets, position(entries), timestamps)
         sources = SourceColumns(self._topics[_TOPICS], *(column.astype(np.int64) for column in columns))
-        plain = parse_plain_topic_events(payloads.tolist(), self._parent)
+        is_whole = not self._excludes_some(rows)
+        plain = parse_plain_topic_events(payloads.tolist(), self._parent) if is_whole else None
         if plain is not None and (self._bounds is None or self._bounds.allow(plain[0])):
             yield sources.at(0), TopicEventColumns(*plain, [NO_METADATA] * len(payloads), sources)
             return
@@ -110,6 +108,13 @@ class KeyReader:
             metadata = [event.metadata(source.timestamp) for source, event in valid]
             yield places[0], TopicEventColumns(names, created, metadata, SourceColumns.of(places))
 
+    def _excludes_some(self, rows: InputRows) -> bool:
+        """Return True if an entry of some rows is left out."""
+        return any(
+            ((rows.offsets == offset) & (rows.partitions == partition) & (position(rows.entries) == entry)).any()
+            for _, partition, offset, entry in self._excluded
+        )
+
     def _one_by_one(self, rows: InputRows) -> Iterator[Entry]:
         """Yield the events of rows."""
         first, behind = rows.streams.searchsorted((_SUBSCRIPTIONS, _TOPICS)).tolist()
@@ -120,9 +125,8 @@ class KeyReader:
     def _in_order(self, rows: InputRows) -> Iterator[Entry]:
         for stream, partition, offset, entry, timestamp, payload in rows.by_row():
             source = Source(self._topics[stream], partition, offset, position(entry), timestamp)
-            if self._excluded and source[:4] in self._excluded:
-                if self._reports_invalid(stream, entry):
-                    yield self._excluded[source[:4]]
+            if self._excluded and (left_out := self._excluded.get(source[:4])):
+                yield left_out
                 continue
             try:
                 event = self._checked(stream, payload, source)

@@ -4,7 +4,7 @@ import gc
 import itertools
 import time
 from collections import Counter, deque
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -30,7 +30,7 @@ from streaming.worker.facts import facts
 from streaming.worker.failures import not_applicable
 from streaming.worker.isolation import Isolation, Ran
 from streaming.worker.output import Output, OutputKind
-from streaming.worker.reading import Entry, KeyReader, Place, StreamTopics
+from streaming.worker.reading import Entry, KeyReader, StreamTopics
 from streaming.worker.renewal import Archives, adopted
 from streaming.worker.rows import InputRows, position
 from streaming.worker.signature import Signer
@@ -52,7 +52,6 @@ class WorkerConfig:
         state_cache_bytes: memory of the states that a worker keeps decoded.
         adopts: keys begin with the states in their archives (see `renewed_states`).
         cap_requests: requests beyond a quota are applied, and capped, on parents with one shard as well.
-        excluded: problems of entries that are not read, by their places.
     """
 
     topics: StreamTopics
@@ -65,7 +64,6 @@ class WorkerConfig:
     state_cache_bytes: int = STATE_CACHE_BYTES
     adopts: bool = False
     cap_requests: bool = False
-    excluded: Mapping[Place, Problem] = field(default_factory=dict)
 
 
 class _Result(NamedTuple):
@@ -117,7 +115,6 @@ class Worker:
             tuning.columnar_min_topics,
             bounds=config.bounds,
             signer=config.signer,
-            excluded=config.excluded,
         )
         archive = None if self.config.archives is None else self.config.archives.of(parent, number)
         former = adopted(archive) if data is None and self.config.adopts else data
@@ -316,9 +313,6 @@ class Worker:
         yield output
 
 
-MAX_INQUIRIES = 64
-"""Number of questions that a key answers in one micro-batch; an answer may have 900 kB."""
-
 SWEEP_MS = 1_200_000
 """Milliseconds between two looks for parts to remove; ticks alone make 120 micro-batches meanwhile."""
 
@@ -344,7 +338,7 @@ def _without_inquiries(
     for source, event in events:
         if isinstance(event, Tick | Wake) and event.inquiry is not None:
             inquiry = Inquiry(source, event.inquiry)
-            if len(inquiries) < MAX_INQUIRIES and not inquiry.is_stale(time.time()):
+            if inquiry.has_id and not inquiry.is_stale(time.time()):
                 inquiries.append(inquiry)
         else:
             yield source, event

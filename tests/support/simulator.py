@@ -176,6 +176,8 @@ class Simulation:
                 stream = Stream(kind.removeprefix(OutputKind.INPUT))
                 goes_on = stream is Stream.CLOCK and json.loads(value or b"").get("wake") == 0
                 (self.slices if goes_on else self.echoes).append(Record(stream, value, 1, self.offset, self.now))
+            elif kind == OutputKind.ANSWER:
+                assert json.loads(value or b"")["id"] == (key or b"").decode()
             elif kind == TOMBSTONE:
                 assert value is None
                 assert Effective(*json.loads(key or b"")) not in self.relation

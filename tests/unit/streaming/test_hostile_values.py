@@ -21,7 +21,6 @@ from streaming.worker.output import OutputKind
 from streaming.worker.placing import placed
 from streaming.worker.rows import STREAMS, InputRow, InputRows
 from streaming.worker.signature import Signer
-from streaming.worker.worker import MAX_INQUIRIES
 from tests.support.builders import request_json, request_value, tick_json, topic_json
 from tests.support.simulator import TOPICS as NAMES
 from tests.support.states import Written, work
@@ -248,11 +247,9 @@ def asked(*names: Any) -> list[InputRow]:
     ]  # fmt: skip
 
 
-def test_answers_are_as_many_and_as_long_as_kafka_takes() -> None:
+def test_a_question_whose_id_is_too_long_for_an_answer_has_none() -> None:
     _, output = work("p", 0, asked("x" * 900_000, 5, None, "good", "\x00" * 256), None, WorkerConfig(NAMES))
     assert [json.loads(payload or b"")["id"] for payload in output.payloads] == ["good", "\x00" * 256]
-    _, output = work("p", 0, asked(*map(str, range(1_000))), None, WorkerConfig(NAMES))
-    assert len(output.kinds) == MAX_INQUIRIES
 
 
 # What goes to the driver.
@@ -267,6 +264,14 @@ def test_long_names_are_cut_on_their_way_to_the_driver() -> None:
     (counts,) = [payload for output in steps for kind, _, payload in output.all_rows() if kind == OutputKind.COUNTS]
     assert len(counts) < 24_000
     found = orjson.loads(counts)["facts"][0]
-    assert (len(found), found[:10]) == (256, "p" * 10)
+    assert (len(found), found[:10]) == (128, "p" * 10)
     assert label("p" * 8_001) != found
     assert label("x" * 128) == "x" * 128
+
+
+@pytest.mark.parametrize("fields", [
+    {"liteTopic": 5}, {"liteTopic": True}, {"liteTopic": [[]]}, {"lmqName": 7}, {"lmqName": [[]]}, {"parentTopic": []},
+])  # fmt: skip
+def test_a_topic_of_a_wrong_type_is_placed_somewhere(fields: dict[str, Any]) -> None:
+    (found,) = placed(STREAMS[TOPICS], topic_json(**fields), Routing({"p": 3}))
+    assert reported((found.parent, found.shard), found.payload or b"", TOPICS) != []

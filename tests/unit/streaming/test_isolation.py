@@ -212,23 +212,18 @@ def test_an_entry_that_raises_behind_written_output_is_named(monkeypatch: pytest
             work("p", 0, requests(9, 4, 6), state, worker)
         assert error.value.place == (NAMES[SUBSCRIPTIONS], 0, 4, 0)
         assert str(error.value).startswith('["lite-subscription-events", 0, 4, 0]: the entry raised TypeError at ')
-    problem = Problem(Source(*error.value.place, 1_004), Reason.NOT_APPLICABLE, "said before")
-    excluded = {error.value.place: problem}
-    config = WorkerConfig(NAMES, excluded={**excluded, (NAMES[SUBSCRIPTIONS], 0, 6, 0): problem})
-    _, output = work("p", 0, requests(9, 4, 6), state, Worker(config, worker.tuning))
-    assert relation(output) == {(f"c{number}", "t") for number in range(9) if number not in (4, 6)}
 
 
-def test_an_excluded_entry_is_not_parsed_and_reported_by_one_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_excluded_entry_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     at_reader(monkeypatch, AssertionError())
     rows = InputRows.of([*requests(3, 1), *(row(TOPICS, topic_json(liteTopic=f"t{n}"), n) for n in range(4))])
     problem = Problem(Source(NAMES[SUBSCRIPTIONS], 0, 1, 0, 1_001), Reason.NOT_APPLICABLE, "said before")
     topic = Problem(Source(NAMES[TOPICS], 0, 2, 0, 1_002), Reason.NOT_APPLICABLE, "said before")
     excluded = {each.source[:4]: each for each in (problem, topic)}
-    for key, reported in ((BUCKET, [problem, topic]), (("p", 0), [topic])):
-        found = list(KeyReader(*key, NAMES, 1, excluded=excluded).read(rows))
-        assert [each for each in found if isinstance(each, Problem) and each.message == "said before"] == reported
-        assert len([each for each in found if not isinstance(each, Problem)]) == (2 if key == BUCKET else 5)
+    for columnar in (1, 10):
+        found = list(KeyReader("p", 0, NAMES, columnar, excluded=excluded).read(rows))
+        assert [each for each in found if isinstance(each, Problem)] == [problem, topic]
+        assert len(found) == (5 if columnar == 1 else 7)  # the topics that are left come as one
 
 
 def test_the_driver_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
