@@ -15,6 +15,9 @@ MAX_TTL_MS = 30 * 24 * 3_600_000
 DEADLINE_STEP_MS = 10_000
 """Step in milliseconds to which deadlines are rounded up, so that a shard is woken once for many topics."""
 
+_LAST_DEADLINE = ((1 << 63) - 1) // DEADLINE_STEP_MS * DEADLINE_STEP_MS
+"""Last deadline that the record of an alarm can have."""
+
 VERSION_RETENTION_MS = 7 * 24 * 3_600_000
 """Time in milliseconds since the last request of a client in no session, after which its versions are forgotten."""
 
@@ -176,7 +179,8 @@ class TopicEvent(NamedTuple):
         if self.ttl_ms is None:
             return TopicMetadata(self.tags, self.properties or {})
         end = (recorded if self.timestamp is None else self.timestamp) + self.ttl_ms
-        return TopicMetadata(self.tags, self.properties or {}, -(-end // DEADLINE_STEP_MS) * DEADLINE_STEP_MS)
+        deadline = min(-(-end // DEADLINE_STEP_MS) * DEADLINE_STEP_MS, _LAST_DEADLINE)
+        return TopicMetadata(self.tags, self.properties or {}, deadline)
 
 
 class Notation(NamedTuple):

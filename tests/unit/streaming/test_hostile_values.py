@@ -11,7 +11,7 @@ from streaming.coordinator import COORDINATOR, UNROUTABLE, bucket_of
 from streaming.errors import Rejected
 from streaming.events import json_fields
 from streaming.events.json_fields import MAX_DEPTH, depth, excerpt, json_object
-from streaming.events.model import Reason
+from streaming.events.model import Reason, Stream
 from streaming.events.parsing import parse_subscription
 from streaming.events.routing import Routing
 from streaming.worker import Worker, WorkerConfig
@@ -23,6 +23,7 @@ from streaming.worker.rows import STREAMS, InputRow, InputRows
 from streaming.worker.signature import Signer
 from tests.support.builders import request_json, request_value, tick_json, topic_json
 from tests.support.simulator import TOPICS as NAMES
+from tests.support.simulator import Record, Simulation
 from tests.support.states import Written, work
 
 GROUPS, SUBSCRIPTIONS, TOPICS, CLOCK = range(4)
@@ -214,7 +215,7 @@ def test_fields_that_say_nothing_are_accepted() -> None:
 @pytest.mark.parametrize("by", [None, Signer(b"another")])
 def test_what_only_looks_signed_is_bounded_like_everything_else(by: Signer | None) -> None:
     long = request_json(x="y" * 2_000)
-    payload = (by or SIGNER).sign(long) if by else long[:-1] + b',"sign":"' + b"0" * 32 + b'"}'
+    payload = by.sign(long) if by else long[:-1] + b',"sign":"' + b"0" * 32 + b'"}'
     assert reported(BUCKET, payload, bounds=TIGHT) == [Reason.VALUE_TOO_LARGE]
     assert reported(("p", 0), payload, bounds=TIGHT) == []
 
@@ -275,3 +276,11 @@ def test_long_names_are_cut_on_their_way_to_the_driver() -> None:
 def test_a_topic_of_a_wrong_type_is_placed_somewhere(fields: dict[str, Any]) -> None:
     (found,) = placed(STREAMS[TOPICS], topic_json(**fields), Routing({"p": 3}))
     assert reported((found.parent, found.shard), found.payload or b"", TOPICS) != []
+
+
+@pytest.mark.parametrize("timestamp", [-(2**63), -1, 0, 2**63 - 1])
+def test_the_job_can_read_its_own_alarms(timestamp: int) -> None:
+    """Also those of topics that end at the end of all time."""
+    job = Simulation(now=5)
+    job.run([Record(Stream.TOPICS, topic_json(timestamp=timestamp, ttlMs=2_592_000_000), 0, 0, 5)], crash=True)
+    assert job.dead_letters == []

@@ -11,7 +11,7 @@ from streaming.coordinator import COORDINATOR, bucket_of
 from streaming.coordinator.ends import PendingEnds
 from streaming.errors import EntryFailed, StateCorrupted
 from streaming.events.model import Reason, Source
-from streaming.expansion import expansion
+from streaming.expansion import apply_events
 from streaming.expansion.announce import Announcer
 from streaming.expansion.readers import RequestReader
 from streaming.expansion.topics import TopicChanges
@@ -166,14 +166,13 @@ def test_each_of_many_entries_that_raise_is_reported(monkeypatch: pytest.MonkeyP
     at_request(monkeypatch, TypeError())
     marked = (0, 3, 4, 77, 199)
     runs = 0
-    known = expansion.apply_events
 
     def counted(*arguments: Any) -> Any:
         nonlocal runs
         runs += 1
-        return known(*arguments)
+        return apply_events(*arguments)
 
-    monkeypatch.setattr(expansion, "apply_events", counted)
+    monkeypatch.setattr("streaming.expansion.expansion.apply_events", counted)
     _, output = work("p", 0, requests(200, *marked), state, WorkerConfig(NAMES))
     assert [letter["source"]["offset"] for letter in letters(output)] == list(marked)
     assert relation(output) == {(f"c{number}", "t") for number in range(200) if number not in marked}
