@@ -141,7 +141,10 @@ def read_value(value: bytes) -> UpdateValue:
     if not texts or not (version is None or type(version) is int) or type(source) is not dict:
         raise Malformed("a field of the update has another type")
     further = record.keys() - _KNOWN_FIELDS
-    further_json = orjson.dumps({name: record[name] for name in sorted(further)}) if further else b""
+    try:
+        further_json = orjson.dumps({name: record[name] for name in sorted(further)}) if further else b""
+    except TypeError:
+        raise Malformed("a further field of the update nests too deep") from None
     return UpdateValue(op, tuple(patterns), cause, version, event_id, further_json, source)
 
 

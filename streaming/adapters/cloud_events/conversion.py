@@ -20,6 +20,7 @@ from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
 
 from streaming.errors import NotConverted, Rejected
+from streaming.events.json_fields import MAX_DEPTH, depth
 from streaming.events.topic_events import parse_lmq_name
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ def to_input(headers: Mapping[str, bytes], value: bytes | None) -> Converted:
         NotConverted: it is no CloudEvent, or none with an input of the job.
     """
     is_binary = not _is_structured(headers)
+    if depth(value or b"") > MAX_DEPTH:
+        raise NotConverted(f"it nests deeper than {MAX_DEPTH} levels")
     try:
         message = KafkaMessage(dict(headers), None, value or b"")
         event = from_binary(message, JSONFormat()) if is_binary else from_structured(message, JSONFormat())

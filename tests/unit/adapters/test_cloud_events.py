@@ -80,6 +80,8 @@ def test_in_binary_mode_the_value_stays_as_it_is() -> None:
         (KafkaMessage({}, None, b"no JSON"), "it is no CloudEvent"),
         (KafkaMessage({}, None, b'{"specversion": "1.0", "type": "reexpand.topic-event"}'), "it is no CloudEvent"),
         (KafkaMessage({}, None, b"[]"), "it is no CloudEvent"),
+        (KafkaMessage({}, None, b"[" * 5_000 + b"]" * 5_000), "it nests deeper than 32 levels"),
+        (KafkaMessage({"ce_specversion": b"1.0"}, None, b"[" * 5_000 + b"]" * 5_000), "it nests deeper"),
         (
             message("update", {}, structured=True),
             "its type is 'reexpand.update'; it can be one of: reexpand.topic-event",

@@ -191,6 +191,7 @@ MALFORMED: list[tuple[bytes | None, bytes | None]] = [
     (key(), b"[]"),
     (key(), b'"ADD"'),
     (key(), b"{}"),
+    (key(), value()[:-1] + b',"x":' + b"[" * 300 + b"]" * 300 + b"}"),
     *((key(), value(**{field: wrong})) for field, values in WRONG.items() for wrong in values),
 ]
 
