@@ -16,9 +16,9 @@ _OUT_OF_MEMORY = 52
 def explained(failure: str, settings: Settings) -> str:
     """Return what to say of a failure, given Spark's text."""
     folder = settings.checkpoint
-    corrupted = re.search(r"StateCorrupted: (.+)", failure)
-    if corrupted:  # by a worker, which names the file and the way out
-        return corrupted[1].strip()
+    told = re.search(r"(?:StateCorrupted|EntryFailed): (.+)", failure)
+    if told:  # by a worker, which names the file and the way out, or the entry
+        return told[1].strip()
     if "CHECKPOINT_MISSING_METADATA_FILE" in failure:
         return (
             f"{folder}/query/metadata is missing, and Spark does not go on without it. "

@@ -20,9 +20,18 @@ def not_applicable(source: Source, error: Exception) -> Problem:
     return Problem(
         source,
         Reason.NOT_APPLICABLE,
-        f"the entry raised {type(error).__name__} at {place_of(error)}, a defect of the job; the other entries are "
-        "applied. Report it, and replay the dead letter with a release that mends it",
+        f"{_raised(error)}, a defect of the job; the other entries are applied. Report it, and replay the dead letter "
+        "with a release that fixes it",
     )
+
+
+def entry_failed(source: Source, error: Exception) -> EntryFailed:
+    """Return the error of an entry that raised an exception when a part of the output was with Spark already."""
+    return EntryFailed(source[:4], f"{_raised(error)}, a defect of the job, and the job cannot leave it out now")
+
+
+def _raised(error: Exception) -> str:
+    return f"the entry raised {type(error).__name__} at {place_of(error)}"
 
 
 def place_of(error: Exception) -> str:

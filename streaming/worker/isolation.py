@@ -8,10 +8,9 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import NamedTuple
 
-from streaming.errors import EntryFailed
 from streaming.events.model import Source
 from streaming.storage.journal import Journal
-from streaming.worker.failures import NOT_OF_AN_ENTRY, not_applicable
+from streaming.worker.failures import NOT_OF_AN_ENTRY, entry_failed
 from streaming.worker.output import Output
 from streaming.worker.rows import InputRows
 
@@ -85,8 +84,7 @@ class Isolation(NamedTuple):
             if isinstance(ran, Ran):
                 journal = ran.journal
             elif len(part.offsets) == 1:
-                source = self.source_of(part)
-                return EntryFailed(source[:4], not_applicable(source, ran).message)
+                return entry_failed(self.source_of(part), ran)
             else:
                 waiting += _halves(part)
         return error

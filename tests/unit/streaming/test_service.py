@@ -268,11 +268,17 @@ def test_a_state_that_spark_cannot_read_is_named_with_the_way_out() -> None:
     assert explained("something else", settings()) == "something else"
 
 
-def test_a_part_that_is_missing_is_one_sentence() -> None:
-    """Without the traceback of the worker that has found out."""
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("StateCorrupted", "a part of the state is missing, /c/parts/1; restore"),
+        ("EntryFailed", '["t", 0, 4, 0]: the entry raised TypeError at streaming/x.py:1'),
+    ],
+)
+def test_what_a_worker_tells_is_one_sentence(name: str, said: str) -> None:
+    """Without its traceback."""
     traceback = "[PYTHON_EXCEPTION] Traceback (most recent call last):\n  File\nstreaming.errors."
-    text = f"{traceback}StateCorrupted: a part of the state is missing, /c/parts/1; restore\n SQLSTATE: 38000"
-    assert explained(text, settings()) == "a part of the state is missing, /c/parts/1; restore"
+    assert explained(f"{traceback}{name}: {said}\n SQLSTATE: 38000", settings()) == said
 
 
 @pytest.mark.parametrize(
