@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
+from streaming.config import Settings
 from streaming.coordinator import COORDINATOR, UNROUTABLE, bucket_of
 from streaming.errors import Rejected
 from streaming.events import json_fields
@@ -15,7 +16,7 @@ from streaming.events.model import Reason, Stream
 from streaming.events.parsing import parse_subscription
 from streaming.events.routing import Routing
 from streaming.worker import Worker, WorkerConfig
-from streaming.worker.bounds import Bounds
+from streaming.worker.bounds import DEFAULT_REQUEST_BYTES, REPETITION_BYTES, Bounds
 from streaming.worker.facts import label
 from streaming.worker.output import OutputKind
 from streaming.worker.placing import placed
@@ -29,7 +30,7 @@ from tests.support.states import Written, work
 GROUPS, SUBSCRIPTIONS, TOPICS, CLOCK = range(4)
 BUCKET = COORDINATOR, bucket_of("g")
 SIGNER = Signer(b"secret")
-BOUNDS = Bounds(value_bytes=1_000_000, requests=4, entries=20, name_bytes=16_384, ahead_ms=10_000)
+BOUNDS = Bounds(value_bytes=1_000_000, requests=4, entries=20_000, name_bytes=16_384, ahead_ms=10_000)
 TIGHT = BOUNDS._replace(value_bytes=2_000)
 
 
@@ -284,3 +285,29 @@ def test_the_job_can_read_its_own_alarms(timestamp: int) -> None:
     job = Simulation(now=5)
     job.run([Record(Stream.TOPICS, topic_json(timestamp=timestamp, ttlMs=2_592_000_000), 0, 0, 5)], crash=True)
     assert job.dead_letters == []
+
+
+@pytest.mark.parametrize("letter", ["n", "\u20ac", "\x01", '"'])
+def test_the_longest_request_can_be_repeated(letter: str) -> None:
+    """Behind the end of its client, by a record that Kafka takes under the defaults."""
+    names = {name: name[0] * 16_384 for name in ("clientId", "group", "topic")}
+    key = COORDINATOR, bucket_of(names["group"])
+    entries = [f"{number:05}{letter * 2_700}" for number in range(330)]
+    while len(long := orjson.dumps(request_value(**names, liteTopicSet=entries))) > DEFAULT_REQUEST_BYTES:
+        entries.pop()
+    long = long[:-1] + b" " * (DEFAULT_REQUEST_BYTES - len(long)) + b"}"
+    leave = orjson.dumps(request_value(**{**names, "topic": ""}, action="COMPLETE_REMOVE", liteTopicSet=...))
+    rows = [row(SUBSCRIPTIONS, orjson.dumps(request_value(**names)), 0), row(SUBSCRIPTIONS, leave, 1)]
+    rows = [each._replace(offset=number) for number, each in enumerate([*rows, row(SUBSCRIPTIONS, long)])]
+    _, output = work(*key, rows, None, Worker(WorkerConfig(NAMES, signer=SIGNER, bounds=BOUNDS)))
+    assert letters(output) == []
+    written = [len(name) + len(payload or b"") for name, payload in zip(output.keys, output.payloads, strict=True)]
+    assert max(written) > 600_000
+    assert max(written) < 1_048_576 - 1_000
+
+
+@pytest.mark.parametrize(
+    "value", [Settings.model_fields["max_value_bytes"].default, DEFAULT_REQUEST_BYTES, 1_048_576 - REPETITION_BYTES]
+)
+def test_the_bounds_of_requests_and_values_are_the_same_by_default(value: int) -> None:
+    assert value == 1_000_000
