@@ -1,10 +1,13 @@
 """Exceptions that an entry raises while it is read or applied: they become its dead letter, and stop nobody else."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from traceback import walk_tb
 from typing import Final
 
 from streaming.errors import EntryFailed, StateCorrupted, StateFormatUnknown
+from streaming.events.json_fields import excerpt
 from streaming.events.model import Reason, Source
 from streaming.updates.model import Problem
 
@@ -23,6 +26,24 @@ def not_applicable(source: Source, error: Exception) -> Problem:
         f"{_raised(error)}, a defect of the job; the other entries are applied. Report it, and replay the dead letter "
         "with a release that fixes it",
     )
+
+
+@contextmanager
+def no_entry_to_blame(key: tuple[str, int]) -> Iterator[None]:
+    """Read a state: an exception would be that of each entry of the key, and all would become dead letters.
+
+    Raises:
+        StateCorrupted: the state cannot be read.
+    """
+    try:
+        yield
+    except NOT_OF_AN_ENTRY:
+        raise
+    except Exception as error:
+        raise StateCorrupted(
+            f"the state of {excerpt(key[0])}, shard {key[1]}, cannot be decoded: {type(error).__name__} at "
+            f"{place_of(error)}. Use the release that wrote it, or restore the checkpoint from a copy"
+        ) from error
 
 
 def entry_failed(source: Source, error: Exception) -> EntryFailed:

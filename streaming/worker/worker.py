@@ -27,7 +27,7 @@ from streaming.updates.records import KafkaRecord, UpdateWriter, dead_letter
 from streaming.worker.bounds import Bounds
 from streaming.worker.cache import STATE_CACHE_BYTES, StateCache
 from streaming.worker.facts import facts
-from streaming.worker.failures import not_applicable
+from streaming.worker.failures import no_entry_to_blame, not_applicable
 from streaming.worker.isolation import Isolation, Ran
 from streaming.worker.output import Output, OutputKind
 from streaming.worker.reading import Entry, KeyReader, StreamTopics
@@ -170,7 +170,10 @@ class Worker:
 
     def _take(self, key: tuple[str, int], journal: Journal) -> ShardState:
         tuning, inner_multi = self.tuning, self.config.inner_multi
-        return self.states.take(key, journal, lambda: ShardState(inner_multi=inner_multi, tuning=tuning), state.replay)
+        with no_entry_to_blame(key):
+            return self.states.take(
+                key, journal, lambda: ShardState(inner_multi=inner_multi, tuning=tuning), state.replay
+            )
 
     def _rename_shares(
         self, key: tuple[str, int], journal: Journal, rows: InputRows, output: Output
@@ -255,7 +258,8 @@ class Worker:
     ) -> _Result:
         """Apply events to a bucket of the coordinator."""
         key = (COORDINATOR, number)
-        former = self.states.take(key, journal, CoordinatorState, coordinator.replay)
+        with no_entry_to_blame(key):
+            former = self.states.take(key, journal, CoordinatorState, coordinator.replay)
         try:
             outcome = coordinator.follow(
                 former, events, self.config.client_timeout_ms, inner_multi=self.config.inner_multi

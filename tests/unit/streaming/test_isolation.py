@@ -21,6 +21,7 @@ from streaming.tuning import Tuning
 from streaming.updates.model import Problem
 from streaming.updates.records import UpdateWriter
 from streaming.worker import Worker, WorkerConfig, reading
+from streaming.worker.cache import StateCache
 from streaming.worker.output import OutputKind
 from streaming.worker.reading import KeyReader
 from streaming.worker.rows import InputRow, InputRows
@@ -199,6 +200,21 @@ def test_a_damaged_state_concerns_no_entry(monkeypatch: pytest.MonkeyPatch) -> N
         with pytest.raises(type(error)):
             work("p", 0, requests(9, 4), None, WorkerConfig(NAMES))
         monkeypatch.undo()
+
+
+@pytest.mark.parametrize("key", [("p", 0), BUCKET])
+def test_a_state_that_cannot_be_decoded_concerns_no_entry(
+    key: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, _ = work(*key, requests(3), None, WorkerConfig(NAMES))
+    forget()
+    monkeypatch.setattr(StateCache, "take", _unreadable)
+    with pytest.raises(StateCorrupted, match="cannot be decoded: KeyError at "):
+        work(*key, requests(3), state, WorkerConfig(NAMES))
+
+
+def _unreadable(*_: Any) -> None:
+    raise KeyError
 
 
 def test_an_entry_that_raises_behind_written_output_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
