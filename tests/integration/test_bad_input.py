@@ -74,6 +74,53 @@ def test_damaged_records_harm_nothing_else(streams: Streams, tmp_path: Path) -> 
     assert min(sent.values()) > COUNT / 20
 
 
+def test_records_made_to_end_the_job_are_dead_letters(streams: Streams, tmp_path: Path) -> None:
+    """All in its first micro-batch, which a restart would repeat, and the longest valid request, which it repeats."""
+    request = json.dumps(request_value(topic="victim", group="hurt", clientId="h")).encode()
+    leaving = json.dumps(
+        request_value(action="COMPLETE_REMOVE", topic=..., liteTopicSet=..., group="hurt", clientId="h")
+    )
+    long_names = [f"{number:03}" + "n" * 16_000 for number in range(62)]
+    looks_signed = b',"sign":"' + b"0" * 32 + b'"}'
+    nested = b"[" * 300 + b"]" * 300
+    later: bytes = b"[]"
+    for _ in range(400):
+        later = b'[{"action":"PARTIAL_ADD","liteTopicSet":[],"place":[0,0,0],"later":%b}]' % later
+    hostile = {
+        b'%b,"dialect":%b}' % (request[:-1], nested): Reason.TOO_DEEP,
+        b'%b,"asOf":[0,0,0],"later":%b}' % (request[:-1], later): Reason.TOO_DEEP,
+        b'%b,"asOf":[0,0,0],"later":%b}' % (request[:-1], b"[{}]"): Reason.RESERVED_FIELD,
+        b'{"subscriptionSet":[%b],"pad":"%b"}' % (b",".join([b"null"] * 1_024), b"x" * 980_000): Reason.WRONG_TYPE,
+        padded(request, 1_048_300 - len(looks_signed)) + looks_signed: Reason.VALUE_TOO_LARGE,
+        b'{%b,"x":0}'
+        % b",".join([b'"f%d":0' % number for number in range(50_000)] + [b'"x":0']): Reason.DUPLICATE_FIELD,
+    }
+    producer = Producer({"bootstrap.servers": streams.bootstrap_servers, "message.max.bytes": 2_000_000})
+    scene = Scene(streams)
+    scene.born("p", "t")
+    scene.asks("c", "g", "p", "t")
+    scene.sent()
+    values = [request, leaving.encode(), *hostile]
+    values.append(
+        json.dumps(request_value(topic="victim", group="hurt", clientId="h", liteTopicSet=long_names)).encode()
+    )
+    for value in values:
+        producer.produce(streams.settings.subscription_events, value, "hurt")
+        producer.flush(60)
+    with running(streams, tmp_path / "job.log") as job:
+        scene.leads_to({Effective("p", "g", "c", "t")}, {"p"})
+        scene.born("victim", long_names[-1])
+        scene.leads_to({Effective("victim", "hurt", "h", long_names[-1])}, {"victim"})
+        assert job.stop() == 0
+    letters = streams.dead_letters()
+    assert Counter(letter["reason"] for letter in letters) == Counter(hostile.values())
+
+
+def padded(request: bytes, size: int) -> bytes:
+    """A request without its end, so long."""
+    return request[:-1] + b',"x":"' + b"x" * (size - len(request) - 8) + b'"'
+
+
 def is_json(value: bytes) -> bool:
     """Whether it is one JSON value, as the job reads it."""
     try:
