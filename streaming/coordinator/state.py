@@ -97,9 +97,17 @@ class CoordinatorState:
     alarms: dict[int, frozenset[tuple[str, int]]] = field(default_factory=dict)
     clock: int = 0
     pending: dict[PendingKey, PendingEnd] = field(default_factory=dict)
+    _clients: int | None = field(default=None, compare=False, repr=False)
 
     def __bool__(self) -> bool:
         return bool(self.bindings or self.leases or self.alarms or self.clock or self.pending)
+
+    @property
+    def clients(self) -> int:
+        """Number of clients in session; others are remembered for their versions."""
+        if self._clients is None:
+            self._clients = sum(map(_is_in_session, self.leases.values()))
+        return self._clients
 
     def memory_bytes(self, text_bytes: int) -> int:
         """Return the estimated memory of the state, in bytes.
@@ -111,11 +119,19 @@ class CoordinatorState:
 
     def apply(self, delta: "CoordinatorDelta") -> None:
         """Apply the changes of a micro-batch."""
+        if self._clients is not None:
+            self._clients += sum(
+                _is_in_session(lease) - _is_in_session(self.leases.get(key)) for key, lease in delta.leases.items()
+            )
         overlay(self.bindings, delta.bindings)
         overlay(self.leases, delta.leases)
         overlay(self.alarms, delta.alarms)
         overlay(self.pending, delta.pending)
         self.clock = delta.clock
+
+
+def _is_in_session(lease: ClientLease | None) -> bool:
+    return lease is not None and bool(lease.parents)
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ holds. A topic of the same name is not the same topic: Kafka gives each one an i
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -18,12 +19,6 @@ if TYPE_CHECKING:
 
 Offsets = Mapping[str, Mapping[int, int]]
 """Offsets by topic and partition."""
-
-REBUILD: Final = (
-    "run `reexpand rebuild` with --checkpoint for a new folder: it makes a checkpoint from the inputs, and writes "
-    "to the updates topic what differs"
-)
-"""Way out where the inputs are there and the updates topic is to stay, whatever it holds."""
 
 START_ANEW: Final = (
     "start anew, with --checkpoint for a new folder and --updates for a new topic: "
@@ -45,6 +40,22 @@ _MISSPELT: Final = 0.9
 
 _DIGITS: Final = re.compile(r"[0-9]+")
 _WORD: Final = re.compile(r"[._-]")
+
+
+def rebuild(settings: Settings, *, lost: bool = False) -> str:
+    """Return the way out where the inputs are there and the updates topic is to stay, whatever it holds.
+
+    Args:
+        settings: settings of the job.
+        lost: the former checkpoint is lost, and `settings` name a new one.
+    """
+    own = settings.checkpoint
+    places = ("--without-former", own) if lost else (f"--former {shlex.quote(own)}", f"{own.rstrip('/')}-new")
+    return (
+        f"run `reexpand rebuild` with the options of the job: reexpand rebuild --bootstrap-servers "
+        f"{settings.bootstrap_servers} {places[0]} --checkpoint {shlex.quote(places[1])}: it makes a checkpoint from "
+        "the inputs, and writes to the updates topic what differs"
+    )
 
 
 class NotedTopic(NamedTuple):
@@ -129,7 +140,7 @@ def check_identity(
 
 def _after_loss(settings: Settings, topics: Collection[str]) -> str:
     if set(topics).isdisjoint(events(settings)):
-        return _sentence(REBUILD)
+        return _sentence(rebuild(settings))
     return f"{_sentence(START_ANEW)}. Events of which only the former topic knew must be sent again"
 
 
@@ -230,7 +241,7 @@ def check_empty(settings: Settings, records: int) -> None:
         raise UpdatesUnknown(
             f"the checkpoint {settings.checkpoint} is new, but the updates topic {settings.updates} holds updates of "
             "another one: rows that hold no longer would stay in it. Start with the former checkpoint, or with "
-            f"--updates for a new topic. If the former checkpoint is lost, {REBUILD}."
+            f"--updates for a new topic. If the former checkpoint is lost, {rebuild(settings, lost=True)}."
         )
 
 
@@ -250,7 +261,7 @@ def check_ahead(settings: Settings, written: Collection[RecordPlace], planned: O
                 f"the updates topic {settings.updates} holds an update because of {place}, and the checkpoint "
                 f"{settings.checkpoint} has read that topic only up to offset {position}: the checkpoint is an older "
                 "copy, or another job has written to the topic. Start with the latest checkpoint, or "
-                f"{REBUILD}."
+                f"{rebuild(settings)}."
             )
 
 
@@ -272,7 +283,7 @@ def check_marked(settings: Settings, marked: int, planned: int) -> None:
         raise UpdatesUnknown(
             f"micro-batch {marked - 1} of the checkpoint {settings.checkpoint} is written, and the checkpoint knows "
             f"of none after micro-batch {planned - 1}: it is an older copy. Start with the latest checkpoint, or "
-            f"{REBUILD}."
+            f"{rebuild(settings)}."
         )
 
 

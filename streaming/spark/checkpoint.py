@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from streaming import coordinator
 from streaming.config import Settings
 from streaming.errors import CheckpointInUse, CheckpointMismatch
-from streaming.kafka.facts import REBUILD, START_ANEW, NotedTopic, Offsets
+from streaming.kafka.facts import START_ANEW, NotedTopic, Offsets, rebuild
 from streaming.kafka.permissions import own_group, partition_names
 from streaming.spark.java_files import JavaFiles
 from streaming.storage import journal, s3
@@ -223,7 +223,7 @@ def agree(spark: SparkSession, settings: Settings) -> Agreement:
     if different:
         raise CheckpointMismatch(
             f"the checkpoint {settings.checkpoint} was made with other settings: {'; '.join(different)}. "
-            f"Set them back, or {REBUILD}."
+            f"Set them back, or {rebuild(settings)}."
         )
     return Agreement(checkpoint_id, partitions, topics)
 

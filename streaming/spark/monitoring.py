@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute
 
 from streaming import address
 from streaming.config import Settings
-from streaming.errors import KafkaUnavailable
+from streaming.errors import CheckpointUnusable, KafkaUnavailable
 from streaming.kafka.permissions import lag_group
 from streaming.monitor.batch import BatchReport
 from streaming.monitor.health import Condition, Health
@@ -138,6 +138,7 @@ class QueryMonitor:
         self._files = files
         self._next_note = time.monotonic() + _KEEP_SECONDS
         self._noted = -1
+        self._is_working = False
         self._load_sizes()
         self._health.enter(Condition.READY, "the query runs, and the inputs are read")
         self._metrics.reached("ready", self._health.uptime)
@@ -181,19 +182,20 @@ class QueryMonitor:
         try:
             self._files.write(SIZES, self._metrics.shards.dump())
             self._noted = self._last_batch
-        except Py4JError as error:  # the next driver learns them as it visits the shards
+        except (Py4JError, CheckpointUnusable) as error:  # the next driver learns them as it visits the shards
             log.debug("the sizes of the shards could not be noted: %s", error)
 
     def _load_sizes(self) -> None:
         try:
             if self._files.exists(SIZES):
                 self._metrics.shards.load(self._files.read(SIZES))
-        except (OSError, ValueError, Py4JError) as error:
+        except (OSError, ValueError, Py4JError, CheckpointUnusable) as error:
             log.debug("the noted sizes of the shards could not be read: %s", error)
 
     def _look_at_query(self) -> None:
         status = self._status.status()
         is_working = status.isTriggerActive() and status.isDataAvailable()
+        self._is_working = is_working
         self._health.look(self._last_batch, is_running=is_working)
 
     def _take_ends(self, now: float) -> None:
@@ -241,8 +243,15 @@ class QueryMonitor:
         elif left and now >= self._next_news:
             self._next_news = now + _NEWS_SECONDS
             self._has_told = True
-            remaining = f"{left / rate:.0f} s left" if rate else "no records are read at present"
-            log.info("catching up: %s records left, %.0f a second, %s", f"{left:,}", rate, remaining)
+            log.info("catching up: %s records left, %s", f"{left:,}", self._pace(left, rate))
+
+    def _pace(self, left: int, rate: float) -> str:
+        """Return how fast the job catches up, in words."""
+        if rate:
+            return f"{rate:.0f} per second, {left / rate:.0f} s left"
+        if self._is_working:
+            return "a micro-batch is running"
+        return "0 per second, no records are read at present"
 
     def _commit(self, now: float) -> None:
         again = now >= self._again

@@ -279,7 +279,7 @@ class Worker:
             answers(inquiries, lambda each: answer_coordinator(each, former, number, self._asked)), output
         )
         self.states.put(key, journal, former)
-        return _Result(journal, outcome.problems, outcome.ignored, 0, len(former.leases))
+        return _Result(journal, outcome.problems, outcome.ignored, 0, former.clients)
 
     def _add_answers(self, records: Iterable[KafkaRecord | None], output: Output) -> None:
         for record in records:

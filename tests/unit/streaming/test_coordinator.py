@@ -592,3 +592,23 @@ def test_buckets_are_those_of_the_jvm() -> None:
     """The bucket is the CRC-32 of the name modulo the number of buckets."""
     assert BUCKETS == 16
     assert [bucket_of(name) for name in ("g", "é", "group-of-the-shop")] == [6, 14, 1]
+
+
+def test_only_clients_in_session_are_counted() -> None:
+    """Counted once, and then with each change: those that have left are remembered for their versions."""
+
+    def next_one(*requests: SubscriptionRequest) -> int:
+        nonlocal offset
+        events = [(Source("s", 0, offset := offset + 1, 0, 1_000), each) for each in requests]
+        counted.apply(follow(counted, events).delta)
+        return counted.clients
+
+    offset, counted = 0, CoordinatorState()
+    assert counted.clients == 0
+    assert next_one(request("p", version=1), request("p", client="d"), request("q", client="d")) == 2
+    assert next_one(leaves("p", version=2)) == 1
+    assert next_one(leaves("p"), request("p", client="d")) == 1
+    assert KEY in counted.leases
+    assert next_one(request("p", version=3), leaves("p"), leaves("", version=4)) == 1
+    assert next_one(SubscriptionRequest("", "g", "d", Action.COMPLETE_REMOVE, ())) == 0
+    assert CoordinatorState(leases=dict(counted.leases)).clients == 0

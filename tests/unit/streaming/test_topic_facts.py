@@ -1,20 +1,27 @@
 """What is said where Kafka's topics are not those of a checkpoint, and where nothing is said."""
 
 import re
+import shlex
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from streaming.cli import main
 from streaming.config import Settings, load
 from streaming.errors import ConfigInvalid, RecordsLost, TopicReplaced, UpdatesUnknown
 from streaming.events.model import Reason, Source
 from streaming.kafka import facts
 from streaming.kafka.facts import NotedTopic, RecordPlace
 from streaming.kafka.specs import COMPACTION, INPUT, flaws, specs
+from streaming.operations.rebuild import session
+from streaming.spark.rebuild_note import RebuildNote, Stage
 from streaming.updates.records import dead_letter
 
 SETTINGS: Settings = load({"bootstrap_servers": "b:1", "checkpoint": "/c"})
+NOTE = RebuildNote(Stage.COMPLETE)
 NAMES = facts.names(SETTINGS)
 NOTED = {role: NotedTopic(name, f"id of {name}") for role, name in NAMES.items()}
 FOUND = {topic.name: topic.id for topic in NOTED.values()}
@@ -205,3 +212,17 @@ def test_a_topic_that_is_perhaps_misspelt_is_not_created(
         facts.check_spelling(settings, present)
     assert f"has no topic {name}, but {near}: set {role} to that one" in str(caught.value)
     assert f"REEXPAND_{role.upper()}={name} reexpand topics --bootstrap-servers b:1" in str(caught.value)
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_the_way_out_is_a_command_that_is_taken(lost: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: FBT001 - a case
+    """As a shell splits it, also with blanks in a path."""
+    own = str(tmp_path / "a checkpoint")
+    given: list[tuple[Settings, Any]] = []
+    monkeypatch.setattr(session, "rebuild", lambda settings, plan, _: given.append((settings, plan)) or NOTE)
+    said = facts.rebuild(load({"bootstrap_servers": "b:1", "checkpoint": own}), lost=lost)
+    (command,) = re.findall(r"job: reexpand (.*?): it makes", said)
+    done = CliRunner().invoke(main, shlex.split(command))
+    assert done.exit_code == 0, done.output
+    ((settings, plan),) = given
+    assert (settings.checkpoint, plan.former) == ((own, None) if lost else (f"{own}-new", own))
