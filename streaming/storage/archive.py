@@ -8,12 +8,15 @@ from hashlib import blake2b
 from urllib.parse import unquote, urlparse
 
 from pyarrow import ArrowException
-from pyarrow.fs import FileSelector, FileSystem, LocalFileSystem
+from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
 
 from streaming.errors import StateCorrupted
 from streaming.storage import s3
 from streaming.storage.journal import Archive
 from streaming.storage.layout import PARTS
+
+_LOCAL = "local"
+"""Arrow's name for the file system of this machine, mounts included."""
 
 _OBJECT_STORES = ("s3", "gcs", "abfs")
 """File systems on which an object becomes visible as a whole, so a part needs no other name while it is written."""
@@ -91,19 +94,38 @@ class _KeyFolder:
         path = f"{self.folder}/{name}"
         if self._holds(path, data):
             return  # a repeated micro-batch writes its parts again
-        self.files.create_dir(self.folder, recursive=True)
         if self.files.type_name in _OBJECT_STORES:
+            self.files.create_dir(self.folder, recursive=True)
             # A failed upload is not removed: by now another attempt may have written the whole part under this name.
             self._put(path, data)
             return
+        self._create_folder()
         unfinished = f"{path}.{os.getpid()}"  # another attempt at the same task may write the same part
         try:
             self._put(unfinished, data)
+            self._settle(unfinished)  # else a power loss could leave the name without the bytes
             self.files.move(unfinished, path)
+            self._settle(self.folder)
         except BaseException:  # above all a full disk, which this file would keep full
             with contextlib.suppress(OSError):
                 self.files.delete_file(unfinished)
             raise
+
+    def _create_folder(self) -> None:
+        """Create the folder of the key, which outlives a power loss from then on."""
+        if self.files.get_file_info(self.folder).type is FileType.NotFound:
+            self.files.create_dir(self.folder, recursive=True)
+            self._settle(os.path.dirname(self.folder))  # noqa: PTH120 - a path of Arrow
+
+    def _settle(self, path: str) -> None:
+        """Have a file or folder on the disk, and not only in the memory of the machine; Arrow has no call for it."""
+        if self.files.type_name != _LOCAL:
+            return
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
     def _holds(self, path: str, data: bytes) -> bool:
         """Return True if a file holds exactly these bytes; a damaged or truncated one is written again."""

@@ -1,6 +1,7 @@
 """Parts of large states, as files beside the checkpoint."""
 
 import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -147,3 +148,23 @@ def test_a_part_whose_bytes_were_damaged_is_written_again(checkpoint: Checkpoint
 def files_in(folder: Path) -> list[str]:
     """Return the names of all files below a folder."""
     return [path.name for path in folder.rglob("*") if path.is_file()]
+
+
+def test_a_part_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power loss must not leave a name without its bytes, nor a state that refers to a part without a name."""
+    steps: list[str] = []
+
+    def synced(descriptor: int) -> None:
+        steps.append(str(Path(f"/proc/self/fd/{descriptor}").readlink().relative_to(tmp_path)))
+
+    monkeypatch.setattr(os, "fsync", synced)
+    parts = Folder(str(tmp_path)).of("p", 0)
+    parts.write("one", b"1")
+    (key,) = (tmp_path / "parts").iterdir()
+    folder = f"parts/{key.name}"
+    assert steps == ["parts", f"{folder}/one.{os.getpid()}", folder]
+    parts.write("one", b"1")
+    assert len(steps) == 3, "it is there already"
+    parts.write("two", b"2")
+    assert steps[3:] == [f"{folder}/two.{os.getpid()}", folder]
+    assert parts.read("two") == b"2"

@@ -62,8 +62,8 @@ class Denied:
         self, monkeypatch: pytest.MonkeyPatch, allowed: Callable[[Path, int], bool], *, read_only: bool
     ) -> None:
         flag = os.ST_RDONLY if read_only else 0
-        monkeypatch.setattr(folder.os, "access", lambda path, mode: allowed(Path(path), mode))
-        monkeypatch.setattr(folder.os, "statvfs", lambda _: type("Flags", (), {"f_flag": flag}))
+        monkeypatch.setattr(os, "access", lambda path, mode: allowed(Path(path), mode))
+        monkeypatch.setattr(os, "statvfs", lambda _: type("Flags", (), {"f_flag": flag}))
 
 
 @pytest.mark.parametrize(("read_only", "why"), [(True, "Read-only file system"), (False, "Permission denied")])
