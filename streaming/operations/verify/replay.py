@@ -259,8 +259,9 @@ def refused_requests(letters: Iterable[bytes | None]) -> Iterator[tuple[str, str
         try:
             fields = orjson.loads(letter)
             request = orjson.loads(fields["original"])
-            if fields["reason"] == Reason.QUOTA_EXCEEDED:
-                yield request["topic"], request["group"]
+            names = request["topic"], request["group"]
+            if fields["reason"] == Reason.QUOTA_EXCEEDED and all(type(name) is str for name in names):
+                yield names
         except (orjson.JSONDecodeError, KeyError, TypeError):  # it is about a topic, or cut
             continue
 

@@ -11,7 +11,7 @@ from streaming.errors import CheckpointMismatch, NotVerified
 from streaming.events.model import MAX_AHEAD_MS, Source, Stream
 from streaming.events.routing import Routing
 from streaming.operations.verify.progress import JobCheckpoint
-from streaming.operations.verify.replay import Replay, Rules
+from streaming.operations.verify.replay import Replay, Rules, refused_requests
 from streaming.operations.verify.windows import StoredInput
 from streaming.spark import checkpoint, limits_note
 from streaming.worker.bounds import Bounds
@@ -78,6 +78,14 @@ def test_a_topic_event_that_is_too_long_is_left_out(tmp_path: Path) -> None:
     replay = Replay(rules(limits), tmp_path)
     replay.feed([StoredInput(Stream.TOPICS, 0, 0, 0, topic_json(topic="x" * 30))])
     assert list(replay.states()) == []
+
+
+@pytest.mark.parametrize("names", [{"topic": ["p"], "group": "g"}, {"topic": "p", "group": {}}, {"topic": None}, {}])
+def test_dead_letters_that_somebody_else_wrote_name_no_group(names: dict[str, Any]) -> None:
+    """Whoever may write to the topic of dead letters can put anything there."""
+    forged = orjson.dumps({"reason": "quota-exceeded", "original": orjson.dumps(names).decode()})
+    real = orjson.dumps({"reason": "quota-exceeded", "original": request_json().decode()})
+    assert list(refused_requests([forged, b'"quota-exceeded"', b'{"original":"quota-exceeded"}', real])) == [("p", "g")]
 
 
 def test_the_note_is_what_was_written() -> None:
