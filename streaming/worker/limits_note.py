@@ -5,7 +5,6 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from streaming.events.model import MAX_AHEAD_MS
 from streaming.worker.bounds import Bounds
 
 LIMITS: Final = "limits.json"
@@ -43,7 +42,7 @@ def parse(content: bytes) -> tuple[Limits, ...]:
     try:
         return tuple(
             Limits(
-                Bounds(*(int(each[name]) for name in _NAMES), MAX_AHEAD_MS),
+                Bounds(**{name: int(value) for name, value in each["bounds"].items() if name in Bounds._fields}),
                 bool(each["cap_requests"]),
                 {
                     topic: {int(number): int(offset) for number, offset in offsets.items()}
@@ -59,13 +58,6 @@ def parse(content: bytes) -> tuple[Limits, ...]:
 def dump(limits: Iterable[Limits]) -> bytes:
     """Return the content of a note."""
     return orjson.dumps(
-        [
-            {**dict(zip(_NAMES, each.bounds, strict=False)), "cap_requests": each.cap_requests, "since": each.since}
-            for each in limits
-        ],
+        [{"bounds": each.bounds._asdict(), "cap_requests": each.cap_requests, "since": each.since} for each in limits],
         option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS,
     )
-
-
-_NAMES: Final = ("max_value_bytes", "max_requests", "max_entries", "max_name_bytes")
-"""Settings of the bounds, in their order."""

@@ -170,7 +170,7 @@ def test_a_live_job_is_verified_and_its_updates_are_repaired(streams: Streams, t
                 forger.add(row)
             for row in missing:
                 forger.remove(row)
-            altered = {
+            altered: dict[Effective, dict[str, Any]] = {
                 Effective("p", "g", "nats", "fleet.eu.1"): {"patterns": ["fleet.*"]},
                 Effective("s", "tagged", "c", "red__1"): {"version": 7},
                 Effective("x", "only", "new", "a__1"): {"clientId": "old"},

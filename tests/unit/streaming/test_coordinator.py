@@ -1,5 +1,6 @@
 """State that spans parents: bindings, leases and alarms, and the records that the coordinator writes back."""
 
+import itertools
 import json
 from typing import Any
 
@@ -596,14 +597,13 @@ def test_buckets_are_those_of_the_jvm() -> None:
 
 def test_only_clients_in_session_are_counted() -> None:
     """Counted once, and then with each change: those that have left are remembered for their versions."""
+    offsets, counted = itertools.count(), CoordinatorState()
 
     def next_one(*requests: SubscriptionRequest) -> int:
-        nonlocal offset
-        events = [(Source("s", 0, offset := offset + 1, 0, 1_000), each) for each in requests]
+        events = [(Source("s", 0, next(offsets), 0, 1_000), each) for each in requests]
         counted.apply(follow(counted, events).delta)
         return counted.clients
 
-    offset, counted = 0, CoordinatorState()
     assert counted.clients == 0
     assert next_one(request("p", version=1), request("p", client="d"), request("q", client="d")) == 2
     assert next_one(leaves("p", version=2)) == 1

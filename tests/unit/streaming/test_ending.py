@@ -48,8 +48,9 @@ def test_a_micro_batch_that_does_not_end_is_interrupted(monkeypatch: pytest.Monk
     stop.set()
     monkeypatch.setattr(pace, "end_after_batch", lambda _: query.steps.append("end"))
     monkeypatch.setattr(attend, "_silence", lambda _: query.steps.append("silence"))
-    beside: Any = attend.Beside(*[None] * 2, Clock(), None)  # type: ignore[arg-type]
-    attend.attend(query, stop, beside)
+    nothing: Any = None
+    clock: Any = Clock()
+    attend.attend(query, stop, attend.Beside(nothing, nothing, clock, nothing))
     assert query.steps == ["end", "wait", "silence", "interrupt"]
 
 
@@ -62,14 +63,18 @@ def test_the_end_of_a_job_is_limited() -> None:
             limit.watch(spark)
             stop.set()
             jvm.wait(20)
-            raise ConnectionRefusedError
+            _refused()
         assert jvm.returncode == -signal.SIGKILL
+
+
+def _refused() -> None:
+    raise ConnectionRefusedError
 
 
 def _fails(stop: threading.Event) -> None:
     with ending.limited(stop):
         stop.set()
-        raise ConnectionRefusedError
+        _refused()
 
 
 def test_a_failure_within_the_limit_is_one() -> None:

@@ -21,7 +21,6 @@ from streaming.spark.rebuild_note import RebuildNote, Stage
 from streaming.updates.records import dead_letter
 
 SETTINGS: Settings = load({"bootstrap_servers": "b:1", "checkpoint": "/c"})
-NOTE = RebuildNote(Stage.COMPLETE)
 NAMES = facts.names(SETTINGS)
 NOTED = {role: NotedTopic(name, f"id of {name}") for role, name in NAMES.items()}
 FOUND = {topic.name: topic.id for topic in NOTED.values()}
@@ -219,7 +218,12 @@ def test_the_way_out_is_a_command_that_is_taken(lost: bool, tmp_path: Path, monk
     """As a shell splits it, also with blanks in a path."""
     own = str(tmp_path / "a checkpoint")
     given: list[tuple[Settings, Any]] = []
-    monkeypatch.setattr(session, "rebuild", lambda settings, plan, _: given.append((settings, plan)) or NOTE)
+
+    def note(settings: Settings, plan: Any, _: object) -> RebuildNote:
+        given.append((settings, plan))
+        return RebuildNote(Stage.COMPLETE)
+
+    monkeypatch.setattr(session, "rebuild", note)
     said = facts.rebuild(load({"bootstrap_servers": "b:1", "checkpoint": own}), lost=lost)
     (command,) = re.findall(r"job: reexpand (.*?): it makes", said)
     done = CliRunner().invoke(main, shlex.split(command))

@@ -96,7 +96,7 @@ def test_the_note_is_what_was_written() -> None:
     assert parse(dump(history)) == history
 
 
-@pytest.mark.parametrize("content", [b"", b"[1]", b'[{"since":{}}]', b"[{}]", b'[{"max_value_bytes":1}]'])
+@pytest.mark.parametrize("content", [b"", b"[1]", b'[{"since":{}}]', b"[{}]", b'[{"bounds":{"entries":1}}]'])
 def test_a_damaged_note_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / LIMITS).write_bytes(content)
     with pytest.raises(NotVerified, match=f"{LIMITS} cannot be read"):
