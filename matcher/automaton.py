@@ -3,17 +3,38 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+from matcher.wildcards import MANY, Wildcard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from matcher.pattern import Pattern
+    from matcher.wildcards import Segment, Tail
 
 BLOCK_BITS: Final = 2_048
 """Number of bits of an automaton, from which on a further one costs no more than longer steps of the same one."""
 
 _FEW: Final = 8  # positions that are set one by one in a mask
+
+
+class Form(Protocol):
+    """Part of a pattern that an automaton is made of; see `matcher.Pattern`."""
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """Literals and wildcards."""
+
+    @property
+    def tail(self) -> Tail:
+        """Remainder of a topic after the segments."""
+
+    @property
+    def starts_with_wildcard(self) -> bool:
+        """True if a wildcard matches the first segment of a topic."""
+
+
+F = TypeVar("F", bound=Form)
 
 
 class Automaton:
@@ -32,7 +53,7 @@ class Automaton:
 
     __slots__ = ("_ends", "_literals", "_many", "_owners", "_starts", "_texts", "_visible", "_wild", "tails")
 
-    def __init__(self, patterns: Iterable[Pattern]) -> None:
+    def __init__(self, patterns: Iterable[Form]) -> None:
         self._starts = self._visible = 0
         literals: dict[str, list[int]] = defaultdict(list)
         wild: list[int] = []
@@ -46,11 +67,11 @@ class Automaton:
                 self._visible |= 1 << position
             for segment in pattern.segments:
                 position += 1
-                if isinstance(segment, str):
+                if not isinstance(segment, Wildcard):
                     literals[segment].append(position)
                     continue
                 wild.append(position)
-                if segment.takes_many:
+                if segment is MANY:
                     many.append(position)
             if pattern.tail.may_end:
                 self._owners[position] = number
@@ -103,9 +124,9 @@ class Automaton:
         return (self._owners[position] for position in _positions(state & self._ends))
 
 
-def in_blocks(patterns: Iterable[Pattern]) -> Iterator[list[Pattern]]:
+def in_blocks(patterns: Iterable[F]) -> Iterator[list[F]]:
     """Yield lists of patterns of at most `BLOCK_BITS` bits together, or of one pattern."""
-    block: list[Pattern] = []
+    block: list[F] = []
     size = 0
     for pattern in patterns:
         size += bits_of(pattern)
@@ -117,7 +138,7 @@ def in_blocks(patterns: Iterable[Pattern]) -> Iterator[list[Pattern]]:
         yield block
 
 
-def bits_of(pattern: Pattern) -> int:
+def bits_of(pattern: Form) -> int:
     """Return the number of bits that an automaton has for a pattern, at most."""
     return 2 + len(pattern.segments)
 

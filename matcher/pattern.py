@@ -1,46 +1,12 @@
 """Parsed patterns, in one form for all dialects, and their match against one topic."""
 
 from collections.abc import Sequence
-from enum import Enum
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from matcher.automaton import Automaton
+from matcher.wildcards import MANY, ONE, Segment, Tail, Wildcard
 
-
-class Wildcard(Enum):
-    """Wildcard in place of a literal segment."""
-
-    ONE = "exactly one segment"
-    MANY = "one or more segments"
-
-    @property
-    def takes_many(self) -> bool:
-        """True if the wildcard takes more than one segment."""
-        return self is Wildcard.MANY
-
-
-class Tail(Enum):
-    """Remainder of a topic, after the segments of a pattern."""
-
-    END = "nothing"
-    SOME = "one or more further segments"
-    ANY = "zero or more further segments"
-    STARTS = "the rest of the last segment, then zero or more further segments"
-
-    @property
-    def may_end(self) -> bool:
-        """True if a topic may end with the segments of the pattern."""
-        return self in (Tail.END, Tail.ANY)
-
-    @property
-    def may_go_on(self) -> bool:
-        """True if a topic may have more segments than the pattern."""
-        return self is not Tail.END
-
-
-ONE: Final = Wildcard.ONE
-MANY: Final = Wildcard.MANY
-Segment: TypeAlias = str | Literal[Wildcard.ONE, Wildcard.MANY]
+__all__ = ["MANY", "ONE", "Pattern", "Segment", "Tail", "Wildcard"]
 
 
 class Pattern(NamedTuple):

@@ -12,7 +12,7 @@ from streaming.inquiry.entries import Held, held
 from streaming.inquiry.facts import client_facts, group_facts, topic_facts
 from streaming.inquiry.model import ClientFacts, EventPlace, GroupFacts, TopicFacts
 from streaming.inquiry.questions import Question
-from streaming.inquiry.quotas import Look, TooWide, is_beyond
+from streaming.inquiry.quotas import Effort, TooWide, is_beyond
 from streaming.state import Shard, ShardState
 from streaming.subscription.subscribers import ClientKey
 
@@ -127,7 +127,7 @@ def subscriptions(state: ShardState, question: Question) -> Page[SubscriptionFac
     accepts, wanted = _accepts(question), _accepts_client(question, pattern=False)
     counts = {key: _entry_count(state, key) for key in filter(wanted, state.clients)}
     before = 0
-    keys = []
+    keys: list[ClientKey] = []
     for key, count in counts.items():
         if keys or before + count > question.cursor:
             keys.append(key)
@@ -144,7 +144,7 @@ def topic(state: ShardState, shard: Shard, name: str) -> TopicDetails:
         return TopicDetails(None, (), 0)
     found = state.subscribers(name)
     shown: list[SubscriberFacts] = []
-    beyond, characters, look = 0, 0, Look()
+    beyond, characters, look = 0, 0, Effort()
     for row, texts in islice(found.items(), _SHOWN_SUBSCRIBERS):
         characters += sum(map(len, (*row, *texts)))
         if shown and characters > PAGE_CHARACTERS:

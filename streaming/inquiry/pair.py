@@ -29,7 +29,7 @@ from streaming.inquiry.model import (
     QuotaFacts,
     RowFacts,
 )
-from streaming.inquiry.quotas import Look, is_beyond
+from streaming.inquiry.quotas import Effort, is_beyond
 from streaming.state import Group, Shard, ShardState
 from streaming.subscription.client import ABSENT, NOTHING, Interest, Mode
 from streaming.subscription.interests import pattern_of
@@ -107,7 +107,7 @@ class _Pair:
 
     def _received(self, quota: QuotaFacts | None) -> _Finding:
         """Return the finding about a client with rows by all rules but the quota."""
-        if quota is not None and is_beyond(self._state, self._key, quota.share, self._topic, Look()):
+        if quota is not None and is_beyond(self._state, self._key, quota.share, self._topic, Effort()):
             where = f" on shard {self._shard.number} of {self._shard.count}" if self._shard.count > 1 else ""
             reason = (
                 f"the client may hold {quota.share:,} topics{where}, and holds as many that are older than this one"

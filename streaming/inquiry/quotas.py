@@ -18,7 +18,7 @@ class TooWide(Exception):
     """An answer would look at more than it may."""
 
 
-class Look:
+class Effort:
     """Work that is left for an answer."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Look:
             )
 
 
-def is_beyond(state: ShardState, key: ClientKey, share: int | None, topic: str, look: Look) -> bool:
+def is_beyond(state: ShardState, key: ClientKey, share: int | None, topic: str, look: Effort) -> bool:
     """Return True if a client with a row for a topic does not hold it, since it holds as many older ones as it may.
 
     Args:
@@ -66,7 +66,7 @@ def is_beyond(state: ShardState, key: ClientKey, share: int | None, topic: str, 
     return topic not in islice(older, share)
 
 
-def _first_held(state: ShardState, key: ClientKey, look: Look) -> Iterator[str | None]:
+def _first_held(state: ShardState, key: ClientKey, look: Effort) -> Iterator[str | None]:
     """Yield the topics of the shard in order of creation, None for those for which the client has no row."""
     own = state.new_interests()
     own.add(key, state.interest(key))
@@ -79,7 +79,7 @@ def _first_held(state: ShardState, key: ClientKey, look: Look) -> Iterator[str |
         yield topic if has_row else None
 
 
-def _has_row(state: ShardState, key: ClientKey, topic: str, look: Look) -> bool:
+def _has_row(state: ShardState, key: ClientKey, topic: str, look: Effort) -> bool:
     found = state.subscribers(topic)
     look.spend(1 + len(found))
     return any(row.client == key for row in found)

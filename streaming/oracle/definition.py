@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from matcher.cache import BoundedCache
-from matcher.selectors import BloomFilter
+from matcher.selectors import BloomFilter, Selector
 from matcher.selectors import compile as compile_selector
 from streaming.events.model import (
     DEFAULT_QUOTA,
@@ -39,7 +39,7 @@ E = TypeVar("E")
 Placed = Iterable[tuple[Place, E]]
 
 _ONE_SHARD = Routing()
-_compiled = BoundedCache(
+_compiled: BoundedCache[SelectorSpec, Selector] = BoundedCache(
     lambda spec: compile_selector(*spec), lambda spec, _: 64 * (8 + len(spec.text)), 128 * 1024 * 1024
 )
 

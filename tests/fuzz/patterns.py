@@ -233,7 +233,7 @@ def _check_pattern_index(meeting: Meeting, draw: Draw) -> None:
     assert len(index) == 0
     assert not index._exact
     assert index._trie.is_empty
-    assert index._general.is_empty
+    assert index._prefixes.is_empty
 
 
 def _check_topic_index(meeting: Meeting, draw: Draw) -> None:

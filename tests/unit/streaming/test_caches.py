@@ -2,9 +2,11 @@
 
 import tracemalloc
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
+from matcher.cache import BoundedCache
 from streaming.events.model import LITE, SelectorSpec, Source, TopicMetadata
 from streaming.state import shard
 from streaming.subscription import policy
@@ -38,7 +40,7 @@ def long_names(total: int, length: int) -> Iterator[str]:
 @pytest.mark.parametrize("length", [200, 16_000])
 def test_patterns_whose_validity_is_remembered(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Invalid ones have errors, which repeat a part of them."""
-    monkeypatch.setattr(shard, "_PATTERN_PROBLEMS", shard.BoundedCache(*arguments(shard._PATTERN_PROBLEMS, MIB)))
+    monkeypatch.setattr(shard, "_PATTERN_PROBLEMS", BoundedCache(*arguments(shard._PATTERN_PROBLEMS, MIB)))
     held = held_after(lambda text: shard._PATTERN_PROBLEMS((f"{text}*", LITE, False)), long_names(4 * MIB, length))
     assert held < MIB + SLACK
 
@@ -47,7 +49,7 @@ def test_patterns_whose_validity_is_remembered(length: int, monkeypatch: pytest.
 def test_compiled_selectors(kind: str) -> None:
     """The estimate of their size is none below the truth."""
     text = " or ".join(["a<>-b"] * 120) if kind == "SQL92" else "||".join(chr(0x4E00 + each) for each in range(1_000))
-    cache = policy.BoundedCache(*arguments(policy._COMPILED, 4 * MIB))
+    cache = BoundedCache(*arguments(policy._COMPILED, 4 * MIB))
     glue = " or " if kind == "SQL92" else "||"
     policy._compiled(SelectorSpec(kind, "a"))
     held = held_after(
@@ -66,7 +68,7 @@ def test_the_longest_selector_is_kept() -> None:
 
 
 def test_json_of_subscribers() -> None:
-    cache = records.BoundedCache(*arguments(records._SUBSCRIBERS, MIB))
+    cache = BoundedCache(*arguments(records._SUBSCRIBERS, MIB))
     names = long_names(4 * MIB, 16_000)
     assert held_after(lambda text: cache((text, SubscriberKey(text, text), 1)), names) < MIB + SLACK
 
@@ -84,6 +86,6 @@ def test_json_of_topics_and_patterns(monkeypatch: pytest.MonkeyPatch) -> None:
     assert held_after(write, long_names(8 * MIB, 16_000)) < 2 * MIB + SLACK
 
 
-def arguments(cache: policy.BoundedCache, max_bytes: int) -> tuple:  # type: ignore[type-arg]  # caches of all kinds
+def arguments(cache: BoundedCache[Any, Any], max_bytes: int) -> tuple[Any, Any, int]:
     """Return the arguments of a smaller cache of the same function."""
     return cache._compute, cache._size, max_bytes

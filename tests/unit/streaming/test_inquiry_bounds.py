@@ -88,7 +88,12 @@ def test_entries_of_former_pages_are_not_made_again(monkeypatch: pytest.MonkeyPa
     shard = a_shard({}, *(replace("a", "b", client=f"c{number}") for number in range(50)))
     made: list[ClientKey] = []
     original = listing._entries
-    monkeypatch.setattr(listing, "_entries", lambda state, key: (made.append(key), original(state, key))[1])
+
+    def noting(state: ShardState, key: ClientKey) -> Any:
+        made.append(key)
+        return original(state, key)
+
+    monkeypatch.setattr(listing, "_entries", noting)
     page = listing.subscriptions(shard, Question("q", Ask.SUBSCRIPTIONS, cursor=91, limit=3))
     assert [(each.client, each.entry) for each in page.items] == [("c45", "b"), ("c46", "a"), ("c46", "b")]
     assert (page.cursor, page.total, len(made)) == (94, 100, 3)  # the third one ends the page
@@ -100,9 +105,12 @@ def test_comparisons_with_long_entries_are_few(monkeypatch: pytest.MonkeyPatch) 
     shard = a_shard({}, replace(*patterns))
     calls: list[int] = []
     original = matcher.matches
-    monkeypatch.setattr(
-        entries.matcher, "matches", lambda *given, **options: (calls.append(1), original(*given, **options))[1]
-    )
+
+    def counting(*given: Any, **options: Any) -> bool:
+        calls.append(1)
+        return original(*given, **options)
+
+    monkeypatch.setattr(matcher, "matches", counting)
     found = explain_pair(shard, Shard("p"), C, f"{LONG}__y")
     assert 0 < len(found.entries) <= entries._SUSPECT_CHARACTERS // len(LONG)
     assert len(calls) < 50 * entries._SUSPECT_CHARACTERS // len(LONG)
