@@ -193,6 +193,13 @@ fuzz: .venv/.locked | $(filter .tools/bin/uv,$(UV)) ## coverage-guided fuzzing, 
 	$(UV) pip install --quiet --python $(FUZZ_VENV)/bin/python --require-hashes -r tests/fuzz/requirements.txt
 	$(WITH_PROJECT) \
 	  $(FUZZ_VENV)/bin/python -m tests.fuzz.run --seconds $(FUZZ_SECONDS) $(FUZZ)
+	$(if $(FUZZ),,$(MAKE) fuzz-cost)
+
+FUZZ_MINUTES := 1
+
+.PHONY: fuzz-cost
+fuzz-cost: .venv/.locked ## search for inputs that cost much for their size, FUZZ_MINUTES=1 a target (FUZZ=NAME: only one)
+	$(PY) -m tests.fuzz.cost --minutes $(FUZZ_MINUTES) $(if $(FUZZ),--target $(FUZZ))
 
 CONSOLE_VENV := $(CACHE)/console
 
