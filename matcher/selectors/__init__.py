@@ -25,7 +25,7 @@ the time that it takes, so bound what the text can ask for, and refuse the rest 
 
 from collections.abc import Callable, Collection, Mapping
 from functools import cache, partial
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoints, entry_points
 from typing import Final, Protocol
 
 from matcher.errors import SelectorError, SelectorSyntaxError, UnknownSelector
@@ -79,8 +79,14 @@ def _factory(kind: str, stored: bool) -> Callable[[str], Selector]:  # noqa: FBT
         from matcher.selectors.sql92 import Sql92Selector  # noqa: PLC0415 - its grammar library is needed here only
 
         return partial(Sql92Selector, max_nodes=None) if stored else Sql92Selector
-    offered = entry_points(group=GROUP)
+    offered = _offered()
     if kind not in offered.names:
         raise UnknownSelector(kind, ["TAG", "SQL92", *sorted(offered.names)])
     factory: Callable[[str], Selector] = offered[kind].load()
     return factory
+
+
+@cache
+def _offered() -> EntryPoints:
+    """Return the kinds of installed packages, which the metadata of all of them must be read for."""
+    return entry_points(group=GROUP)

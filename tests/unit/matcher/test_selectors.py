@@ -79,6 +79,23 @@ def test_long_sql_is_read_and_evaluated(text: str, *, expected: bool) -> None:
     assert sql92.compile(text, max_nodes=None).evaluate({"a": "1"}) is expected
 
 
+def test_unknown_kinds_do_not_read_the_installed_packages_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever sends requests chooses the kinds, and the metadata of all packages are files."""
+    reads: list[str] = []
+
+    def reading(*, group: str) -> EntryPoints:
+        reads.append(group)
+        return EntryPoints()
+
+    monkeypatch.setattr(selectors, "entry_points", reading)
+    selectors._offered.cache_clear()
+    for number in range(5):
+        with pytest.raises(UnknownSelector):
+            selectors.compile(f"KIND{number}", "a")
+    selectors._offered.cache_clear()
+    assert len(reads) == 1
+
+
 @pytest.mark.parametrize(
     ("comparison", "nodes"),
     [("a = 1", 3), ("a <> 1", 4), ("a", 2), ("a in ('x', 'y')", 2), ("a contains 'x'", 2), ("a between 1 and 2", 4)],
@@ -260,8 +277,10 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(EntryPoint, "load", lambda _: MinLength)
     monkeypatch.setattr("matcher.selectors.entry_points", lambda *, group: EntryPoints([offered]).select(group=group))
     selectors._factory.cache_clear()
+    selectors._offered.cache_clear()
     yield
     selectors._factory.cache_clear()
+    selectors._offered.cache_clear()
 
 
 @pytest.mark.usefixtures("_installed")

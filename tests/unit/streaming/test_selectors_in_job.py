@@ -257,8 +257,10 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(EntryPoint, "load", lambda _: Shorter)
     monkeypatch.setattr(selectors, "entry_points", lambda *, group: offered.select(group=group))
     selectors._factory.cache_clear()
+    selectors._offered.cache_clear()
     yield
     selectors._factory.cache_clear()
+    selectors._offered.cache_clear()
     policy._COMPILED.clear()
 
 
