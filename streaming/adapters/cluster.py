@@ -60,13 +60,13 @@ class KafkaCluster(TopicEvents):
 
     def _ids(self, names: list[str]) -> dict[str, str | Presence]:
         found: dict[str, str | Presence] = {}
-        for name, answer in self._describe(names).items():
+        for name, answer in self._described(names).items():
             if answer.exception() is None and answer.result().is_internal:
                 self._internal.add(name)
             found[name] = Presence.ABSENT if name in self._internal else _id(answer.result)
         return found
 
-    def _describe(self, names: list[str]) -> "dict[str, Future[Any]]":
+    def _described(self, names: list[str]) -> "dict[str, Future[Any]]":
         return self._admin.describe_topics(TopicCollection(names), request_timeout=ANSWER_SECONDS)
 
 

@@ -85,7 +85,10 @@ def _require_sdk() -> None:
     from importlib.util import find_spec
 
     if find_spec("cloudevents") is None:
-        raise ConfigInvalid("The SDK of CloudEvents is not installed: pip install 'reexpand[cloudevents]'")
+        raise ConfigInvalid(
+            "The SDK of CloudEvents is not installed: pip install 'reexpand[cloudevents]' "
+            "(from a checkout: pip install '.[cloudevents]')"
+        )
 
 
 def _settings(bootstrap_servers: str | None, kafka_options: Path | None) -> "Settings":

@@ -25,7 +25,7 @@ def demo(ctx: click.Context, *, home: Path, cluster: bool, rocketmq: bool, keep:
     are exactly these, 1 when they are not.
 
     With --rocketmq, tenants send to lite topics of a RocketMQ, and consumers of patterns receive their messages; the
-    job is killed on the way. What was received is compared. It needs the extra: pip install 'reexpand[rocketmq]'.
+    job is killed on the way. What was received is compared. It needs the extras job and rocketmq.
 
     \b
     Example:

@@ -45,7 +45,8 @@ def official_client() -> ModuleType:
         from streaming.consumers import rocketmq_official  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         raise ExtraMissing(
-            f"RocketMQ's official client is not installed ({error}). Install it: pip install 'reexpand[rocketmq]'"
+            f"RocketMQ's official client is not installed ({error}). Install it: pip install 'reexpand[rocketmq]' "
+            "(from a checkout: pip install '.[rocketmq]')"
         ) from None
     return rocketmq_official
 

@@ -12,13 +12,13 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka import KafkaError, KafkaException
 
+from streaming import config
 from streaming.adapters import cluster, topic_events, watch_kafka
 from streaming.adapters.cluster import KafkaCluster
 from streaming.adapters.topic_events import NoAnswer, Stopped
 from streaming.adapters.watch import Listing, Presence, TopicChange, TopicFilter, encode, in_words
 from streaming.adapters.watch_kafka import Options
 from streaming.cli import main
-from streaming.config import Settings
 from streaming.errors import ConfigInvalid, WatchFailed
 from streaming.kafka import reach
 
@@ -216,7 +216,7 @@ def test_internal_is_what_kafka_says_is_internal(monkeypatch: pytest.MonkeyPatch
         return found
 
     monkeypatch.setattr(watched, "_topics", lambda: dict.fromkeys(["events", "__audit", "__debezium-heartbeat.x"]))
-    monkeypatch.setattr(watched, "_describe", ids)
+    monkeypatch.setattr(watched, "_described", ids)
     for _ in range(2):
         found = watched.list_topics(TopicFilter(["events"]), {}, [])
         assert dict(found.topics) == {"__debezium-heartbeat.x": "__debezium-heartbeat.x"}
@@ -226,12 +226,15 @@ def test_internal_is_what_kafka_says_is_internal(monkeypatch: pytest.MonkeyPatch
 
 def test_all_topics_of_the_job_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of the answers to questions as well."""
-    settings = Settings(bootstrap_servers="127.0.0.1:1", checkpoint="checkpoint")
+    settings = config.load({"bootstrap_servers": "127.0.0.1:1", "checkpoint": "checkpoint"})
     kept: list[TopicFilter] = []
+
+    def watcher(_: Any, selected: TopicFilter, __: Any) -> SimpleNamespace:
+        kept.append(selected)
+        return SimpleNamespace(run=lambda *_: None)
+
     monkeypatch.setattr(watch_kafka, "wait_for_broker", lambda *_, **__: None)
-    monkeypatch.setattr(
-        watch_kafka, "_Watcher", lambda _, selected, __: kept.append(selected) or SimpleNamespace(run=lambda *_: None)
-    )
+    monkeypatch.setattr(watch_kafka, "_Watcher", watcher)
     watch_kafka.run(settings, watch_kafka.Options(), lambda _: None)
     own = [*settings.inputs, settings.updates, settings.dead_letters, settings.answers]
     assert [name for name in [*own, "orders"] if kept[0](name)] == ["orders"]
