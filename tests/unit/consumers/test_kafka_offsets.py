@@ -1,0 +1,80 @@
+"""Offsets of a consumer by pattern, beside a group that answers as Kafka does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from streaming.consumers.kafka_offsets import KafkaOffsets
+from streaming.consumers.kafka_share import TopicPart
+from streaming.errors import NotCommitted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from confluent_kafka import Consumer
+
+PART, OTHER = TopicPart("gone", 0), TopicPart("kept", 0)
+
+
+class Group:
+    """A consumer group of which some topics are deleted; if all are, librdkafka raises instead of answering."""
+
+    def __init__(self, code: int, *gone: str) -> None:
+        self.committed_offsets: list[tuple[str, int]] = []
+        self._error = KafkaError(code)
+        self._gone = gone
+
+    def incremental_assign(self, _: Sequence[TopicPartition]) -> None:
+        """Take the partitions."""
+
+    def incremental_unassign(self, _: Sequence[TopicPartition]) -> None:
+        """Drop the partitions."""
+
+    def committed(self, parts: Sequence[TopicPartition], **_: Any) -> Sequence[TopicPartition]:
+        """Know of no offset."""
+        return parts
+
+    def commit(self, *, offsets: Sequence[TopicPartition], asynchronous: bool) -> Sequence[TopicPartition]:
+        """Take what is of a topic that exists."""
+        kept = [part for part in offsets if part.topic not in self._gone]
+        self.committed_offsets += [(part.topic, part.offset) for part in kept]
+        if not kept and not asynchronous:
+            raise KafkaException(self._error)
+        return kept
+
+
+def offsets(code: int, *gone: str) -> tuple[KafkaOffsets, Group]:
+    """Offsets of a client that has processed a record of two topics."""
+    group = Group(code, *gone)
+    found = KafkaOffsets(cast("Consumer", group), cast("Any", None), "group", "client")
+    found.begin({PART: 0, OTHER: 0})
+    group.committed_offsets.clear()
+    for part in (PART, OTHER):
+        found.returned(part, 4)
+    found.all_processed()
+    return found, group
+
+
+@pytest.mark.parametrize("code", [KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID])
+def test_offsets_of_deleted_topics_are_dropped(code: int) -> None:
+    """When they are committed, and when their partitions are given up."""
+    found, _ = offsets(code, "gone", "kept")
+    found.commit(wait=True)
+    found.returned(PART, 5)
+    found.end({PART})
+    assert found.parts == {OTHER}
+
+
+def test_offsets_of_the_other_topics_are_committed() -> None:
+    found, group = offsets(KafkaError.UNKNOWN_TOPIC_OR_PART, "gone")
+    found.end({PART, OTHER})
+    assert group.committed_offsets == [("kept", 5)]
+
+
+def test_any_other_refusal_is_an_error() -> None:
+    found, _ = offsets(KafkaError.GROUP_AUTHORIZATION_FAILED, "gone", "kept")
+    with pytest.raises(NotCommitted, match="group"):
+        found.commit(wait=True)
