@@ -191,6 +191,21 @@ def test_what_happened_while_it_was_down_is_announced_at_the_next_start(
     assert [(event["event"], event["liteTopic"][-1]) for event in events[3:]] == list(difference)
 
 
+def test_every_legal_name_is_announced_and_internal_topics_are_not(broker: SharedBroker, tmp_path: Path) -> None:
+    """Kafka says which topics are internal; a name that begins with `__` is not enough."""
+    prefix, topics = f"w{uuid4().hex[:8]}", Topics(broker.bootstrap_servers)
+    names = [f"{prefix}..created", f"{prefix}.", f"__{prefix}-heartbeat"]
+    topics.create(*names)
+    consumer = KafkaConsumer(names[1], bootstrap_servers=broker.bootstrap_servers, group_id=prefix)
+    consumer.poll(5_000)  # so that Kafka has its topic of offsets
+    consumer.close()
+    patterns = [word for each in (f"{prefix}*", f"__{prefix}*", "__consumer*") for word in ("--include", each)]
+    options = ("--once", "--dialect", "wamp", *patterns)
+    with Watcher(broker.bootstrap_servers, f"{prefix}-events", tmp_path, *options) as watcher:
+        assert watcher.process.wait(20) == 0
+        assert sorted(event["liteTopic"] for event in watcher.events()) == sorted(names)
+
+
 @pytest.mark.long
 def test_a_broker_that_freezes_or_crashes_deletes_nothing(own_broker: Callable[..., Broker], tmp_path: Path) -> None:
     """And what is created afterwards is announced."""

@@ -32,7 +32,9 @@ def lite(text: str, _: str | None, topic: str) -> bool:
 
 
 def mqtt(text: str, _: str | None, topic: str) -> bool:
-    """MQTT's topic filters."""
+    """MQTT's topic filters, and the filter of a shared subscription."""
+    if text.startswith("$share/"):
+        text = text.split("/", 2)[2]
     if not topic or set("+#\0") & set(topic) or len(topic.encode(errors="surrogatepass")) > 65_535:
         return False
     if any("\ud800" <= character <= "\udfff" for character in topic) or (topic[0] == "$" and text[0] in "+#"):

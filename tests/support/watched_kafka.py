@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
 from confluent_kafka import Producer
@@ -47,8 +47,11 @@ class Watcher:
 
     def announced(self) -> list[tuple[str, str]]:
         """What it has announced since its start."""
-        events = [json.loads(line) for line in self._out.read_text().splitlines()]
-        return [(event["event"], event["liteTopic"].rpartition(".")[2]) for event in events]
+        return [(event["event"], event["liteTopic"].rpartition(".")[2]) for event in self.events()]
+
+    def events(self) -> list[dict[str, Any]]:
+        """The events that it has written since its start."""
+        return [json.loads(line) for line in self._out.read_text().splitlines()]
 
     def announces(self, *events: tuple[str, str], seconds: float = WATCHED_SECONDS) -> bool:
         """Whether it comes to have announced exactly these."""
