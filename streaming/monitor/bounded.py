@@ -6,6 +6,7 @@ uvicorn itself has no time limit for a request that never arrives, and none for 
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 CONNECTIONS: Final = 256
-"""Greatest number of open connections. One more closes the oldest connection that waits for its client."""
+"""Greatest number of open connections. One more closes one that waits for its client."""
 
 RECEIVE_SECONDS: Final = 10.0
 """Time in seconds for a whole request, head and body, to arrive."""
@@ -96,10 +97,12 @@ class _Connections(ServerState):
         return [each for each in self.connections if isinstance(each, _Connection)]
 
     def make_room(self) -> None:
-        """Drop the connection that has waited longest for its client, if there are too many."""
+        """Drop one connection if there are too many: of the address with most, that which has waited longest."""
         if len(self.connections) > CONNECTIONS:
-            waiting = [each for each in self.open() if each.waits]
-            min(waiting or self.open(), key=lambda each: each.since).drop()
+            choice = [each for each in self.open() if each.waits] or self.open()
+            by_host = Counter(each.host for each in choice)
+            most = max(by_host.values())
+            min((each for each in choice if by_host[each.host] == most), key=lambda each: each.since).drop()
 
 
 class _Connection(H11Protocol):
@@ -115,6 +118,11 @@ class _Connection(H11Protocol):
         super().__init__(*args, **kwargs)
         self.since = time.monotonic()
         self._take_until: float | None = None
+
+    @property
+    def host(self) -> str:
+        """Address of the client."""
+        return self.client[0] if self.client else ""
 
     @property
     def waits(self) -> bool:

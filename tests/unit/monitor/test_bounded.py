@@ -160,6 +160,18 @@ def test_the_oldest_connection_that_waits_makes_room(page: Page, monkeypatch: py
             assert client.recv(12) == b"HTTP/1.1 200"
 
 
+def test_many_connections_of_one_address_push_out_their_own(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a probe of another address is not in their way, however slow it is."""
+    monkeypatch.setattr(bounded, "CONNECTIONS", 4)
+    other = socket.create_connection(("127.0.0.1", page.port), timeout=10, source_address=("127.0.0.2", 0))
+    with ExitStack() as clients, other:
+        other.sendall(_HALF)
+        half = [clients.enter_context(page.connect(_HALF)) for _ in range(12)]
+        assert all(map(is_closed, half[:9]))
+        other.sendall(b"1\r\n\r\n")
+        assert other.recv(12) == b"HTTP/1.1 200"
+
+
 @pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize(
     "sent",
