@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from streaming.console.budget import fitting, shortened
 from streaming.updates.op import Op
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class Changes:
         """Note a change; only those that are live, not read again from the past, count for rates and latencies."""
         row = change.row
         parent, group, client, part = row.subscriber
-        patterns = row.patterns[:_PATTERNS]
+        patterns = tuple(map(shortened, row.patterns[:_PATTERNS]))
         with self._lock:
             self.last += 1
             seen = SeenChange(
@@ -95,8 +96,10 @@ class Changes:
             wanted = min(self.last - number, size, len(self._recent))
             if wanted <= 0:
                 return [], 0
-            found = [self._recent[at] for at in range(len(self._recent) - wanted, len(self._recent))]
-            return found, self.last - number - wanted
+            found = [self._recent[-at] for at in range(1, wanted + 1)]
+            last = self.last
+        shown = fitting(found, _characters)
+        return shown[::-1], last - number - len(shown)
 
     def of_pair(self, pair: Pair) -> list[SeenChange]:
         """Return what is kept of a pair, the newest first."""
@@ -105,7 +108,7 @@ class Changes:
             removal = self._removals.get(pair)
         if removal is not None:
             found[removal.number] = removal
-        return sorted(found.values(), reverse=True)
+        return fitting(sorted(found.values(), reverse=True), _characters)
 
     def seconds(self) -> list[Second]:
         """Return the updates of the last seconds, those without any left out."""
@@ -119,6 +122,11 @@ class Changes:
         last = self._seconds.pop() if self._seconds and self._seconds[-1].at == at else Second(at, 0, 0, None)
         worst = max((ms for ms in (late, last.worst_ms) if ms is not None), default=None)
         self._seconds.append(Second(at, last.adds + added, last.removes + (not added), worst))
+
+
+def _characters(seen: SeenChange) -> int:
+    """Return the number of characters of the names of a change."""
+    return len(seen.parent) + len(seen.group) + len(seen.client) + len(seen.topic) + sum(map(len, seen.patterns))
 
 
 _PATTERNS = 16

@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from streaming.client import Change, Op, Row, Subscriber
+from streaming.console import budget
 from streaming.console import changes as module
+from streaming.console.budget import MAX_CHARACTERS
 from streaming.console.changes import Changes
 
 
@@ -35,6 +37,21 @@ def test_a_slow_reader_is_told_how_many_it_has_missed(monkeypatch: pytest.Monkey
     found, missed = changes.since(1, 2)
     assert [seen.number for seen in found] == [9, 10]
     assert missed == 7
+
+
+def test_one_answer_holds_a_bounded_number_of_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long names leave room for fewer changes, the last ones; patterns are kept in part."""
+    changes = Changes()
+    for number in range(100):
+        row = Row(Subscriber("p", "g", "c"), f"{number}{'t' * 15_000}", ("*" * 16_000,) * 16, "SUBSCRIBED", 1, "e")
+        changes.add(Change(Op.ADD, row, None, {}), 1, live=True)
+    found, missed = changes.since(0, 200)
+    assert sum(len(seen.topic) + sum(map(len, seen.patterns)) for seen in found) <= MAX_CHARACTERS
+    assert (found[-1].number, missed) == (100, 100 - len(found))
+    assert 10 < len(found) < 50
+    monkeypatch.setattr(budget, "MAX_CHARACTERS", 1)
+    assert [seen.number for seen in changes.since(0, 200)[0]] == [100]
+    assert len(changes.of_pair(("p", "g", "c", None, f"7{'t' * 15_000}"))) == 1
 
 
 def test_the_last_removal_of_a_pair_outlives_other_changes(monkeypatch: pytest.MonkeyPatch) -> None:
