@@ -11,7 +11,6 @@ from matcher.pattern import MANY
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from matcher.explain import Step
     from matcher.pattern import Pattern
 
 T = TypeVar("T")
@@ -83,7 +82,7 @@ def widest_run(pattern: Pattern) -> int:
     return max(after - before for before, after in pairwise(ends))
 
 
-def shown_steps(steps: Iterable[Step]) -> list[dict[str, Any]]:
+def shown_steps(steps: Iterable[Any]) -> list[dict[str, Any]]:
     """Return the steps of an explanation as the page shows them: the first `MAX_SEGMENTS`."""
     return [asdict(step) for step, _ in zip(steps, range(MAX_SEGMENTS), strict=False)]
 

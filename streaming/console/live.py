@@ -191,7 +191,7 @@ class LiveRelation:
             names = self._names.get(client.parent)
             if names is None:
                 return []
-            found = []
+            found: list[Subscriber] = []
             for key in names.subscribers.irange((group, client_id, "")):
                 if key[:2] != (group, client_id) or len(found) == most:
                     break

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import uvicorn
 from starlette.responses import JSONResponse
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class _Connection(H11Protocol):
     @property
     def waits(self) -> bool:
         """True if the client must act next: send the rest of a request, take an answer, or ask again."""
-        cycle = self.cycle
+        cycle = cast("RequestResponseCycle | None", self.cycle)  # before the first request
         return cycle is None or cycle.response_complete or cycle.more_body or self._take_until is not None
 
     def is_late(self, now: float) -> bool:

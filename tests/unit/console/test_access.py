@@ -8,7 +8,8 @@ from starlette.datastructures import Headers
 from starlette.routing import Mount
 from starlette.testclient import TestClient
 
-from streaming.console.access import COOKIE, SESSION_SECONDS, Access, Sessions, foreign, host_name
+from streaming.address import host_name
+from streaming.console.access import COOKIE, SESSION_SECONDS, Access, Sessions, foreign
 from streaming.console.app import console
 from streaming.console.sources import ConsoleSources
 
