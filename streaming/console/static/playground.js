@@ -55,7 +55,7 @@ export async function playground({ root, parameters, state, signal, complain, on
     }
     const cut = found.checked < found.candidates && kept.source === "own" ? ` among the first ${count(found.checked)}` : found.checked < found.candidates ? ` among the first ${count(found.checked)} of ${count(found.candidates)} with its beginning` : "";
     verdict.className = `verdict-line ${found.matched ? "good" : ""}`;
-    verdict.replaceChildren(h("strong", {}, `${count(found.matched)} of ${count(found.total)}`), ` topics match${cut}. ${found.cut}`);
+    verdict.replaceChildren(h("strong", {}, `${count(found.matched)} of ${count(found.total)}`), ` topics match${cut}.${found.cut && ` ${found.cut}`}`);
     matching.replaceChildren(...section("Match", found.matching, found.matched));
     const left = found.total - found.matched;
     others.replaceChildren(...section(kept.source === "own" ? "Do not match" : "Do not match, the nearest first", found.others, cut ? found.others.length : left));
