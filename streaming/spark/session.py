@@ -2,11 +2,14 @@
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from urllib.parse import urlparse
 
 from py4j.protocol import Py4JJavaError
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
@@ -68,6 +71,21 @@ _JAVA_OPTIONS = "-Dlog4j2.configurationFile={file} -Dreexpand.log.level={level} 
 _LOCAL_PATHS = {"spark.hadoop.fs.defaultFS": "file:///"}
 """Paths are of this machine, whatever file system `HADOOP_CONF_DIR` names; for a local job on a local checkpoint."""
 
+_CLUSTER = {
+    # It has no login, and shows the plan of each query and the names of all topics.
+    "spark.ui.enabled": "false",
+}
+"""Options on a cluster, unless Spark's own configuration has them."""
+
+_AUTHENTICATED = {
+    # Driver and executors prove that they know a secret, which Spark makes for each application, and encrypt what they
+    # send: tasks hold the options of Kafka's clients.
+    "spark.authenticate": "true",
+    "spark.network.crypto.enabled": "true",
+}
+"""Further ones where Spark makes and spreads the secret by itself. A standalone cluster needs it on each machine."""
+
+
 _LOCAL_FILES = {
     # Without Hadoop's native library a local file system starts a process, `chmod`, for each file and its checksum:
     # some 60 in a micro-batch with the default manager of checkpoint files, 8 with this one.
@@ -82,7 +100,11 @@ _FILE_SYSTEM_JAR = "hadoop-bare-naked-local-fs"
 
 
 def options(
-    settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = (), jars_of_s3: Sequence[Path] = ()
+    settings: Settings,
+    shuffle_partitions: int,
+    jars: Sequence[Path] = (),
+    jars_of_s3: Sequence[Path] = (),
+    configured: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, str]:
     """Return the options of the session.
 
@@ -91,6 +113,7 @@ def options(
         shuffle_partitions: number of state partitions of the checkpoint.
         jars: jars that Spark lacks (see `streaming.local.jars`).
         jars_of_s3: further ones of a checkpoint on S3; the archive of classes is made without them.
+        configured: options of Spark's own configuration.
     """
     chosen = {**_BASE, "spark.sql.shuffle.partitions": str(shuffle_partitions), "spark.app.name": "reexpand"}
     chosen[f"{_ROCKSDB}.maxMemoryUsageMB"] = str(settings.rocksdb_bytes >> 20)
@@ -101,6 +124,7 @@ def options(
         chosen |= _LOCAL
     elif _is_on_this_machine(settings):
         chosen |= _LOOPBACK
+    chosen |= _guarded(settings, configured)
     if not is_submitted():
         is_verbose = logging.getLogger("reexpand").isEnabledFor(logging.DEBUG)
         java_options = _JAVA_OPTIONS.format(
@@ -128,6 +152,36 @@ def options(
     if jars or jars_of_s3:
         chosen["spark.jars"] = ",".join(jar.resolve().as_uri() for jar in (*jars, *jars_of_s3))
     return chosen
+
+
+def _guarded(settings: Settings, configured: Mapping[str, str]) -> dict[str, str]:
+    """Return the options that keep others from the driver and the executors of a cluster."""
+    master = settings.master or configured.get("spark.master", "")
+    if _is_local(settings) or master.startswith("local"):
+        return {}
+    # spark-submit may have begun without a secret, and the shuffle service of a cluster would have to know it as well.
+    has_own = is_submitted() or configured.get("spark.shuffle.service.enabled") == "true"
+    by_itself = master.startswith(("yarn", "k8s")) and not has_own
+    wanted = _CLUSTER | (_AUTHENTICATED if by_itself else {})
+    return {name: value for name, value in wanted.items() if name not in configured}
+
+
+def _configured() -> dict[str, str]:
+    """Return the options of Spark's own configuration: those of spark-submit, or of `spark-defaults.conf`."""
+    if is_submitted():
+        SparkContext._ensure_initialized()  # noqa: SLF001 - the gateway, which SparkConf asks
+        return dict(SparkConf().getAll())
+    folder = os.environ.get("SPARK_CONF_DIR") or f"{os.environ.get('SPARK_HOME', '')}/conf"
+    try:
+        lines = Path(folder, "spark-defaults.conf").read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return {}
+    found = (_OPTION.fullmatch(line) for line in lines)
+    return {option[1]: option[2] for option in found if option}
+
+
+_OPTION = re.compile(r"\s*([^\s#!=:]+)(?:\s*[=:]\s*|\s+)(.*?)\s*")
+"""Line of a file of Java properties."""
 
 
 def is_submitted() -> bool:
@@ -162,7 +216,8 @@ def build(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = ()
         )  # for parts without an option of their own, such as the web interface
     of_s3 = local_jars.s3() if s3.is_on_s3(settings.checkpoint) and not is_submitted() else []
     builder = SparkSession.builder
-    for key, value in options(settings, shuffle_partitions, jars, of_s3).items():
+    configured = {} if _is_local(settings) else _configured()
+    for key, value in options(settings, shuffle_partitions, jars, of_s3, configured).items():
         builder = builder.config(key, value)
     try:
         return builder.getOrCreate()

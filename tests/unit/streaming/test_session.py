@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from streaming.config import load
 from streaming.errors import SparkUnavailable
 from streaming.spark import kafka_options
-from streaming.spark.session import build, options
+from streaming.spark.session import _configured, build, options
 from streaming.tuning import DEFAULT_TUNING
 
 MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
@@ -72,6 +72,56 @@ def test_a_job_on_a_cluster_can_be_reached_by_its_executors(master: str) -> None
     assert found["spark.master"] == master
     assert [key for key, value in found.items() if "127.0.0.1" in value] == []
     assert "spark.driver.host" not in found
+
+
+GUARD = {"spark.ui.enabled": "false", "spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
+
+
+def guard_of(given_master: str | None, **configured: str) -> dict[str, str]:
+    settings = load({"bootstrap_servers": "b:1", "checkpoint": "s3a://bucket/c", "master": given_master})
+    given = {f"spark.{name.replace('_', '.')}": value for name, value in configured.items()}
+    found = options(settings, 3, configured=given)
+    return {name: value for name, value in found.items() if name in GUARD}
+
+
+@pytest.mark.parametrize("master", ["yarn", "k8s://https://api:6443"])
+def test_executors_prove_who_they_are_where_spark_spreads_the_secret(master: str) -> None:
+    """And their connections are encrypted; Spark's own configuration goes before."""
+    assert guard_of(master) == GUARD
+    assert guard_of(master, ui_enabled="true", authenticate="false") == {"spark.network.crypto.enabled": "true"}
+    assert guard_of(master, shuffle_service_enabled="true") == {"spark.ui.enabled": "false"}
+
+
+def test_a_standalone_cluster_has_a_secret_of_its_own_or_none() -> None:
+    """Its master and workers would have to know it."""
+    assert guard_of("spark://master:7077") == {"spark.ui.enabled": "false"}
+    assert guard_of("spark://master:7077", ui_enabled="true") == {}
+
+
+@pytest.mark.parametrize("master", [None, "local[2]"])
+def test_a_local_job_needs_no_secret(master: str | None) -> None:
+    assert guard_of(master) == {"spark.ui.enabled": "false"}
+
+
+def test_what_spark_submit_has_chosen_goes_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    """It may have begun without a secret, as the master of an application on YARN does."""
+    assert guard_of(None, master="yarn") == {"spark.ui.enabled": "false"}
+    assert guard_of(None, master="yarn", ui_enabled="true", authenticate="true") == {}
+    assert guard_of(None, master="local[2]") == {}
+
+
+def test_sparks_own_configuration_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert _configured() == {}
+    lines = ["# spark.a 1", "", "spark.ui.enabled true ", "spark.b=2", "spark.c : x y", "  spark.d\t3", "spark.e"]
+    (tmp_path / "spark-defaults.conf").write_text("\n".join(lines))
+    assert _configured() == {"spark.ui.enabled": "true", "spark.b": "2", "spark.c": "x y", "spark.d": "3"}
+    monkeypatch.delenv("SPARK_CONF_DIR")
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "spark-defaults.conf").write_bytes(b"spark.f 4\n")
+    assert _configured() == {"spark.f": "4"}
 
 
 @pytest.mark.parametrize("master", ["spark://127.0.0.1:7077", "spark://localhost:7077"])
