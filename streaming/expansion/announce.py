@@ -39,15 +39,19 @@ class Announcer:
         cause: Cause,
         source: Source,
         option: Any = None,
+        group: "Group | None" = None,
     ) -> Update:
-        """Return an update, with the patterns sorted so that a repeated micro-batch repeats it."""
+        """Return an update, with the patterns sorted so that a repeated micro-batch repeats it.
+
+        Without `group` the attributes after the micro-batch decide about a reset.
+        """
         known = self._subscribers.get(subscriber)
         if known is None:
             view = self._batch.view
             known = self._subscribers[subscriber] = view.version(subscriber.client), view.group(subscriber.group)
-        version, group = known
+        version, latest = known
         texts = tuple(sorted(set(patterns))) if len(patterns) > 1 else tuple(patterns)
-        reset = group.resets_offset(cause)
+        reset = (group or latest).resets_offset(cause)
         return _new(Update, (op, subscriber, topic, texts, cause, version, source, option, reset, None))
 
     @property

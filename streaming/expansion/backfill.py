@@ -62,7 +62,7 @@ def _is_wide(batch: MicroBatch, key: ClientKey, change: InterestChange) -> bool:
     if (
         len(state.topics) <= most
         or key in state.backfills
-        or change.steps  # each of its updates is that of one request
+        or change.several
         or not policy.plain
         or state.policy(key.group) != policy
         or batch.view.quota_shares(key) != (None, None)

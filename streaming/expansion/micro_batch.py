@@ -9,9 +9,8 @@ from streaming.events.columns import Event, TopicEventColumns
 from streaming.events.model import GroupEvent, Source, SubscriptionRequest, TopicEvent
 from streaming.expansion.readers import GroupReader, RequestReader
 from streaming.expansion.topics import TopicChanges
-from streaming.expansion.view import ClientStep, Overlay, ShardView
+from streaming.expansion.view import Overlay, ShardView
 from streaming.state import Shard, ShardDelta, ShardState
-from streaming.state.group import interest_of
 from streaming.subscription.client import ABSENT, Client, Ignored, Interest, LastRequest
 from streaming.subscription.policy import GroupPolicy
 from streaming.subscription.subscribers import ClientKey
@@ -19,24 +18,11 @@ from streaming.tuning import Tuning
 from streaming.updates.model import Cause, Problem
 
 
-class InterestStep(NamedTuple):
-    """One of several requests of a micro-batch that changed a client's interest.
-
-    Attributes:
-        after: interest after the request.
-    """
-
-    after: Interest
-    source: Source
-    cause_remove: Cause
-    offset_option: Any
-
-
 class InterestChange(NamedTuple):
     """A client with another interest, or with another policy of its group, and the event behind it.
 
     Attributes:
-        steps: the requests behind it, oldest first, if there are several. Each update is that of one of them.
+        several: other events of the micro-batch are behind it as well. Each update is that of one of them.
     """
 
     before: Interest
@@ -45,18 +31,13 @@ class InterestChange(NamedTuple):
     cause_add: Cause
     cause_remove: Cause
     offset_option: Any = None
-    steps: tuple[InterestStep, ...] = ()
+    several: bool = False
 
     def differences(self, *, ordered: bool) -> tuple[Interest, Interest]:
         """Return the parts of both interests that can make a difference; `ordered` as in `Interest.without`."""
         if self.before.patterns != self.after.patterns:
             return self.before, self.after
         return self.after.without(self.before, ordered=ordered), self.before.without(self.after, ordered=ordered)
-
-    def by(self, step: InterestStep) -> "InterestChange":
-        """Return the change as if one of its steps were behind it."""
-        _, source, cause_remove, offset_option = step
-        return self._replace(source=source, cause_remove=cause_remove, offset_option=offset_option)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +104,7 @@ def apply_events(state: ShardState, events: Iterable[tuple[Source, Event]], shar
         else:
             now = max(event.time, now or 0)
             topics.expire(source, event.time, in_bulk=_is_unrestricted(view))
+    overlay.settle()
     delta = _delta(view, overlay, topics, now, requests.latest_order)
     changed = dict(_interest_changes(view, overlay))
     changed.update(dict(_interrupted_backfills(view, changed)))
@@ -180,20 +162,15 @@ def _interest_changes(view: ShardView, overlay: Overlay) -> Iterator[tuple[Clien
         before, after = view.state.interest(key), view.interest(key)
         if before == after and key.group not in regrouped:
             continue
-        if key in overlay.steps and before != after:
-            steps = tuple(_interest_step(view, key, step) for step in overlay.steps[key])
-            _, source, cause, option = steps[-1]
-            several = steps if len(steps) > 1 else ()
-            yield key, InterestChange(before, after, source, Cause.SUBSCRIBED, cause, option, several)
+        requests = view.request_steps(key)
+        if requests and before != after:
+            last, several = requests[-1], len(requests) > 1 or bool(view.policy_steps(key.group))
+            cause = Cause.LEASE_EXPIRED if last.request.expired else Cause.UNSUBSCRIBED
+            option = last.request.offset_option
+            yield key, InterestChange(before, after, last.source, Cause.SUBSCRIBED, cause, option, several)
         else:
             source, cause = view.policy_change(key.group)
             yield key, InterestChange(before, after, source, cause, cause)
-
-
-def _interest_step(view: ShardView, key: ClientKey, step: ClientStep) -> InterestStep:
-    source, request, client = step
-    cause = Cause.LEASE_EXPIRED if request.expired else Cause.UNSUBSCRIBED
-    return InterestStep(interest_of(view.group(key.group), client), source, cause, request.offset_option)
 
 
 def _interrupted_backfills(

@@ -5,7 +5,7 @@ from collections import Counter
 from streaming.events.model import Action, GroupEvent, Place, Reason, Source, SubscriptionRequest
 from streaming.expansion.admission import excess
 from streaming.expansion.ends import EndStep, end_steps, is_superseded
-from streaming.expansion.view import ClientStep, Overlay, ShardView
+from streaming.expansion.view import Overlay, PolicyStep, RequestStep, ShardView
 from streaming.state import Group, GroupSelectors
 from streaming.state.selectors import NO_SELECTORS, Selection
 from streaming.subscription.client import Client, Ignored, LastRequest, Mode, Subscription
@@ -42,7 +42,15 @@ class GroupReader:
             # Equal attributes are stored as well: their place decides what a later event supersedes.
             known = event.attributes or event.bound_to is not None
             group = Group(dict(event.attributes), source.partition, source.offset, event.bound_to) if known else None
+            former = self._view.policy(event.group)
             self._overlay.groups[event.group] = (group, source)
+            policy = self._view.policy(event.group)
+            if policy.terms != former.terms:
+                self._overlay.steps += 1
+                self._overlay.records += 1
+                numbers = self._overlay.steps, self._overlay.records
+                step = PolicyStep(*numbers, source, policy, self._view.group(event.group))
+                self._overlay.policies.setdefault(event.group, []).append(step)
         elif self._view.shard.is_first:
             self._ignored[ignored] += 1
 
@@ -60,15 +68,18 @@ class RequestReader:
         self._problems = problems
         self._ignored = ignored
         self.latest_order = view.state.latest_order
+        self._read: dict[ClientKey, tuple[Client, Client]] = {}
 
     def read(self, source: Source, request: SubscriptionRequest) -> None:
         """Apply a request, or the end of a client as of an earlier place."""
         key = ClientKey(request.group, request.client_id)
+        self._overlay.records += 1
         if request.as_of is not None:
             self._end(key, source, request, request.as_of)
             return
         self.latest_order += 1
-        former = self._view.client(key)
+        self._overlay.steps += 1
+        former = self._former(key)
         mode = self._view.group(key.group).mode
         outcomes = {
             each: advance(
@@ -88,7 +99,16 @@ class RequestReader:
         self._remember(key, request.action, source.place, outcomes)
         self._select(source, request, outcomes)
         literal, wildcard = outcomes[Mode.LITERAL].subscription, outcomes[Mode.WILDCARD].subscription
-        self._store(key, source, request, Client.of(literal, wildcard))
+        self._store(key, source, request, former, Client.of(literal, wildcard))
+
+    def _former(self, key: ClientKey) -> Client:
+        """Return a client before a request, prepared for further ones if it is not its first."""
+        client = self._view.client(key)
+        known = self._read.get(key)
+        if known is not None and known[0] is client:
+            client = client.editable if known[1] is client else known[1]
+        self._read[key] = self._view.client(key), client
+        return client
 
     def _end(self, key: ClientKey, source: Source, request: SubscriptionRequest, as_of: Place) -> None:
         """Apply the end that the coordinator decided: of the client's requests up to a place."""
@@ -97,9 +117,11 @@ class RequestReader:
         steps = () if is_superseded(self._view, key, request) else tuple(end_steps(self._view, key, request, as_of))
         for step in steps:
             at = source if step.request.expired else source.at(step.place)
-            self._store(key, at, step.request, step.client)
-            self._select_again(key.group, at, step)
-        if self._view.shard.is_first and former.content == self._view.client(key).subscription(mode).content:
+            self._overlay.steps += 1
+            self._store(key, at, step.request, self._view.client(key), step.client)
+            self._select_again(key, at, step)
+        later = self._view.client(key).subscription(mode)
+        if self._view.shard.is_first and (later is former or later.content == former.content):
             ignored = Ignored.ASKED_AGAIN if former.live else Ignored.NO_SUBSCRIPTION
             self._ignored[Ignored.STALE_VERSION if former.outdates(request.version) else ignored] += 1
 
@@ -144,32 +166,40 @@ class RequestReader:
             return
         selection = Selection(source.partition, source.place.position, request.selector, modes)
         selectors = former.after(selection, can_be_stale=request.version is not None)
-        self._reselect(request.group, former, selectors, source)
+        self._reselect(ClientKey(request.group, request.client_id), former, selectors, source)
         replaced = former != NO_SELECTORS and former.in_force != selectors.in_force
         if replaced and self._view.shard.is_first:
             self._ignored[Ignored.SELECTOR_REPLACED] += 1
 
-    def _select_again(self, group: str, source: Source, step: EndStep) -> None:
+    def _select_again(self, key: ClientKey, source: Source, step: EndStep) -> None:
         """Take a request's selector back, or let it count, as the request itself after an end."""
-        former, request, place = self._view.group_selectors(group), step.request, step.place
+        former, request, place = self._view.group_selectors(key.group), step.request, step.place
         selectors = former.without(place, step.stale)
         if request.selector is not None and request.action is not Action.COMPLETE_REMOVE and step.applied:
             selection = Selection(place.partition, place.position, request.selector, step.applied)
             selectors = selectors.with_earlier(selection)
-        self._reselect(group, former, selectors, source)
+        self._reselect(key, former, selectors, source)
 
-    def _reselect(self, group: str, former: GroupSelectors, selectors: GroupSelectors, source: Source) -> None:
+    def _reselect(self, key: ClientKey, former: GroupSelectors, selectors: GroupSelectors, source: Source) -> None:
         if selectors == former:
             return
+        group, policy, at = key.group, self._view.policy(key.group), source
         if selectors.in_force == former.in_force and group in self._overlay.selectors:
             source = self._overlay.selectors[group][1]  # of the request behind what is in force
         self._overlay.selectors[group] = (selectors, source)
+        renewed = self._view.policy(group)
+        if renewed.terms != policy.terms:
+            numbers = self._overlay.steps, self._overlay.records
+            step = PolicyStep(*numbers, at, renewed, self._view.group(group), key)
+            self._overlay.policies.setdefault(group, []).append(step)
 
-    def _store(self, key: ClientKey, source: Source, request: SubscriptionRequest, client: Client) -> None:
-        former = self._view.client(key)
+    def _store(
+        self, key: ClientKey, source: Source, request: SubscriptionRequest, former: Client, client: Client
+    ) -> None:
         if client == former:
             return
         self._overlay.clients[key] = client
         mode = self._view.group(key.group).mode
         if client.subscription(mode) != former.subscription(mode):
-            self._overlay.steps.setdefault(key, []).append(ClientStep(source, request, client))
+            step = RequestStep(self._overlay.steps, self._overlay.records, source, key, request, client)
+            self._overlay.requests.setdefault(key, []).append(step)

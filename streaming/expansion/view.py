@@ -1,6 +1,6 @@
 """The shard as of this micro-batch: the stored state under the changes of the events read so far."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
@@ -14,17 +14,41 @@ from streaming.subscription.subscribers import ClientKey
 from streaming.updates.model import Cause
 
 
-class ClientStep(NamedTuple):
-    """One request that changed a client.
+class RequestStep(NamedTuple):
+    """A request, or a step of an end, that changed a client's subscription under the mode of its group.
 
     Attributes:
+        number: of the step among all steps of the micro-batch.
+        record: number of the event; the end of a client has several steps.
         source: of the request.
         client: subscriptions after it.
     """
 
+    number: int
+    record: int
     source: Source
+    key: ClientKey
     request: SubscriptionRequest
     client: Client
+
+
+class PolicyStep(NamedTuple):
+    """An event that changed the policy of a group in more than its quota.
+
+    Attributes:
+        number: of the step among all steps of the micro-batch.
+        record: number of the event; the end of a client has several steps.
+        policy: after it.
+        group: attributes after it.
+        key: client of the request that set a selector; None for a group event.
+    """
+
+    number: int
+    record: int
+    source: Source
+    policy: GroupPolicy
+    group: Group
+    key: ClientKey | None = None
 
 
 @dataclass(slots=True)
@@ -33,14 +57,24 @@ class Overlay:
 
     Attributes:
         groups: new attributes; None for a deleted group.
-        steps: the changes of each client's subscription in the mode of its group, oldest first.
+        requests: the changes of each client, oldest first.
+        policies: the changes of each group's policy, oldest first.
+        steps: number of steps so far.
+        records: number of events so far.
     """
 
     groups: dict[str, tuple[Group | None, Source]] = field(default_factory=dict)
     selectors: dict[str, tuple[GroupSelectors, Source]] = field(default_factory=dict)
     clients: dict[ClientKey, Client] = field(default_factory=dict)
     last_requests: dict[ClientKey, LastRequest] = field(default_factory=dict)
-    steps: dict[ClientKey, list[ClientStep]] = field(default_factory=dict)
+    requests: dict[ClientKey, list[RequestStep]] = field(default_factory=dict)
+    policies: dict[str, list[PolicyStep]] = field(default_factory=dict)
+    steps: int = 0
+    records: int = 0
+
+    def settle(self) -> None:
+        """Turn the clients into those that a state keeps, when all events are read."""
+        self.clients.update((key, client.settled) for key, client in self.clients.items())
 
 
 class ShardView:
@@ -55,6 +89,14 @@ class ShardView:
         self.state = state
         self.shard = shard
         self._overlay = overlay
+
+    def request_steps(self, key: ClientKey) -> Sequence[RequestStep]:
+        """Return the changes of a client, oldest first."""
+        return self._overlay.requests.get(key, ())
+
+    def policy_steps(self, group: str) -> Sequence[PolicyStep]:
+        """Return the changes of a group's policy, oldest first."""
+        return self._overlay.policies.get(group, ())
 
     def stored_group(self, name: str) -> Group | None:
         """Return a group's attributes; None for an unknown group."""

@@ -11,7 +11,8 @@ from streaming.events.model import BIND_TOPIC, LITE, WILDCARD, Notation
 from streaming.inquiry.facts import request_place
 from streaming.inquiry.model import EntryVerdict, EventPlace, Hint, SegmentStep
 from streaming.state import UNKNOWN_GROUP, Group
-from streaming.subscription.client import Block, Client, Mode, Subscription
+from streaming.subscription.blocks import Block
+from streaming.subscription.client import Client, Mode, Subscription
 from streaming.subscription.interests import pattern_of
 
 NEAREST = 5

@@ -10,7 +10,8 @@ from streaming.state.group import Group
 from streaming.state.selectors import GroupSelectors, Selection
 from streaming.state.shard_state import ShardState
 from streaming.storage.journal import Journal
-from streaming.subscription.client import Block, Client, Interest, LastRequest, Mode, Subscription
+from streaming.subscription.blocks import Block
+from streaming.subscription.client import Client, Interest, LastRequest, Mode, Subscription
 from streaming.subscription.interests import MQTT
 from streaming.subscription.subscribers import ClientKey
 from streaming.updates.model import Cause

@@ -3,11 +3,15 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from streaming.state.delta import ShardDelta
 from streaming.state.shard import Shard
 from streaming.state.shard_state import ShardState
-from streaming.subscription.client import Block, Client, LastRequest, Mode, Subscription
+from streaming.subscription.client import Client, LastRequest, Mode, Subscription
+
+if TYPE_CHECKING:
+    from streaming.subscription.blocks import Block
 
 RequestPlace = tuple[int, int]
 """Partition and position of a request in the subscription stream."""

@@ -5,11 +5,12 @@ group. Group attributes arrive on another stream, possibly later, and the relati
 client has one subscription under each mode; `Client` shares one object where the two are equal, which is nearly always.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import NamedTuple, Self
 
 from streaming.events.model import Notation
+from streaming.subscription.blocks import Block, Blocks, settled
 
 
 class Mode(StrEnum):
@@ -33,24 +34,6 @@ class Ignored(StrEnum):
     GROUP_SUPERSEDED = "group-superseded"
 
 
-class Block(NamedTuple):
-    """Entries of a subscription that were added by the same request.
-
-    Attributes:
-        order: number of the request on this shard; in an exclusive group the higher one wins. It is a whole number,
-            unless the shard learned only later that the request began a session.
-        partition, position: position of the request in the subscription stream (see `Place`).
-        notation: notation of the entries; always `LITE` under the literal mode.
-        entries: names or patterns; only those that can touch this shard.
-    """
-
-    order: float
-    partition: int
-    position: int
-    notation: Notation
-    entries: tuple[str, ...]
-
-
 class Subscription(NamedTuple):
     """Subscription of one client on one shard, under one mode.
 
@@ -66,7 +49,7 @@ class Subscription(NamedTuple):
 
     live: bool = False
     version: int | None = None
-    blocks: tuple[Block, ...] = ()
+    blocks: Sequence[Block] = ()
     everything: float | None = None
     everything_at: int = -1
 
@@ -78,6 +61,16 @@ class Subscription(NamedTuple):
     def content(self) -> tuple[bool, int | None, set[tuple[Notation, str]], bool]:
         """All but the order and the positions, to compare subscriptions by."""
         return self.live, self.version, _entries(self.blocks), self.everything is not None
+
+    @property
+    def settled(self) -> Self:
+        """The subscription as a state keeps it."""
+        return self._replace(blocks=settled(self.blocks)) if isinstance(self.blocks, Blocks) else self
+
+    @property
+    def editable(self) -> Self:
+        """The subscription, prepared for further requests of one micro-batch."""
+        return self if isinstance(self.blocks, Blocks) else self._replace(blocks=Blocks(tuple(self.blocks)))
 
 
 ABSENT = Subscription()
@@ -123,6 +116,18 @@ class Client(NamedTuple):
         """Return the subscription under this mode."""
         return self.wildcard if mode is Mode.WILDCARD else self.literal
 
+    @property
+    def settled(self) -> Self:
+        """The client as a state keeps it."""
+        literal = self.literal.settled
+        return type(self)(literal, literal if self.wildcard is self.literal else self.wildcard.settled)
+
+    @property
+    def editable(self) -> Self:
+        """The client, prepared for further requests of one micro-batch."""
+        literal = self.literal.editable
+        return type(self)(literal, literal if self.wildcard is self.literal else self.wildcard.editable)
+
 
 class Interest(NamedTuple):
     """Interest of a client: the part of its subscription that the relation depends on.
@@ -134,7 +139,7 @@ class Interest(NamedTuple):
     """
 
     patterns: bool = False
-    blocks: tuple[Block, ...] = ()
+    blocks: Sequence[Block] = ()
     everything: float | None = None
 
     @property
@@ -154,6 +159,10 @@ class Interest(NamedTuple):
         """
         if other.everything is not None and not ordered:
             return NOTHING
+        everything = None if self.everything == other.everything else self.everything
+        fresh = self.blocks.fresh(other.blocks) if isinstance(self.blocks, Blocks) and not ordered else None
+        if fresh is not None:
+            return Interest(self.patterns, fresh, everything)
         excluded = {
             (block.notation, entry, block.order if ordered else 0) for block in other.blocks for entry in block.entries
         }
@@ -165,7 +174,6 @@ class Interest(NamedTuple):
             )
             for block in self.blocks
         )
-        everything = None if self.everything == other.everything else self.everything
         return Interest(self.patterns, tuple(block for block in blocks if block.entries), everything)
 
 

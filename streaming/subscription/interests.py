@@ -136,14 +136,18 @@ class Interests:
 
     def orders(self, topic: str) -> Orders:
         """Return the order of the newest matching entry for each subscriber of the topic."""
-        orders = dict(self._receive_all)
-        hits: list[tuple[SubscriberKey, float]] = list(self._by_name.get(topic, {}).items())
-        for trie in self._tries.values():
-            hits += trie.match(topic)
-        for subscriber, order in hits:
+        orders: Orders = {}
+        for subscriber, order in self.hits(topic):
             if order > orders.get(subscriber, -1):
                 orders[subscriber] = order
         return orders
+
+    def hits(self, topic: str) -> list[tuple[SubscriberKey, float]]:
+        """Return the order of each matching entry, with its subscriber."""
+        hits = [*self._receive_all.items(), *self._by_name.get(topic, {}).items()]
+        for trie in self._tries.values():
+            hits += trie.match(topic)
+        return hits
 
     def _match_without_patterns(self, topic: str) -> Matches:
         """Return the subscribers by name or by receive-all."""

@@ -40,6 +40,11 @@ class GroupPolicy(NamedTuple):
         """True if every subscriber with a matching entry receives the topic."""
         return not self.exclusive and self.selector is None
 
+    @property
+    def terms(self) -> "GroupPolicy":
+        """The policy without the quota."""
+        return self._replace(quota=-1)
+
 
 def apply_policies(
     found: Matches,

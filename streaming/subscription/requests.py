@@ -1,10 +1,11 @@
 """Requests: the effect of one request, or of the end of a client, on its subscriptions."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from streaming.events.model import LITE, Action, End, Notation, Place, SubscriptionRequest, check_name
-from streaming.subscription.client import Block, Ignored, LastRequest, Mode, Subscription
+from streaming.subscription.blocks import Block, replaced, without_and_with
+from streaming.subscription.client import Ignored, LastRequest, Mode, Subscription
 
 
 class RequestOutcome(NamedTuple):
@@ -70,25 +71,21 @@ def advance(
     valid = [entry for entry, reason in problems.items() if reason is None]
     if invalid and not valid:
         return RequestOutcome(subscription, invalid, refused=True)
-    if request.action is Action.PARTIAL_REMOVE:
-        ignored = None if subscription.live else Ignored.NO_SUBSCRIPTION
-        return RequestOutcome(
-            subscription._replace(version=version, blocks=_minus_entries(subscription.blocks, notation, valid)),
-            invalid,
-            False,
-            ignored,
-        )
-
     new = Block(
         order, place.partition, place.position, notation, tuple(e for e in valid if rules.relevant(e, notation))
     )
+    if request.action is Action.PARTIAL_REMOVE:
+        ignored = None if subscription.live else Ignored.NO_SUBSCRIPTION
+        left = without_and_with(subscription.blocks, notation, valid, new._replace(entries=()))
+        return RequestOutcome(subscription._replace(version=version, blocks=left), invalid, False, ignored)
+
     # Only a request that begins or replaces a session can ask for everything by an empty set.
     if request.action is Action.COMPLETE_ADD or not subscription.live:
         everything = rules.mode is Mode.WILDCARD and not valid
-        blocks = _replace_entries(subscription.blocks, new)
+        blocks = replaced(subscription.blocks, new)
     else:
         everything = subscription.everything is not None and not valid
-        blocks = _plus_block(_minus_entries(subscription.blocks, notation, valid), new)
+        blocks = without_and_with(subscription.blocks, notation, valid, new)
     if not everything:
         subscription = subscription._replace(everything=None, everything_at=-1)
     elif subscription.everything is None:
@@ -131,38 +128,6 @@ def ended_by_former_release(
     version = subscription.version if request.version is None or asked_again else request.version
     blocks = tuple(b for b in subscription.blocks if b.partition == as_of.partition and b.position > as_of.position)
     return Subscription(subscription.live and asked_again, version, blocks)
-
-
-def _replace_entries(held: tuple[Block, ...], new: Block) -> tuple[Block, ...]:
-    """Replace a set by another; entries in both keep their order, because clients repeat their set now and then."""
-    if len(held) == 1 and held[0].notation == new.notation and held[0].entries == new.entries:
-        return held  # nearly always
-    wanted = dict.fromkeys(new.entries)
-    kept = [
-        block._replace(entries=tuple(entry for entry in block.entries if entry in wanted))
-        for block in held
-        if block.notation == new.notation
-    ]
-    known = {entry for block in kept for entry in block.entries}
-    fresh = new._replace(entries=tuple(entry for entry in new.entries if entry not in known))
-    return tuple(block for block in (*kept, fresh) if block.entries)
-
-
-def _plus_block(held: tuple[Block, ...], new: Block) -> tuple[Block, ...]:
-    return (*held, new) if new.entries else held
-
-
-def _minus_entries(held: tuple[Block, ...], notation: Notation, entries: Iterable[str]) -> tuple[Block, ...]:
-    removed = set(entries)
-    if not removed:
-        return held
-    kept = (
-        block._replace(entries=tuple(entry for entry in block.entries if entry not in removed))
-        if block.notation == notation
-        else block
-        for block in held
-    )
-    return tuple(block for block in kept if block.entries)
 
 
 def literal_problem(entry: str, notation: Notation = LITE) -> str | None:  # noqa: ARG001 - names have no notation

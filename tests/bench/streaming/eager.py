@@ -16,7 +16,8 @@ from rich.table import Table
 
 from streaming.events.model import LITE, NO_METADATA
 from streaming.state import ShardDelta, ShardState
-from streaming.subscription.client import Block, Interest
+from streaming.subscription.blocks import Block
+from streaming.subscription.client import Interest
 from tests.bench.command import arguments, show
 
 REGIONS, TENANTS = 20, 1_000

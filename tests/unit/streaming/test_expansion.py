@@ -9,7 +9,7 @@ from streaming.state import Shard, ShardDelta, ShardState
 from streaming.subscription.client import Ignored, LastRequest
 from streaming.subscription.subscribers import ClientKey, SubscriberKey
 from streaming.updates.model import Cause, Op
-from tests.support.builders import DELETED, LITERAL, WILD, add, created, deleted, drop, leave, replace
+from tests.support.builders import DELETED, LITERAL, WILD, add, bound, created, deleted, drop, leave, replace
 from tests.support.states import decode, encode
 from tests.support.story import Story, added, expanded, removed
 
@@ -307,9 +307,25 @@ def test_other_groups_are_not_touched() -> None:
     assert story.then(LITERAL) == {removed("t", "*", cause=Cause.GROUP_CHANGED)}
 
 
-def test_a_request_in_the_same_batch_is_the_cause() -> None:
-    story = Story(replace("*"), created("t"))
-    assert story.then(WILD, replace("**")) == {added("t", "**", cause=Cause.SUBSCRIBED)}
+def test_a_request_in_the_batch_of_a_group_event_causes_what_it_changes_itself() -> None:
+    """The group event is read first: `*` matches `t` from then on, and nothing matches `u__v` yet."""
+    story = Story(replace("*"), created("t"), created("u__v"))
+    option = {"type": "TAIL_N", "value": 3}
+    assert story.then(WILD, replace("**", option=option)) == {
+        added("t", "**", cause=Cause.GROUP_CHANGED),
+        added("u__v", "**", cause=Cause.SUBSCRIBED),
+    }
+    options = {update.lite_topic: (update.offset_option, update.source.topic) for update in story.expansion.updates}
+    assert options == {"t": (None, "groups"), "u__v": (option, "subscriptions")}
+
+
+def test_what_a_group_event_takes_is_not_unsubscribed_by_an_unrelated_request() -> None:
+    story = Story(bound(resets="unsubscribe"), replace("*"), created("t"), created("u"))
+    literal = bound(wildcard=False, resets="unsubscribe")
+    assert story.then(literal, add("u")) == {removed("t", "*", cause=Cause.GROUP_CHANGED)}
+    assert (story.only_update.source.topic, story.only_update.reset) == ("groups", False)
+    assert story.then(drop("u")) == {removed("u", "u", cause=Cause.UNSUBSCRIBED)}
+    assert story.only_update.reset
 
 
 def test_an_unknown_group_that_is_deleted_is_counted() -> None:

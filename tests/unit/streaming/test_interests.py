@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.events.model import LITE, Notation
-from streaming.subscription.client import Block, Interest
+from streaming.subscription.blocks import Block
+from streaming.subscription.client import Interest
 from streaming.subscription.interests import Interests
 from streaming.subscription.subscribers import ClientKey
 from tests.support.builders import MQTT, WAMP

@@ -28,7 +28,8 @@ from streaming.state import Backfill, Group, GroupSelectors, ShardDelta, ShardSt
 from streaming.state.selectors import Selection
 from streaming.storage import journal
 from streaming.storage.journal import Journal
-from streaming.subscription.client import ABSENT, Block, Client, Interest, LastRequest, Mode, Subscription
+from streaming.subscription.blocks import Block
+from streaming.subscription.client import ABSENT, Client, Interest, LastRequest, Mode, Subscription
 from streaming.subscription.policy import GroupPolicy
 from streaming.subscription.subscribers import ClientKey
 from streaming.updates.model import Cause

@@ -3,10 +3,10 @@
 import pytest
 
 from streaming.events.model import LITE, MAX_NAME_BYTES, End, Notation, Place, SubscriptionRequest
+from streaming.subscription.blocks import Block
 from streaming.subscription.client import (
     ABSENT,
     NOTHING,
-    Block,
     Client,
     Ignored,
     Interest,

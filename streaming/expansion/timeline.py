@@ -1,0 +1,333 @@
+"""The events of one micro-batch that concern a group, in their order, and which of them decided about a topic.
+
+A micro-batch compares the relation before and after all of its events. Each update still carries the source, the cause
+and the offset option of the last event that changed its pair of subscriber and topic, as if the events had come one by
+one. A change with one event behind it needs no timeline.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby, pairwise
+from math import inf
+from operator import attrgetter, itemgetter
+from typing import Any, NamedTuple
+
+from streaming.events.model import Notation, Source
+from streaming.expansion.asking import Asking, EntrySpan
+from streaming.expansion.micro_batch import MicroBatch
+from streaming.expansion.view import PolicyStep, RequestStep
+from streaming.state import Backfill, Group
+from streaming.subscription.blocks import Block, Blocks
+from streaming.subscription.client import NOTHING, Client, Interest, interest
+from streaming.subscription.policy import accepts
+from streaming.subscription.subscribers import ClientKey, SubscriberKey
+from streaming.updates.model import Cause, Op
+
+_MOST_REMEMBERED = 1_000
+"""Sets of matching entries whose events are kept for the topics that follow."""
+
+
+class Decision(NamedTuple):
+    """The event behind an update, and what the update carries of it.
+
+    Attributes:
+        group: attributes of the group after the event; None for those after the micro-batch.
+    """
+
+    source: Source
+    cause: Cause
+    option: Any = None
+    group: Group | None = None
+
+
+class GroupMoment(NamedTuple):
+    """An event that concerns a group.
+
+    Attributes:
+        key: client that the event changed; None for a group event.
+        cause_add, cause_remove: of updates of that client, or of the group.
+        option: offset option of a request.
+        group: attributes after a group event.
+    """
+
+    source: Source
+    key: ClientKey | None
+    cause_add: Cause = Cause.GROUP_CHANGED
+    cause_remove: Cause = Cause.GROUP_CHANGED
+    option: Any = None
+    group: Group | None = None
+
+    def decision(self, op: Op, *, own: bool, asked_before: bool, asked_after: bool, received: bool) -> Decision:
+        """Return what an update of this event carries.
+
+        Args:
+            op: of the update.
+            own: it follows from a change of the subscriber itself.
+            asked_before: the subscriber had a matching entry before the event.
+            asked_after: it has one after the event.
+            received: clients of the group receive the topic after the event (REMOVE), or did before it (ADD).
+        """
+        policy = Cause.GROUP_CHANGED if self.key is None else Cause.SELECTOR_CHANGED
+        if op is Op.REMOVE:
+            refused = Cause.EVICTED if received else policy
+            return Decision(self.source, refused if asked_after else self.cause_remove, None, self.group)
+        if asked_before and not received:
+            return Decision(self.source, policy)
+        return Decision(self.source, self.cause_add, self.option) if own else Decision(self.source, Cause.RELEASED)
+
+
+def of_request(step: RequestStep) -> GroupMoment:
+    """Return the moment of a request, or of the end of a client."""
+    removal = Cause.LEASE_EXPIRED if step.request.expired else Cause.UNSUBSCRIBED
+    return GroupMoment(step.source, step.key, Cause.SUBSCRIBED, removal, step.request.offset_option)
+
+
+class Timeline:
+    """The events of a micro-batch that concern some clients of a group.
+
+    Args:
+        batch: the micro-batch.
+        group: name of the group.
+        keys: the clients of the group that changed; all of its clients where it is exclusive at any time.
+    """
+
+    def __init__(self, batch: MicroBatch, group: str, keys: Sequence[ClientKey]) -> None:
+        view, state = batch.view, batch.state
+        self._state = state
+        self._backfills = {key: at for at, key in enumerate((key for key in keys if key in state.backfills), 1)}
+        requests = {step.number: step for key in keys for step in view.request_steps(key)}
+        policies = {step.number: step for step in view.policy_steps(group)}
+        numbers = sorted({**requests, **policies})
+        places = {number: place for place, number in enumerate(numbers, 1 + len(self._backfills))}
+        self._moments = [
+            *(_of_backfill(key, state.backfills[key]) for key in self._backfills),
+            *(
+                of_request(requests[number]) if number in requests else _of_policy(policies[number])
+                for number in numbers
+            ),
+        ]
+        records = [(requests.get(number) or policies[number]).record for number in numbers]
+        self._records = _ranges([*range(-len(self._backfills), 0), *records])
+        self._policies = [state.policy(group), *(step.policy for step in policies.values())]
+        self._policies_at = [0, *(places[number] for number in policies)]
+        exclusive = any(policy.exclusive for policy in self._policies)
+        runs = _runs(self._moments) if exclusive else None
+        self._entries = _Entries(batch, places, runs)
+        for key in keys:
+            self._entries.follow(key, self._backfills.get(key), view.policy_steps(group))
+        self._known: dict[tuple[Any, ...], Asking] = {}
+        self._latest: tuple[str, Asking, dict[int, bool]] | None = None
+
+    def decision(self, op: Op, subscriber: SubscriberKey, topic: str) -> Decision:
+        """Return the last event that changed whether a subscriber receives a stored topic."""
+        if self._latest is None or self._latest[0] != topic:
+            self._latest = topic, self._asking(topic), {}
+        _, asking, accepted = self._latest
+
+        def accepts_at(moment: int) -> bool:
+            number = bisect_right(self._policies_at, moment) - 1
+            if number not in accepted:
+                selector = self._policies[number].selector
+                accepted[number] = selector is None or accepts(selector, self._state.topics[topic])
+            return accepted[number]
+
+        def receives(moment: int) -> bool:
+            if not (asking.asks(subscriber, moment) and accepts_at(moment)):
+                return False
+            return not self._is_exclusive(moment) or asking.newest(moment) == subscriber.client
+
+        changes = sorted({*asking.changes(subscriber), *self._policies_at} - {0}, reverse=True)
+        last = next((at for at in changes if self._decides(at, receives)), len(self._moments))
+        event = self._moments[last - 1]
+        released = event.key is None and self._is_exclusive(last - 1) and asking.is_released(subscriber.client, last)
+        return event.decision(
+            op,
+            own=event.key == subscriber.client or (event.key is None and not released),
+            asked_before=asking.asks(subscriber, last - 1),
+            asked_after=asking.asks(subscriber, last),
+            received=accepts_at(last - 1 if op is Op.ADD else last),
+        )
+
+    def _decides(self, at: int, receives: Callable[[int], bool]) -> bool:
+        """Tell whether a moment changes the answer, and so does its event as a whole."""
+        if receives(at) is receives(at - 1):
+            return False
+        begin, end = self._records[at - 1]
+        return begin == end or receives(begin - 1) is not receives(end)
+
+    def _is_exclusive(self, moment: int) -> bool:
+        return self._policies[bisect_right(self._policies_at, moment) - 1].exclusive
+
+    def _asking(self, topic: str) -> Asking:
+        """Return which clients ask for a topic at which moments; topics that match the same entries share it."""
+        hits = self._entries.hits(topic)
+        filled = {key for key in self._backfills if topic not in self._state.remaining(key)}
+        about = tuple(sorted(number for _, number in hits)), frozenset(filled)
+        if about not in self._known:
+            if len(self._known) >= _MOST_REMEMBERED:
+                self._known.clear()
+            self._known[about] = Asking(
+                EntrySpan(subscriber, begin, end, order)
+                for subscriber, number in hits
+                for begin, end, order in self._spans(number, filled=subscriber.client in filled)
+            )
+        return self._known[about]
+
+    def _spans(self, number: int, *, filled: bool) -> list[tuple[int, float, float]]:
+        """Return the spans of an entry; a topic that a backfill has filled followed the later interest before."""
+        spans = self._entries.spans[number]
+        if not filled:
+            return spans
+        start = len(self._backfills)
+        return [(0 if begin <= start else begin, end, order) for begin, end, order in spans if end > start]
+
+
+def _of_backfill(key: ClientKey, backfill: Backfill) -> GroupMoment:
+    return GroupMoment(backfill.source, key, backfill.cause_add, backfill.cause_remove, backfill.offset_option)
+
+
+def _of_policy(step: PolicyStep) -> GroupMoment:
+    return GroupMoment(step.source, step.key, group=step.group if step.key is None else None)
+
+
+def _ranges(records: Sequence[int]) -> list[tuple[int, int]]:
+    """Return for each moment the first and the last one of the same event."""
+    found: list[tuple[int, int]] = []
+    for _, moments in groupby(enumerate(records, 1), key=itemgetter(1)):
+        at = [moment for moment, _ in moments]
+        found += [(at[0], at[-1])] * len(at)
+    return found
+
+
+def _runs(moments: Sequence[GroupMoment]) -> list[int]:
+    """Return for each moment the first one from which all are events of the same client."""
+    runs = [0]
+    for at, (before, event) in enumerate(pairwise((None, *moments)), 1):
+        goes_on = before is not None and event is not None and event.key is not None and before.key == event.key
+        runs.append(runs[-1] if goes_on else at)
+    return runs
+
+
+class _Entries:
+    """All entries that some clients had at any moment, with the moments at which each was in force."""
+
+    def __init__(self, batch: MicroBatch, places: Mapping[int, int], runs: Sequence[int] | None) -> None:
+        self._batch = batch
+        self._places = places
+        self._runs = runs
+        self._indexes = batch.state.new_interests(), batch.state.new_interests()
+        self.spans: list[list[tuple[int, float, float]]] = []
+
+    def hits(self, topic: str) -> list[tuple[SubscriberKey, int]]:
+        """Return the entries that match a topic, by number."""
+        return [(subscriber, int(number)) for index in self._indexes for subscriber, number in index.hits(topic)]
+
+    def follow(self, key: ClientKey, backfill_at: int | None, policies: Sequence[PolicyStep]) -> None:
+        """Add the entries of a client.
+
+        Args:
+            key: the client.
+            backfill_at: moment at which its backfill counts as carried out; None without one.
+            policies: changes of the policy of its group.
+        """
+        state, view = self._batch.state, self._batch.view
+        held = _Held(self.spans, self._runs, state.latest_order)
+        if backfill_at is not None:
+            held.turn_to(0, state.backfills[key].before)
+        held.turn_to(backfill_at or 0, state.interest(key))
+        client, policy = state.clients.get(key) or Client(), state.policy(key.group)
+        steps: list[RequestStep | PolicyStep] = [*view.request_steps(key), *policies]
+        for step in sorted(steps, key=attrgetter("number")):
+            if isinstance(step, RequestStep):
+                client = step.client
+            else:
+                policy = step.policy
+            wanted = NOTHING if policy.elsewhere else interest(client, policy.mode)
+            held.turn_to(self._places[step.number], wanted)
+        for index, patterns in zip(self._indexes, (False, True), strict=True):
+            index.add(key, held.numbered(patterns=patterns))
+
+
+_EVERYTHING = None
+"""Stands for the text of an entry where a client receives everything."""
+
+_Key = tuple[bool, Notation | None, str | None]
+"""Entry: whether it is a pattern, its notation, and its text."""
+
+
+class _Held:
+    """The entries of one client, followed from one interest to the next.
+
+    Args:
+        spans: of all entries by number, to add to.
+        runs: as of `_runs`; None if the order of entries does not count.
+        latest_order: number of the last request before the micro-batch.
+    """
+
+    def __init__(
+        self, spans: list[list[tuple[int, float, float]]], runs: Sequence[int] | None, latest_order: int
+    ) -> None:
+        self._spans = spans
+        self._runs = runs
+        self._latest_order = latest_order
+        self._numbers: dict[_Key, int] = {}
+        self._open: dict[_Key, float] = {}
+        self._now = NOTHING
+
+    def turn_to(self, at: int, wanted: Interest) -> None:
+        """Replace the interest at a moment."""
+        former, self._now = self._now, wanted
+        if former.everything != wanted.everything or former.patterns != wanted.patterns:
+            self._set(at, (True, None, _EVERYTHING), wanted.everything)
+        changes = None
+        if former.patterns == wanted.patterns:
+            if wanted.blocks is former.blocks:
+                return
+            changes = wanted.blocks.changes_since(former.blocks) if isinstance(wanted.blocks, Blocks) else None
+        if changes is not None:
+            for (notation, entry), (_, new) in changes.items():
+                self._set(at, (wanted.patterns, notation, entry), None if new is None else new.order)
+            return
+        orders: dict[_Key, float] = {
+            (wanted.patterns, block.notation, entry): block.order for block in wanted.blocks for entry in block.entries
+        }
+        for key in [key for key in self._open if key not in orders and key[1] is not None]:
+            self._set(at, key, None)
+        for key, order in orders.items():
+            if self._open.get(key) != order:
+                self._set(at, key, order)
+
+    def _set(self, at: int, key: _Key, order: float | None) -> None:
+        """Set the order of an entry from a moment on; None ends it."""
+        begin = at
+        if key in self._open:
+            spans, former = self._spans[self._numbers[key]], self._open.pop(key)
+            begin, _, _ = spans.pop()
+            if order is None or not self._goes_on(begin, at, former):
+                if begin < at:
+                    spans.append((begin, at, former))
+                begin = at
+        if order is not None:
+            self._open[key] = order
+            number = self._numbers.setdefault(key, len(self._spans))
+            if number == len(self._spans):
+                self._spans.append([])
+            self._spans[number].append((begin, inf, order))
+
+    def _goes_on(self, begin: int, at: int, former: float) -> bool:
+        """Tell whether an entry that is added again may count as added by the later request all along.
+
+        In an exclusive group it may if no other client asked for anything in between.
+        """
+        return self._runs is None or (begin >= self._runs[at] and former > self._latest_order)
+
+    def numbered(self, *, patterns: bool) -> Interest:
+        """Return an interest in all entries, with their numbers in place of the orders."""
+        found = [(key, number) for key, number in self._numbers.items() if key[0] is patterns]
+        blocks = tuple(
+            Block(number, 0, 0, notation, (entry,))
+            for (_, notation, entry), number in found
+            if notation is not None and entry is not None
+        )
+        everything = next((number for (_, notation, _), number in found if notation is None), None)
+        return Interest(patterns, blocks, everything)

@@ -1,0 +1,152 @@
+"""Each update names the event that decided, as if the events of its micro-batch had come one by one."""
+
+import os
+from random import Random
+from typing import Any
+
+import pytest
+
+from streaming.events.columns import Event
+from streaming.events.model import Source, SubscriptionRequest
+from streaming.state import Shard, ShardState
+from streaming.tuning import DEFAULT_TUNING, Tuning
+from tests.support.attribution import differences, in_reading_order
+from tests.support.builders import (
+    DELETED,
+    MQTT,
+    NATS,
+    add,
+    bound,
+    created,
+    deleted,
+    drop,
+    leave,
+    replace,
+    told,
+    wake,
+)
+from tests.support.story import expanded
+
+HISTORIES = int(os.environ.get("REEXPAND_ATTRIBUTION_HISTORIES", "60"))
+"""Random histories of each profile."""
+
+TOPICS = ["a", "b", "a__b", "a__a"]
+ENTRIES = ["*", "**", "a", "b", "a__*", "*__b", "a__b", "a*"]
+PROFILES: dict[str, dict[str, bool]] = {
+    "plain": {},
+    "exclusive": {"exclusive": True},
+    "selectors": {"selectors": True},
+    "exclusive and selectors": {"exclusive": True, "selectors": True},
+    "notations": {"notations": True, "exclusive": True},
+    "quotas": {"quotas": True, "exclusive": True},
+    "capped quotas": {"quotas": True, "capped": True, "selectors": True},
+    "topics": {"topics": True, "exclusive": True},
+}
+
+
+class Writer:
+    """Random events of one group on one parent."""
+
+    def __init__(self, random: Random, **profile: bool) -> None:
+        self._random = random
+        self._profile = profile
+        self._offset = 0
+        self._asked: dict[str, list[tuple[int, SubscriptionRequest]]] = {}
+
+    def events(self, count: int) -> list[tuple[Source, Event]]:
+        """Write some events."""
+        return [self._sourced(self._event()) for _ in range(count)]
+
+    def topics(self) -> list[tuple[Source, Event]]:
+        """Create all topics."""
+        return [self._sourced(self._created(topic)) for topic in TOPICS]
+
+    def _sourced(self, event: Event) -> tuple[Source, Event]:
+        self._offset += 1
+        if isinstance(event, SubscriptionRequest) and event.as_of is None:
+            self._asked.setdefault(event.client_id, []).append((self._offset, event))
+        return Source("s", 0, self._offset, 0, 1_000 + self._offset), event
+
+    def _event(self) -> Event:
+        kind = self._random.random()
+        if kind < 0.2:
+            return self._group()
+        if kind < 0.3:
+            return self._end()
+        if kind < 0.45 and self._profile.get("topics"):
+            topic = self._random.choice(TOPICS)
+            events: list[Event] = [wake(1_000 + self._offset), deleted(topic), *[self._created(topic)] * 2]
+            return self._random.choice(events)
+        return self._request()
+
+    def _group(self) -> Event:
+        if self._random.random() < 0.1:
+            return DELETED
+        return bound(
+            wildcard=self._random.random() < 0.7,
+            exclusive=bool(self._profile.get("exclusive")) and self._random.random() < 0.6,
+            quota=self._random.choice([1, 2, 3, -1]) if self._profile.get("quotas") else None,
+            resets=self._random.choice(["", "exclusive", "unsubscribe"]),
+        )
+
+    def _end(self) -> Event:
+        client = self._random.choice("cd")
+        asked = self._asked.get(client, [])
+        place = self._random.choice([0, *(offset for offset, _ in asked), self._offset])
+        end = told(place, *((offset, each) for offset, each in asked if offset > place), client=client)
+        return end._replace(expired=self._random.random() < 0.5)
+
+    def _created(self, topic: str) -> Event:
+        ttl = self._random.choice([None, None, 5]) if self._profile.get("topics") else None
+        return created(topic, self._random.choice("xy"), ttl)
+
+    def _request(self) -> Event:
+        fields: dict[str, Any] = {"client": self._random.choice("ccd")}
+        if self._random.random() < 0.4:
+            fields["option"] = {"type": "TAIL_N", "value": self._offset}
+        if self._random.random() < 0.2:
+            fields["version"] = self._random.randint(1, 3)
+        if self._profile.get("selectors") and self._random.random() < 0.4:
+            fields["tag"] = self._random.choice(["x", "y", "*", "z"])
+        if self._profile.get("notations") and self._random.random() < 0.4:
+            notation = self._random.choice([MQTT, NATS._replace(per_subscription=True)])
+            fields["notation"] = notation
+        entries = self._random.sample(ENTRIES, self._random.choice([0, 1, 1, 1, 2, 3]))
+        make = self._random.choice([replace, add, add, add, drop, drop, leave])
+        return make(**fields) if make is leave else make(*entries, **fields)
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_each_update_names_the_event_that_decided(name: str) -> None:
+    """The definition and its exceptions are those of `tests.support.attribution`."""
+    profile = PROFILES[name]
+    compared = 0
+    for seed in range(HISTORIES):
+        random = Random(f"{name} {seed}")
+        writer, shard = Writer(random, **profile), Shard("p", cap_requests=bool(profile.get("capped")))
+        state = ShardState()
+        state.apply(expanded(state, [*writer.events(0), *writer.topics()], shard).delta)
+        for _ in range(6):
+            events = in_reading_order(writer.events(random.randint(1, 5)))
+            assert differences(state, events, shard) == {}, (seed, events)
+            found = expanded(state, events, shard)
+            compared += len(found.updates)
+            state.apply(found.delta)
+    assert compared > HISTORIES
+
+
+def test_a_backfill_under_way_is_an_event_before_the_others() -> None:
+    """It is carried out at once when another event of its client or group comes."""
+    tuning = Tuning(backfill_topics=1)
+    for seed in range(HISTORIES):
+        random = Random(f"backfill {seed}")
+        writer, shard, state = Writer(random, exclusive=True, selectors=True), Shard("p"), ShardState()
+        state.apply(expanded(state, writer.topics(), shard).delta)
+        for _ in range(5):
+            events = in_reading_order(writer.events(1))
+            found = expanded(state, events, shard, tuning)
+            state.apply(found.delta)
+            while state.backfills and random.random() < 0.5:
+                state.apply(expanded(state, [], shard, tuning).delta)
+            events = in_reading_order(writer.events(random.randint(2, 4)))
+            assert differences(state, events, shard, DEFAULT_TUNING) == {}, (seed, events)
