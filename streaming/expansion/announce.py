@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from streaming.events.model import Source, TopicMetadata
 from streaming.expansion.micro_batch import MicroBatch
-from streaming.subscription.policy import bitmap, has_bitmap
+from streaming.subscription.policy import bitmap
 from streaming.subscription.subscribers import SubscriberKey
 from streaming.updates.model import Cause, Op, Update
 
@@ -24,9 +24,7 @@ class Announcer:
         self._bitmaps: dict[str, bytes | None] = {}
         # A group that has neither attributes nor clients here may be bound to another parent: nobody tells this one.
         self._sql_policies = {
-            name: policy
-            for name, policy in batch.policies.items()
-            if has_bitmap(policy) and batch.view.is_present(name)
+            name: policy for name, policy in batch.view.bitmap_policies().items() if batch.view.is_present(name)
         }
 
     def update(

@@ -28,6 +28,7 @@ class Asking:
     def __init__(self, spans: Iterable[EntrySpan]) -> None:
         self._spans = list(spans)
         self._by_subscriber: dict[SubscriberKey, tuple[list[int], list[bool]]] = {}
+        self._turns: dict[ClientKey | None, list[int]] = defaultdict(list)
         self._newest: tuple[list[int], list[ClientKey | None]] | None = None
 
     def asks(self, subscriber: SubscriberKey, moment: int) -> bool:
@@ -41,8 +42,13 @@ class Asking:
         return newest[bisect_right(at, moment) - 1]
 
     def changes(self, subscriber: SubscriberKey) -> list[int]:
-        """Return the moments at which any of the two may change."""
-        return [*self._asked(subscriber)[0], *self._newest_by_moment[0]]
+        """Return the moments at which a subscriber begins or ceases to ask, or its client to be the newest."""
+        if not self._turns:
+            at, newest = self._newest_by_moment
+            for moment, former, later in zip(at, [None, *newest], newest, strict=False):
+                self._turns[former].append(moment)
+                self._turns[later].append(moment)
+        return [*self._asked(subscriber)[0], *self._turns.get(subscriber.client, ())]
 
     def is_released(self, client: ClientKey, at: int) -> bool:
         """Tell whether a group event gives a client what the holder of the topic asks for no more."""

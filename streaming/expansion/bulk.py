@@ -7,6 +7,7 @@ topics back (`streaming.expansion.quota`); they ask for the updates of a client 
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from streaming.expansion.micro_batch import MicroBatch
 from streaming.expansion.topics import BulkChange
@@ -14,6 +15,9 @@ from streaming.subscription.interests import Interests
 from streaming.subscription.pairs import Pairs
 from streaming.subscription.subscribers import ClientKey
 from streaming.updates.model import Op, Update, UpdateColumns
+
+if TYPE_CHECKING:
+    from streaming.events.columns import Ints
 
 
 class BulkUpdates:
@@ -28,6 +32,8 @@ class BulkUpdates:
         """
         self._batch = batch
         self._found = [(bulk, _pairs(batch, bulk, renewed)) for bulk in batch.topics.bulks]
+        self._by_client: list[dict[ClientKey, Ints]] | None = None
+        self._spelled: dict[ClientKey, None] = {}
         self._growth: Counter[ClientKey] = Counter()
         for bulk, pairs in self._found:
             for key, count in pairs.topics_by_client().items():
@@ -44,17 +50,22 @@ class BulkUpdates:
 
     def spell_out(self, key: ClientKey) -> list[Update]:
         """Return the updates of one client one by one, and take them out of `columns`."""
+        if key in self._spelled:
+            return []
+        self._spelled[key] = None
+        if self._by_client is None:
+            self._by_client = [pairs.indices_by_client() for _, pairs in self._found]
         spelled: list[Update] = []
-        for place, (bulk, pairs) in enumerate(self._found):
-            own = pairs.of_clients((key,))
-            self._found[place] = bulk, pairs.take(~own)
-            spelled += self._columns(bulk, pairs.take(own)).one_by_one()
+        for (bulk, pairs), indices in zip(self._found, self._by_client, strict=True):
+            if key in indices:
+                spelled += self._columns(bulk, pairs.take(indices[key]).compacted()).one_by_one()
         return spelled
 
     def columns(self) -> Iterator[UpdateColumns]:
         """Yield all other updates."""
         for bulk, pairs in self._found:
-            yield self._columns(bulk, pairs)
+            others = pairs.take(~pairs.of_clients(self._spelled)) if self._spelled else pairs
+            yield self._columns(bulk, others)
 
     def _columns(self, bulk: BulkChange, pairs: Pairs) -> UpdateColumns:
         versions = [self._batch.view.version(subscriber.client) for subscriber in pairs.subscriber_table]

@@ -5,8 +5,7 @@ from collections.abc import Collection, Iterator
 
 from streaming.expansion.announce import Announcer
 from streaming.expansion.micro_batch import InterestChange, MicroBatch
-from streaming.expansion.timeline import Timeline, of_request
-from streaming.expansion.view import RequestStep
+from streaming.expansion.timeline import GroupMoment, Timeline, of_policy, of_request
 from streaming.subscription.client import Interest
 from streaming.subscription.policy import GroupPolicy, apply_policies
 from streaming.subscription.subscribers import ClientKey
@@ -50,8 +49,7 @@ class _GroupComparison:
         concerned = list(dict.fromkeys((*others, *changes)))
         self._before, self._after = batch.state.new_interests(), batch.state.new_interests()
         self._concerned = concerned
-        requests = [step for key in changes for step in batch.view.request_steps(key)]
-        self._single = requests[0] if len(requests) == 1 else None
+        self._only_events: dict[ClientKey, GroupMoment | None] = {}
         self._timeline: Timeline | None = None
         self._backfills = [key for key in concerned if key in batch.state.backfills]
         for key in concerned:
@@ -86,28 +84,42 @@ class _GroupComparison:
         for op, lost, left in ((Op.REMOVE, before, after), (Op.ADD, after, before)):
             for subscriber, patterns in lost.items():
                 if subscriber not in left:
-                    step = self._only_request(subscriber.client)
-                    if step is None:
+                    event = self._only_event(subscriber.client)
+                    if event is None:
                         decision = self._events.decision(op, subscriber, topic)
                     else:
-                        decision = of_request(step).decision(
+                        decision = event.decision(
                             op,
-                            own=step.key == subscriber.client,
+                            own=event.key in (None, subscriber.client),
                             asked_before=subscriber in matched,
                             asked_after=subscriber in matches,
                             received=bool(left),
                         )
-                    yield self._announcer.update(op, subscriber, topic, patterns, **decision._asdict())
+                    source, cause, option, group = decision
+                    yield self._announcer.update(
+                        op, subscriber, topic, patterns, cause=cause, source=source, option=option, group=group
+                    )
 
-    def _only_request(self, key: ClientKey) -> RequestStep | None:
-        """Return the request that decides about a client's topics, if there is only one event that can."""
-        view = self._batch.view
-        if self._backfills or view.policy_steps(self._group):
-            return None
+    def _only_event(self, key: ClientKey) -> GroupMoment | None:
+        """Return the event that decides about a client's topics, if there is only one that can."""
         if self._exclusive:
-            return self._single
-        requests = view.request_steps(key)
-        return requests[0] if len(requests) == 1 else None
+            key = next(iter(self._changes))  # the events of all clients count
+        if key not in self._only_events:
+            self._only_events[key] = None if self._backfills else self._found_event(key)
+        return self._only_events[key]
+
+    def _found_event(self, key: ClientKey) -> GroupMoment | None:
+        view = self._batch.view
+        policies = view.policy_steps(self._group)
+        requests = [
+            step for each in (self._changes if self._exclusive else (key,)) for step in view.request_steps(each)
+        ]
+        if len({step.number for step in (*policies, *requests)}) != 1:
+            return None
+        if requests:
+            return of_request(requests[0])
+        # What a group event takes from one client of an exclusive group may go to another one.
+        return None if self._exclusive and policies[0].key is None else of_policy(policies[0])
 
     @property
     def _events(self) -> Timeline:

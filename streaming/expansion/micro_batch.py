@@ -58,7 +58,7 @@ class MicroBatch:
     view: ShardView
     topics: TopicChanges
     changed: dict[ClientKey, InterestChange]
-    policies: dict[str, GroupPolicy]
+    policies: Mapping[str, GroupPolicy]
     delta: ShardDelta
     problems: list[Problem]
     ignored: Counter[Ignored]
@@ -90,7 +90,7 @@ def apply_events(state: ShardState, events: Iterable[tuple[Source, Event]], shar
     ignored: Counter[Ignored] = Counter()
     groups, requests = GroupReader(view, overlay, ignored), RequestReader(view, overlay, problems, ignored)
     topics = TopicChanges(state, ignored, tuning.columnar_min_topics)
-    now: int | None = None
+    wakes: list[tuple[Source, int]] = []
     for source, event in events:
         if isinstance(event, TopicEvent):
             topics.read(source, event)
@@ -102,8 +102,8 @@ def apply_events(state: ShardState, events: Iterable[tuple[Source, Event]], shar
         elif isinstance(event, GroupEvent):
             groups.read(source, event)
         else:
-            now = max(event.time, now or 0)
-            topics.expire(source, event.time, in_bulk=_is_unrestricted(view))
+            wakes.append((source, event.time))
+    now = topics.expire(wakes, in_bulk=_is_unrestricted(view)) if wakes else None
     overlay.settle()
     delta = _delta(view, overlay, topics, now, requests.latest_order)
     changed = dict(_interest_changes(view, overlay))
@@ -123,7 +123,7 @@ def _delta(view: ShardView, overlay: Overlay, topics: TopicChanges, now: int | N
     deadlines = sorted({metadata.deadline for metadata in added.values() if metadata.deadline is not None})
     alarms: dict[int, bool | None] = {time: True for time in deadlines if time not in stored_alarms}
     if now is not None:
-        alarms.update((time, None) for time in stored_alarms if time <= now)
+        alarms.update(dict.fromkeys(view.state.alarms_due(now)))
     # A client without anything left to remember is deleted, with the place of its last request.
     clients: dict[ClientKey, Client | None] = {
         key: None if client.literal == client.wildcard == ABSENT else client for key, client in overlay.clients.items()

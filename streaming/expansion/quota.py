@@ -88,6 +88,7 @@ class _Cap:
         self._bulk = bulk
         self._recreated = batch.topics.recreated()
         self._refused: dict[Source, list[ClientKey]] = defaultdict(list)
+        self._places: dict[str, int] = {}
 
     def updates(self, key: ClientKey, own: list[Update]) -> list[Update]:
         """Return the updates of one client, but those of bulk changes where it may hold all of them.
@@ -111,7 +112,7 @@ class _Cap:
             stays = before == after and key not in batch.changed and not self._recreated
             # Gained topics come last in order of creation.
             if before is not None and stays and len(gained) == len(own) and gained.keys() <= delta.added.keys():
-                ordered = [gained[topic] for topic in delta.added if topic in gained]
+                ordered = [gained[topic] for topic in sorted(gained, key=self._place)]
                 room = max(0, before - held)
                 for update in ordered[room:]:
                     self._refused[update.source].append(key)
@@ -121,6 +122,12 @@ class _Cap:
         for topic in recount.refused(before, after):
             self._refused[batch.topics.source(topic)].append(key)
         return recount.updates(before, after)
+
+    def _place(self, topic: str) -> int:
+        """Return the place of a new topic in order of creation."""
+        if not self._places:
+            self._places = {name: place for place, name in enumerate(self._batch.delta.added)}
+        return self._places[topic]
 
     def report(self) -> None:
         """Add a problem for each new topic that clients at their quota do not receive."""

@@ -198,7 +198,7 @@ class RequestReader:
     ) -> None:
         if client == former:
             return
-        self._overlay.clients[key] = client
+        self._overlay.set_client(key, client)
         mode = self._view.group(key.group).mode
         if client.subscription(mode) != former.subscription(mode):
             step = RequestStep(self._overlay.steps, self._overlay.records, source, key, request, client)

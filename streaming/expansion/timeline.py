@@ -102,7 +102,7 @@ class Timeline:
         self._moments = [
             *(_of_backfill(key, state.backfills[key]) for key in self._backfills),
             *(
-                of_request(requests[number]) if number in requests else _of_policy(policies[number])
+                of_request(requests[number]) if number in requests else of_policy(policies[number])
                 for number in numbers
             ),
         ]
@@ -186,7 +186,8 @@ def _of_backfill(key: ClientKey, backfill: Backfill) -> GroupMoment:
     return GroupMoment(backfill.source, key, backfill.cause_add, backfill.cause_remove, backfill.offset_option)
 
 
-def _of_policy(step: PolicyStep) -> GroupMoment:
+def of_policy(step: PolicyStep) -> GroupMoment:
+    """Return the moment of a group event, or of a request that set a selector."""
     return GroupMoment(step.source, step.key, group=step.group if step.key is None else None)
 
 

@@ -1,5 +1,6 @@
 """Topics that a micro-batch creates, deletes or expires: one by one, or many in bulk."""
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -113,26 +114,44 @@ class TopicChanges:
         """Tell whether the deadline of a topic that exists is at or before `now`."""
         return _is_over(self._state.topics[name] if known is None else known.metadata, now)
 
-    def expire(self, source: Source, now: int, *, in_bulk: bool) -> None:
-        """Remove the topics whose deadline is at or before `now`.
+    def expire(self, wakes: Iterable[tuple[Source, int]], *, in_bulk: bool) -> int:
+        """Remove the topics whose deadline is at or before a time; the first such time is the cause.
 
         Args:
-            source: the tick.
-            now: milliseconds since the epoch.
+            wakes: ticks and their times, in milliseconds since the epoch.
             in_bulk: topics may be judged by column.
+
+        Returns:
+            The latest time.
         """
-        expiry = Removal(source, Cause.TOPIC_EXPIRED)
+        times: list[int] = []
+        expiries: list[Removal] = []
+        for source, time in wakes:
+            if not times or time > times[-1]:
+                times.append(time)
+                expiries.append(Removal(source, Cause.TOPIC_EXPIRED))
+        now = times[-1]
+
+        def expiry(metadata: TopicMetadata) -> Removal:
+            return expiries[bisect_left(times, metadata.deadline or 0)]
+
         removed = {name for bulk in self.bulks if not bulk.exists for name in bulk.names}
         due = [name for name in self._state.due(now) if name not in self.single and name not in removed]
-        if in_bulk and len(due) >= self._columnar_min_topics:
-            sources = SourceColumns.same(source, len(due))
+        over = [expiry(self._state.topics[name]) for name in due]
+        if due and in_bulk and len(due) >= self._columnar_min_topics:
+            sources = SourceColumns.of([removal.source for removal in over])
             self.bulks.append(BulkChange(False, Cause.TOPIC_EXPIRED, due, [NO_METADATA] * len(due), sources))
         else:
-            self.single.update((name, SingleChange(False, source, removal=expiry)) for name in due)
+            self.single.update(
+                (name, SingleChange(False, removal.source, removal=removal))
+                for name, removal in zip(due, over, strict=True)
+            )
         for name, topic in list(self.single.items()):
             if topic.exists and _is_over(topic.metadata, now):
-                self.single[name] = SingleChange(False, source, removal=topic.removal or expiry)
+                removal = expiry(topic.metadata)
+                self.single[name] = SingleChange(False, removal.source, removal=topic.removal or removal)
         self.bulks = [bulk.outliving(now) if bulk.exists else bulk for bulk in self.bulks]
+        return now
 
     def removed(self) -> dict[str, None]:
         """Return the stored topics that are gone, or were created again."""

@@ -1,17 +1,23 @@
 """The shard as of this micro-batch: the stored state under the changes of the events read so far."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any, NamedTuple
 
 from streaming.events.model import Source, SubscriptionRequest
 from streaming.state import UNKNOWN_GROUP, Group, GroupSelectors, Shard, ShardState
 from streaming.state.group import interest_of, policy_of
 from streaming.subscription.client import NOTHING, Client, Interest, LastRequest
-from streaming.subscription.policy import GroupPolicy
+from streaming.subscription.policy import GroupPolicy, has_bitmap
 from streaming.subscription.subscribers import ClientKey
 from streaming.updates.model import Cause
+
+MOST_POLICY_STEPS = 16
+"""Group events, and requests with another selector, of one group that are told apart in a micro-batch.
+
+Each one is another selector to evaluate on each topic, or another meaning of all entries. What earlier ones changed
+counts as changed by the first of these.
+"""
 
 
 class RequestStep(NamedTuple):
@@ -57,6 +63,7 @@ class Overlay:
 
     Attributes:
         groups: new attributes; None for a deleted group.
+        members: the clients by group.
         requests: the changes of each client, oldest first.
         policies: the changes of each group's policy, oldest first.
         steps: number of steps so far.
@@ -66,11 +73,17 @@ class Overlay:
     groups: dict[str, tuple[Group | None, Source]] = field(default_factory=dict)
     selectors: dict[str, tuple[GroupSelectors, Source]] = field(default_factory=dict)
     clients: dict[ClientKey, Client] = field(default_factory=dict)
+    members: dict[str, dict[ClientKey, None]] = field(default_factory=dict)
     last_requests: dict[ClientKey, LastRequest] = field(default_factory=dict)
     requests: dict[ClientKey, list[RequestStep]] = field(default_factory=dict)
     policies: dict[str, list[PolicyStep]] = field(default_factory=dict)
     steps: int = 0
     records: int = 0
+
+    def set_client(self, key: ClientKey, client: Client) -> None:
+        """Note the subscriptions of a client."""
+        self.clients[key] = client
+        self.members.setdefault(key.group, {})[key] = None
 
     def settle(self) -> None:
         """Turn the clients into those that a state keeps, when all events are read."""
@@ -95,8 +108,13 @@ class ShardView:
         return self._overlay.requests.get(key, ())
 
     def policy_steps(self, group: str) -> Sequence[PolicyStep]:
-        """Return the changes of a group's policy, oldest first."""
-        return self._overlay.policies.get(group, ())
+        """Return the changes of a group's policy, oldest first; of very many only the last ones."""
+        steps = self._overlay.policies.get(group, ())
+        if len(steps) <= MOST_POLICY_STEPS:
+            return steps
+        by_event = [step for step in steps if step.key is None][-MOST_POLICY_STEPS:]
+        by_request = [step for step in steps if step.key is not None][-MOST_POLICY_STEPS:]
+        return [*by_event, *by_request]  # as they are read
 
     def stored_group(self, name: str) -> Group | None:
         """Return a group's attributes; None for an unknown group."""
@@ -116,11 +134,28 @@ class ShardView:
         """Return the policy of a group."""
         return policy_of(self.group(name), self.group_selectors(name))
 
-    def restrictive_policies(self) -> dict[str, GroupPolicy]:
+    def restrictive_policies(self) -> Mapping[str, GroupPolicy]:
         """Return the policies of the groups in which a matching client may not receive a topic."""
-        names = (*self._overlay.groups, *self._overlay.selectors)
-        policies = {**self.state.restrictive_policies, **{name: self.policy(name) for name in names}}
-        return {name: policy for name, policy in policies.items() if not policy.plain}
+        return self._changed(self.state.restrictive_policies, lambda policy: not policy.plain)
+
+    def bitmap_policies(self) -> Mapping[str, GroupPolicy]:
+        """Return the policies of the groups that take part in the bitmaps of topics."""
+        return self._changed(self.state.bitmap_policies, has_bitmap)
+
+    def _changed(
+        self, stored: Mapping[str, GroupPolicy], is_wanted: Callable[[GroupPolicy], bool]
+    ) -> Mapping[str, GroupPolicy]:
+        names = {**self._overlay.groups, **self._overlay.selectors}
+        if not names:
+            return stored
+        policies = dict(stored)
+        for name in names:
+            policy = self.policy(name)
+            if is_wanted(policy):
+                policies[name] = policy
+            else:
+                policies.pop(name, None)
+        return policies
 
     def client(self, key: ClientKey) -> Client:
         """Return a client's subscriptions."""
@@ -141,8 +176,8 @@ class ShardView:
     def clients_of(self, group: str) -> Iterator[ClientKey]:
         """Yield the clients of a group, new ones included."""
         stored = self.state.clients
-        new = (key for key in self._overlay.clients if key not in stored)
-        return (key for key in chain(stored, new) if key.group == group)
+        yield from self.state.clients_of(group)
+        yield from (key for key in self._overlay.members.get(group, ()) if key not in stored)
 
     def is_present(self, group: str) -> bool:
         """Tell whether a group has attributes here, or a client with an interest."""

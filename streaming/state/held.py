@@ -1,7 +1,7 @@
 """Number of topics that each client may hold by all rules but its quota."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Protocol
 
@@ -29,8 +29,8 @@ class Countable(Protocol):
     def subscribers(self, topic: str, matches: Matches | None = None) -> Matches:
         """Return the subscribers of a stored topic by all rules but the quotas."""
 
-    def asked(self, key: ClientKey) -> dict[str, None]:
-        """Return the stored topics that match a client's interest."""
+    def rows_unordered(self, key: ClientKey) -> Iterator[tuple[str, Matches]]:
+        """Yield the topics that a client receives."""
 
 
 class HeldCounts:
@@ -57,7 +57,7 @@ class HeldCounts:
                 self.count(names[start : start + _CHUNK_TOPICS], 1, state)
         found = self._counts.get(key, 0)
         if found is None:
-            found = self._counts[key] = sum(key in _clients(state.subscribers(topic)) for topic in state.asked(key))
+            found = self._counts[key] = sum(1 for _ in state.rows_unordered(key))
         return found
 
     def count(self, topics: Sequence[str], step: int, state: Countable) -> None:

@@ -1,17 +1,21 @@
 """Indexes over the topics of a shard, built when first asked and kept up to date."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from heapq import heappop, heappush
 from itertools import takewhile
 
 from matcher import TopicIndex
 from streaming.events.model import LITE, TopicMetadata
 from streaming.state.delta import Backfill, ShardDelta
-from streaming.subscription.client import Interest
+from streaming.subscription.client import Client, Interest
 from streaming.subscription.interests import Interests, pattern_of
 from streaming.subscription.subscribers import ClientKey, Matches
 
 Topics = Mapping[str, TopicMetadata]
+
+_STALE_TIMES = 64
+"""Times that may be stale in a heap, besides as many as there are."""
 
 
 class PatternTargets:
@@ -50,18 +54,71 @@ class PatternTargets:
         return index
 
 
+class Times:
+    """Distinct times, of which those that are over are found without a look at the others."""
+
+    def __init__(self) -> None:
+        self._times: set[int] = set()
+        self._heap: list[int] = []
+
+    def add(self, time: int) -> None:
+        """Note a time."""
+        if time not in self._times:
+            self._times.add(time)
+            heappush(self._heap, time)
+
+    def remove(self, time: int) -> None:
+        """Forget a time; its place in the heap is freed when it is over, or when most of the heap is stale."""
+        self._times.discard(time)
+        if len(self._heap) > 2 * len(self._times) + _STALE_TIMES:
+            self._heap = sorted(self._times)
+
+    def due(self, now: int) -> list[int]:
+        """Return the times at or before `now`, in order."""
+        found: list[int] = []
+        while self._heap and self._heap[0] <= now:
+            time = heappop(self._heap)
+            if time in self._times and time not in found[-1:]:
+                found.append(time)
+        for time in found:
+            heappush(self._heap, time)
+        return found
+
+
+class Alarms:
+    """Times at which a shard wants to be woken."""
+
+    def __init__(self) -> None:
+        self._times: Times | None = None
+
+    def due(self, now: int, alarms: Iterable[int]) -> list[int]:
+        """Return those at or before `now`; `alarms` are all of them, in case that nobody asked before."""
+        if self._times is None:
+            self._times = Times()
+            for time in alarms:
+                self._times.add(time)
+        return self._times.due(now)
+
+    def apply(self, alarms: Mapping[int, bool | None]) -> None:
+        """Follow a micro-batch."""
+        if self._times is not None:
+            for time, is_set in alarms.items():
+                (self._times.add if is_set else self._times.remove)(time)
+
+
 class Deadlines:
     """Topics by the time at which their TTL ends them."""
 
     def __init__(self) -> None:
         self._topics: dict[int, dict[str, None]] | None = None
+        self._times = Times()
 
     def due(self, now: int, topics: Topics) -> list[str]:
         """Return the stored topics whose deadline is at or before `now`, in milliseconds since the epoch."""
         if self._topics is None:
             self._topics = {}
             self.add(topics)
-        return [topic for deadline, names in sorted(self._topics.items()) if deadline <= now for topic in names]
+        return [topic for deadline in self._times.due(now) for topic in self._topics[deadline]]
 
     def add(self, topics: Topics) -> None:
         """Note topics that are stored now."""
@@ -69,6 +126,7 @@ class Deadlines:
             for topic, metadata in topics.items():
                 if metadata.deadline is not None:
                     self._topics.setdefault(metadata.deadline, {})[topic] = None
+                    self._times.add(metadata.deadline)
 
     def remove(self, topic: str, deadline: int | None) -> None:
         """Forget a topic."""
@@ -76,6 +134,42 @@ class Deadlines:
             del self._topics[deadline][topic]
             if not self._topics[deadline]:
                 del self._topics[deadline]
+                self._times.remove(deadline)
+
+
+class Members:
+    """Clients by group, in the order of the state."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[ClientKey, None]] | None = None
+
+    def of(self, group: str, clients: Iterable[ClientKey]) -> Collection[ClientKey]:
+        """Return the clients of a group.
+
+        Args:
+            group: its name.
+            clients: all clients, in case that nobody asked before.
+        """
+        if self._groups is None:
+            self._groups = {}
+            self._add(clients)
+        return self._groups.get(group, {})
+
+    def apply(self, clients: Mapping[ClientKey, Client | None]) -> None:
+        """Follow a micro-batch."""
+        if self._groups is None:
+            return
+        self._add(key for key, client in clients.items() if client is not None)
+        for key, client in clients.items():
+            if client is None and key.group in self._groups:
+                self._groups[key.group].pop(key, None)
+                if not self._groups[key.group]:
+                    del self._groups[key.group]
+
+    def _add(self, clients: Iterable[ClientKey]) -> None:
+        if self._groups is not None:
+            for key in clients:
+                self._groups.setdefault(key.group, {})[key] = None
 
 
 class RemainingTopics:

@@ -1,22 +1,25 @@
 """The state of one shard between micro-batches, with indexes over it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from streaming.events.model import DEFAULT_QUOTA, TopicMetadata
 from streaming.state.delta import Backfill, ShardDelta
 from streaming.state.footprint import Footprint
 from streaming.state.group import UNKNOWN_GROUP, Group, interest_of, policy_of
 from streaming.state.held import HeldCounts
-from streaming.state.indexes import Deadlines, PatternTargets, RemainingTopics
+from streaming.state.indexes import Alarms, Deadlines, Members, PatternTargets, RemainingTopics
+from streaming.state.policies import Policies, Quotas
 from streaming.state.selectors import NO_SELECTORS, GroupSelectors
 from streaming.storage.journal import overlay
 from streaming.subscription.client import NOTHING, Client, Interest, LastRequest
 from streaming.subscription.interests import Interests
-from streaming.subscription.policy import GroupPolicy, apply_policies
+from streaming.subscription.policy import GroupPolicy, apply_policies, has_bitmap
 from streaming.subscription.subscribers import ClientKey, Matches
 from streaming.tuning import DEFAULT_TUNING, Tuning
+
+if TYPE_CHECKING:
+    from streaming.events.model import TopicMetadata
 
 
 class ShardState:
@@ -45,8 +48,11 @@ class ShardState:
         self._held = HeldCounts(tuning.columnar_min_topics)
         self._footprint = Footprint()
         self._interests: Interests | None = None
-        self._restrictive: dict[str, GroupPolicy] | None = None
-        self._quotas: frozenset[int] | None = None
+        self._restrictive = Policies(lambda policy: not policy.plain)
+        self._with_bitmap = Policies(has_bitmap)
+        self._quotas = Quotas()
+        self._members = Members()
+        self._alarm_times = Alarms()
         self._shares: dict[ClientKey, int | None] = {}
 
     def without_indexes(self) -> Self:
@@ -94,17 +100,29 @@ class ShardState:
     @property
     def restrictive_policies(self) -> dict[str, GroupPolicy]:
         """Policies of the groups in which a matching client may not receive a topic."""
-        if self._restrictive is None:
-            policies = {name: self.policy(name) for name in {**self.groups, **self.selectors}}
-            self._restrictive = {name: policy for name, policy in policies.items() if not policy.plain}
-        return self._restrictive
+        return self._restrictive.of(self._named, self.policy)
+
+    def _named(self) -> dict[str, object]:
+        """Return the groups with attributes or selectors."""
+        return {**self.groups, **self.selectors}
 
     @property
-    def quotas(self) -> frozenset[int]:
+    def bitmap_policies(self) -> dict[str, GroupPolicy]:
+        """Policies of the groups that take part in the bitmaps of topics."""
+        return self._with_bitmap.of(self._named, self.policy)
+
+    @property
+    def quotas(self) -> Collection[int]:
         """Quotas in force."""
-        if self._quotas is None:
-            self._quotas = frozenset({DEFAULT_QUOTA, *(group.quota for group in self.groups.values())})
-        return self._quotas
+        return self._quotas.of(self.groups)
+
+    def clients_of(self, group: str) -> Collection[ClientKey]:
+        """Return the clients of a group."""
+        return self._members.of(group, self.clients)
+
+    def alarms_due(self, now: int) -> list[int]:
+        """Return the alarms at or before `now`, in milliseconds since the epoch."""
+        return self._alarm_times.due(now, self.alarms)
 
     @property
     def is_unrestricted(self) -> bool:
@@ -175,14 +193,12 @@ class ShardState:
 
     def rows(self, key: ClientKey) -> dict[str, Matches]:
         """Return a client's part in `subscribers` of each topic that it receives, in order of creation."""
-        asked = self.asked(key)
-        rows: dict[str, Matches] = {}
-        for topic in self.topics:
-            if topic in asked:
-                own = {row: patterns for row, patterns in self.subscribers(topic).items() if row.client == key}
-                if own:
-                    rows[topic] = own
-        return rows
+        found = dict(self.rows_unordered(key))
+        return {topic: found[topic] for topic in self.topics if topic in found}
+
+    def rows_unordered(self, key: ClientKey) -> Iterator[tuple[str, Matches]]:
+        """Yield `rows` in any order, without a look at other topics."""
+        return _rows(self, key)
 
     def asked(self, key: ClientKey) -> dict[str, None]:
         """Return the stored topics that match a client's interest, or its former one while a backfill is under way."""
@@ -218,6 +234,9 @@ class ShardState:
         self._deadlines.add(delta.added)
         self._targets.apply(delta)
         affected = self._affected(delta) if self._interests is not None else {}
+        self._members.apply(delta.clients)
+        self._quotas.apply(delta.groups, self.groups)
+        self._alarm_times.apply(delta.alarms)
         overlay(self.groups, delta.groups)
         overlay(self.clients, delta.clients)
         overlay(self.last_requests, delta.last_requests)
@@ -225,10 +244,9 @@ class ShardState:
         overlay(self.alarms, delta.alarms)
         overlay(self.backfills, delta.backfills)
         self._remaining.apply(delta.backfills, delta.removed)
-        if delta.groups or delta.selectors:
-            self._restrictive = self._quotas = None
-        if delta.groups or delta.clients:
-            self._shares.clear()
+        for policies in (self._restrictive, self._with_bitmap):
+            policies.apply({**delta.groups, **delta.selectors}, self.policy)
+        self._forget_shares(delta)
         self._held.update(delta.held)
         self.latest_order = max(self.latest_order, delta.latest_order or _latest_order(delta)) if self else 0
         for key, before in affected.items():
@@ -254,8 +272,32 @@ class ShardState:
         """Return the clients whose interest may change, each with its present one."""
         keys = dict.fromkeys(delta.clients)
         if delta.groups:
-            keys.update(dict.fromkeys(key for key in self.clients if key.group in delta.groups))
+            keys.update(dict.fromkeys(key for name in delta.groups for key in self.clients_of(name)))
         return {key: self.interest(key) for key in keys}
+
+    def _forget_shares(self, delta: ShardDelta) -> None:
+        members = map(self.clients_of, delta.groups if self._shares else ())
+        for key in chain(delta.clients, *members):
+            self._shares.pop(key, None)
+
+
+def _rows(state: ShardState, key: ClientKey) -> Iterator[tuple[str, Matches]]:
+    """Yield a client's part in the subscribers of each topic that it receives."""
+    policy = state.restrictive_policies.get(key.group)
+    alone = None
+    if policy is None or not policy.exclusive:  # no other client has a say
+        alone = state.new_interests()
+        alone.add(key, state.interest(key))
+    backfills = [key] if key in state.backfills else []
+    for topic in state.asked(key):
+        if alone is None:
+            found = state.subscribers(topic)
+        else:
+            matches = state.with_backfills(topic, alone.match(topic), backfills)
+            found = apply_policies(matches, topic, state.topics[topic], (alone,), state.restrictive_policies)
+        own = {row: patterns for row, patterns in found.items() if row.client == key}
+        if own:
+            yield topic, own
 
 
 def _latest_order(delta: ShardDelta) -> int:

@@ -187,6 +187,28 @@ class Pairs:
         wanted = np.array([subscriber.client in clients for subscriber in self.subscriber_table], np.bool_)
         return wanted[self.subscribers]
 
+    def indices_by_client(self) -> "dict[ClientKey, Ints]":
+        """Return the indices of the pairs of each client, in order."""
+        clients: Interner[ClientKey] = Interner()
+        owners = np.array([clients[subscriber.client] for subscriber in self.subscriber_table], np.int64)[
+            self.subscribers
+        ]
+        order = owners.argsort(kind="stable")
+        parts = np.split(order, np.bincount(owners, minlength=len(clients)).cumsum()[:-1]) if len(clients) else []
+        return dict(zip(clients.items_by_number, parts, strict=True))
+
+    def compacted(self) -> Self:
+        """Return the pairs with tables of only what they refer to."""
+        subscribers, places = compacted(self.subscribers)
+        patterns, sets = compacted(self.patterns)
+        return type(self)(
+            self.rows,
+            places,
+            sets,
+            [self.subscriber_table[number] for number in subscribers.tolist()],
+            [self.pattern_table[number] for number in patterns.tolist()],
+        )
+
     def topics_by_client(self) -> dict[ClientKey, int]:
         """Return the number of topics of each client."""
         clients: Interner[ClientKey] = Interner()

@@ -8,10 +8,22 @@ from typing import Any
 import pytest
 
 from streaming.events.columns import Event
-from streaming.events.model import Source
+from streaming.events.model import DEADLINE_STEP_MS, Source, TopicEvent
 from streaming.state import Shard, ShardState
-from tests.support.builders import EXCLUSIVE, LITERAL, WILD, add, created, drop, replace
-from tests.support.story import expanded
+from tests.support.builders import (
+    EXCLUSIVE,
+    LITERAL,
+    WILD,
+    add,
+    bound,
+    created,
+    deleted,
+    drop,
+    replace,
+    told,
+    wake,
+)
+from tests.support.story import concat, expanded
 
 FEW = 60
 """Number of events of the smaller micro-batch."""
@@ -26,17 +38,27 @@ def topics(count: int) -> list[Event]:
     return [created(f"t{number}") for number in range(count)]
 
 
+def wild(count: int, **attributes: Any) -> list[Event]:
+    """A client of a wildcard group for each number, which asks for everything with one segment."""
+    return [bound(**attributes), *(replace("*", client=f"c{each}") for each in range(count))]
+
+
 def calls(before: Sequence[Event], events: Sequence[Event]) -> int:
     """Count the calls of one micro-batch on a shard, those of built-in functions included."""
     state, shard = ShardState(), Shard("p")
-    state.apply(expanded(state, sourced(before, 0), shard).delta)
+    requests = [event for event in before if not isinstance(event, TopicEvent)]
+    state.apply(expanded(state, concat(sourced(requests, 0)), shard).delta)
+    created_topics = [event for event in before if isinstance(event, TopicEvent)]
+    state.apply(expanded(state, concat(sourced(created_topics, 10_000)), shard).delta)
+    for warms in ([bound("other"), replace("*", group="other", client="o"), wake(1)], [replace(group="other")]):
+        state.apply(expanded(state, sourced(warms, 20_000), shard).delta)  # indexes are built
     count = 0
 
     def profile(_: FrameType, event: str, __: Any) -> None:
         nonlocal count
         count += event in ("call", "c_call")
 
-    batch = sourced(events, 1_000_000)
+    batch = concat(sourced(events, 1_000_000))
     sys.setprofile(profile)
     try:
         state.apply(expanded(state, batch, shard).delta)
@@ -106,6 +128,50 @@ CASES: dict[str, tuple[Make, Make]] = {
         lambda n: [WILD, *topics(n), replace(*(f"t{each}" for each in range(n)))],
         lambda n: [drop(f"u{each}") for each in range(n)],
     ),
+    "deadlines that are over one after the other": (
+        lambda n: [*wild(1), *(created(f"t{each}", ttl_ms=1 + each * DEADLINE_STEP_MS) for each in range(n))],
+        lambda n: [wake(20_000 + each * DEADLINE_STEP_MS) for each in range(n)],
+    ),
+    "a topic that comes and goes": (
+        lambda _: wild(1),
+        lambda n: [make("t") for _ in range(n) for make in (created, deleted)],
+    ),
+    "topics that are deleted and created again": (
+        lambda n: [*wild(1), *topics(n)],
+        lambda n: [make(f"t{each}") for each in range(n) for make in (deleted, created)],
+    ),
+    "group events, each with one client": (
+        lambda n: [*topics(3), *(replace("*", client="c", group=f"g{each}") for each in range(n))],
+        lambda n: [bound(f"g{each}") for each in range(n)],
+    ),
+    "events of one group": (
+        lambda n: [*wild(1), *topics(n)],
+        lambda n: [*[WILD, LITERAL] * (n // 2), LITERAL],
+    ),
+    "selectors of one group": (
+        lambda n: [*wild(1), *(created(f"t{each}", "x") for each in range(n))],
+        lambda n: [add("*", tag=f"x{each}" if each < n - 1 else "y") for each in range(n)],
+    ),
+    "a group event and requests of its clients": (
+        lambda n: [*wild(n), *topics(3)],
+        lambda n: [bound(exclusive=True), *(add("t1", client=f"c{each}") for each in range(n))],
+    ),
+    "clients that end": (
+        lambda n: [*wild(n), *topics(3)],
+        lambda n: [told(1_000_000, client=f"c{each}") for each in range(n)],
+    ),
+    "clients at their quota": (
+        lambda n: [*wild(n, quota=4), *topics(8)],
+        lambda _: [deleted("t1")],
+    ),
+    "clients beyond their quota, and many new topics": (
+        lambda n: [*wild(n, quota=4), *topics(8)],
+        lambda _: [created(f"u{each}") for each in range(40)],
+    ),
+    "clients at their quota, each with a topic of its own": (
+        lambda n: [bound(quota=0), *(add(f"t{each}", client=f"c{each}") for each in range(n))],
+        topics,
+    ),
 }
 
 
@@ -114,3 +180,26 @@ def test_the_work_of_a_micro_batch_is_linear_in_its_events(name: str) -> None:
     before, events = CASES[name]
     few, many = (calls(before(count), events(count)) for count in (FEW, 2 * FEW))
     assert many <= MOST_GROWTH * few, (few, many, many / few)
+
+
+UNRELATED: dict[str, tuple[Sequence[Event], Sequence[Event]]] = {
+    "a group event": ([WILD, replace("*"), created("t")], [LITERAL]),
+    "a topic that is over": ([WILD, replace("*"), created("t", ttl_ms=1)], [wake(60_000)]),
+    "a request": ([WILD, created("t")], [replace("*")]),
+    "an exclusive group": ([EXCLUSIVE, created("t"), replace("*")], [replace("t", client="d")]),
+}
+
+
+@pytest.mark.parametrize("name", UNRELATED)
+def test_other_clients_groups_topics_and_deadlines_cost_nothing(name: str) -> None:
+    before, events = UNRELATED[name]
+
+    def strangers(count: int) -> list[Event]:
+        found: list[Event] = []
+        for each in range(count):
+            found += [bound(f"h{each}", exclusive=True), replace(f"u{each}", group=f"h{each}", client=f"c{each}")]
+            found.append(created(f"v__{each}", ttl_ms=3_600_000 + each * DEADLINE_STEP_MS))
+        return found
+
+    few, many = (calls([*strangers(count), *before], events) for count in (FEW, 2 * FEW))
+    assert many <= few + FEW // 10, (few, many)
