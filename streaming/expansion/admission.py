@@ -4,7 +4,7 @@ from streaming.events.model import Action, SubscriptionRequest
 from streaming.expansion.view import ShardView
 from streaming.state.group import interest_of
 from streaming.subscription.client import Client, Interest, Subscription
-from streaming.subscription.policy import GroupPolicy, accepts
+from streaming.subscription.policy import GroupPolicy
 from streaming.subscription.requests import RequestOutcome
 from streaming.subscription.subscribers import ClientKey
 
@@ -48,8 +48,8 @@ def excess(
     )
     if comparable and not any(view.state.topics_of(wanted.without(current, ordered=False))):
         return None  # nearly always: no stored topic is added
-    after = _count(view, wanted, policy)
-    if after <= share or after <= _count(view, current, present):
+    after = _count(view, key, wanted, policy)
+    if after <= share or after <= _count(view, key, current, present):
         return None
     number, shards = view.shard.number, view.shard.count
     where = f" on shard {number} of {shards}, whose share of {policy.quota} is {share}" if shards > 1 else ""
@@ -60,11 +60,6 @@ def excess(
     )
 
 
-def _count(view: ShardView, wanted: Interest, policy: GroupPolicy) -> int:
+def _count(view: ShardView, key: ClientKey, wanted: Interest, policy: GroupPolicy) -> int:
     """Return the number of stored topics that count against the quota."""
-    if wanted.everything is not None:
-        return 0
-    found = view.state.topics_of(wanted)
-    if policy.selector is None:
-        return len(tuple(found))
-    return sum(accepts(policy.selector, view.state.topics[topic]) for topic in found)
+    return 0 if wanted.everything is not None else view.counts.count(key, wanted, policy)

@@ -114,7 +114,7 @@ class _GroupComparison:
         requests = [
             step for each in (self._changes if self._exclusive else (key,)) for step in view.request_steps(each)
         ]
-        if len({step.number for step in (*policies, *requests)}) != 1:
+        if len({*(step.number for step in policies), *(step.number for step in requests)}) != 1:
             return None
         if requests:
             return of_request(requests[0])

@@ -26,6 +26,9 @@ from streaming.updates.model import Cause, Op
 _MOST_REMEMBERED = 1_000
 """Sets of matching entries whose events are kept for the topics that follow."""
 
+_MOST_SPANS = 16
+"""Times that a client adds the same entry in a micro-batch which are told apart; earlier ones count as one."""
+
 
 class Decision(NamedTuple):
     """The event behind an update, and what the update carries of it.
@@ -281,7 +284,7 @@ class _Held:
         if former.everything != wanted.everything or former.patterns != wanted.patterns:
             self._set(at, (True, None, _EVERYTHING), wanted.everything)
         changes = None
-        if former.patterns == wanted.patterns:
+        if former.patterns == wanted.patterns or not former.blocks:
             if wanted.blocks is former.blocks:
                 return
             changes = wanted.blocks.changes_since(former.blocks) if isinstance(wanted.blocks, Blocks) else None
@@ -313,7 +316,11 @@ class _Held:
             number = self._numbers.setdefault(key, len(self._spans))
             if number == len(self._spans):
                 self._spans.append([])
-            self._spans[number].append((begin, inf, order))
+            spans = self._spans[number]
+            spans.append((begin, inf, order))
+            if len(spans) > _MOST_SPANS:
+                (first, _, _), (_, end, latest), *_ = spans
+                spans[:2] = [(first, end, latest)]
 
     def _goes_on(self, begin: int, at: int, former: float) -> bool:
         """Tell whether an entry that is added again may count as added by the later request all along.

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from streaming.events.model import Source, SubscriptionRequest
+from streaming.expansion.counting import TopicCounts
 from streaming.state import UNKNOWN_GROUP, Group, GroupSelectors, Shard, ShardState
 from streaming.state.group import interest_of, policy_of
 from streaming.subscription.client import NOTHING, Client, Interest, LastRequest
@@ -96,11 +97,13 @@ class ShardView:
     Attributes:
         state: before the micro-batch.
         shard: place of the shard.
+        counts: topics that clients ask for.
     """
 
     def __init__(self, state: ShardState, shard: Shard, overlay: Overlay) -> None:
         self.state = state
         self.shard = shard
+        self.counts = TopicCounts(state)
         self._overlay = overlay
 
     def request_steps(self, key: ClientKey) -> Sequence[RequestStep]:

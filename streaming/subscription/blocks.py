@@ -64,11 +64,23 @@ class Blocks(Sequence[Block]):
         blocks: the blocks.
     """
 
-    __slots__ = ("_blocks", "_changes", "_entries", "_last", "_mark", "_neighbor", "_parent", "_ranks", "_size")
+    __slots__ = (
+        "_blocks",
+        "_changes",
+        "_depth",
+        "_entries",
+        "_last",
+        "_mark",
+        "_neighbor",
+        "_parent",
+        "_ranks",
+        "_size",
+    )
 
     def __init__(self, blocks: tuple[Block, ...] = ()) -> None:
         self._blocks: tuple[Block, ...] | None = blocks
         self._size = len(blocks)
+        self._depth = 0
         self._entries: _Entries | None = None
         self._neighbor: Blocks | None = None
         self._parent: Blocks | None = None
@@ -112,7 +124,20 @@ class Blocks(Sequence[Block]):
     def changes_since(self, former: Sequence[Block]) -> Changes | None:
         """Return the changes if one request made these blocks of the former ones; None otherwise."""
         parent = self._parent
-        return self._changes if parent is not None and (parent is former or parent._blocks is former) else None
+        if parent is None:
+            return None
+        is_former = parent is former or parent._blocks is former or not (parent or former)
+        return self._changes if is_former else None
+
+    def path_from(self, former: Sequence[Block]) -> list[Changes] | None:
+        """Return the changes of the requests that led here from the former blocks, oldest first; None if none did."""
+        path: list[Changes] = []
+        version: Blocks | None = self
+        least = former._depth if isinstance(former, Blocks) else 0
+        while version is not None and version._depth >= least and not (version is former or version._blocks is former):
+            path.append(version._changes)
+            version = version._parent
+        return None if version is None or version._depth < least else path[::-1]
 
     def fresh(self, former: Sequence[Block]) -> tuple[Block, ...] | None:
         """Return the blocks of entries that the former blocks lack, if one request made these of them."""
@@ -131,7 +156,7 @@ class Blocks(Sequence[Block]):
     def _child(self, changes: Changes, edit: object) -> "Blocks":
         later = Blocks()
         later._blocks, later._parent, later._changes, later._ranks = None, self, changes, self._ranks
-        later._mark, later._size = self._mark or 0, self._size
+        later._mark, later._size, later._depth = self._mark or 0, self._size, self._depth + 1
         for key, (old, new) in changes.items():
             later._mark ^= _mark(key, old) ^ _mark(key, new)
             later._size += (new is not None) - (old is not None)

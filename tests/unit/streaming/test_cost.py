@@ -50,7 +50,9 @@ def calls(before: Sequence[Event], events: Sequence[Event]) -> int:
     state.apply(expanded(state, concat(sourced(requests, 0)), shard).delta)
     created_topics = [event for event in before if isinstance(event, TopicEvent)]
     state.apply(expanded(state, concat(sourced(created_topics, 10_000)), shard).delta)
-    for warms in ([bound("other"), replace("*", group="other", client="o"), wake(1)], [replace(group="other")]):
+    first: list[Event] = [bound("other"), replace("*", group="other", client="o"), wake(1)]
+    second: list[Event] = [replace(group="other")]
+    for warms in (first, second):
         state.apply(expanded(state, sourced(warms, 20_000), shard).delta)  # indexes are built
     count = 0
 
@@ -159,6 +161,14 @@ CASES: dict[str, tuple[Make, Make]] = {
     "clients that end": (
         lambda n: [*wild(n), *topics(3)],
         lambda n: [told(1_000_000, client=f"c{each}") for each in range(n)],
+    ),
+    "names of a client with less topics than its quota": (
+        lambda _: [bound(quota=2 * FEW + 20), *topics(4 * FEW)],
+        lambda n: [make(f"t{each}") for each in range(n // 2) for make in (add, drop)] + [add("t0")],
+    ),
+    "requests that are refused": (
+        lambda n: [bound(quota=1), *(add(f"q{each}") for each in range(n)), *topics(8)],
+        lambda n: [make("*") for _ in range(n // 2) for make in (add, replace)],
     ),
     "clients at their quota": (
         lambda n: [*wild(n, quota=4), *topics(8)],
