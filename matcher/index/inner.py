@@ -30,6 +30,10 @@ class InnerPatterns(Generic[V]):
         self._blocks: dict[int, _Block] = {0: _Block(())}
         self._open = 0  # the block that takes the next pattern
 
+    def __len__(self) -> int:
+        """Return the number of patterns."""
+        return len(self._entries)
+
     def add(self, pattern: Pattern, key: Key[V], value: V) -> bool:
         """Add an entry; return True if it is new. Linear in the pattern and the number of patterns of a block."""
         form = (pattern.segments, pattern.tail)
@@ -59,8 +63,6 @@ class InnerPatterns(Generic[V]):
 
         Each block costs one step of its automaton for each segment, as long as one of its patterns may match.
         """
-        if not self._entries:
-            return []
         found: list[Pattern] = []
         for block in list(self._blocks.values()):
             automaton = block.automaton

@@ -157,7 +157,9 @@ class PatternIndex(Generic[V]):
         if self._prefix_count:
             root = self._prefixes.get(segments[0]) if hidden else self._prefixes
             found += _walk_prefixes([] if root is None else [root], segments, hidden)
-        return found + self._inner.matching(segments, hidden=hidden)
+        if self._inner:
+            found += self._inner.matching(segments, hidden=hidden)
+        return found
 
 
 def _ends(level: list[Node[V]]) -> list[Entries[V]]:

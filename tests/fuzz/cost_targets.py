@@ -27,6 +27,7 @@ from tests.support.states import Written
 
 _ROUTING: Final = Routing({"q": 2})
 _TIMEOUT_MS: Final = 60_000
+_MAX_BATCHES: Final = 4
 
 
 class CountedJob(Simulation):
@@ -47,19 +48,25 @@ class CountedJob(Simulation):
 
 
 def job(value: Json) -> CountedJob:
-    """Return a job after the micro-batches of a list of records, with null between two of them."""
+    """Return a job after the micro-batches of a list of records, with null between two of them.
+
+    A writer does not choose the number of micro-batches, so it is bounded.
+    """
     made = CountedJob(_ROUTING, inner_multi=True, client_timeout_ms=_TIMEOUT_MS)
     batch: list[Record] = []
-    offset = 0
-    for item in [*value, None] if isinstance(value, list) else []:
+    offset, batches = 0, 1
+    for item in value if isinstance(value, list) else []:
         match item:
-            case None:
+            case None if batches < _MAX_BATCHES:
+                batches += 1
                 made.now = 1_000 * offset
                 made.run(batch)
                 batch = []
             case [str(name), record] if name in tuple(Stream):
                 offset += 1
                 batch.append(Record(Stream(name), json.dumps(record).encode(), 0, offset, 1_000 * offset))
+    made.now = 1_000 * offset
+    made.run(batch)
     return made
 
 
