@@ -180,7 +180,7 @@ def event_id(parent: str, subscriber: SubscriberKey, op: Op, lite_topic: str, so
     """Return the `eventId` of an update."""
     place = b'"topic":%b,"partition":%d,"offset":%d,"entry":%d' % (text_json(source.topic), *source[1:4])
     event = digest(b"%b%b%b" % (op.encode(), text_json(lite_topic), place))
-    return f"{event.decode()}-{_subscriber_json(parent, subscriber, None).digest.decode()}"
+    return f"{event.decode()}-{_SUBSCRIBERS((parent, subscriber, None)).digest.decode()}"
 
 
 def digest_lines(data: Iterable[bytes]) -> bytes:

@@ -25,9 +25,7 @@ def test_a_job_ends_in_an_outage_and_goes_on_exactly(own_broker: StartBroker, tm
         scene.sent()
         broker.kill()
         time.sleep(3)
-        begun = time.monotonic()
         assert job.stop(ORCHESTRATOR_SECONDS) == 0, job.said()
-        print("ended after", round(time.monotonic() - begun, 1), "s", job.said()[-900:])
         assert "Traceback" not in job.said()
     broker.start()
     with running(streams, tmp_path / "job.log") as job:
@@ -42,9 +40,7 @@ def test_a_job_that_waits_for_a_broker_ends_at_once(own_broker: StartBroker, tmp
     job = Job(Streams(broker.bootstrap_servers, tmp_path / "checkpoint"), tmp_path / "job.log")
     try:
         assert eventually(lambda: "left" in job.said(), SETTLE_SECONDS, POLL_SECONDS), job.said()
-        begun = time.monotonic()
         assert job.stop(ORCHESTRATOR_SECONDS) == 0, job.said()
-        print("ended after", round(time.monotonic() - begun, 1), "s")
         assert job.said().splitlines()[-1].endswith("stopped")
     finally:
         if job.process.poll() is None:

@@ -135,9 +135,9 @@ def test_a_malformed_share_of_an_earlier_release_is_dropped(malformed: str, monk
         earlier.setattr("matcher.dialects.mqtt.shared", lambda _: None)
         earlier.setattr("streaming.subscription.interests.shared", lambda _: None)
         data = former_release(asks("c", malformed, "a", offset=1), asks("d", malformed.upper(), malformed, offset=2))
-    from streaming.state.shard import _pattern_problem  # noqa: PLC0415 - a cache that this test has filled
+    from streaming.state.shard import _PATTERN_PROBLEMS  # noqa: PLC0415 - a cache that this test has filled
 
-    _pattern_problem.cache_clear()
+    _PATTERN_PROBLEMS.clear()
     later, output = taken_over(data, row(TOPICS, topic_json(liteTopic="a"), 5), row(TOPICS, topic_json(), 6))
     assert changes(output) == [(ADD, "c", "a")]
     _, output = taken_over(later, asks("c", "b", offset=7), asks("d", offset=8, action="COMPLETE_REMOVE"))
