@@ -144,13 +144,13 @@ def topic(state: ShardState, shard: Shard, name: str) -> TopicDetails:
         return TopicDetails(None, (), 0)
     found = state.subscribers(name)
     shown: list[SubscriberFacts] = []
-    beyond, characters, look = 0, 0, Effort()
+    beyond, characters, effort = 0, 0, Effort()
     for row, texts in islice(found.items(), _SHOWN_SUBSCRIBERS):
         characters += sum(map(len, (*row, *texts)))
         if shown and characters > PAGE_CHARACTERS:
             break
         try:
-            if is_beyond(state, row.client, state.quota_share(row.client, shard.client_share), name, look):
+            if is_beyond(state, row.client, state.quota_share(row.client, shard.client_share), name, effort):
                 beyond += 1
                 continue
         except TooWide:

@@ -37,7 +37,7 @@ class Effort:
             )
 
 
-def is_beyond(state: ShardState, key: ClientKey, share: int | None, topic: str, look: Effort) -> bool:
+def is_beyond(state: ShardState, key: ClientKey, share: int | None, topic: str, effort: Effort) -> bool:
     """Return True if a client with a row for a topic does not hold it, since it holds as many older ones as it may.
 
     Args:
@@ -45,7 +45,7 @@ def is_beyond(state: ShardState, key: ClientKey, share: int | None, topic: str, 
         key: the client.
         share: number of topics that the client may hold on the shard; None for any number.
         topic: a topic for which it has a row by all other rules.
-        look: work that is left.
+        effort: work that is left.
 
     Raises:
         TooWide: there is too little left.
@@ -53,7 +53,7 @@ def is_beyond(state: ShardState, key: ClientKey, share: int | None, topic: str, 
     if share is None or len(state.topics) <= share:
         return False
     held = 0
-    for other in islice(_first_held(state, key, look), _LOOK):
+    for other in islice(_first_held(state, key, effort), _LOOK):
         if other == topic:
             return held >= share
         held += other is not None
@@ -62,11 +62,11 @@ def is_beyond(state: ShardState, key: ClientKey, share: int | None, topic: str, 
     asked = state.asked(key)
     if len(asked) <= share:
         return False
-    older = (other for other in state.topics if other in asked and _has_row(state, key, other, look))
+    older = (other for other in state.topics if other in asked and _has_row(state, key, other, effort))
     return topic not in islice(older, share)
 
 
-def _first_held(state: ShardState, key: ClientKey, look: Effort) -> Iterator[str | None]:
+def _first_held(state: ShardState, key: ClientKey, effort: Effort) -> Iterator[str | None]:
     """Yield the topics of the shard in order of creation, None for those for which the client has no row."""
     own = state.new_interests()
     own.add(key, state.interest(key))
@@ -74,12 +74,12 @@ def _first_held(state: ShardState, key: ClientKey, look: Effort) -> Iterator[str
     if key in state.backfills:
         return
     for topic in state.topics:
-        look.spend(1)
-        has_row = bool(own.match(topic)) and (is_plain or _has_row(state, key, topic, look))
+        effort.spend(1)
+        has_row = bool(own.match(topic)) and (is_plain or _has_row(state, key, topic, effort))
         yield topic if has_row else None
 
 
-def _has_row(state: ShardState, key: ClientKey, topic: str, look: Effort) -> bool:
+def _has_row(state: ShardState, key: ClientKey, topic: str, effort: Effort) -> bool:
     found = state.subscribers(topic)
-    look.spend(1 + len(found))
+    effort.spend(1 + len(found))
     return any(row.client == key for row in found)

@@ -40,7 +40,7 @@ Placed = Iterable[tuple[Place, E]]
 
 _ONE_SHARD = Routing()
 _compiled: BoundedCache[SelectorSpec, Selector] = BoundedCache(
-    lambda spec: compile_selector(*spec), lambda spec, _: 64 * (8 + len(spec.text)), 128 * 1024 * 1024
+    lambda spec: compile_selector(*spec, stored=True), lambda spec, _: 64 * (8 + len(spec.text)), 128 * 1024 * 1024
 )
 
 
