@@ -8,15 +8,18 @@ import signal
 import subprocess
 import time
 from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
 
 from streaming.errors import ClusterFailed
+from streaming.local.cache import write_whole
 from streaming.local.guardian import guarded
 from streaming.local.java import FIRST_TIER, environment, find_java
 from streaming.local.node import HOST
 from streaming.local.process import end_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 _POLL_SECONDS = 0.05
@@ -45,16 +48,25 @@ class SparkCluster:
         cores: cores of each worker, which is the number of tasks that it runs at a time.
         memory: memory of each worker, at least the 1g that an executor has by default.
         timeout: seconds within which the master, and then each worker, must be up.
+        options: options of Spark for master and workers; `configuration` is the folder with them.
     """
 
     def __init__(
-        self, folder: Path, *, workers: int = 2, cores: int = 1, memory: str = "1g", timeout: float = 60
+        self,
+        folder: Path,
+        *,
+        workers: int = 2,
+        cores: int = 1,
+        memory: str = "1g",
+        timeout: float = 60,
+        options: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.folder = folder.absolute()
         self._numbers = range(1, workers + 1)
         self._cores = cores
         self._memory = memory
         self._timeout = timeout
+        self._options = options
         self._url = ""
         self._processes: dict[str, _Process] = {}
 
@@ -63,6 +75,11 @@ class SparkCluster:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    @property
+    def configuration(self) -> Path:
+        """Folder of Spark's configuration, for `SPARK_CONF_DIR` of a job with the same options."""
+        return self.folder / "conf"
 
     @property
     def url(self) -> str:
@@ -127,13 +144,14 @@ class SparkCluster:
     def _launch(self, name: str, class_name: str, *arguments: str) -> _Process:
         from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415 -- imports all of pyspark
 
-        self.folder.mkdir(parents=True, exist_ok=True)
+        lines = "".join(f"{name} {value}\n" for name, value in self._options.items())
+        write_whole(self.configuration / "spark-defaults.conf", lines.encode(), mode=0o600)
         home = _find_spark_home()  # the Spark that the job's driver finds: both must be the same
         variables = {
             **environment(find_java()),
             "SPARK_HOME": home,
             # The machine's own settings are for other clusters.
-            "SPARK_CONF_DIR": str(self.folder / "conf"),
+            "SPARK_CONF_DIR": str(self.configuration),
             "SPARK_LOCAL_IP": HOST,
             "SPARK_LOCAL_DIRS": str(self.folder / "scratch"),
             # Neither master nor worker does much; executors have options of their own.

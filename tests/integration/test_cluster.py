@@ -157,6 +157,38 @@ def test_nothing_of_a_cluster_outlives_an_owner_that_is_killed(tmp_path: Path) -
     assert eventually(lambda: marked(mark) == [])
 
 
+@pytest.mark.long
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+def test_a_cluster_with_a_secret_serves_those_who_know_it(tmp_path: Path) -> None:
+    """As docs/security.md has it: the secret is in a file of each machine, and on no command line."""
+    secret = uuid4().hex
+    options = {"authenticate": "true", "authenticate.secret": secret, "network.crypto.enabled": "true"}
+    script = (
+        "import sys; from streaming.config import load; from streaming.spark.session import build; "
+        "settings = load({'bootstrap_servers': 'b:1', 'checkpoint': '/unused', 'master': sys.argv[1]}); "
+        "spark = build(settings, 1); print(spark.range(5).count(), spark.conf.get('spark.ui.enabled'), flush=True); "
+        "sys.stdin.read()"
+    )
+    cluster = SparkCluster(
+        tmp_path / "cluster", workers=1, options={f"spark.{name}": value for name, value in options.items()}
+    )
+    command = [sys.executable, "-c", script]
+    with cluster:
+        variables = {**os.environ, "SPARK_CONF_DIR": str(cluster.configuration)}
+        with subprocess.Popen(
+            [*command, cluster.url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=variables
+        ) as driver:
+            assert driver.stdout is not None
+            assert driver.stdout.readline() == "5 false\n"
+            commands = [each.read_bytes() for each in Path("/proc").glob("[0-9]*/cmdline") if each.exists()]
+            driver.communicate("")
+        assert not [each for each in commands if secret.encode() in each]
+        stranger = {**os.environ, "SPARK_CONF_DIR": str(tmp_path)}
+        refused = subprocess.run([*command, cluster.url], env=stranger, capture_output=True, text=True, check=False)
+    assert refused.returncode != 0
+    assert refused.stdout == ""
+
+
 def test_a_worker_that_cannot_start_shows_its_log(tmp_path: Path) -> None:
     cluster = SparkCluster(tmp_path, workers=1, memory="plenty")
     with pytest.raises(ClusterFailed, match=r"(?s)The Spark worker-1 ended while starting.*Usage: Worker"):
