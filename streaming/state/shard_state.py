@@ -181,11 +181,11 @@ class ShardState:
             matches: all matching subscribers by the present interests.
             keys: clients with a backfill under way.
         """
-        for key in keys:
-            if topic in self.remaining(key):
-                matches = {subscriber: texts for subscriber, texts in matches.items() if subscriber.client != key}
-                matches.update(self._remaining.matches(key, self.backfills[key], topic))
-        return matches
+        behind = dict.fromkeys(key for key in keys if topic in self.remaining(key))
+        found = {row: texts for row, texts in matches.items() if row.client not in behind} if behind else matches
+        for key in behind:
+            found.update(self._remaining.matches(key, self.backfills[key], topic))
+        return found
 
     def remaining(self, key: ClientKey) -> dict[str, None]:
         """Return the topics that a backfill has still to go through, in order of creation."""

@@ -10,6 +10,7 @@ import pytest
 from streaming.events.columns import Event
 from streaming.events.model import DEADLINE_STEP_MS, Source, TopicEvent
 from streaming.state import Shard, ShardState
+from streaming.tuning import DEFAULT_TUNING, Tuning
 from tests.support.builders import (
     EXCLUSIVE,
     LITERAL,
@@ -44,7 +45,7 @@ def wild(count: int, **attributes: Any) -> list[Event]:
 
 
 def calls(before: Sequence[Event], events: Sequence[Event]) -> int:
-    """Count the calls of one micro-batch on a shard, those of built-in functions included."""
+    """Count the calls of a micro-batch on a shard to which other events happened before."""
     state, shard = ShardState(), Shard("p")
     requests = [event for event in before if not isinstance(event, TopicEvent)]
     state.apply(expanded(state, concat(sourced(requests, 0)), shard).delta)
@@ -54,16 +55,20 @@ def calls(before: Sequence[Event], events: Sequence[Event]) -> int:
     second: list[Event] = [replace(group="other")]
     for warms in (first, second):
         state.apply(expanded(state, sourced(warms, 20_000), shard).delta)  # indexes are built
+    return counted(state, concat(sourced(events, 1_000_000)))
+
+
+def counted(state: ShardState, batch: Sequence[tuple[Source, Event]], tuning: Tuning = DEFAULT_TUNING) -> int:
+    """Count the calls of one micro-batch on a shard, those of built-in functions included."""
     count = 0
 
     def profile(_: FrameType, event: str, __: Any) -> None:
         nonlocal count
         count += event in ("call", "c_call")
 
-    batch = concat(sourced(events, 1_000_000))
     sys.setprofile(profile)
     try:
-        state.apply(expanded(state, batch, shard).delta)
+        state.apply(expanded(state, batch, Shard("p"), tuning).delta)
     finally:
         sys.setprofile(None)
     return count
@@ -189,6 +194,20 @@ CASES: dict[str, tuple[Make, Make]] = {
 def test_the_work_of_a_micro_batch_is_linear_in_its_events(name: str) -> None:
     before, events = CASES[name]
     few, many = (calls(before(count), events(count)) for count in (FEW, 2 * FEW))
+    assert many <= MOST_GROWTH * few, (few, many, many / few)
+
+
+def test_topics_that_go_during_many_backfills_cost_each_backfill_once() -> None:
+    tuning, found = Tuning(backfill_topics=1), list[int]()
+    for clients in (FEW, 2 * FEW):
+        state, shard = ShardState(), Shard("p")
+        group, *requests = wild(clients, quota=-1)
+        for at, events in enumerate(([group, *topics(20)], requests)):
+            state.apply(expanded(state, sourced(events, 1_000 * at), shard, tuning).delta)
+        assert len(state.backfills) == clients
+        gone = [deleted(f"t{each}") for each in range(10, 20)]
+        found.append(counted(state, sourced(gone, 10_000), tuning))
+    few, many = found
     assert many <= MOST_GROWTH * few, (few, many, many / few)
 
 
