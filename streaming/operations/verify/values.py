@@ -82,6 +82,8 @@ def announced(row: RowName, update: Mapping[str, Any]) -> int:
 def _announced(row: RowName, update: Mapping[str, Any]) -> int:
     place: dict[str, Any] = update["source"]
     source = Source(place["topic"], place["partition"], place["offset"], place["entry"], 0)
+    is_share = row.part.startswith(SHARE)
+    share, slash, topic_filter = row.part.removeprefix(SHARE).partition("/")
     names = {
         "op": Op.ADD,
         "parentTopic": row.parent,
@@ -89,8 +91,9 @@ def _announced(row: RowName, update: Mapping[str, Any]) -> int:
         "clientId": row.client_id,
         "liteTopic": row.lite_topic,
         "lmqName": lmq_name(row.parent, row.lite_topic),
-        "share": row.part.removeprefix(SHARE) if row.part.startswith(SHARE) else None,
-        "subscription": None if row.part.startswith(SHARE) else row.part or None,
+        "share": share if is_share else None,
+        "filter": topic_filter if is_share and slash else None,
+        "subscription": None if is_share else row.part or None,
         "eventId": event_id(row.parent, SubscriberKey(*row[1:3], row.part), Op.ADD, row.lite_topic, source),
     }
     patterns, version = update["patterns"], update["version"]
