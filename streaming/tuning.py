@@ -21,6 +21,7 @@ class Tuning:
         updates_per_chunk: updates that are found before their bytes are counted.
         output_row_bytes: bytes of updates in an output row; a row costs PySpark as much as some 20 updates cost us.
         column_row_bytes: bytes of updates in an output row by column, which itself has a sixth of them.
+        end_bytes: bytes of requests that one record of a client's end repeats; Kafka takes 1 MB by default.
         piece_bytes: bytes of output rows that leave the worker at once.
     """
 
@@ -34,6 +35,7 @@ class Tuning:
     updates_per_chunk: int = 1_000
     output_row_bytes: int = 16_384
     column_row_bytes: int = 512 * 1024
+    end_bytes: int = 262_144
     piece_bytes: int = 4 * 1024 * 1024
 
 

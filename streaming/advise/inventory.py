@@ -141,7 +141,7 @@ class Inventory:
             state = self._subscriptions[parent]
             batch = apply_events(state, own, Shard(parent, inner_multi=self._inner_multi), DEFAULT_TUNING)
             state.apply(batch.delta)
-            for source, _, message in batch.problems:
+            for source, _, message, _ in batch.problems:
                 self._refuse(Stream(source.topic), source.place, message)
 
     def _refuse(self, stream: Stream, place: Place, why: str) -> None:

@@ -12,14 +12,11 @@ from streaming.coordinator.state import (
     PendingEnd,
     Versions,
 )
-from streaming.events.model import Action, End, Notation, Place, SelectorSpec, SubscriptionRequest
+from streaming.events.model import End, Place
 from streaming.storage.journal import Journal
-from streaming.subscription.client import Mode
 from streaming.subscription.subscribers import ClientKey
 
-_REPEATED_FIELDS = SubscriptionRequest._fields.index("later_count")
-_END_FIELDS = End._fields.index("forgets")
-"""Fields of a request that is repeated after an end, and of an end; only what forgets has more."""
+_FORGETS = End._fields.index("forgets")
 
 
 def append(journal: Journal, state: CoordinatorState, delta: CoordinatorDelta) -> Journal:
@@ -54,7 +51,7 @@ def _encode(delta: CoordinatorDelta) -> list[Any]:
         ],
         list(delta.leases.items()),
         [(time, shards if shards is None else sorted(shards)) for time, shards in delta.alarms.items()],
-        [(key, pending and _pending_fields(pending)) for key, pending in delta.pending.items()],
+        list(delta.pending.items()),
     ]
 
 
@@ -80,22 +77,10 @@ def _lease(parents: tuple[str, ...], place: tuple[int, ...], versions: Mapping[s
     return ClientLease(parents, Place(*place), found)
 
 
-def _pending_fields(pending: PendingEnd) -> tuple[Any, ...]:
-    later = [(place, request if request.forgets else request[:_REPEATED_FIELDS]) for place, request in pending.later]
-    ends = [(mode, end if end.forgets else end[:_END_FIELDS]) for mode, end in pending.ends.items()]
-    return pending.as_of, pending.expired, ends, later
-
-
-def _pending(as_of: tuple[int, ...], expired: bool, ends: Any, later: Any) -> PendingEnd:  # noqa: FBT001 - a field
-    return PendingEnd(
-        Place(*as_of),
-        expired,
-        {Mode(mode): End(Place(*place), *versions) for mode, (place, *versions) in ends},
-        tuple((Place(*place), _request(*request)) for place, request in later),
-    )
-
-
-def _request(*fields: Any) -> SubscriptionRequest:
-    request = SubscriptionRequest(*fields)
-    selector = None if request.selector is None else SelectorSpec(*request.selector)
-    return request._replace(action=Action(request.action), notation=Notation(*request.notation), selector=selector)
+def _pending(as_of: tuple[int, ...], expired: bool, forgets: Any, through: Any, *count: int) -> PendingEnd:  # noqa: FBT001 - a field
+    if count:
+        return PendingEnd(Place(*as_of), expired, forgets, Place(*through), *count)
+    ends, later = forgets, through  # a former release kept what it had written, to write it again
+    last = later[-1][0] if later else as_of
+    is_forgotten = any(len(end) > _FORGETS and end[_FORGETS] for _, end in ends)
+    return PendingEnd(Place(*as_of), expired, is_forgotten, Place(*last), len(later))

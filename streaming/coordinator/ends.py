@@ -3,12 +3,13 @@
 A client leaves all of its parents by one request, or falls silent; only the coordinator knows on which parents. It
 writes an end to each of them, which a shard reads some micro-batches later. Meanwhile the client may have asked again.
 So the record repeats the client's requests and ends since then, and a shard works them off anew. What comes before the
-record was read back makes the coordinator write a longer one, which says again all that the shorter one says.
+record was read back is written in records that continue it: each request is written once.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
-from streaming.coordinator.records import client_end
+from streaming.coordinator.records import MAX_LATER_BYTES, client_end
 from streaming.coordinator.state import (
     NO_VERSIONS,
     ClientLease,
@@ -26,6 +27,21 @@ from streaming.subscription.subscribers import ClientKey
 from streaming.updates.records import KafkaRecord
 
 
+@dataclass(slots=True)
+class _News:
+    """What a micro-batch adds to the end of a client on a parent.
+
+    Attributes:
+        former: the end before; None if it begins.
+        ends: how it begins, under each mode; None if it goes on.
+        later: further requests and ends of the client, each with its place.
+    """
+
+    former: PendingEnd | None
+    ends: Mapping[str, End] | None
+    later: list[tuple[Place, SubscriptionRequest]] = field(default_factory=list)
+
+
 class PendingEnds:
     """Pending ends of one bucket in a micro-batch.
 
@@ -33,13 +49,22 @@ class PendingEnds:
         state: the bucket before the micro-batch; not changed.
         delta: takes the changes.
         inner_multi: `**` may stand inside a pattern.
+        max_later_bytes: size in bytes of the requests in one record.
     """
 
-    def __init__(self, state: CoordinatorState, delta: CoordinatorDelta, *, inner_multi: bool) -> None:
+    def __init__(
+        self,
+        state: CoordinatorState,
+        delta: CoordinatorDelta,
+        *,
+        inner_multi: bool,
+        max_later_bytes: int = MAX_LATER_BYTES,
+    ) -> None:
         self._state = state
         self._delta = delta
+        self._max_later_bytes = max_later_bytes
         self._rules = {mode: _rules(mode, inner_multi=inner_multi) for mode in Mode}
-        self._changed: dict[PendingKey, None] = {}
+        self._news: dict[PendingKey, _News] = {}
 
     def end(
         self, key: ClientKey, lease: ClientLease, as_of: Place, *, version: int | None = None, expired: bool = False
@@ -60,12 +85,7 @@ class PendingEnds:
             ends = {mode: End(as_of, version, known.of(mode)) for mode in Mode}
             if parent in lease.parents and any(end.is_stale for end in ends.values()):
                 kept.append(parent)
-            pending = self._pending((key, parent))
-            if pending is None:
-                self._store((key, parent), PendingEnd(as_of, expired, ends))
-            else:
-                again = SubscriptionRequest(parent, *key, Action.COMPLETE_REMOVE, (), version, expired=expired)
-                self._follow_end(key, pending, ends, as_of, again)
+            self._end_on(parent, key, ends, as_of, version=version, expired=expired)
             versions[parent] = Versions(*(_newer(version, known.of(mode)) for mode in (Mode.LITERAL, Mode.WILDCARD)))
         if version is None and not lease.versions:
             versions = {}
@@ -73,28 +93,24 @@ class PendingEnds:
 
     def forget(self, key: ClientKey, lease: ClientLease) -> None:
         """Let the versions of a client that is in no session count no more."""
-        forgets = End(lease.place, forgets=True)
+        ends = dict.fromkeys(Mode, End(lease.place, forgets=True))
         for parent in lease.versions:
-            pending = self._pending((key, parent))
-            if pending is None:
-                self._store((key, parent), PendingEnd(lease.place, expired=False, ends=dict.fromkeys(Mode, forgets)))
-            else:
-                forgotten = SubscriptionRequest(parent, *key, Action.COMPLETE_REMOVE, (), forgets=True)
-                self._follow_end(key, pending, dict.fromkeys(Mode, forgets), lease.place, forgotten)
+            self._end_on(parent, key, ends, lease.place, forgets=True)
 
     def follow(self, key: ClientKey, request: SubscriptionRequest, place: Place) -> None:
         """Add a request to the pending end of its client on its parent, if there is one."""
         pending = self._pending((key, request.parent))
         if pending is not None:
-            self._store((key, request.parent), pending._replace(later=(*pending.later, (place, request))))
+            self._continue((key, request.parent), pending, request, place)
 
     def confirm(self, key: ClientKey, request: SubscriptionRequest) -> None:
-        """Forget a pending end whose record was read back, unless a longer record is under way."""
-        pending = self._pending((key, request.parent))
+        """Forget a pending end of which all records were read back."""
+        at = key, request.parent
+        pending = self._pending(at)
         if pending is None or pending.through != request.through:
             return
-        if request.later_count in (None, len(pending.later)):  # a former release did not count
-            self._delta.pending[key, request.parent] = None
+        if request.later_count in (None, pending.count):  # a former release did not count
+            self._delta.pending[at] = None
 
     def versions(self, former: Versions, request: SubscriptionRequest, place: Place) -> Versions:
         """Return the versions of a client on a parent after a request with a version."""
@@ -106,26 +122,48 @@ class PendingEnds:
         return Versions(after(Mode.LITERAL), after(Mode.WILDCARD))
 
     def records(self) -> Iterator[KafkaRecord]:
-        """Yield the records of new and prolonged ends."""
-        for key, parent in self._changed:
+        """Yield the records of new ends, and those that continue others."""
+        for (key, parent), news in self._news.items():
             pending = self._pending((key, parent))
             if pending is not None:
-                yield from client_end(key, parent, pending)
+                yield from client_end(
+                    key,
+                    parent,
+                    pending,
+                    former=news.former,
+                    ends=news.ends,
+                    later=news.later,
+                    max_bytes=self._max_later_bytes,
+                )
 
-    def _follow_end(
-        self, key: ClientKey, pending: PendingEnd, ends: Mapping[Mode, End], place: Place, again: SubscriptionRequest
+    def _end_on(
+        self,
+        parent: str,
+        key: ClientKey,
+        ends: Mapping[Mode, End],
+        place: Place,
+        *,
+        version: int | None = None,
+        expired: bool = False,
+        forgets: bool = False,
     ) -> None:
-        """Add a further end to a pending one; under modes in which that one is stale it takes its place."""
-        in_force = {mode: ends[mode] if end.is_stale else end for mode, end in pending.ends.items()}
-        self._store((key, again.parent), pending._replace(ends=in_force, later=(*pending.later, (place, again))))
+        """Begin an end, or add a further one to that which is pending."""
+        at, pending = (key, parent), self._pending((key, parent))
+        named = {str(mode): end for mode, end in ends.items()}
+        if pending is None:
+            self._delta.pending[at] = PendingEnd(place, expired, forgets, place)
+            self._news[at] = _News(None, named)
+            return
+        again = SubscriptionRequest(parent, *key, Action.COMPLETE_REMOVE, (), version)
+        self._continue(at, pending, again._replace(expired=expired, forgets=forgets, ends=named), place)
+
+    def _continue(self, at: PendingKey, pending: PendingEnd, request: SubscriptionRequest, place: Place) -> None:
+        self._news.setdefault(at, _News(pending, None)).later.append((place, request))
+        self._delta.pending[at] = pending._replace(through=place, count=pending.count + 1)
 
     def _pending(self, key: PendingKey) -> PendingEnd | None:
         pending = self._delta.pending
         return pending[key] if key in pending else self._state.pending.get(key)
-
-    def _store(self, key: PendingKey, pending: PendingEnd) -> None:
-        self._delta.pending[key] = pending
-        self._changed[key] = None
 
 
 def _rules(mode: Mode, *, inner_multi: bool) -> RequestRules:

@@ -6,7 +6,8 @@ from typing import Any
 import orjson
 
 from streaming.coordinator.state import PendingEnd
-from streaming.events.model import Action, Place, SubscriptionRequest
+from streaming.events.model import Action, End, Place, SubscriptionRequest
+from streaming.events.repeated import ends_fields, repeated_fields, without_none
 from streaming.subscription.subscribers import ClientKey
 from streaming.updates.records import KafkaRecord
 
@@ -36,73 +37,83 @@ def group_end(group: str, parent: str, superseded_by: Place, bound_to: str | Non
     return _record(group, event)
 
 
-def client_end(key: ClientKey, parent: str, pending: PendingEnd) -> Iterator[KafkaRecord]:
-    """Yield the requests that unsubscribe a client from one parent: several if one would be too long.
+MAX_LATER_BYTES = 262_144
+"""Size in bytes of the requests in one record of an end, above which the next request goes into another record."""
+
+_CHARACTER_BYTES = 4
+"""Most bytes that a character of a JSON text takes in another JSON text."""
+
+
+def client_end(
+    key: ClientKey,
+    parent: str,
+    pending: PendingEnd,
+    *,
+    former: PendingEnd | None,
+    ends: Mapping[str, End] | None,
+    later: Iterable[tuple[Place, SubscriptionRequest]],
+    max_bytes: int = MAX_LATER_BYTES,
+) -> Iterator[KafkaRecord]:
+    """Yield the requests that unsubscribe a client from one parent, or continue those that were written before.
+
+    A request that is too long for a record goes in pieces, since Kafka bounds the size of a record.
 
     Args:
         key: the client.
         parent: the parent.
         pending: the end.
+        former: the end as it was written before; None if it begins.
+        ends: how it begins, under each mode; None if it goes on.
+        later: requests to repeat, each with its place.
+        max_bytes: size in bytes of the requests in one record.
     """
-    end: dict[str, Any] = {
+    name = without_none({
         "action": Action.COMPLETE_REMOVE,
         "clientId": key.client_id,
         "group": key.group,
         "topic": parent,
         "asOf": list(pending.as_of),
-        "through": list(pending.through),
-    }
-    if pending.expired:
-        end["expired"] = True
-    ends = {
-        str(mode): _without_none({**each._asdict(), "place": list(each.place), "forgets": each.forgets or None})
-        for mode, each in pending.ends.items()
-    }
-    first = {**end, "ends": ends}
-    for later in _pieces(_request_fields(place, request) for place, request in pending.later):
-        first["laterCount"] = first.get("laterCount", 0) + len(later)
-        yield _record(key.group, {**first, "later": later} if later else first)
-        first = {**first, "continues": True}
-
-
-MAX_LATER_BYTES = 262_144
-"""Size in bytes of the requests in one record of an end, above which the next request goes into another record."""
-
-
-def _pieces(requests: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """Yield lists of requests that are short enough for a record; one empty list if there are none."""
-    piece: list[dict[str, Any]] = []
-    size = 0
-    for request in requests:
-        length = len(orjson.dumps(request))
-        if piece and size + length > MAX_LATER_BYTES:
-            yield piece
-            piece, size = [], 0
-        piece.append(request)
-        size += length
-    yield piece
-
-
-def _request_fields(place: Place, request: SubscriptionRequest) -> dict[str, Any]:
-    """Return what a shard needs of a request to apply it once more."""
-    dialect, policy, per_subscription = request.notation
-    return _without_none({
-        "action": request.action,
-        "liteTopicSet": request.entries,
-        "version": request.version,
-        "offsetOption": request.offset_option,
-        "selector": request.selector and {"type": request.selector.kind, "expression": request.selector.text},
-        "dialect": dialect,
-        "policy": policy,
-        "delivery": "per-subscription" if per_subscription else "per-client",
-        "expired": request.expired or None,
-        "forgets": request.forgets or None,
-        "place": list(place),
+        "expired": pending.expired or None,
+        "forgets": pending.forgets or None,
     })  # fmt: skip
+    begins: dict[str, Any] = {"continues": True} if ends is None else {"ends": ends_fields(ends)}
+    count, through = (0, pending.as_of) if former is None else (former.count, former.through)
+    for places, part in _parts(later, max_bytes):
+        if not (places or part or "ends" in begins):
+            continue
+        count, through = count + len(places), places[-1] if places else through
+        end = {"through": list(through), **begins, "laterCount": count}
+        yield _record(key.group, {**name, **end, **part})
+        begins = {"continues": True}
 
 
-def _without_none(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
+def _parts(
+    later: Iterable[tuple[Place, SubscriptionRequest]], max_bytes: int
+) -> Iterator[tuple[list[Place], dict[str, Any]]]:
+    """Yield what goes into each record: the places of requests that end with it, and its fields."""
+    places: list[Place] = []
+    part: list[dict[str, Any]] = []
+    size = 0
+    for place, request in later:
+        fields = repeated_fields(place, request)
+        text = orjson.dumps(fields)
+        if places and size + len(text) > max_bytes:
+            yield places, {"later": part}
+            places, part, size = [], [], 0
+        if len(text) <= max_bytes:
+            places.append(place)
+            part.append(fields)
+            size += len(text)
+            continue
+        yield [], {}
+        pieces = _pieces(text.decode(), max(1, max_bytes // _CHARACTER_BYTES))
+        for number, piece in enumerate(pieces, 1):
+            yield [place] if number == len(pieces) else [], {"piece": [number - 1, piece]}
+    yield places, {"later": part} if part else {}
+
+
+def _pieces(text: str, length: int) -> list[str]:
+    return [text[start : start + length] for start in range(0, len(text), length)]
 
 
 def _record(key: str, value: dict[str, Any]) -> KafkaRecord:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from streaming.coordinator.ends import PendingEnds
 from streaming.coordinator.keys import COORDINATOR
-from streaming.coordinator.records import group_end, wake
+from streaming.coordinator.records import MAX_LATER_BYTES, group_end, wake
 from streaming.coordinator.state import NO_VERSIONS, ClientLease, CoordinatorDelta, CoordinatorState, GroupBinding
 from streaming.events.columns import Event
 from streaming.events.model import (
@@ -54,6 +54,7 @@ def follow(
     client_timeout_ms: int = 0,
     *,
     inner_multi: bool = False,
+    max_later_bytes: int = MAX_LATER_BYTES,
 ) -> CoordinatorOutcome:
     """Follow the groups and clients of one bucket through a micro-batch; the caller applies the delta.
 
@@ -62,8 +63,11 @@ def follow(
         events: groups first, then the ends that the job wrote, then requests, then the time, each in offset order.
         client_timeout_ms: time without requests after which a client is unsubscribed everywhere; 0 for never.
         inner_multi: `**` may stand inside a pattern.
+        max_later_bytes: size in bytes of the requests that one record of an end repeats.
     """
-    micro_batch = _MicroBatch(state, client_timeout_ms, inner_multi=inner_multi)
+    delta = CoordinatorDelta(state.clock)
+    ends = PendingEnds(state, delta, inner_multi=inner_multi, max_later_bytes=max_later_bytes)
+    micro_batch = _MicroBatch(state, delta, ends, client_timeout_ms)
     for source, event in events:
         if isinstance(event, GroupEvent):
             micro_batch.apply_group_event(source, event)
@@ -75,7 +79,6 @@ def follow(
             micro_batch.apply_alarm(event)
     outcome = micro_batch.outcome
     outcome.records += ((Stream.SUBSCRIPTIONS, record) for record in micro_batch.ends.records())
-    delta = outcome.delta
     changes = (delta.bindings, delta.leases, delta.alarms, delta.pending)
     outcome.changed = any(changes) or delta.clock != state.clock
     return outcome
@@ -84,12 +87,14 @@ def follow(
 class _MicroBatch:
     """One micro-batch in one bucket: differences to the state before it."""
 
-    def __init__(self, state: CoordinatorState, client_timeout_ms: int, *, inner_multi: bool) -> None:
+    def __init__(
+        self, state: CoordinatorState, delta: CoordinatorDelta, ends: PendingEnds, client_timeout_ms: int
+    ) -> None:
         self._state = state
         self._client_timeout_ms = client_timeout_ms
-        self._delta = CoordinatorDelta(state.clock)
-        self.outcome = CoordinatorOutcome(self._delta)
-        self.ends = PendingEnds(state, self._delta, inner_multi=inner_multi)
+        self._delta = delta
+        self.outcome = CoordinatorOutcome(delta)
+        self.ends = ends
 
     def apply_group_event(self, source: Source, event: GroupEvent) -> None:
         """Bind a group to its parent, or delete it, and end it on its other parents."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from streaming.events.model import End, Place, SubscriptionRequest
+from streaming.events.model import Place
 from streaming.storage.journal import overlay
 from streaming.subscription.client import Mode
 from streaming.subscription.subscribers import ClientKey
@@ -60,24 +60,21 @@ PendingKey = tuple[ClientKey, str]
 
 
 class PendingEnd(NamedTuple):
-    """End of a client on a parent whose record the job has not yet read back.
+    """End of a client on a parent of which the job has not yet read back all that it wrote.
 
     Attributes:
         as_of: place of the request that ended the client, or of its last one before its lease expired.
         expired: its lease has expired.
-        ends: under each mode.
-        later: the client's requests and ends on this parent since then, each with its place, oldest first.
+        forgets: the client's versions count no more.
+        through: place of the last request that was written.
+        count: number of the client's requests and ends on this parent since the end, all of which were written.
     """
 
     as_of: Place
     expired: bool
-    ends: Mapping[Mode, End]
-    later: tuple[tuple[Place, SubscriptionRequest], ...] = ()
-
-    @property
-    def through(self) -> Place:
-        """Place of the last request that counts here."""
-        return self.later[-1][0] if self.later else self.as_of
+    forgets: bool
+    through: Place
+    count: int = 0
 
 
 @dataclass(slots=True)

@@ -221,11 +221,12 @@ class SubscriptionRequest(NamedTuple):
         ends: set by the job with `as_of`: how the client ended under each mode, by the name of the mode; None in
             requests that a former release wrote.
         later: the client's requests and ends on this parent since then, each with its place, oldest first.
-        through: place of the last request that the job knew of when it wrote this.
-        continues: True if `later` goes on from a former record, which was too long for all of them.
+        through: place of the last request that is known up to this record.
+        continues: True if `later` goes on from a former record.
         later_count: length of `later`, together with that of the records that it goes on from; None in records that a
             former release wrote.
         forgets: the client's versions count no more.
+        piece: number and text of a piece of the next request of `later`, which is too long for one record.
     """
 
     parent: str
@@ -245,6 +246,7 @@ class SubscriptionRequest(NamedTuple):
     continues: bool = False
     later_count: int | None = None
     forgets: bool = False
+    piece: tuple[int, str] | None = None
 
 
 class End(NamedTuple):
@@ -253,7 +255,7 @@ class End(NamedTuple):
     Attributes:
         place: place of the request that ended the client, or of its last one before its lease expired.
         version: version of that request; None for none, and for a lease.
-        known: version of the client before it, as far as the coordinator knows.
+        known: version of the client before it, if no quota refused a request.
         forgets: the client's versions count no more.
     """
 

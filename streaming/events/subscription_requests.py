@@ -75,7 +75,32 @@ def _request(record: dict[str, Any], *, repeated: bool = False) -> SubscriptionR
         record.get("continues") is True,
         optional_integer(record, "laterCount"),
         record.get("forgets") is True,
+        _piece(record),
     )
+
+
+def parse_repeated(text: str, end: SubscriptionRequest) -> tuple[Place, SubscriptionRequest]:
+    """Parse a request that the records of an end repeat in pieces.
+
+    Args:
+        text: all pieces, joined.
+        end: one of the records.
+
+    Raises:
+        Rejected: the text is not a valid request.
+    """
+    fields = json_object(text.encode())
+    names = {"clientId": end.client_id, "group": end.group, "topic": end.parent}
+    return required_place(fields, "place"), _request({**fields, **names})
+
+
+def _piece(record: dict[str, Any]) -> tuple[int, str] | None:
+    piece = record.get("piece")
+    if piece is None:
+        return None
+    if not (isinstance(piece, list) and list(map(type, piece)) == [int, str]):
+        raise Rejected(Reason.WRONG_TYPE, "piece must be an array of a number and a text")
+    return piece[0], piece[1]
 
 
 def _ends(record: dict[str, Any]) -> Mapping[str, End] | None:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
 from streaming.events.columns import Event, TopicEventColumns
@@ -11,6 +12,7 @@ from streaming.expansion.readers import GroupReader, RequestReader
 from streaming.expansion.topics import TopicChanges
 from streaming.expansion.view import Overlay, ShardView
 from streaming.state import Shard, ShardDelta, ShardState
+from streaming.state.notes import MAX_NOTES, ClientNotes, Repeated
 from streaming.subscription.client import ABSENT, Client, Ignored, Interest, LastRequest
 from streaming.subscription.policy import GroupPolicy
 from streaming.subscription.subscribers import ClientKey
@@ -137,7 +139,25 @@ def _delta(view: ShardView, overlay: Overlay, topics: TopicChanges, now: int | N
         {name: selectors for name, (selectors, _) in overlay.selectors.items()},
         alarms,
         latest_order=latest_order,
+        notes=_notes(view.state, overlay),
+        repeated=_repeated(view.state, overlay),
     )
+
+
+def _notes(state: ShardState, overlay: Overlay) -> dict[ClientKey, ClientNotes | None]:
+    """Return the new notes, and None for the oldest ones that go for them."""
+    notes: dict[ClientKey, ClientNotes | None] = {
+        key: each for key, each in overlay.notes.items() if each != state.notes.get(key)
+    }
+    surplus = len(state.notes) + sum(key not in state.notes for key in notes) - MAX_NOTES
+    if surplus > 0:
+        oldest = islice((key for key, each in state.notes.items() if key not in notes and each.is_complete), surplus)
+        notes.update(dict.fromkeys(oldest))
+    return notes
+
+
+def _repeated(state: ShardState, overlay: Overlay) -> dict[tuple[ClientKey, int], Repeated | None]:
+    return {at: part for at, part in overlay.repeated.items() if part is not None or at in state.repeated}
 
 
 def _last_requests(

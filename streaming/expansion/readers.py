@@ -1,12 +1,15 @@
 """Readers of group events and subscription requests: they write what an event changes into the overlay."""
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from streaming.events.model import Action, GroupEvent, Place, Reason, Source, SubscriptionRequest
-from streaming.expansion.admission import excess
-from streaming.expansion.ends import EndStep, end_steps, is_superseded
+from streaming.events.repeated import entry_of
+from streaming.expansion.admission import admission
+from streaming.expansion.ends import EndStep, end_steps, former_release_step, is_superseded, parts_due
 from streaming.expansion.view import Overlay, PolicyStep, RequestStep, ShardView
 from streaming.state import Group, GroupSelectors
+from streaming.state.notes import ClientNotes, Verdict, Versions
 from streaming.state.selectors import NO_SELECTORS, Selection
 from streaming.subscription.client import Client, Ignored, LastRequest, Mode, Subscription
 from streaming.subscription.requests import RequestOutcome, advance
@@ -87,7 +90,8 @@ class RequestReader:
             )
             for each in Mode
         }
-        beyond = excess(self._view, key, request, outcomes[mode], former.subscription(mode))
+        judged = admission(self._view, key, request, outcomes[mode], former.subscription(mode))
+        beyond = judged.excess
         is_refused = beyond is not None and self._view.shard.refuses_requests
         if beyond is not None:
             reason = Reason.QUOTA_EXCEEDED if is_refused else Reason.QUOTA_CAPPED
@@ -97,8 +101,9 @@ class RequestReader:
         elif self._view.shard.is_first:  # every shard of the parent sees the request
             self._report(source, outcomes[mode], former.subscription(mode))
         self._remember(key, request.action, source.place, outcomes)
-        self._select(source, request, outcomes)
         literal, wildcard = outcomes[Mode.LITERAL].subscription, outcomes[Mode.WILDCARD].subscription
+        self._note(request, source.place, Versions(literal.version, wildcard.version), outcomes, judged.is_contested)
+        self._select(source, request, outcomes)
         self._store(key, source, request, former, Client.of(literal, wildcard))
 
     def _former(self, key: ClientKey) -> Client:
@@ -114,16 +119,60 @@ class RequestReader:
         """Apply the end that the coordinator decided: of the client's requests up to a place."""
         mode = self._view.group(key.group).mode
         former = self._view.client(key).subscription(mode)
-        steps = () if is_superseded(self._view, key, request) else tuple(end_steps(self._view, key, request, as_of))
-        for step in steps:
+        for step in self._end_steps(key, request, as_of):
             at = source if step.request.expired else source.at(step.place)
             self._overlay.steps += 1
             self._store(key, at, step.request, self._view.client(key), step.client)
             self._select_again(key, at, step)
+            self._judge_again(key, source.at(step.place), step)
         later = self._view.client(key).subscription(mode)
         if self._view.shard.is_first and (later is former or later.content == former.content):
             ignored = Ignored.ASKED_AGAIN if former.live else Ignored.NO_SUBSCRIPTION
             self._ignored[Ignored.STALE_VERSION if former.outdates(request.version) else ignored] += 1
+
+    def _end_steps(self, key: ClientKey, request: SubscriptionRequest, as_of: Place) -> Sequence[EndStep]:
+        view = self._view
+        if request.ends is None and not request.continues:
+            return () if is_superseded(view, key, request) else (former_release_step(view, key, request, as_of),)
+        due = parts_due(view, self._overlay, key, request, as_of)
+        return tuple(end_steps(view, key, due)) if due else ()
+
+    def _judge_again(self, key: ClientKey, source: Source, step: EndStep) -> None:
+        """Note the verdict about a request after an end; write or take back its dead letter if the verdict changed."""
+        if step.verdict is not None:
+            self._overlay.notes[key] = self._view.notes(key).judged(step.verdict)
+        if step.excess is not None:
+            problem = Problem(source, Reason.QUOTA_EXCEEDED, step.excess, entry_of(step.request))
+            self._problems.append(problem)
+
+    def _note(
+        self,
+        request: SubscriptionRequest,
+        place: Place,
+        versions: Versions,
+        outcomes: Mapping[Mode, RequestOutcome],
+        is_contested: bool,  # noqa: FBT001 - of the request
+    ) -> None:
+        """Note the verdict about a request that exceeded the quota, or that follows such a request."""
+        key = ClientKey(request.group, request.client_id)
+        notes, refuses = self._view.notes(key), self._view.shard.refuses_requests
+        if not ((is_contested and refuses) or notes.is_unsettled):
+            return
+        if notes.partition != place.partition:
+            notes = ClientNotes(place.partition)
+        is_refused = refuses and is_contested and all(outcome.refused for outcome in outcomes.values())
+        ceiling = notes.ceiling
+        if is_refused and request.version is not None:
+            ceiling = max(request.version, request.version if ceiling is None else ceiling)
+        is_settled = (
+            not is_contested
+            and request.action in (Action.COMPLETE_ADD, Action.COMPLETE_REMOVE)
+            and all(outcome.applied for outcome in outcomes.values())
+            and versions.reach(ceiling)
+        )
+        selector = self._view.policy(key.group).selector
+        verdict = Verdict(place.position, is_contested, is_refused, None if is_settled else versions, selector)
+        self._overlay.notes[key] = notes.judged(verdict)._replace(ceiling=None if is_settled else ceiling)
 
     def _report(self, source: Source, outcome: RequestOutcome, former: Subscription) -> None:
         if outcome.invalid:

@@ -8,6 +8,7 @@ from streaming.events.model import Source, SubscriptionRequest
 from streaming.expansion.counting import TopicCounts
 from streaming.state import UNKNOWN_GROUP, Group, GroupSelectors, Shard, ShardState
 from streaming.state.group import interest_of, policy_of
+from streaming.state.notes import ClientNotes, Repeated
 from streaming.subscription.client import NOTHING, Client, Interest, LastRequest
 from streaming.subscription.policy import GroupPolicy, has_bitmap
 from streaming.subscription.subscribers import ClientKey
@@ -69,6 +70,8 @@ class Overlay:
         policies: the changes of each group's policy, oldest first.
         steps: number of steps so far.
         records: number of events so far.
+        notes: new notes about clients.
+        repeated: parts of ends to keep until they are applied; None for one that was.
     """
 
     groups: dict[str, tuple[Group | None, Source]] = field(default_factory=dict)
@@ -78,6 +81,8 @@ class Overlay:
     last_requests: dict[ClientKey, LastRequest] = field(default_factory=dict)
     requests: dict[ClientKey, list[RequestStep]] = field(default_factory=dict)
     policies: dict[str, list[PolicyStep]] = field(default_factory=dict)
+    notes: dict[ClientKey, ClientNotes] = field(default_factory=dict)
+    repeated: dict[tuple[ClientKey, int], Repeated | None] = field(default_factory=dict)
     steps: int = 0
     records: int = 0
 
@@ -167,6 +172,21 @@ class ShardView:
     def last_request(self, key: ClientKey) -> LastRequest | None:
         """Return the place of a client's last request."""
         return self._overlay.last_requests.get(key) or self.state.last_requests.get(key)
+
+    def notes(self, key: ClientKey) -> ClientNotes:
+        """Return the notes about a client."""
+        return self._overlay.notes.get(key) or self.state.note(key)
+
+    def repeated(self, key: ClientKey, number: int) -> Repeated | None:
+        """Return a part of a client's end that was read and not yet applied."""
+        at = key, number
+        return self._overlay.repeated[at] if at in self._overlay.repeated else self.state.repeated.get(at)
+
+    def held(self, key: ClientKey) -> int | None:
+        """Return the number of topics that a client may hold by all rules but its quota; None if it must be counted."""
+        if key in self._overlay.clients or self.regroups(key.group) or self.reselects(key.group):
+            return None
+        return None if self.policy(key.group).exclusive else self.state.held(key)
 
     def interest(self, key: ClientKey) -> Interest:
         """Return the interest of a client."""

@@ -147,7 +147,7 @@ def plan_shard(state: ShardState, shard: Shard, planned: Planned, question: Ques
             delta, found, ignored = end_of_steps.value
             begun = tuple(tuple(key) for key, each in delta.backfills.items() if each and key not in state.backfills)
             return tally.effect(
-                [*problems, *map(_problem, found)],
+                [*problems, *(_problem(each) for each in found if each.message)],
                 map(str, ignored),
                 cursor=DEFAULT_TUNING.backfill_topics if begun else None,
                 wide=begun,

@@ -137,6 +137,7 @@ class Oracle:
 
     Attributes:
         decided: number of decisions by each rule; tests use it to prove that their histories reach the rule.
+        refused: places of the requests that a quota refused.
     """
 
     def __init__(
@@ -148,6 +149,7 @@ class Oracle:
         cap_requests: bool = False,
     ) -> None:
         self.decided: Counter[str] = Counter()
+        self.refused: list[Place] = []
         self._routing = routing
         self._inner_multi = inner_multi
         self._timeout, self._cap_requests = client_timeout_ms, cap_requests
@@ -239,7 +241,7 @@ class Oracle:
         known.last_request = place.timestamp
         if request.parent:
             known.parents[request.parent] = None
-            self._apply_on_parent(request)
+            self._apply_on_parent(request, place)
         else:
             self.decided["ended everywhere"] += 1
             self._apply_on_all_parents(request)
@@ -252,7 +254,7 @@ class Oracle:
         for parent in known.parents:
             self._apply_on_parent(request._replace(parent=parent))
 
-    def _apply_on_parent(self, request: SubscriptionRequest) -> None:
+    def _apply_on_parent(self, request: SubscriptionRequest, place: Place | None = None) -> None:
         self._requests += 1
         known = self._clients[request.group, request.client_id]
         if request.action is not Action.COMPLETE_REMOVE:
@@ -268,6 +270,7 @@ class Oracle:
             )
             if self._is_refused(request, shard, after):
                 self.decided["refused by quota"] += 1
+                self.refused += [] if place is None else [place]
             else:
                 self._shards[request.parent, number] = after
 

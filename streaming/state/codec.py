@@ -7,6 +7,7 @@ from matcher.dialects.mqtt import is_malformed_share
 from streaming.events.model import LITE, NO_METADATA, Notation, SelectorSpec, Source, TopicMetadata
 from streaming.state.delta import Backfill, ShardDelta
 from streaming.state.group import Group
+from streaming.state.notes_codec import note_fields, notes_of, repeated_of, repeated_values
 from streaming.state.selectors import GroupSelectors, Selection
 from streaming.state.shard_state import ShardState
 from streaming.storage.journal import Journal
@@ -36,7 +37,8 @@ def append(journal: Journal, state: ShardState, delta: ShardDelta) -> Journal:
 
 def replay(state: ShardState, changes: Iterable[Any]) -> None:
     """Apply the changes of a journal to an empty state, or to the state that they follow."""
-    for removed, added, groups, clients, requests, selectors, alarms, backfills, held, *order in changes:
+    for removed, added, groups, clients, requests, selectors, alarms, backfills, held, *later in changes:
+        order, notes, repeated = (*later, *(0, (), ())[len(later) :])  # former releases wrote less
         state.replay(
             ShardDelta(
                 dict.fromkeys(removed),
@@ -51,7 +53,9 @@ def replay(state: ShardState, changes: Iterable[Any]) -> None:
                 dict(alarms),
                 {ClientKey(*key): None if fields is None else _backfill(*fields) for key, fields in backfills},
                 {ClientKey(*key): count for key, count in held},
-                *order,  # a former release wrote none
+                order,
+                notes_of(notes),
+                repeated_of(repeated),
             )
         )
 
@@ -69,6 +73,8 @@ def _state_fields(state: ShardState) -> list[Any]:
             dict(state.alarms),
             dict(state.backfills),
             latest_order=state.latest_order,
+            notes=dict(state.notes),
+            repeated=dict(state.repeated),
         )
     )
 
@@ -89,6 +95,7 @@ def _delta_fields(delta: ShardDelta) -> list[Any]:
         [(key, backfill and _backfill_fields(backfill)) for key, backfill in delta.backfills.items()],
         list(delta.held.items()) if _TOPICS_PER_COUNT * len(delta.held) < changed_topics else [],
         delta.latest_order,
+        *([note_fields(delta.notes), repeated_values(delta.repeated)] if delta.notes or delta.repeated else ()),
     ]
 
 

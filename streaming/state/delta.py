@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from streaming.events.model import Source, TopicMetadata
 from streaming.state.group import Group
+from streaming.state.notes import ClientNotes, Repeated
 from streaming.state.selectors import GroupSelectors
 from streaming.subscription.client import Client, Interest, LastRequest
 from streaming.subscription.subscribers import ClientKey
@@ -47,6 +48,8 @@ class ShardDelta:
         held: number of topics that clients may hold by all rules but their quotas, where it changed; empty where
             nobody counts. Derived, so it is written only where that is cheaper than counting again.
         latest_order: number of the last request on the shard.
+        notes: new notes about clients, by client.
+        repeated: parts of ends that were read and not yet applied, by client and number.
     """
 
     removed: dict[str, None] = field(default_factory=dict)
@@ -59,7 +62,9 @@ class ShardDelta:
     backfills: dict[ClientKey, Backfill | None] = field(default_factory=dict)
     held: dict[ClientKey, int] = field(default_factory=dict)
     latest_order: int = 0
+    notes: dict[ClientKey, ClientNotes | None] = field(default_factory=dict)
+    repeated: dict[tuple[ClientKey, int], Repeated | None] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         changes = (self.removed, self.added, self.groups, self.clients, self.last_requests, self.selectors, self.alarms)
-        return any((*changes, self.backfills))
+        return any((*changes, self.backfills, self.notes, self.repeated))

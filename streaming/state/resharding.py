@@ -54,6 +54,8 @@ def _whole(former: Sequence[ShardState]) -> ShardDelta:
         },
         selectors={name: selectors for state in former for name, selectors in state.selectors.items()},
         latest_order=len(numbers),
+        notes={key: notes for state in former for key, notes in state.notes.items()},
+        repeated={key: each for state in former for key, each in state.repeated.items()},
     )
 
 
@@ -136,6 +138,8 @@ def _part(whole: ShardDelta, shard: Shard) -> ShardState:
             selectors=whole.selectors,
             alarms=dict.fromkeys(deadlines, True),
             latest_order=whole.latest_order,
+            notes=whole.notes,
+            repeated=whole.repeated,
         )
     )
     return state

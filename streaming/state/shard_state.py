@@ -9,6 +9,7 @@ from streaming.state.footprint import Footprint
 from streaming.state.group import UNKNOWN_GROUP, Group, interest_of, policy_of
 from streaming.state.held import HeldCounts
 from streaming.state.indexes import Alarms, Deadlines, Members, PatternTargets, RemainingTopics
+from streaming.state.notes import NO_NOTES, ClientNotes, Repeated
 from streaming.state.policies import Policies, Quotas
 from streaming.state.selectors import NO_SELECTORS, GroupSelectors
 from streaming.storage.journal import overlay
@@ -28,6 +29,8 @@ class ShardState:
     Attributes:
         topics: in order of creation.
         inner_multi: `**` may stand inside a pattern.
+        notes: about clients that ended, or that a quota refused; the latest ones last.
+        repeated: parts of ends that were read and not yet applied, by client and number.
         latest_order: highest number of a request on this shard.
     """
 
@@ -39,6 +42,8 @@ class ShardState:
         self.selectors: dict[str, GroupSelectors] = {}
         self.alarms: dict[int, bool] = {}
         self.backfills: dict[ClientKey, Backfill] = {}
+        self.notes: dict[ClientKey, ClientNotes] = {}
+        self.repeated: dict[tuple[ClientKey, int], Repeated] = {}
         self.inner_multi = inner_multi
         self.latest_order = 0
         self._tuning = tuning
@@ -58,8 +63,8 @@ class ShardState:
     def without_indexes(self) -> Self:
         """Return the same content, shared with this state, without the indexes that were built over it."""
         plain = type(self)(inner_multi=self.inner_multi, tuning=self._tuning)
-        plain.topics, plain.groups, plain.clients, plain.last_requests, *others = self._content
-        plain.selectors, plain.alarms, plain.backfills = others
+        plain.topics, plain.groups, plain.selectors, plain.alarms, *others = self._content
+        plain.clients, plain.last_requests, plain.backfills, plain.notes, plain.repeated = others
         plain.latest_order = self.latest_order
         return plain
 
@@ -75,7 +80,8 @@ class ShardState:
 
     @property
     def _content(self) -> tuple[dict[Any, Any], ...]:
-        return self.topics, self.groups, self.clients, self.last_requests, self.selectors, self.alarms, self.backfills
+        settings = self.groups, self.selectors, self.alarms
+        return self.topics, *settings, self.clients, self.last_requests, self.backfills, self.notes, self.repeated
 
     def new_interests(self) -> Interests:
         """Return an empty index of interests with the settings of this shard."""
@@ -96,6 +102,10 @@ class ShardState:
     def policy(self, name: str) -> GroupPolicy:
         """Return the policy of a group."""
         return policy_of(self.group(name), self.group_selectors(name))
+
+    def note(self, key: ClientKey) -> ClientNotes:
+        """Return the notes about a client."""
+        return self.notes.get(key, NO_NOTES)
 
     @property
     def restrictive_policies(self) -> dict[str, GroupPolicy]:
@@ -243,6 +253,10 @@ class ShardState:
         overlay(self.selectors, delta.selectors)
         overlay(self.alarms, delta.alarms)
         overlay(self.backfills, delta.backfills)
+        for key in delta.notes:  # the latest ones last
+            self.notes.pop(key, None)
+        overlay(self.notes, delta.notes)
+        overlay(self.repeated, delta.repeated)
         self._remaining.apply(delta.backfills, delta.removed)
         for policies in (self._restrictive, self._with_bitmap):
             policies.apply({**delta.groups, **delta.selectors}, self.policy)

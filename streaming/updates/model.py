@@ -103,8 +103,14 @@ class UpdateColumns:
 
 
 class Problem(NamedTuple):
-    """Rejected part of an entry, for a dead letter."""
+    """Rejected part of an entry, for a dead letter.
+
+    Attributes:
+        message: the reason in a sentence; blank takes the dead letter of the entry back.
+        original: bytes of the entry, if its record is of an earlier micro-batch.
+    """
 
     source: Source
     reason: Reason
     message: str
+    original: bytes | None = None

@@ -220,6 +220,15 @@ def dead_letter(
     return KafkaRecord(orjson.dumps(source[:4]), orjson.dumps(value))
 
 
+def withdrawn(source: Source) -> KafkaRecord:
+    """Return the record that takes the dead letter of an entry back.
+
+    Args:
+        source: place of the entry.
+    """
+    return KafkaRecord(orjson.dumps(source[:4]), None)
+
+
 def patterns_lines(patterns: Sequence[tuple[str, ...]], before: bytes, behind: bytes) -> bytes:
     """Return tuples of matched patterns as JSON, a line each, between two texts."""
     data = orjson.dumps(patterns)

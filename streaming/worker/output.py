@@ -91,6 +91,10 @@ class Output:
         if len(self.failures) < MAX_FAILURES:
             self.failures.append((source.topic, source.partition, source.offset, source.entry, message))
 
+    def withdraw_dead_letter(self, record: KafkaRecord) -> None:
+        """Append a row that takes a dead letter back."""
+        self.add(OutputKind.DEAD_LETTER, record)
+
     def add_updates(self, updates: Iterable[Update], writer: UpdateWriter, row_bytes: int) -> None:
         """Append rows of updates, each about `row_bytes` long.
 

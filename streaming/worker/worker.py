@@ -23,7 +23,7 @@ from streaming.storage.journal import FORMAT, Journal
 from streaming.subscription.client import Ignored
 from streaming.tuning import DEFAULT_TUNING, Tuning
 from streaming.updates.model import Problem
-from streaming.updates.records import KafkaRecord, UpdateWriter, dead_letter
+from streaming.updates.records import KafkaRecord, UpdateWriter, dead_letter, withdrawn
 from streaming.worker.bounds import Bounds
 from streaming.worker.cache import STATE_CACHE_BYTES, StateCache
 from streaming.worker.facts import facts
@@ -262,7 +262,11 @@ class Worker:
             former = self.states.take(key, journal, CoordinatorState, coordinator.replay)
         try:
             outcome = coordinator.follow(
-                former, events, self.config.client_timeout_ms, inner_multi=self.config.inner_multi
+                former,
+                events,
+                self.config.client_timeout_ms,
+                inner_multi=self.config.inner_multi,
+                max_later_bytes=self.tuning.end_bytes,
             )
         except Exception:
             self.states.put(key, journal, former)
@@ -291,13 +295,16 @@ class Worker:
     ) -> Generator[Output, None, None]:
         """Add a dead letter for each problem, with the original entry; yield full pieces of output."""
         originals: dict[tuple[str, int, int, int], bytes | None] = {}
-        for source, reason, message in problems:
+        for source, reason, message, earlier in problems:
+            if not message:
+                output.withdraw_dead_letter(withdrawn(source))
+                continue
             if not originals:
                 originals = {
                     (self.config.topics[stream], partition, offset, position(entry)): payload
                     for stream, partition, offset, entry, _, payload in rows.by_row()
                 }
-            output.add_dead_letter(reason, dead_letter(source, reason, message, originals.get(source[:4])))
+            output.add_dead_letter(reason, dead_letter(source, reason, message, originals.get(source[:4], earlier)))
             if reason is Reason.NOT_APPLICABLE:
                 output.add_failure(source, message)
             if output.size >= self.tuning.piece_bytes:

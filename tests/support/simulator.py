@@ -165,12 +165,16 @@ class Simulation:
     def _fold(self, output: Written) -> None:
         kinds = Counter(output.kinds)
         counted = (OutputKind.ADD, OutputKind.REMOVE, OutputKind.DEAD_LETTER)
+        kinds[OutputKind.DEAD_LETTER] -= sum(
+            kind == OutputKind.DEAD_LETTER and value is None
+            for kind, value in zip(output.kinds, output.payloads, strict=True)
+        )
         assert output.counts == {kind: kinds[kind] for kind in counted if kinds[kind]}
         for reason, count in output.ignored.items():
             self.ignored[reason] += count
         for kind, key, value in zip(output.kinds, output.keys, output.payloads, strict=True):
             if kind == OutputKind.DEAD_LETTER:
-                self.dead_letters.append(json.loads(value or b""))
+                self._add_dead_letter(json.loads(key), value)
             elif kind.startswith(OutputKind.INPUT):
                 self.offset += 1
                 stream = Stream(kind.removeprefix(OutputKind.INPUT))
@@ -183,6 +187,15 @@ class Simulation:
                 assert Effective(*json.loads(key or b"")) not in self.relation
             else:
                 self._update(Effective(*json.loads(key or b"")), json.loads(value or b""))
+
+    def _add_dead_letter(self, place: list[Any], value: bytes | None) -> None:
+        """A dead letter, or the record that takes the last one of an entry back."""
+        if value is not None:
+            self.dead_letters.append(json.loads(value))
+            return
+        letters = [each for each in self.dead_letters if list(each["source"].values())[:4] == place]
+        assert letters, "a dead letter that was not there is taken back"
+        self.dead_letters.remove(letters[-1])
 
     def _update(self, row: Effective, update: dict[str, Any]) -> None:
         """Every update is a change: nothing is added twice, nothing removed that is not there."""

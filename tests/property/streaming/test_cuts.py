@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from streaming.events.routing import Routing
 from streaming.oracle import Oracle
+from streaming.tuning import Tuning
+from streaming.worker import Worker
 from tests.property.streaming.test_histories import routings
 from tests.support.histories import PROFILES, Profile, batches, feed, history, lease_of
 from tests.support.simulator import Record, Simulation
@@ -89,6 +91,7 @@ def assert_any_cut_leaves_one_relation(
     for record in records:
         feed(oracle, [record])
     job = Simulation(routing, client_timeout_ms=lease_of(records), cap_requests=cap_requests)
+    job.worker = Worker(job.config, Tuning(end_bytes=random.choice([40, 300, 262_144])))
     for batch in batches(random, records, largest, punctual=True):
         job.run_once([*taken(random, job.echoes), *taken(random, job.slices), *batch])
     while job.echoes or job.slices:

@@ -66,6 +66,7 @@ def test_any_split_and_any_shard_count_leave_the_oracles_relation(
             output_row_bytes=random.choice([1, 1_000, 1_000_000]),
             column_row_bytes=random.choice([1, 3_000, 1_000_000]),
             piece_bytes=random.choice([1, 1_000_000]),
+            end_bytes=random.choice([40, 300, 262_144]),
         )
         job.worker = at_work(job, tuning, random.choice(workers))
         settle = random.random() < 0.6

@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from streaming.events.model import BIND_TOPIC, MODEL, QUOTA, VERSION_RETENTION_MS, WILDCARD, Stream
+from streaming.events.model import BIND_TOPIC, MODEL, QUOTA, VERSION_RETENTION_MS, WILDCARD, Reason, Stream
 from streaming.events.routing import Routing
 from streaming.oracle import Effective, Oracle
+from streaming.tuning import Tuning
+from streaming.worker import Worker
 from tests.support.histories import feed
-from tests.support.simulator import Record, Simulation
+from tests.support.simulator import TOPICS, Record, Simulation
 
 LENGTH = int(os.environ.get("REEXPAND_STORY_LENGTH", "2"))
 """Events of a story; `make test-histories` tells longer ones."""
@@ -40,10 +42,12 @@ class Scope(NamedTuple):
     Attributes:
         first: events with which every story begins, each in a micro-batch of its own.
         alphabet: events that may come then, in any order and number.
+        refuses: a quota refuses requests, on a parent with one shard.
     """
 
     first: Sequence[Happening]
     alphabet: Sequence[Happening]
+    refuses: bool = False
 
 
 def topic(name: str = "t", event: str = "CREATED", **fields: Any) -> Happening:
@@ -96,6 +100,9 @@ def much_later(happening: Happening) -> Happening:
 
 TAG_X = {"type": "TAG", "expression": "x"}
 TAG_Y = {"type": "TAG", "expression": "y"}
+TAG_ALL = {"type": "TAG", "expression": "*"}
+END_BYTES = (262_144, 260, 40)
+"""Sizes of the records of ends: of several requests, of one request, and of less."""
 EXCLUSIVE = group(**{MODEL: "Exclusive"})
 TTL_MS = 15_000
 SCOPES = {
@@ -149,6 +156,30 @@ SCOPES = {
             *(topic("t", "DELETED"), topic("t"), group(**{QUOTA: "1"}), group(**{QUOTA: "2", MODEL: "Exclusive"})),
         ),
     ),
+    "refusals and versions": Scope(
+        (group(**{QUOTA: "1"}), topic("t"), topic("u"), replace("t", version=1)),
+        (
+            *(replace("*", version=4), add("u", version=2), replace("u"), request("PARTIAL_REMOVE", "t", version=3)),
+            *(leave(parent="", version=3), leave(parent=""), later(add("u", version=3))),
+        ),
+        refuses=True,
+    ),
+    "refusals and selectors": Scope(
+        (group(**{QUOTA: "1"}), topic("t", tags="x"), topic("u", tags="y"), add("t", selector=TAG_X)),
+        (
+            *(replace("*"), replace("*", selector=TAG_X), add("u", "t"), add("t", client="d", selector=TAG_ALL)),
+            *(leave(parent=""), replace("u", client="d", selector=TAG_Y), leave(parent="", client="d")),
+        ),
+        refuses=True,
+    ),
+    "refusals of what is held": Scope(
+        (group(**{QUOTA: "2"}), topic("t"), topic("u"), replace("*", version=1), group(**{QUOTA: "1"})),
+        (
+            *(replace("*"), add("u"), replace("t", version=3), replace("*", "t", version=2)),
+            *(leave(parent=""), leave(parent="", version=2), later(replace("*"))),
+        ),
+        refuses=True,
+    ),
     "topics that end": Scope(
         (group(), replace("*")),
         (
@@ -164,9 +195,11 @@ SCOPES = {
 def test_every_short_story_ends_in_the_relation_of_single_records(name: str, shards: dict[str, int]) -> None:
     """However it is cut into micro-batches, and whenever the job reads what it wrote to itself.
 
-    Of several shards none refuses a request for its quota; one shard does so unless the job is to cap requests.
+    Of several shards none refuses a request for its quota; one shard does so unless the job is to cap requests. An end
+    goes in records of any size.
     """
-    scope, routing, caps, told = SCOPES[name], Routing(shards), not shards, 0
+    scope, routing, told = SCOPES[name], Routing(shards), 0
+    caps = not (shards or scope.refuses)
     for story in itertools.product(scope.alphabet, repeat=LENGTH):
         records = list(written([*scope.first, *story]))
         first, rest = records[: len(scope.first)], records[len(scope.first) :]
@@ -177,10 +210,18 @@ def test_every_short_story_ends_in_the_relation_of_single_records(name: str, sha
         for batches in cuts(rest):
             for pace in PACES:
                 job = Simulation(routing, client_timeout_ms=LEASE_MS, cap_requests=caps)
+                job.worker = Worker(job.config, Tuning(end_bytes=END_BYTES[told % len(END_BYTES)]))
                 found = pace(job, [*([each] for each in first), *batches])
                 assert found == wanted, (pace.__name__, [[each.value for each in batch] for batch in batches])
+                assert refused(job) == [place.offset for place in oracle.refused]
                 told += 1
     assert told == len(scope.alphabet) ** LENGTH * 2 ** (LENGTH - 1) * len(PACES)
+
+
+def refused(job: Simulation) -> list[int]:
+    """The requests that a quota refused, by the dead letters that stand."""
+    letters = [letter for letter in job.dead_letters if letter["reason"] == Reason.QUOTA_EXCEEDED]
+    return sorted(each["source"]["offset"] for each in letters if each["source"]["topic"] == TOPICS[1])
 
 
 def written(story: Sequence[Happening]) -> Iterator[Record]:

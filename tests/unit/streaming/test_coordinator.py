@@ -32,7 +32,6 @@ from streaming.events.model import (
     GroupEvent,
     Place,
     Reason,
-    SelectorSpec,
     Source,
     Stream,
     SubscriptionRequest,
@@ -41,8 +40,9 @@ from streaming.events.model import (
 )
 from streaming.events.parsing import parse_clock, parse_group_event, parse_subscription
 from streaming.storage.journal import Journal
-from streaming.subscription.client import Ignored, Mode
+from streaming.subscription.client import Ignored
 from streaming.subscription.subscribers import ClientKey
+from streaming.worker.signature import SUFFIX_BYTES
 from tests.support.states import decode_home, encode_home
 
 HOUR = 3_600_000
@@ -102,6 +102,13 @@ def client_end(
     return {**entry, **others}
 
 
+def continued(parent: str, offset: int, asked: int, *, count: int) -> dict[str, Any]:
+    """The value of a record that continues the end of a client by the COMPLETE_ADD at an offset."""
+    value = client_end(parent, offset, later=[asked], continues=True, laterCount=count)
+    del value["ends"]
+    return value
+
+
 def read_back(parent: str, offset: int, through: int | None = None) -> SubscriptionRequest:
     """The record that ends a client on a parent, as the coordinator reads it."""
     through = offset if through is None else through
@@ -111,9 +118,11 @@ def read_back(parent: str, offset: int, through: int | None = None) -> Subscript
 class Bucket:
     """One bucket through several micro-batches; the records that it writes back are not read."""
 
-    def __init__(self, *first: Event, timeout: int = 0) -> None:
+    def __init__(self, *first: Event, timeout: int = 0, max_later_bytes: int = records.MAX_LATER_BYTES) -> None:
         self.state = CoordinatorState()
         self.timeout = timeout
+        self.max_later_bytes = max_later_bytes
+        self.written_bytes = 0
         self.offset = -1
         self.outcome: CoordinatorOutcome
         self.then(*first)
@@ -121,7 +130,9 @@ class Bucket:
     def then(self, *events: Event) -> list[dict[str, Any]]:
         """Apply one micro-batch, with offsets that go on counting; return the values of the records written back."""
         before = encode_home(self.state)
-        self.outcome = follow(self.state, [(self._source(event), event) for event in events], self.timeout)
+        sourced = [(self._source(event), event) for event in events]
+        self.outcome = follow(self.state, sourced, self.timeout, max_later_bytes=self.max_later_bytes)
+        self.written_bytes += sum(len(record.value or b"") for _, record in self.outcome.records)
         assert encode_home(self.state) == before, "the state itself was changed"
         self.state.apply(self.outcome.delta)
         renewed = append(Journal.open(before), self.state, self.outcome.delta)
@@ -290,12 +301,12 @@ def test_a_client_that_leaves_everywhere_is_forgotten_when_its_ends_are_read_bac
 
 
 def test_what_it_asks_for_since_is_repeated_with_its_end() -> None:
-    """In one record where it comes in the same micro-batch, else in one that replaces the former one."""
+    """In one record where it comes in the same micro-batch, else in one that continues the former one."""
     bucket = Bucket(request("p"), request("q"))
     assert bucket.then(leaves(""), request("p")) == [client_end("p", 2, later=[3]), client_end("q", 2)]
-    assert bucket.then(request("p"), request("r")) == [client_end("p", 2, later=[3, 4])]
+    assert bucket.then(request("p"), request("r")) == [continued("p", 2, 4, count=2)]
     assert bucket.then(read_back("p", 2, 3), read_back("q", 2)) == []
-    assert set(bucket.state.pending) == {(KEY, "p")}, "the longer record is under way"
+    assert set(bucket.state.pending) == {(KEY, "p")}, "the other record is under way"
     assert bucket.then(read_back("p", 2, 4), request("p")) == [], "the shard has read it as well"
     assert bucket.state.pending == {}
 
@@ -305,14 +316,13 @@ def test_a_second_end_follows_the_first() -> None:
     bucket = Bucket(request("p"), timeout=HOUR)
     bucket.then(leaves("", version=3), request("p"))
     (end,) = bucket.then(Tick(9_000 + HOUR))
-    assert end["ends"]["wildcard"] == {"place": [3, 1, 1_001, 0], "version": 3}
-    assert [(each["action"], each["place"][1], each.get("expired")) for each in end["later"]] == [
-        ("COMPLETE_ADD", 2, None),
-        ("COMPLETE_REMOVE", 2, True),
-    ]
+    assert (end["continues"], end["asOf"][1], end["through"][1], end["laterCount"]) == (True, 1, 2, 2)
+    (again,) = end["later"]
+    assert (again["action"], again["place"][1], again["expired"]) == ("COMPLETE_REMOVE", 2, True)
+    assert again["ends"]["wildcard"] == {"place": [3, 2, 1_002, 0], "known": 3}
 
 
-def test_an_end_is_pending_until_the_longest_record_is_read_back() -> None:
+def test_an_end_is_pending_until_the_last_record_is_read_back() -> None:
     """Those of a request, and of the end of the lease after it, go up to the same place."""
     bucket = Bucket(request("p"), timeout=HOUR)
     bucket.then(leaves(""), request("p"))
@@ -330,25 +340,59 @@ def test_a_stale_end_leaves_the_pending_one_in_force() -> None:
     (first,) = bucket.then(leaves("", version=6))
     assert first["ends"]["literal"] == {"place": [3, 1, 1_001, 0], "version": 6, "known": 5}
     (second,) = bucket.then(leaves("", version=4))
-    assert second["ends"] == first["ends"]
-    assert [each["version"] for each in second["later"]] == [4]
+    assert [(each["version"], each["ends"]["literal"]["known"]) for each in second["later"]] == [(4, 6)]
 
 
-def test_an_end_after_a_stale_one_takes_its_place() -> None:
+def test_an_end_after_a_stale_one_can_take_its_place() -> None:
     bucket = Bucket(request("p", version=5))
     bucket.then(leaves("", version=4))
     (second,) = bucket.then(leaves("", version=6))
-    assert second["ends"]["literal"] == {"place": [3, 2, 1_002, 0], "version": 6, "known": 5}
+    (again,) = second["later"]
+    assert again["ends"]["literal"] == {"place": [3, 2, 1_002, 0], "version": 6, "known": 5}
 
 
-def test_requests_too_long_for_one_record_are_spread_over_several(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "MAX_LATER_BYTES", 150)
-    bucket = Bucket(request("p"))
+def test_requests_too_long_for_one_record_are_spread_over_several() -> None:
+    bucket = Bucket(request("p"), max_later_bytes=150)
     first, second = bucket.then(leaves(""), request("p"), request("p"))
-    assert {first["through"][1], second["through"][1]} == {3}
+    assert [part["through"][1] for part in (first, second)] == [2, 3]
     assert [[each["place"][1] for each in part["later"]] for part in (first, second)] == [[2], [3]]
     assert ("continues" in first, second["continues"]) == (False, True)
     assert (first["laterCount"], second["laterCount"]) == (1, 2)
+
+
+def test_a_request_too_long_for_one_record_goes_in_pieces() -> None:
+    bucket = Bucket(request("p"), max_later_bytes=40)
+    first, *pieces = bucket.then(leaves(""), request("p"))
+    assert (first["through"][1], first["laterCount"], "later" in first) == (1, 0, False)
+    assert [piece["piece"][0] for piece in pieces] == list(range(len(pieces)))
+    assert [piece["laterCount"] for piece in pieces] == [0] * (len(pieces) - 1) + [1]
+    assert [piece["through"][1] for piece in pieces] == [1] * (len(pieces) - 1) + [2]
+    assert json.loads("".join(piece["piece"][1] for piece in pieces))["place"] == [3, 2, 1_002, 0]
+
+
+@pytest.mark.parametrize("name", ["n" * 16_000, '"' * 8_000, "\x01" * 2_700, "😀" * 4_000])
+def test_any_request_is_repeated_in_records_that_kafka_takes(name: str) -> None:
+    """With the longest names and 2,000 entries, whatever the characters take as JSON."""
+    names = [f"{number}{name}" for number in range(2_000)]
+    asked = SubscriptionRequest("p" * 16_000, "g" * 16_000, "c" * 16_000, Action.COMPLETE_ADD, tuple(names))
+    bucket = Bucket(asked._replace(entries=("t",)))
+    bucket.then(leaves("")._replace(group=asked.group, client_id=asked.client_id), asked)
+    sizes = [len(record.key) + len(record.value or b"") for _, record in bucket.outcome.records]
+    assert max(sizes) + SUFFIX_BYTES < 1_000_000
+
+
+def test_each_request_is_written_once_however_late_the_job_reads_it_back() -> None:
+    def written(count: int) -> int:
+        bucket = Bucket(request("p"))
+        bucket.then(leaves(""))
+        stored = []
+        for _ in range(count):
+            bucket.then(request("p"))
+            stored.append(len(encode_home(bucket.state) or b""))
+        assert max(stored) - min(stored) < 20
+        return bucket.written_bytes
+
+    assert written(400) / written(200) < 2.1
 
 
 def test_a_client_whose_end_has_a_version_is_remembered() -> None:
@@ -400,16 +444,11 @@ def test_versions_of_a_client_in_session_are_kept() -> None:
 
 
 def test_what_is_forgotten_follows_an_end_that_is_pending() -> None:
-    """One that is stale was none: its place is taken."""
     bucket = Bucket(request("p", version=3), leaves("p", version=3), timeout=HOUR)
     bucket.then(leaves("", version=4))
     (end,) = bucket.then(Tick(2 * VERSION_RETENTION_MS))
-    assert end["ends"]["literal"]["version"] == 4
-    assert [each.get("forgets") for each in end["later"]] == [True]
-    bucket = Bucket(request("p", version=3), leaves("p", version=3), timeout=HOUR)
-    bucket.then(leaves("", version=2))
-    (end,) = bucket.then(Tick(2 * VERSION_RETENTION_MS))
-    assert end["ends"]["literal"] == {"place": [3, 2, 1_002, 0], "forgets": True}
+    (again,) = end["later"]
+    assert (again["forgets"], again["ends"]["literal"]) == (True, {"place": [3, 2, 1_002, 0], "forgets": True})
 
 
 # Leases: a tick ends clients without a request for too long.
@@ -551,32 +590,27 @@ def test_the_bytes_of_a_former_release_are_readable() -> None:
 
 
 def test_what_forgets_is_read_back_as_it_was_stored() -> None:
-    ends = dict.fromkeys(Mode, End(place(5), forgets=True))
-    later = (place(6), leaves("p")._replace(forgets=True))
-    state = CoordinatorState(pending={(KEY, "p"): PendingEnd(place(5), False, ends, (later,))})
+    state = CoordinatorState(pending={(KEY, "p"): PendingEnd(place(5), False, True, place(6), 1)})
     assert decode_home(append(Journal(), state, CoordinatorDelta(0)).stored) == state
 
 
 def test_the_bytes_of_a_journal_stay_readable() -> None:
-    """The whole state is written with the same bytes as in existing checkpoints."""
-    ends = {mode: End(place(5), 7, 6) for mode in Mode}
-    later = request("p")._replace(selector=SelectorSpec("TAG", "x"), offset_option={"type": "TAIL_N", "value": 3})
+    """The whole state, as a former release wrote it: with the requests that it had to write again."""
     state = CoordinatorState(
         {"g": GroupBinding("p", place(1), frozenset({"q", "é"}))},
         {KEY: ClientLease(("p", "q"), place(3), {"p": Versions(1, None)})},
         {5_000: frozenset({("p", 0), ("q", 1)})},
         4_000,
-        {(KEY, "p"): PendingEnd(place(5), True, ends, ((place(6), later),))},
+        {(KEY, "p"): PendingEnd(place(5), True, False, place(6), 1)},
     )
-    journal = append(Journal(), state, CoordinatorDelta(4_000))
-    assert (journal.stored or b"").hex() == (
+    stored = bytes.fromhex(
         "72780500000000000000c595cd0fa09192a16793a170940301cd03e90092a171a2c3a9919292a167a1639392a170a1719403"
         "03cd03eb0081a1709201c09192cd13889292a1700092a1710191929292a167a163a17094940305cd03ed00c39292a76c6974"
         "6572616c93940305cd03ed00070692a877696c646361726493940305cd03ed0007069192940306cd03ee009fa170a167a163"
         "ac434f4d504c4554455f41444491a174c082a474797065a65441494c5f4ea576616c75650393a46c697465c0c292a3544147"
         "a178c0c2c090c0c26ecb9a7ba262f5fa154677a83731969c"
     )
-    assert decode_home(journal.stored) == state
+    assert decode_home(stored) == state
 
 
 def test_a_journal_that_has_outgrown_its_beginning_is_written_anew() -> None:
