@@ -109,7 +109,7 @@ class PendingEnds:
         pending = self._pending(at)
         if pending is None or pending.through != request.through:
             return
-        if request.later_count in (None, pending.count):  # a former release did not count
+        if request.later_count in (None, pending.later_count):  # a former release did not count
             self._delta.pending[at] = None
 
     def versions(self, former: Versions, request: SubscriptionRequest, place: Place) -> Versions:
@@ -159,7 +159,7 @@ class PendingEnds:
 
     def _continue(self, at: PendingKey, pending: PendingEnd, request: SubscriptionRequest, place: Place) -> None:
         self._news.setdefault(at, _News(pending, None)).later.append((place, request))
-        self._delta.pending[at] = pending._replace(through=place, count=pending.count + 1)
+        self._delta.pending[at] = pending._replace(through=place, later_count=pending.later_count + 1)
 
     def _pending(self, key: PendingKey) -> PendingEnd | None:
         pending = self._delta.pending

@@ -77,7 +77,7 @@ def client_end(
         "forgets": pending.forgets or None,
     })  # fmt: skip
     begins: dict[str, Any] = {"continues": True} if ends is None else {"ends": ends_fields(ends)}
-    count, through = (0, pending.as_of) if former is None else (former.count, former.through)
+    count, through = (0, pending.as_of) if former is None else (former.later_count, former.through)
     for places, part in _parts(later, max_bytes):
         if not (places or part or "ends" in begins):
             continue

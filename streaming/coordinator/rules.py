@@ -77,11 +77,7 @@ def follow(
             micro_batch.apply_tick(event)
         elif isinstance(event, Alarm):
             micro_batch.apply_alarm(event)
-    outcome = micro_batch.outcome
-    outcome.records += ((Stream.SUBSCRIPTIONS, record) for record in micro_batch.ends.records())
-    changes = (delta.bindings, delta.leases, delta.alarms, delta.pending)
-    outcome.changed = any(changes) or delta.clock != state.clock
-    return outcome
+    return micro_batch.finish()
 
 
 class _MicroBatch:
@@ -93,6 +89,8 @@ class _MicroBatch:
         self._state = state
         self._client_timeout_ms = client_timeout_ms
         self._delta = delta
+        self._alarms: dict[int, set[tuple[str, int]]] = {}
+        self._wakes: set[tuple[str, int]] = set()
         self.outcome = CoordinatorOutcome(delta)
         self.ends = ends
 
@@ -141,14 +139,13 @@ class _MicroBatch:
         """Advance the clock, wake the shards whose alarms are due, and end the clients whose leases have expired."""
         delta = self._delta
         delta.clock = max(delta.clock, event.time)
-        for time, shards in {**self._state.alarms, **delta.alarms}.items():
-            if time <= delta.clock and shards is not None:
-                for parent, shard in sorted(shards):
-                    self._wake(parent, shard)
-                delta.alarms[time] = None
+        new = (time for time in self._alarms if time <= delta.clock)
+        for time in {*self._state.alarms_until(delta.clock), *new}:
+            self._wakes.update(self._shards_at(time))
+            self._alarms[time] = set()
         # What a client without a session has left need not go at once.
         if self._client_timeout_ms or delta.clock // HOUR_MS > self._state.clock // HOUR_MS:
-            for key in {**self._state.leases, **delta.leases}:
+            for key in self._silent(delta.clock):
                 lease = self._lease(key)
                 if lease is not None:
                     self._expire(key, lease, delta.clock)
@@ -157,10 +154,35 @@ class _MicroBatch:
         """Remember an alarm, or wake the shard at once if its time has passed."""
         delta = self._delta
         if event.time <= delta.clock:
-            self._wake(event.parent, event.shard)
+            self._wakes.add((event.parent, event.shard))
         else:
-            shards = delta.alarms.get(event.time) or self._state.alarms.get(event.time) or frozenset()
-            delta.alarms[event.time] = shards | {(event.parent, event.shard)}
+            self._shards_at(event.time).add((event.parent, event.shard))
+
+    def finish(self) -> CoordinatorOutcome:
+        """Return the outcome of all events: one wake for each shard, however many of its alarms are due."""
+        outcome, delta = self.outcome, self._delta
+        outcome.records += ((Stream.CLOCK, wake(*shard, delta.clock)) for shard in sorted(self._wakes))
+        outcome.records += ((Stream.SUBSCRIPTIONS, record) for record in self.ends.records())
+        for time, shards in self._alarms.items():
+            if shards or time in self._state.alarms:
+                delta.alarms[time] = frozenset(shards) or None
+        changes = (delta.bindings, delta.leases, delta.alarms, delta.pending)
+        outcome.changed = any(changes) or delta.clock != self._state.clock
+        return outcome
+
+    def _shards_at(self, time: int) -> set[tuple[str, int]]:
+        """Return the shards to wake at a time, to be changed."""
+        if time not in self._alarms:
+            self._alarms[time] = set(self._state.alarms.get(time, ()))
+        return self._alarms[time]
+
+    def _silent(self, now: int) -> list[ClientKey]:
+        """Return the clients that a time may end or forget, those of this micro-batch included."""
+        indexes, delta = self._state.indexes, self._delta
+        found = {*delta.leases, *indexes.silent_since(now - VERSION_RETENTION_MS, present=False)}
+        if self._client_timeout_ms:
+            found.update(indexes.silent_since(now - self._client_timeout_ms, present=True))
+        return sorted(found)
 
     def _binding(self, group: str) -> GroupBinding | None:
         bindings = self._delta.bindings
@@ -172,8 +194,13 @@ class _MicroBatch:
 
     def _parents_of(self, group: str) -> set[str]:
         """Return the parents on which a group's clients have sent requests."""
-        keys = (key for key in {**self._state.leases, **self._delta.leases} if key.group == group)
-        return {parent for lease in map(self._lease, keys) if lease is not None for parent in lease.parents}
+        counts = self._state.indexes.parents_of(group)
+        for key, lease in self._delta.leases.items():
+            if key.group == group:
+                former = self._state.leases.get(key)
+                counts.subtract(() if former is None else former.parents)
+                counts.update(() if lease is None else lease.parents)
+        return set(+counts)
 
     def _expire(self, key: ClientKey, lease: ClientLease, now: int) -> ClientLease | None:
         """End a client whose lease has run out at a time, whether a tick has told of it or not; return what is left.
@@ -236,6 +263,3 @@ class _MicroBatch:
         left = self.ends.end(key, lease, as_of, version=version, expired=expired)
         self._delta.leases[key] = left
         return left
-
-    def _wake(self, parent: str, shard: int) -> None:
-        self.outcome.records.append((Stream.CLOCK, wake(parent, shard, self._delta.clock)))

@@ -1,13 +1,27 @@
 """State of one coordinator bucket, and a micro-batch's changes to it."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from sortedcontainers import SortedList
+
+from streaming.coordinator.indexes import LeaseIndexes
+from streaming.coordinator.leases import ClientLease
 from streaming.events.model import Place
+from streaming.state.notes import NO_VERSIONS, Versions
 from streaming.storage.journal import overlay
-from streaming.subscription.client import Mode
 from streaming.subscription.subscribers import ClientKey
+
+__all__ = [
+    "NO_VERSIONS",
+    "ClientLease",
+    "CoordinatorDelta",
+    "CoordinatorState",
+    "GroupBinding",
+    "PendingEnd",
+    "PendingKey",
+    "Versions",
+]
 
 
 class GroupBinding(NamedTuple):
@@ -22,34 +36,6 @@ class GroupBinding(NamedTuple):
     parent: str
     place: Place
     notified: frozenset[str] = frozenset()
-
-
-class Versions(NamedTuple):
-    """Versions of the requests that a parent applied last for one client, by mode; None for none."""
-
-    literal: int | None = None
-    wildcard: int | None = None
-
-    def of(self, mode: Mode) -> int | None:
-        """Return the version under a mode."""
-        return self.wildcard if mode is Mode.WILDCARD else self.literal
-
-
-NO_VERSIONS = Versions()
-
-
-class ClientLease(NamedTuple):
-    """What a client has asked for.
-
-    Attributes:
-        parents: on which it may be in session.
-        place: of its last request.
-        versions: by parent, also where its session has ended: older requests stay stale there.
-    """
-
-    parents: tuple[str, ...]
-    place: Place
-    versions: Mapping[str, Versions] = {}
 
 
 _LEASE_BYTES: Final = 650
@@ -67,14 +53,14 @@ class PendingEnd(NamedTuple):
         expired: its lease has expired.
         forgets: the client's versions count no more.
         through: place of the last request that was written.
-        count: number of the client's requests and ends on this parent since the end, all of which were written.
+        later_count: number of the client's requests and ends on this parent since the end, all of which were written.
     """
 
     as_of: Place
     expired: bool
     forgets: bool
     through: Place
-    count: int = 0
+    later_count: int = 0
 
 
 @dataclass(slots=True)
@@ -95,6 +81,11 @@ class CoordinatorState:
     clock: int = 0
     pending: dict[PendingKey, PendingEnd] = field(default_factory=dict)
     _clients: int | None = field(default=None, compare=False, repr=False)
+    indexes: LeaseIndexes = field(init=False, repr=False, compare=False)
+    _alarm_times: "SortedList[int] | None" = field(default=None, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self.indexes = LeaseIndexes(self.leases)
 
     def __bool__(self) -> bool:
         return bool(self.bindings or self.leases or self.alarms or self.clock or self.pending)
@@ -114,6 +105,12 @@ class CoordinatorState:
         """
         return text_bytes + (len(self.leases) + len(self.pending)) * _LEASE_BYTES
 
+    def alarms_until(self, time: int) -> list[int]:
+        """Return the times of the alarms up to a time, in milliseconds since the epoch."""
+        if self._alarm_times is None:
+            self._alarm_times = SortedList(self.alarms)
+        return list(self._alarm_times.irange(maximum=time))
+
     def apply(self, delta: "CoordinatorDelta") -> None:
         """Apply the changes of a micro-batch."""
         if self._clients is not None:
@@ -121,7 +118,15 @@ class CoordinatorState:
                 _is_in_session(lease) - _is_in_session(self.leases.get(key)) for key, lease in delta.leases.items()
             )
         overlay(self.bindings, delta.bindings)
+        for key, lease in delta.leases.items():
+            self.indexes.change(key, lease)
         overlay(self.leases, delta.leases)
+        if self._alarm_times is not None:
+            for time, shards in delta.alarms.items():
+                if shards is None:
+                    self._alarm_times.discard(time)
+                elif time not in self.alarms:
+                    self._alarm_times.add(time)
         overlay(self.alarms, delta.alarms)
         overlay(self.pending, delta.pending)
         self.clock = delta.clock

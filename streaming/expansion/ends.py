@@ -13,7 +13,7 @@ from streaming.events.model import Action, Place, SelectorSpec, SubscriptionRequ
 from streaming.events.subscription_requests import parse_repeated
 from streaming.expansion.admission import admission
 from streaming.expansion.view import Overlay, ShardView
-from streaming.state.notes import ClientNotes, EndId, Repeated, Verdict, Versions
+from streaming.state.notes import ClientNotes, EndId, QuotaVerdict, Repeated, Versions
 from streaming.subscription.client import Client, Ignored, Mode, Subscription
 from streaming.subscription.requests import RequestOutcome, advance, ended, ended_by_former_release
 from streaming.subscription.subscribers import ClientKey
@@ -36,7 +36,7 @@ class EndStep(NamedTuple):
     client: Client
     stale: tuple[Mode, ...] = ()
     applied: tuple[Mode, ...] = ()
-    verdict: Verdict | None = None
+    verdict: QuotaVerdict | None = None
     excess: str | None = None
 
 
@@ -80,19 +80,19 @@ def parts_due(
     parts = list(request.later) if request.continues else [(as_of, _without_later(request)), *request.later]
     read = len(request.later) if request.later_count is None else request.later_count
     first = read + 1 - len(parts)
-    if end > notes.end or (first > notes.count and request.piece is None):
+    if end > notes.end or (first > notes.read and request.piece is None):
         _forget_parts(overlay, key, notes)
-        notes = notes._replace(end=end, count=first, applied=first, pieces=())
-    notes, parts = _with_piece(notes, request, parts[max(0, notes.count - first) :], read)
-    for number, part in enumerate(parts, notes.count):
+        notes = notes._replace(end=end, read=first, applied=first, pieces=())
+    notes, parts = _with_piece(notes, request, parts[max(0, notes.read - first) :], read)
+    for number, part in enumerate(parts, notes.read):
         overlay.repeated[key, number] = part
-    notes = notes._replace(count=notes.count + len(parts))
+    notes = notes._replace(read=notes.read + len(parts))
     due: Sequence[Repeated] = ()
     if not is_superseded(view, key, request):
-        kept = (view.repeated(key, number) for number in range(notes.applied, notes.count))
+        kept = (view.repeated(key, number) for number in range(notes.applied, notes.read))
         due = [part for part in kept if part is not None]
         _forget_parts(overlay, key, notes)
-        notes = notes._replace(applied=notes.count)
+        notes = notes._replace(applied=notes.read)
     overlay.notes[key] = notes
     return due
 
@@ -184,7 +184,7 @@ class _Replay:
         return EndStep(place, request, self._client, stale, applied, judged, changed)
 
     def _excess(
-        self, request: SubscriptionRequest, outcomes: dict[Mode, RequestOutcome], verdict: Verdict | None
+        self, request: SubscriptionRequest, outcomes: dict[Mode, RequestOutcome], verdict: QuotaVerdict | None
     ) -> str | None:
         """Return the reason why a quota refuses a request after the end; None if it does not.
 
@@ -200,7 +200,7 @@ class _Replay:
         outcome, former = outcomes[self._mode], self._subscriptions[self._mode]
         return admission(self._view, self._key, request, outcome, former, present=present).excess
 
-    def _follow_size(self, request: SubscriptionRequest, verdict: Verdict | None, *, is_applied: bool) -> None:
+    def _follow_size(self, request: SubscriptionRequest, verdict: QuotaVerdict | None, *, is_applied: bool) -> None:
         if verdict is not None and verdict.is_refused:
             self._has_fewer = False
             if request.selector is not None:
@@ -208,23 +208,23 @@ class _Replay:
         elif is_applied and request.action in (Action.COMPLETE_ADD, Action.COMPLETE_REMOVE):
             self._has_fewer = True
 
-    def _noted(self, place: Place) -> Verdict:
-        return self._notes.verdict(place) or Verdict(place.position)
+    def _noted(self, place: Place) -> QuotaVerdict:
+        return self._notes.verdict(place) or QuotaVerdict(place.position)
 
-    def _verdict(self, place: Place, request: SubscriptionRequest, *, is_refused: bool) -> Verdict | None:
+    def _verdict(self, place: Place, request: SubscriptionRequest, *, is_refused: bool) -> QuotaVerdict | None:
         """Return the verdict about a request, or an end, after it was applied anew."""
         former, verdict = self._notes.versions_at(place), self._noted(place)
         if request.ends is not None:
             is_refused = verdict.is_refused  # the lease of the client ended at the place of its last request
             if former is None:
                 return None
-        elif verdict == Verdict(place.position):
+        elif verdict == QuotaVerdict(place.position):
             return None
         versions = (
             None
             if former is None
             else [
-                self._subscriptions[mode].version if mode in self._since else former.in_mode(mode)
+                self._subscriptions[mode].version if mode in self._since else former.of(mode)
                 for mode in (Mode.LITERAL, Mode.WILDCARD)
             ]
         )
@@ -235,16 +235,16 @@ def _with_piece(
     notes: ClientNotes, request: SubscriptionRequest, parts: list[Repeated], read: int
 ) -> tuple[ClientNotes, list[Repeated]]:
     """Return notes and parts with the piece of a request in a record: a part, if it is the last piece."""
-    if request.piece is None or request.piece[0] != len(notes.pieces) or read < notes.count - 1:
+    if request.piece is None or request.piece[0] != len(notes.pieces) or read < notes.read - 1:
         return notes, parts
     pieces = (*notes.pieces, request.piece[1])
-    if read < notes.count:
+    if read < notes.read:
         return notes._replace(pieces=pieces), parts
     return notes._replace(pieces=()), [parse_repeated("".join(pieces), request)]
 
 
 def _forget_parts(overlay: Overlay, key: ClientKey, notes: ClientNotes) -> None:
-    for number in range(notes.applied, notes.count):
+    for number in range(notes.applied, notes.read):
         overlay.repeated[key, number] = None
 
 

@@ -9,7 +9,7 @@ from streaming.expansion.admission import admission
 from streaming.expansion.ends import EndStep, end_steps, former_release_step, is_superseded, parts_due
 from streaming.expansion.view import Overlay, PolicyStep, RequestStep, ShardView
 from streaming.state import Group, GroupSelectors
-from streaming.state.notes import ClientNotes, Verdict, Versions
+from streaming.state.notes import ClientNotes, QuotaVerdict, Versions
 from streaming.state.selectors import NO_SELECTORS, Selection
 from streaming.subscription.client import Client, Ignored, LastRequest, Mode, Subscription
 from streaming.subscription.requests import RequestOutcome, advance
@@ -171,7 +171,7 @@ class RequestReader:
             and versions.reach(ceiling)
         )
         selector = self._view.policy(key.group).selector
-        verdict = Verdict(place.position, is_contested, is_refused, None if is_settled else versions, selector)
+        verdict = QuotaVerdict(place.position, is_contested, is_refused, None if is_settled else versions, selector)
         self._overlay.notes[key] = notes.judged(verdict)._replace(ceiling=None if is_settled else ceiling)
 
     def _report(self, source: Source, outcome: RequestOutcome, former: Subscription) -> None:

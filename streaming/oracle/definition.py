@@ -42,6 +42,7 @@ _ONE_SHARD = Routing()
 _compiled: BoundedCache[SelectorSpec, Selector] = BoundedCache(
     lambda spec: compile_selector(*spec, stored=True), lambda spec, _: 64 * (8 + len(spec.text)), 128 * 1024 * 1024
 )
+_NOWHERE = Place(0, 0, 0)
 
 
 class Effective(NamedTuple):
@@ -150,14 +151,12 @@ class Oracle:
     ) -> None:
         self.decided: Counter[str] = Counter()
         self.refused: list[Place] = []
-        self._routing = routing
-        self._inner_multi = inner_multi
+        self._routing, self._inner_multi = routing, inner_multi
         self._timeout, self._cap_requests = client_timeout_ms, cap_requests
         self._shards: dict[tuple[str, int], _Shard] = defaultdict(_Shard)
         self._groups: dict[str, GroupEvent] = {}
         self._clients: dict[Client, _Presence] = {}
-        self._requests = 0
-        self._clock = 0
+        self._requests = self._clock = 0
 
     def batch(
         self,
@@ -241,20 +240,19 @@ class Oracle:
         known.last_request = place.timestamp
         if request.parent:
             known.parents[request.parent] = None
-            self._apply_on_parent(request, place)
+            self._apply_on_parent(place, request)
         else:
             self.decided["ended everywhere"] += 1
-            self._apply_on_all_parents(request)
+            self._apply_on_all_parents(place, request)
         known.is_versioned |= request.version is not None and bool(known.parents)
         if request.action is Action.COMPLETE_REMOVE and not known.is_versioned:
             known.parents = {each: None for each in known.parents if request.parent not in ("", each)}
 
-    def _apply_on_all_parents(self, request: SubscriptionRequest) -> None:
-        known = self._clients.get((request.group, request.client_id), _Presence())
-        for parent in known.parents:
-            self._apply_on_parent(request._replace(parent=parent))
+    def _apply_on_all_parents(self, place: Place, request: SubscriptionRequest) -> None:
+        for parent in self._clients[request.group, request.client_id].parents:
+            self._apply_on_parent(place, request._replace(parent=parent))
 
-    def _apply_on_parent(self, request: SubscriptionRequest, place: Place | None = None) -> None:
+    def _apply_on_parent(self, place: Place, request: SubscriptionRequest) -> None:
         self._requests += 1
         known = self._clients[request.group, request.client_id]
         if request.action is not Action.COMPLETE_REMOVE:
@@ -270,7 +268,7 @@ class Oracle:
             )
             if self._is_refused(request, shard, after):
                 self.decided["refused by quota"] += 1
-                self.refused += [] if place is None else [place]
+                self.refused.append(place)
             else:
                 self._shards[request.parent, number] = after
 
@@ -292,7 +290,7 @@ class Oracle:
             return
         if self._timeout and known.last_request < now - self._timeout:
             self.decided["lease ended"] += 1
-            self._apply_on_all_parents(SubscriptionRequest("", *client, Action.COMPLETE_REMOVE, ()))
+            self._apply_on_all_parents(_NOWHERE, SubscriptionRequest("", *client, Action.COMPLETE_REMOVE, ()))
             if not known.is_versioned:
                 known.parents = {}
         if not known.present and known.last_request < now - VERSION_RETENTION_MS:

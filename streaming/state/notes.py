@@ -1,9 +1,9 @@
 """Notes about clients whose requests are judged again when their end arrives."""
 
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from streaming.events.model import End, Place, SelectorSpec, SubscriptionRequest
-from streaming.subscription.client import Client, Mode
+from streaming.subscription.client import Mode
 
 MAX_NOTES = 1_000
 """Number of clients of a shard whose notes are kept, those of the latest ends and refusals."""
@@ -21,17 +21,12 @@ Repeated = tuple[Place, SubscriptionRequest]
 
 
 class Versions(NamedTuple):
-    """Versions of a client under both modes."""
+    """Versions of the requests that a parent applied last for one client, by mode; None for none."""
 
     literal: int | None = None
     wildcard: int | None = None
 
-    @classmethod
-    def of(cls, client: Client) -> Self:
-        """Return the versions of a client."""
-        return cls(client.literal.version, client.wildcard.version)
-
-    def in_mode(self, mode: Mode) -> int | None:
+    def of(self, mode: Mode) -> int | None:
         """Return the version under a mode."""
         return self.wildcard if mode is Mode.WILDCARD else self.literal
 
@@ -40,8 +35,11 @@ class Versions(NamedTuple):
         return version is None or all(each is not None and each >= version for each in self)
 
 
-class Verdict(NamedTuple):
-    """Verdict about a request that a quota refused, that exceeded it, or that followed one of these.
+NO_VERSIONS = Versions()
+
+
+class QuotaVerdict(NamedTuple):
+    """QuotaVerdict about a request that a quota refused, that exceeded it, or that followed one of these.
 
     Attributes:
         position: of the request.
@@ -64,7 +62,7 @@ class ClientNotes(NamedTuple):
     Attributes:
         partition: of all positions.
         end: the end that was read last.
-        count: number of its parts that were read: the end itself, and repeated requests.
+        read: number of its parts that were read: the end itself, and repeated requests.
         applied: number of them that were applied.
         pieces: text of a repeated request of which not all pieces are read.
         verdicts: about its latest requests, oldest first.
@@ -73,23 +71,23 @@ class ClientNotes(NamedTuple):
 
     partition: int = 0
     end: EndId = NO_END
-    count: int = 0
+    read: int = 0
     applied: int = 0
     pieces: tuple[str, ...] = ()
-    verdicts: tuple[Verdict, ...] = ()
+    verdicts: tuple[QuotaVerdict, ...] = ()
     ceiling: int | None = None
 
     @property
     def is_complete(self) -> bool:
         """True if no part of an end waits for others."""
-        return self.count == self.applied and not self.pieces
+        return self.read == self.applied and not self.pieces
 
     @property
     def is_unsettled(self) -> bool:
         """True if the coordinator may count other versions than the shard."""
         return bool(self.verdicts) and self.verdicts[-1].versions is not None
 
-    def verdict(self, place: Place) -> Verdict | None:
+    def verdict(self, place: Place) -> QuotaVerdict | None:
         """Return the verdict about the request at a place; None if nothing was remarkable about it."""
         if place.partition != self.partition:
             return None
@@ -104,9 +102,9 @@ class ClientNotes(NamedTuple):
     def known(self, end: End, mode: Mode) -> int | None:
         """Return the version of the client just before an end, under a mode."""
         versions = self.versions_at(end.place)
-        return end.known if versions is None else versions.in_mode(mode)
+        return end.known if versions is None else versions.of(mode)
 
-    def judged(self, verdict: Verdict) -> "ClientNotes":
+    def judged(self, verdict: QuotaVerdict) -> "ClientNotes":
         """Return the notes with one more verdict, or with another one about the same request."""
         others = [each for each in self.verdicts if each.position != verdict.position]
         ordered = sorted((*others, verdict), key=lambda each: each.position)

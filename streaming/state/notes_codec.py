@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from streaming.events.model import LITE, Action, End, Notation, Place, SelectorSpec, SubscriptionRequest
-from streaming.state.notes import ClientNotes, Repeated, Verdict, Versions
+from streaming.state.notes import ClientNotes, QuotaVerdict, Repeated, Versions
 from streaming.subscription.subscribers import ClientKey
 
 RepeatedKey = tuple[ClientKey, int]
@@ -39,11 +39,13 @@ def repeated_of(fields: Iterable[Any]) -> dict[RepeatedKey, Repeated | None]:
 
 def request_of(*fields: Any) -> SubscriptionRequest:
     """Return the request whose plain values these are."""
-    request = SubscriptionRequest(*fields)
-    notation = LITE if request.notation is None else Notation(*request.notation)
-    selector = None if request.selector is None else SelectorSpec(*request.selector)
-    ends = None if request.ends is None else {m: End(Place(*at), *rest) for m, (at, *rest) in request.ends.items()}
-    return request._replace(action=Action(request.action), notation=notation, selector=selector, ends=ends)
+    values = dict(zip(SubscriptionRequest._fields, fields, strict=False))
+    notation, selector, ends = values["notation"], values["selector"], values["ends"]
+    values["action"] = Action(values["action"])
+    values["notation"] = LITE if notation is None else Notation(*notation)
+    values["selector"] = selector and SelectorSpec(*selector)
+    values["ends"] = ends and {mode: End(Place(*place), *rest) for mode, (place, *rest) in ends.items()}
+    return SubscriptionRequest(**values)
 
 
 def _values(request: SubscriptionRequest) -> tuple[Any, ...]:
@@ -56,8 +58,8 @@ def _notes(*fields: Any) -> ClientNotes:
     return notes._replace(verdicts=tuple(_verdict(*each) for each in notes.verdicts))
 
 
-def _verdict(*fields: Any) -> Verdict:
-    verdict = Verdict(*fields)
+def _verdict(*fields: Any) -> QuotaVerdict:
+    verdict = QuotaVerdict(*fields)
     versions = None if verdict.versions is None else Versions(*verdict.versions)
     selector = None if verdict.selector is None else SelectorSpec(*verdict.selector)
     return verdict._replace(versions=versions, selector=selector)

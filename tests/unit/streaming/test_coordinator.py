@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -139,6 +140,11 @@ class Bucket:
         assert decode_home(renewed.stored) == self.state, "what is stored is not what is there"
         assert self.outcome.changed or encode_home(self.state) == before
         return [json.loads(record.value or b"") for _, record in self.outcome.records]
+
+    def apply(self, event: Event) -> None:
+        """Apply one event without a look at the state as a whole."""
+        self.outcome = follow(self.state, [(self._source(event), event)], self.timeout)
+        self.state.apply(self.outcome.delta)
 
     @property
     def parents(self) -> dict[str, str]:
@@ -533,7 +539,7 @@ def test_an_alarm_of_the_past_wakes_at_once() -> None:
     bucket = Bucket(Tick(5_000))
     assert bucket.then(Alarm("p", 1, 5_000)) == [wakes(5_000, "p", 1)]
     assert bucket.then(Alarm("p", 1, 5_001)) == []
-    assert bucket.then(Alarm("p", 1, 5_002), Tick(5_002)) == [wakes(5_002, "p", 1), wakes(5_002, "p", 1)]
+    assert bucket.then(Alarm("p", 1, 5_002), Alarm("p", 1, 5_000), Tick(5_002)) == [wakes(5_002, "p", 1)]
 
 
 def test_time_does_not_go_back() -> None:
@@ -646,3 +652,66 @@ def test_only_clients_in_session_are_counted() -> None:
     assert next_one(request("p", version=3), leaves("p"), leaves("", version=4)) == 1
     assert next_one(SubscriptionRequest("", "g", "d", Action.COMPLETE_REMOVE, ())) == 0
     assert CoordinatorState(leases=dict(counted.leases)).clients == 0
+
+
+# Cost: by what is due, not by what there is.
+
+
+class CountedLeases(dict[ClientKey, ClientLease]):
+    """Leases that count how many of them are looked at."""
+
+    looks = 0
+
+    def get(self, key: ClientKey, default: Any = None) -> Any:
+        """Look at one lease."""
+        self.looks += 1
+        return super().get(key, default)
+
+    def __iter__(self) -> Iterator[ClientKey]:
+        self.looks += len(self)
+        return super().__iter__()
+
+    def items(self) -> Any:
+        """Look at all leases."""
+        self.looks += len(self)
+        return super().items()
+
+
+def looks(clients: int, *events: Event, warm: Event) -> int:
+    """The number of leases that events look at, each in a micro-batch, beside clients that they do not concern."""
+    leases = CountedLeases({ClientKey("h", f"c{n}"): ClientLease(("q",), place(n)) for n in range(clients)})
+    bucket = Bucket(timeout=HOUR)
+    bucket.state = CoordinatorState(leases=leases)
+    bucket.apply(warm)
+    leases.looks = 0
+    for event in events:
+        bucket.apply(event)
+    return leases.looks
+
+
+def test_a_tick_looks_at_clients_whose_time_has_come() -> None:
+    ticks = [Tick(2_000 + 10_000 * number) for number in range(50)]
+    assert looks(200, *ticks, warm=Tick(1_000)) == looks(400, *ticks, warm=Tick(1_000)) == 0
+    assert looks(400, Tick(2 * HOUR), warm=Tick(1_000)) <= 6 * 400, "all are due"
+
+
+def test_a_group_event_looks_at_the_clients_of_its_group() -> None:
+    events = [bind("p"), bind("q"), delete()] * 20
+    assert looks(200, *events, warm=bind("r")) == looks(400, *events, warm=bind("r")) == 0
+
+
+def test_clients_that_asked_again_are_filed_again() -> None:
+    """A client is ended by the tick after its last request, however often it was looked at before."""
+    bucket = Bucket(request("p"), timeout=HOUR)
+    for number in range(1, 5):
+        bucket.offset = number * HOUR - number * 100
+        bucket.then(request("p"))
+        assert bucket.then(Tick(1_000 + number * HOUR)) == []
+    (end,) = bucket.then(Tick(1_000 + 6 * HOUR))
+    assert end["expired"]
+
+
+def test_many_alarms_that_are_due_wake_a_shard_once() -> None:
+    bucket = Bucket(*(Alarm("p", number % 2, 10_000 * number) for number in range(1, 401)))
+    assert bucket.then(Tick(10_000 * 400)) == [wakes(4_000_000), wakes(4_000_000, shard=1)]
+    assert bucket.then(*(Alarm("p", 0, 10_000 * number) for number in range(1, 401))) == [wakes(4_000_000)]

@@ -1,0 +1,128 @@
+"""Indexes over the state of a bucket: made when first needed, kept up with each change."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from heapq import heappop, heappush
+
+from streaming.coordinator.leases import ClientLease
+from streaming.subscription.subscribers import ClientKey
+
+_STEP_MS = 10_000
+"""Time in milliseconds for which clients are filed together."""
+
+
+class GroupParents:
+    """Number of the clients of each group that may be in session on each parent."""
+
+    def __init__(self, leases: Iterable[tuple[ClientKey, ClientLease]]) -> None:
+        self._counts: dict[str, Counter[str]] = defaultdict(Counter)
+        for key, lease in leases:
+            self.change(key, None, lease)
+
+    def change(self, key: ClientKey, former: ClientLease | None, later: ClientLease | None) -> None:
+        """Follow a client."""
+        counts = self._counts[key.group]
+        counts.subtract(() if former is None else former.parents)
+        counts.update(() if later is None else later.parents)
+        self._counts[key.group] = +counts
+        if not self._counts[key.group]:
+            del self._counts[key.group]
+
+    def of(self, group: str) -> Counter[str]:
+        """Return the parents of a group, with numbers of clients."""
+        return self._counts[group].copy() if group in self._counts else Counter()
+
+
+class LastRequests:
+    """Clients by the time of their last request, or an earlier one.
+
+    A client is filed again when its time has come and it turns out to have asked since: not with each request.
+    """
+
+    def __init__(self, clients: Iterable[tuple[ClientKey, int]]) -> None:
+        self._filed: dict[int, dict[ClientKey, None]] = {}
+        self._steps: list[int] = []
+        for key, time in clients:
+            self.add(key, time)
+
+    def add(self, key: ClientKey, time: int) -> None:
+        """File a client.
+
+        Args:
+            key: the client.
+            time: of its last request, in milliseconds since the epoch.
+        """
+        step = time // _STEP_MS
+        if step not in self._filed:
+            self._filed[step] = {}
+            heappush(self._steps, step)
+        self._filed[step][key] = None
+
+    def before(self, time: int, last: Callable[[ClientKey], int | None]) -> Iterator[ClientKey]:
+        """Yield the clients whose last request was before a time; they stay filed.
+
+        Args:
+            time: in milliseconds since the epoch.
+            last: returns the time of a client's last request; None for one that is not to be filed any more.
+        """
+        found: list[tuple[ClientKey, int]] = []
+        while self._steps and self._steps[0] * _STEP_MS < time:
+            for key in self._filed.pop(heappop(self._steps)):
+                asked = last(key)
+                if asked is not None:
+                    found.append((key, asked))
+        for key, asked in found:
+            self.add(key, asked)
+            if asked < time:
+                yield key
+
+
+class LeaseIndexes:
+    """Indexes over the leases of a bucket.
+
+    Args:
+        leases: of the bucket, which the owner changes.
+    """
+
+    def __init__(self, leases: Mapping[ClientKey, ClientLease]) -> None:
+        self._leases = leases
+        self._parents: GroupParents | None = None
+        self._present: LastRequests | None = None
+        self._absent: LastRequests | None = None
+
+    def change(self, key: ClientKey, later: ClientLease | None) -> None:
+        """Follow a client; its lease has not changed yet."""
+        former = self._leases.get(key)
+        if self._parents is not None:
+            self._parents.change(key, former, later)
+        if later is not None:
+            filed = self._present if later.parents else self._absent
+            if filed is not None and (former is None or bool(former.parents) != bool(later.parents)):
+                filed.add(key, later.place.timestamp)
+
+    def parents_of(self, group: str) -> Counter[str]:
+        """Return the parents on which clients of a group may be in session, with numbers of clients."""
+        if self._parents is None:
+            self._parents = GroupParents(self._leases.items())
+        return self._parents.of(group)
+
+    def silent_since(self, time: int, *, present: bool) -> Iterator[ClientKey]:
+        """Yield the clients without a request since a time, in milliseconds since the epoch.
+
+        Args:
+            time: the time.
+            present: those that may be in session; otherwise the others.
+        """
+
+        def last(key: ClientKey) -> int | None:
+            lease = self._leases.get(key)
+            return lease.place.timestamp if lease is not None and bool(lease.parents) is present else None
+
+        filed = self._present if present else self._absent
+        if filed is None:
+            filed = LastRequests((key, asked) for key in self._leases if (asked := last(key)) is not None)
+            if present:
+                self._present = filed
+            else:
+                self._absent = filed
+        return filed.before(time, last)
