@@ -32,7 +32,7 @@ def _without(*fields: str) -> dict[str, Any]:
     return {"not": {"anyOf": [_with(field) for field in fields]}}
 
 
-_OWN_OF_REQUESTS: Final = ("asOf", "ends", "later", "through", "laterCount")
+_OWN_OF_REQUESTS: Final = ("asOf", "ends", "later", "through", "laterCount", "piece")
 _OWN_OF_GROUPS: Final = ("supersededBy", "boundTo")
 
 
