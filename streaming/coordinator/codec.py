@@ -1,16 +1,15 @@
 """Coordinator state as journal entries, and back."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import chain
 from typing import Any
 
+from streaming.coordinator.leases import lease_of
 from streaming.coordinator.state import (
-    ClientLease,
     CoordinatorDelta,
     CoordinatorState,
     GroupBinding,
     PendingEnd,
-    Versions,
 )
 from streaming.events.model import End, Place
 from streaming.storage.journal import Journal
@@ -63,18 +62,13 @@ def _decode(change: Any) -> CoordinatorDelta:
             group: None if binding is None else GroupBinding(binding[0], Place(*binding[1]), frozenset(binding[2]))
             for group, binding in bindings
         },
-        {ClientKey(*key): None if lease is None else _lease(*lease) for key, lease in leases},
+        {ClientKey(*key): None if lease is None else lease_of(*lease) for key, lease in leases},
         {time: None if shards is None else frozenset(shards) for time, shards in alarms},
         {
             (ClientKey(*client), parent): None if fields is None else _pending(*fields)
             for (client, parent), fields in chain.from_iterable(pending)
         },
     )
-
-
-def _lease(parents: tuple[str, ...], place: tuple[int, ...], versions: Mapping[str, Any] | None = None) -> ClientLease:
-    found = {parent: Versions(*both) for parent, both in (versions or {}).items()}
-    return ClientLease(parents, Place(*place), found)
 
 
 def _pending(as_of: tuple[int, ...], expired: bool, forgets: Any, through: Any, *count: int) -> PendingEnd:  # noqa: FBT001 - a field

@@ -3,6 +3,9 @@
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
+from typing import Any
+
+import msgpack
 
 from streaming.coordinator.leases import ClientLease
 from streaming.subscription.subscribers import ClientKey
@@ -40,7 +43,7 @@ class LastRequests:
     """
 
     def __init__(self, clients: Iterable[tuple[ClientKey, int]]) -> None:
-        self._filed: dict[int, dict[ClientKey, None]] = {}
+        self._filed: dict[int, bytearray] = {}  # packed keys
         self._steps: list[int] = []
         for key, time in clients:
             self.add(key, time)
@@ -54,9 +57,9 @@ class LastRequests:
         """
         step = time // _STEP_MS
         if step not in self._filed:
-            self._filed[step] = {}
+            self._filed[step] = bytearray()
             heappush(self._steps, step)
-        self._filed[step][key] = None
+        self._filed[step] += msgpack.packb(key)
 
     def before(self, time: int, last: Callable[[ClientKey], int | None]) -> Iterator[ClientKey]:
         """Yield the clients whose last request was before a time; they stay filed.
@@ -67,7 +70,7 @@ class LastRequests:
         """
         found: list[tuple[ClientKey, int]] = []
         while self._steps and self._steps[0] * _STEP_MS < time:
-            for key in self._filed.pop(heappop(self._steps)):
+            for key in {ClientKey(*names) for names in _unpacked(self._filed.pop(heappop(self._steps)))}:
                 asked = last(key)
                 if asked is not None:
                     found.append((key, asked))
@@ -75,6 +78,12 @@ class LastRequests:
             self.add(key, asked)
             if asked < time:
                 yield key
+
+
+def _unpacked(data: bytearray) -> Iterator[Any]:
+    unpacker = msgpack.Unpacker(use_list=False)
+    unpacker.feed(data)
+    return iter(unpacker)
 
 
 class LeaseIndexes:

@@ -1,12 +1,13 @@
 """State of one coordinator bucket, and a micro-batch's changes to it."""
 
+from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from sortedcontainers import SortedList
 
 from streaming.coordinator.indexes import LeaseIndexes
-from streaming.coordinator.leases import ClientLease
+from streaming.coordinator.leases import ClientLease, Leases
 from streaming.events.model import Place
 from streaming.state.notes import NO_VERSIONS, Versions
 from streaming.storage.journal import overlay
@@ -76,7 +77,7 @@ class CoordinatorState:
     """
 
     bindings: dict[str, GroupBinding] = field(default_factory=dict)
-    leases: dict[ClientKey, ClientLease] = field(default_factory=dict)
+    leases: MutableMapping[ClientKey, ClientLease] = field(default_factory=Leases)
     alarms: dict[int, frozenset[tuple[str, int]]] = field(default_factory=dict)
     clock: int = 0
     pending: dict[PendingKey, PendingEnd] = field(default_factory=dict)
@@ -103,7 +104,8 @@ class CoordinatorState:
         Args:
             text_bytes: size of its journal, which has all names.
         """
-        return text_bytes + (len(self.leases) + len(self.pending)) * _LEASE_BYTES
+        present = self.leases.present if isinstance(self.leases, Leases) else len(self.leases)
+        return 2 * text_bytes + (present + len(self.pending)) * _LEASE_BYTES
 
     def alarms_until(self, time: int) -> list[int]:
         """Return the times of the alarms up to a time, in milliseconds since the epoch."""

@@ -31,6 +31,8 @@ class Profile:
         capped: small quotas in a job that refuses no request for them, which go with all else.
         bound: groups that move between two parents, on which their clients ask for something.
         life: clients that end on all of their parents or fall silent, and topics with a TTL. Excludes `quotas`.
+        refusals: with `quotas` and `life` together: topics have no TTL, and come before all requests, as groups do. What
+            a quota refuses then depends on the requests alone.
     """
 
     dialects: bool = False
@@ -40,6 +42,7 @@ class Profile:
     capped: bool = False
     bound: bool = False
     life: bool = False
+    refusals: bool = False
 
 
 NO_METADATA = Profile()
@@ -56,6 +59,9 @@ PROFILES = {
     "all": ALL,
 }
 """By name; a history of `all` has either quotas or the life of clients, and not always all of the rest."""
+
+REFUSALS = Profile(selectors=True, exclusive=True, quotas=True, life=True, refusals=True)
+"""Quotas that refuse requests, with versions, leaves and leases; held against the oracle where topics come first."""
 
 CLIENT_TIMEOUT_MS = 20_000
 """Lease of a client of profile `life`."""
@@ -228,6 +234,9 @@ class _Writer:
 
     def _drawn(self, profile: Profile) -> Profile:
         """What cannot go together is told apart; rules that are all there at once would hide each other."""
+        if profile.refusals:
+            rest = [name for name in ("selectors", "exclusive") if self.random.random() < 0.5]
+            return replace(profile, **dict.fromkeys(rest, False))
         if profile.quotas and profile.life:
             profile = replace(profile, **{self.random.choice(["quotas", "life"]): False})
         if profile.dialects and profile.selectors:
@@ -247,8 +256,10 @@ class _Writer:
         }
         offsets = dict.fromkeys(Stream, 0)
         found: list[Record] = []
-        for _ in range(length):
-            stream = self.random.choice(self.streams)
+        streams = [self.random.choice(self.streams) for _ in range(length)]
+        if self.profile.refusals:
+            streams.sort(key=lambda stream: stream in (Stream.SUBSCRIPTIONS, Stream.CLOCK))
+        for stream in streams:
             if self.profile.life and self._maybe(0.02):
                 self.now += VERSION_RETENTION_MS
             value = json.dumps(makers[stream]()).encode()
@@ -271,7 +282,7 @@ class _Writer:
             properties = {"size": self.random.choice(SIZES), "color": self.random.choice(TAGS)}
             event["tags"] = self.random.choice(TAGS)
             event["properties"] = {name: value for name, value in properties.items() if value is not None}
-        if self.profile.life:
+        if self.profile.life and not self.profile.refusals:
             if self._maybe(0.4):
                 event["ttlMs"] = self.random.choice([1_000, 5_000, 10_000, 20_000, 50_000])
             if self._maybe(0.3):

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streaming.events.model import Reason, Stream
 from streaming.events.routing import Routing
 from streaming.oracle import Oracle
 from streaming.tuning import Tuning
 from streaming.worker import Worker
 from tests.property.streaming.test_histories import routings
-from tests.support.histories import PROFILES, Profile, batches, feed, history, lease_of
-from tests.support.simulator import Record, Simulation
+from tests.support.histories import PROFILES, REFUSALS, Profile, batches, feed, history, lease_of
+from tests.support.simulator import TOPICS, Record, Simulation
 
 EXAMPLES = int(os.environ.get("REEXPAND_EXAMPLES", "60"))
 
@@ -44,6 +45,37 @@ def test_with_several_shards_quotas_do_not_depend_on_the_cut(
 ) -> None:
     """No shard refuses a request, whatever the settings; so all shards know the same of each client."""
     assert_any_cut_leaves_one_relation(Random(seed), length, PROFILES["capped"], routing, largest)
+
+
+@settings(max_examples=EXAMPLES)
+@given(seed=st.integers(0, 2**32), length=st.integers(1, 120), largest=st.integers(1, 60))
+def test_any_cut_leaves_the_refusals_of_single_records(seed: int, length: int, largest: int) -> None:
+    """Of requests that follow all topics and groups: the relation, and the dead letters that stand."""
+    random = Random(seed)
+    records = history(random, length, REFUSALS)
+    oracle = Oracle(client_timeout_ms=lease_of(records))
+    for record in records:
+        feed(oracle, [record])
+    job = Simulation(client_timeout_ms=lease_of(records))
+    job.worker = Worker(job.config, Tuning(end_bytes=random.choice([40, 300, 262_144])))
+    asked = (Stream.SUBSCRIPTIONS, Stream.CLOCK)
+    for record in records:
+        if record.stream not in asked:
+            job.run_once([record])
+    requests = [record for record in records if record.stream in asked]
+    for batch in batches(random, requests, largest, punctual=True):
+        job.run_once([*taken(random, job.echoes), *taken(random, job.slices), *batch])
+    while job.echoes or job.slices:
+        job.run_once([*taken(random, job.echoes), *taken(random, job.slices)])
+    assert job.relation - oracle.relation() == set(), "surplus"
+    assert oracle.relation() - job.relation == set(), "missing"
+    assert refused(job) == sorted(place.offset for place in oracle.refused)
+
+
+def refused(job: Simulation) -> list[int]:
+    """The requests that a quota refused, by the dead letters that stand."""
+    letters = [letter["source"] for letter in job.dead_letters if letter["reason"] == Reason.QUOTA_EXCEEDED]
+    return sorted(source["offset"] for source in letters if source["topic"] == TOPICS[1])
 
 
 @pytest.mark.parametrize("profile", MOVABLE)
