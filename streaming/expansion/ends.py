@@ -124,6 +124,7 @@ class _Replay:
         # What continues an end that was applied begins with an end, unless a former release wrote it.
         self._since: dict[Mode, Place | None] = {} if parts[0][1].ends else dict.fromkeys(Mode)
         self._has_fewer = True  # entries than if the session had gone on
+        self._forgets = False  # so requests count that were stale as long as the session went on
         self._lifted: tuple[SelectorSpec | None, SelectorSpec] | None = None
 
     def step(self, number: int, place: Place, request: SubscriptionRequest) -> Iterator[EndStep]:
@@ -133,6 +134,7 @@ class _Replay:
         if not self._since:
             return
         if request.forgets:
+            self._forgets = True
             self._subscriptions.update(dict.fromkeys(in_force, Subscription()))
             verdict = self._noted(place)._replace(versions=None) if self._notes.verdicts else None
             yield EndStep(place, request, self._client, verdict=verdict)
@@ -160,6 +162,7 @@ class _Replay:
             if after is not None:
                 self._subscriptions[mode] = after
                 self._since[mode] = end.place
+                self._forgets |= end.forgets
 
     def _advance(self, mode: Mode, request: SubscriptionRequest, place: Place) -> RequestOutcome:
         order = _order_at(self._view, self._key, place)
@@ -190,7 +193,7 @@ class _Replay:
 
         What was within the quota as if the session had gone on is within it after the end.
         """
-        is_contested = not self._has_fewer or (verdict is not None and verdict.is_contested)
+        is_contested = self._forgets or not self._has_fewer or (verdict is not None and verdict.is_contested)
         if self._mode not in outcomes or not self._view.shard.refuses_requests or not is_contested:
             return None
         present = self._view.policy(self._key.group)
@@ -220,15 +223,13 @@ class _Replay:
                 return None
         elif verdict == QuotaVerdict(place.position):
             return None
-        versions = (
-            None
-            if former is None
-            else [
-                self._subscriptions[mode].version if mode in self._since else former.of(mode)
-                for mode in (Mode.LITERAL, Mode.WILDCARD)
-            ]
+        if former is None:
+            return verdict._replace(is_refused=is_refused)
+        literal, wildcard = (
+            self._subscriptions[mode].version if mode in self._since else former.of(mode)
+            for mode in (Mode.LITERAL, Mode.WILDCARD)
         )
-        return verdict._replace(is_refused=is_refused, versions=versions and Versions(*versions))
+        return verdict._replace(is_refused=is_refused, versions=Versions(literal, wildcard))
 
 
 def _with_piece(

@@ -1,6 +1,7 @@
 """The state of a shard as plain values in a journal, and back."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from sys import intern
 from typing import Any
 
 from matcher.dialects.mqtt import is_malformed_share
@@ -38,16 +39,24 @@ def append(journal: Journal, state: ShardState, delta: ShardDelta) -> Journal:
 def replay(state: ShardState, changes: Iterable[Any]) -> None:
     """Apply the changes of a journal to an empty state, or to the state that they follow."""
     for removed, added, groups, clients, requests, selectors, alarms, backfills, held, *later in changes:
-        order, notes, repeated = (*later, *(0, (), ())[len(later) :])  # former releases wrote less
+        order = later[0] if later else 0  # former releases wrote less
+        notes, repeated = later[1:] or ((), ())
+        keys = [ClientKey(intern(group), client_id) for (group, client_id), _, _ in clients]
         state.replay(
             ShardDelta(
                 dict.fromkeys(removed),
                 _topics(added),
                 {name: None if group is None else Group(*group) for name, group in groups},
-                {ClientKey(*key): None if fields is None else _client(*fields) for key, fields, _ in clients},
                 {
-                    ClientKey(*key): None if place is None else LastRequest(*place)
-                    for key, place in (*((key, place) for key, _, place in clients), *requests)
+                    key: None if fields is None else _client(*fields)
+                    for key, (_, fields, _) in zip(keys, clients, strict=True)
+                },
+                {
+                    key: None if place is None else LastRequest(*place)
+                    for key, place in (
+                        *((key, place) for key, (_, _, place) in zip(keys, clients, strict=True)),
+                        *((ClientKey(*key), place) for key, place in requests),
+                    )
                 },
                 {name: None if both is None else _selectors(*both) for name, both in selectors},
                 dict(alarms),

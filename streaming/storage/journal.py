@@ -15,7 +15,7 @@ checkpoint, and the value keeps its name. Parts no larger than a new one are mer
 the number of times a byte is rewritten, grow with the logarithm of the journal.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
@@ -258,7 +258,7 @@ class Journal:
         return replace(self, retired=kept)
 
 
-def overlay(target: dict[K, V], changes: Mapping[K, V | None]) -> None:
+def overlay(target: MutableMapping[K, V], changes: Mapping[K, V | None]) -> None:
     """Apply changes by key; None removes the key."""
     for key, value in changes.items():
         if value is None:

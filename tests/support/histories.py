@@ -31,8 +31,8 @@ class Profile:
         capped: small quotas in a job that refuses no request for them, which go with all else.
         bound: groups that move between two parents, on which their clients ask for something.
         life: clients that end on all of their parents or fall silent, and topics with a TTL. Excludes `quotas`.
-        refusals: with `quotas` and `life` together: topics have no TTL, and come before all requests, as groups do. What
-            a quota refuses then depends on the requests alone.
+        refusals: `quotas` and `life` together. Topics have no TTL and come before all requests, as groups do, so what a
+            quota refuses depends on the requests alone.
     """
 
     dialects: bool = False
@@ -60,8 +60,9 @@ PROFILES = {
 }
 """By name; a history of `all` has either quotas or the life of clients, and not always all of the rest."""
 
-REFUSALS = Profile(selectors=True, exclusive=True, quotas=True, life=True, refusals=True)
-"""Quotas that refuse requests, with versions, leaves and leases; held against the oracle where topics come first."""
+REFUSALS = Profile(exclusive=True, quotas=True, life=True, refusals=True)
+"""Quotas that refuse requests, with versions, leaves and leases. Without selectors: an end that makes a request of one
+client stale changes the selector by which requests of others are judged."""
 
 CLIENT_TIMEOUT_MS = 20_000
 """Lease of a client of profile `life`."""

@@ -6,6 +6,7 @@ import pytest
 
 from streaming.events.model import QUOTA, Reason, Stream
 from streaming.tuning import Tuning
+from streaming.updates.model import Cause
 from streaming.worker import Worker
 from tests.support.builders import WILD, add, created, group_json, leave, replace, request_json, told, topic_json
 from tests.support.simulator import Record, Simulation
@@ -151,7 +152,7 @@ def test_an_end_that_is_read_again_after_the_next_end_revives_nothing() -> None:
     story.then(add("b"))
     story.then(first)
     assert story.held() == ["b"]
-    assert story.then(told(story.offset + 1)) == {removed("b", "b", cause="UNSUBSCRIBED")}
+    assert story.then(told(story.offset + 1)) == {removed("b", "b", cause=Cause.UNSUBSCRIBED)}
     assert story.then(first) == set()
     assert (story.held(), story.state.clients) == ([], {})
     assert story.then(leave(), first) == set()
