@@ -10,8 +10,9 @@ import msgpack
 from streaming.coordinator.leases import ClientLease
 from streaming.subscription.subscribers import ClientKey
 
-_STEP_MS = 10_000
-"""Time in milliseconds for which clients are filed together."""
+_PRESENT_STEP_MS = 10_000
+_ABSENT_STEP_MS = 600_000
+"""Time in milliseconds for which clients are filed together: those in session, and the others."""
 
 
 class GroupParents:
@@ -40,9 +41,14 @@ class LastRequests:
     """Clients by the time of their last request, or an earlier one.
 
     A client is filed again when its time has come and it turns out to have asked since: not with each request.
+
+    Args:
+        clients: with the times of their last requests.
+        step_ms: time for which clients are filed together.
     """
 
-    def __init__(self, clients: Iterable[tuple[ClientKey, int]]) -> None:
+    def __init__(self, clients: Iterable[tuple[ClientKey, int]], step_ms: int) -> None:
+        self._step_ms = step_ms
         self._filed: dict[int, bytearray] = {}  # packed keys
         self._steps: list[int] = []
         for key, time in clients:
@@ -55,7 +61,7 @@ class LastRequests:
             key: the client.
             time: of its last request, in milliseconds since the epoch.
         """
-        step = time // _STEP_MS
+        step = time // self._step_ms
         if step not in self._filed:
             self._filed[step] = bytearray()
             heappush(self._steps, step)
@@ -69,7 +75,7 @@ class LastRequests:
             last: returns the time of a client's last request; None for one that is not to be filed any more.
         """
         found: list[tuple[ClientKey, int]] = []
-        while self._steps and self._steps[0] * _STEP_MS < time:
+        while self._steps and self._steps[0] * self._step_ms < time:
             for key in {ClientKey(*names) for names in _unpacked(self._filed.pop(heappop(self._steps)))}:
                 asked = last(key)
                 if asked is not None:
@@ -129,7 +135,8 @@ class LeaseIndexes:
 
         filed = self._present if present else self._absent
         if filed is None:
-            filed = LastRequests((key, asked) for key in self._leases if (asked := last(key)) is not None)
+            times = ((key, asked) for key in self._leases if (asked := last(key)) is not None)
+            filed = LastRequests(times, _PRESENT_STEP_MS if present else _ABSENT_STEP_MS)
             if present:
                 self._present = filed
             else:

@@ -1,8 +1,11 @@
 """State that spans parents: bindings, leases and alarms, and the records that the coordinator writes back."""
 
+import gc
 import itertools
 import json
+import tracemalloc
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 import pytest
@@ -22,6 +25,7 @@ from streaming.coordinator import (
     follow,
     records,
 )
+from streaming.coordinator.leases import Leases
 from streaming.errors import StateCorrupted
 from streaming.events.columns import Event
 from streaming.events.model import (
@@ -715,3 +719,40 @@ def test_many_alarms_that_are_due_wake_a_shard_once() -> None:
     bucket = Bucket(*(Alarm("p", number % 2, 10_000 * number) for number in range(1, 401)))
     assert bucket.then(Tick(10_000 * 400)) == [wakes(4_000_000), wakes(4_000_000, shard=1)]
     assert bucket.then(*(Alarm("p", 0, 10_000 * number) for number in range(1, 401))) == [wakes(4_000_000)]
+
+
+def test_a_client_that_left_takes_little_memory() -> None:
+    """Its names have 22 characters, and are half of it; clients are filed by the time of their last request."""
+    count = 5_000
+    absent = {
+        ClientKey(f"group-{number % 10}", f"client-{number:08}"): ClientLease(
+            (), Place(3, number, 1_700_000_000_000 + 1_000 * number), {"orders": Versions(number, number)}
+        )
+        for number in range(count)
+    }
+    stored = encode_home(CoordinatorState(leases=absent))
+    tracemalloc.start()
+    state = decode_home(stored)
+    assert not list(state.indexes.silent_since(1, present=False))
+    gc.collect()  # free lists of tuples
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken / count < 100
+    assert state.leases == absent
+    assert list(state.indexes.silent_since(1_700_000_001_000, present=False)) == [next(iter(absent))]
+
+
+def test_clients_come_and_go() -> None:
+    leases, model = Leases(), dict[ClientKey, ClientLease]()
+    random = Random(7)
+    for number in range(3_000):
+        key = ClientKey(f"g{random.randrange(3)}", f"c{random.randrange(300)}")
+        parents = random.choice([(), ("p",), None])
+        if parents is not None:
+            leases[key] = model[key] = ClientLease(parents, place(number), {"p": Versions(number, None)})
+        elif key in model:
+            del leases[key], model[key]
+    assert (leases, len(leases)) == (model, len(model))
+    assert leases.present == sum(bool(lease.parents) for lease in model.values())
+    with pytest.raises(KeyError):
+        del leases[ClientKey("g", "stranger")]
