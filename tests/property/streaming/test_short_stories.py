@@ -113,6 +113,13 @@ SCOPES = {
             *(leave(version=2), leave(parent=""), leave(parent="", version=2), leave(parent="", version=4)),
         ),
     ),
+    "ends in several records": Scope(
+        (group(), topic("t"), topic("u"), replace("u"), leave(parent="")),
+        (
+            *(replace("t", version=1), add("u", version=2), add("t"), request("PARTIAL_REMOVE", "t", version=2)),
+            *(leave(version=1), leave(parent="", version=2), later(add("u", version=1))),
+        ),
+    ),
     "leases and versions": Scope(
         (group(), topic("t"), topic("u")),
         (
@@ -165,7 +172,7 @@ SCOPES = {
         refuses=True,
     ),
     "refusals and selectors": Scope(
-        (group(**{QUOTA: "1"}), topic("t", tags="x"), topic("u", tags="y"), add("t", selector=TAG_X)),
+        (group(**{QUOTA: "1"}), topic("t", tags="x"), topic("u", tags="y"), add("t", selector=TAG_X), leave(parent="")),
         (
             *(replace("*"), replace("*", selector=TAG_X), add("u", "t"), add("t", client="d", selector=TAG_ALL)),
             *(leave(parent=""), replace("u", client="d", selector=TAG_Y), leave(parent="", client="d")),
