@@ -88,7 +88,7 @@ def parts_due(
         overlay.repeated[key, number] = part
     notes = notes._replace(read=notes.read + len(parts))
     due: Sequence[Repeated] = ()
-    if not is_superseded(view, key, request):
+    if not (is_superseded(view, key, request) or _lacks_parts(request)):
         kept = (view.repeated(key, number) for number in range(notes.applied, notes.read))
         due = [part for part in kept if part is not None]
         _forget_parts(overlay, key, notes)
@@ -242,6 +242,11 @@ def _with_piece(
     if read < notes.read:
         return notes._replace(pieces=pieces), parts
     return notes._replace(pieces=()), [parse_repeated("".join(pieces), request)]
+
+
+def _lacks_parts(request: SubscriptionRequest) -> bool:
+    """Tell whether other records follow that go up to the same request, as a former release wrote them."""
+    return bool(request.later) and request.through is not None and request.later[-1][0] != request.through
 
 
 def _forget_parts(overlay: Overlay, key: ClientKey, notes: ClientNotes) -> None:

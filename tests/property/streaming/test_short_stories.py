@@ -12,6 +12,7 @@ from streaming.events.model import BIND_TOPIC, MODEL, QUOTA, VERSION_RETENTION_M
 from streaming.events.routing import Routing
 from streaming.oracle import Effective, Oracle
 from streaming.tuning import Tuning
+from streaming.updates.model import Cause
 from streaming.worker import Worker
 from tests.support.histories import feed
 from tests.support.simulator import TOPICS, Record, Simulation
@@ -221,8 +222,24 @@ def test_every_short_story_ends_in_the_relation_of_single_records(name: str, sha
                 found = pace(job, [*([each] for each in first), *batches])
                 assert found == wanted, (pace.__name__, [[each.value for each in batch] for batch in batches])
                 assert refused(job) == [place.offset for place in oracle.refused]
+                for update in job.updates:
+                    says_whose_request(update, records)
                 told += 1
     assert told == len(scope.alphabet) ** LENGTH * 2 ** (LENGTH - 1) * len(PACES)
+
+
+def says_whose_request(update: dict[str, Any], records: Sequence[Record]) -> None:
+    """An update that a request caused names a request of the client; the end of a lease is the job's own record.
+
+    An offset option and a reset are those of the request and of the group, which have none here.
+    """
+    source, is_own = update["source"], update["source"]["partition"] == 1
+    assert ("offsetOption" in update, "resetOffset" in update) == (False, False)
+    if update["cause"] in (Cause.SUBSCRIBED, Cause.UNSUBSCRIBED, Cause.LEASE_EXPIRED):
+        assert (source["topic"], is_own) == (TOPICS[1], update["cause"] == Cause.LEASE_EXPIRED)
+        requests = {each.offset: each for each in records if each.stream is Stream.SUBSCRIPTIONS}
+        if not is_own:
+            assert json.loads(requests[source["offset"]].value or b"")["clientId"] == update["clientId"]
 
 
 def refused(job: Simulation) -> list[int]:

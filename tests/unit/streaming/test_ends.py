@@ -168,3 +168,19 @@ def test_each_record_of_an_end_may_be_read_twice() -> None:
         job.simulation.run_once([echo])
         job.simulation.run_once([echo])
     assert job.held == ["a", "b"]
+
+
+def test_records_that_a_former_release_wrote_are_understood() -> None:
+    """It went up to the same request in each part, and wrote all again in a longer record."""
+    for in_parts in (True, False):
+        story = Story(WILD, replace("x"), *map(created, "ab"))
+        end, a, b = (story.offset + number for number in (1, 2, 3))
+        story.offset += 1
+        story.then(add("a", version=1), add("b", version=2))
+        first = told(end, (a, add("a", version=1)))._replace(later_count=1)
+        longer = told(end, (a, add("a", version=1)), (b, add("b", version=2)))._replace(later_count=2)
+        rest = longer._replace(later=longer.later[1:], continues=True)
+        for record in (first._replace(through=longer.through), rest) if in_parts else (first, longer):
+            story.then(record)
+        assert story.held() == ["a", "b"], in_parts
+        assert not story.state.repeated
