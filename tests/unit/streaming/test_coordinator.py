@@ -752,7 +752,7 @@ def test_clients_come_and_go() -> None:
             leases[key] = model[key] = ClientLease(parents, place(number), {"p": Versions(number, None)})
         elif key in model:
             del leases[key], model[key]
-    assert (leases, len(leases)) == (model, len(model))
+    assert (dict(leases), len(leases)) == (model, len(model))
     assert leases.present == sum(bool(lease.parents) for lease in model.values())
     with pytest.raises(KeyError):
         del leases[ClientKey("g", "stranger")]
