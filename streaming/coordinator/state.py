@@ -81,7 +81,6 @@ class CoordinatorState:
     alarms: dict[int, frozenset[tuple[str, int]]] = field(default_factory=dict)
     clock: int = 0
     pending: dict[PendingKey, PendingEnd] = field(default_factory=dict)
-    _clients: int | None = field(default=None, compare=False, repr=False)
     indexes: LeaseIndexes = field(init=False, repr=False, compare=False)
     _alarm_times: "SortedList[int] | None" = field(default=None, init=False, repr=False, compare=False)
 
@@ -94,9 +93,9 @@ class CoordinatorState:
     @property
     def clients(self) -> int:
         """Number of clients in session; others are remembered for their versions."""
-        if self._clients is None:
-            self._clients = sum(map(_is_in_session, self.leases.values()))
-        return self._clients
+        if isinstance(self.leases, Leases):
+            return self.leases.present
+        return sum(bool(lease.parents) for lease in self.leases.values())
 
     def memory_bytes(self, text_bytes: int) -> int:
         """Return the estimated memory of the state, in bytes.
@@ -104,8 +103,7 @@ class CoordinatorState:
         Args:
             text_bytes: size of its journal, which has all names.
         """
-        present = self.leases.present if isinstance(self.leases, Leases) else len(self.leases)
-        return 2 * text_bytes + (present + len(self.pending)) * _LEASE_BYTES
+        return 2 * text_bytes + (self.clients + len(self.pending)) * _LEASE_BYTES
 
     def alarms_until(self, time: int) -> list[int]:
         """Return the times of the alarms up to a time, in milliseconds since the epoch."""
@@ -115,10 +113,6 @@ class CoordinatorState:
 
     def apply(self, delta: "CoordinatorDelta") -> None:
         """Apply the changes of a micro-batch."""
-        if self._clients is not None:
-            self._clients += sum(
-                _is_in_session(lease) - _is_in_session(self.leases.get(key)) for key, lease in delta.leases.items()
-            )
         overlay(self.bindings, delta.bindings)
         for key, lease in delta.leases.items():
             self.indexes.change(key, lease)
@@ -132,10 +126,6 @@ class CoordinatorState:
         overlay(self.alarms, delta.alarms)
         overlay(self.pending, delta.pending)
         self.clock = delta.clock
-
-
-def _is_in_session(lease: ClientLease | None) -> bool:
-    return lease is not None and bool(lease.parents)
 
 
 @dataclass(slots=True)
