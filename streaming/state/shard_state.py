@@ -23,18 +23,17 @@ if TYPE_CHECKING:
     from streaming.events.model import TopicMetadata
 
 
-class ShardState:
-    """Topics, groups and clients of one shard, with indexes built when first needed.
+class ShardContent:
+    """Topics, groups and clients of one shard, without any index.
 
     Attributes:
         topics: in order of creation.
-        inner_multi: `**` may stand inside a pattern.
         notes: about clients that ended, or that a quota refused; the latest ones last.
         repeated: parts of ends that were read and not yet applied, by client and number.
         latest_order: highest number of a request on this shard.
     """
 
-    def __init__(self, *, inner_multi: bool = False, tuning: Tuning = DEFAULT_TUNING) -> None:
+    def __init__(self) -> None:
         self.topics: dict[str, TopicMetadata] = {}
         self.groups: dict[str, Group] = {}
         self.clients: dict[ClientKey, Client] = {}
@@ -44,8 +43,55 @@ class ShardState:
         self.backfills: dict[ClientKey, Backfill] = {}
         self.notes: dict[ClientKey, ClientNotes] = {}
         self.repeated: dict[tuple[ClientKey, int], Repeated] = {}
-        self.inner_multi = inner_multi
         self.latest_order = 0
+
+    def __bool__(self) -> bool:
+        return any(self._content)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ShardState):
+            return NotImplemented
+        return self._content == other._content and list(self.topics) == list(other.topics)
+
+    __hash__ = None  # type: ignore[assignment]  # mutable
+
+    @property
+    def _content(self) -> tuple[dict[Any, Any], ...]:
+        settings = self.groups, self.selectors, self.alarms
+        return self.topics, *settings, self.clients, self.last_requests, self.backfills, self.notes, self.repeated
+
+    def group(self, name: str) -> Group:
+        """Return a group's attributes."""
+        return self.groups.get(name, UNKNOWN_GROUP)
+
+    def group_selectors(self, name: str) -> GroupSelectors:
+        """Return a group's selectors."""
+        return self.selectors.get(name, NO_SELECTORS)
+
+    def policy(self, name: str) -> GroupPolicy:
+        """Return the policy of a group."""
+        return policy_of(self.group(name), self.group_selectors(name))
+
+    def note(self, key: ClientKey) -> ClientNotes:
+        """Return the notes about a client."""
+        return self.notes.get(key, NO_NOTES)
+
+    def interest(self, key: ClientKey) -> Interest:
+        """Return the interest of a client."""
+        client = self.clients.get(key)
+        return NOTHING if client is None else interest_of(self.group(key.group), client)
+
+
+class ShardState(ShardContent):
+    """The content of one shard, with indexes built when first needed.
+
+    Attributes:
+        inner_multi: `**` may stand inside a pattern.
+    """
+
+    def __init__(self, *, inner_multi: bool = False, tuning: Tuning = DEFAULT_TUNING) -> None:
+        super().__init__()
+        self.inner_multi = inner_multi
         self._tuning = tuning
         self._targets = PatternTargets(inner_multi=inner_multi)
         self._deadlines = Deadlines()
@@ -68,21 +114,6 @@ class ShardState:
         plain.latest_order = self.latest_order
         return plain
 
-    def __bool__(self) -> bool:
-        return any(self._content)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, ShardState):
-            return NotImplemented
-        return self._content == other._content and list(self.topics) == list(other.topics)
-
-    __hash__ = None  # type: ignore[assignment]  # mutable
-
-    @property
-    def _content(self) -> tuple[dict[Any, Any], ...]:
-        settings = self.groups, self.selectors, self.alarms
-        return self.topics, *settings, self.clients, self.last_requests, self.backfills, self.notes, self.repeated
-
     def new_interests(self) -> Interests:
         """Return an empty index of interests with the settings of this shard."""
         return Interests(
@@ -90,22 +121,6 @@ class ShardState:
             array_min_topics=self._tuning.array_min_topics,
             array_build_topics=self._tuning.array_build_topics,
         )
-
-    def group(self, name: str) -> Group:
-        """Return a group's attributes."""
-        return self.groups.get(name, UNKNOWN_GROUP)
-
-    def group_selectors(self, name: str) -> GroupSelectors:
-        """Return a group's selectors."""
-        return self.selectors.get(name, NO_SELECTORS)
-
-    def policy(self, name: str) -> GroupPolicy:
-        """Return the policy of a group."""
-        return policy_of(self.group(name), self.group_selectors(name))
-
-    def note(self, key: ClientKey) -> ClientNotes:
-        """Return the notes about a client."""
-        return self.notes.get(key, NO_NOTES)
 
     @property
     def restrictive_policies(self) -> dict[str, GroupPolicy]:
@@ -138,11 +153,6 @@ class ShardState:
     def is_unrestricted(self) -> bool:
         """True if every matching client receives a topic, by all rules but the quotas."""
         return not (self.restrictive_policies or self.backfills)
-
-    def interest(self, key: ClientKey) -> Interest:
-        """Return the interest of a client."""
-        client = self.clients.get(key)
-        return NOTHING if client is None else interest_of(self.group(key.group), client)
 
     def quota_share(self, key: ClientKey, share: Callable[[Group, Interest], int | None]) -> int | None:
         """Return the share of a client's quota on this shard, as `share` computes it once for each client."""
