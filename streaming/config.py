@@ -134,6 +134,9 @@ class Settings(BaseSettings):
     http_token_file: Path | None = Field(
         None, description="File of the token that all pages but metrics and health ask for."
     )
+    stall_seconds: int = Field(
+        30, ge=0, description="Time without progress on one key after which its Python worker is ended; 0: never."
+    )
     hang_seconds: PositiveInt = Field(
         300, description="Time after which a micro-batch counts as hung, so that /healthz says so."
     )

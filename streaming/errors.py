@@ -12,7 +12,6 @@ what happened, where, and what to do about it.
     │   ├── StateCorrupted          its bytes differ from the written ones
     │   └── StateFormatUnknown      another release wrote it
     ├── Rejected                    an input entry is not valid; it becomes a dead letter
-    ├── EntryFailed                 an entry cannot be applied, and a part of its micro-batch is written already
     ├── JobError                    the job cannot run, or cannot go on
     │   ├── SparkUnavailable        Spark does not start, or reaches no master
     │   ├── KafkaUnavailable        no broker answers, or it refuses what the job needs
@@ -23,12 +22,14 @@ what happened, where, and what to do about it.
     │   ├── RecordsLost             inputs have lost records that the job needs (exit code 2)
     │   ├── UpdatesUnknown          the updates topic holds what the checkpoint does not know of (exit code 2)
     │   ├── CheckpointUnfinished    the rebuild of the checkpoint is not complete, or replaced it (exit code 2)
+    │   ├── EntriesLethal           the work on entries kills or hangs workers; the job leaves them out
     │   └── JobFailed               the query ended by itself
     ├── DemoFailed                  the job of the demo ended by itself, or did not come up
     ├── LetterUnknown               there is no such dead letter
     ├── TopicUnreadable             a part of a Kafka topic cannot be read
     │   └── TopicMissing            it does not exist
     ├── NotVerified                 `reexpand verify` cannot compare inputs, state and updates (exit code 2)
+    ├── QuarantineRefused           an entry cannot be left out, or applied after all (exit code 2)
     ├── BackupError                 a checkpoint cannot be copied or restored
     │   ├── BackupRefused           there is nothing to copy, or something in the way (exit code 2)
     │   ├── BackupDamaged           a copy, or the checkpoint itself, is damaged
@@ -67,6 +68,8 @@ what happened, where, and what to do about it.
 """
 
 import json
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 
 class ReexpandError(Exception):
@@ -126,18 +129,6 @@ class Rejected(ReexpandError):
         self.reason = reason
 
 
-class EntryFailed(ReexpandError):
-    """One entry cannot be applied, and updates of its key went to Spark before that was known.
-
-    Attributes:
-        place: Kafka topic, partition and offset of the record, and position of the entry in it.
-    """
-
-    def __init__(self, place: tuple[str, int, int, int], message: str) -> None:
-        super().__init__(f"{json.dumps(place)}: {message}")
-        self.place = place
-
-
 class JobError(ReexpandError):
     """Base of errors that end the job, or keep it from starting."""
 
@@ -186,6 +177,18 @@ class CheckpointUnfinished(JobError):
     exit_code = 2
 
 
+class EntriesLethal(JobError):
+    """The work on entries kills or hangs workers; the text has them as JSON, so that it passes through Spark.
+
+    Attributes:
+        entries: fields of a decision about each entry (see `streaming.quarantine`); none if no entry is to blame.
+    """
+
+    def __init__(self, entries: Sequence[Mapping[str, Any]]) -> None:
+        super().__init__(json.dumps(entries))
+        self.entries = entries
+
+
 class JobFailed(JobError):
     """The query ended by itself; the message quotes Spark."""
 
@@ -208,6 +211,12 @@ class TopicMissing(TopicUnreadable):
 
 class NotVerified(ReexpandError):
     """`reexpand verify` cannot compare inputs, state and updates, so it says nothing about them."""
+
+    exit_code = 2
+
+
+class QuarantineRefused(ReexpandError):
+    """The entry does not exist, or its micro-batch is committed."""
 
     exit_code = 2
 

@@ -83,6 +83,7 @@ class Reason(StrEnum):
     NOT_ROUTABLE = "not-routable"
     NOT_APPLICABLE = "not-applicable"
     AHEAD_OF_TIME = "ahead-of-time"
+    QUARANTINED = "quarantined"
 
 
 class Action(StrEnum):

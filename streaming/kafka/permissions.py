@@ -131,6 +131,7 @@ PERMISSIONS: Final = (
     Permission("verify", "TOPIC", (*_EVENTS, "clock", "updates", "dead_letters"), "READ", "reads what it compares"),
     Permission("verify --repair", "TOPIC", ("updates",), "WRITE", "writes corrections, beside all of `verify`"),
     Permission("compact-inputs", "TOPIC", (*_EVENTS, "clock"), "DELETE", "removes the records that a backup has in it"),
+    Permission("quarantine add", "TOPIC", (*_EVENTS, "clock"), "READ", "reads the entry"),
     Permission("dlq list", "TOPIC", ("dead_letters",), "READ", "reads dead letters; `dlq show` as well"),
     Permission(
         "dlq replay",

@@ -98,6 +98,7 @@ class Metrics:
         )
         self._state_keys = Gauge("reexpand_state_rows", "Keys that have a state.", registry=registry)
         self._store = Gauge("reexpand_state_store_bytes", "Memory of Spark's state stores.", registry=registry)
+        self._reached: set[str] = set()
         self._recovery = Gauge(
             "reexpand_recovery_seconds", "Time from the start of the process until a stage.", ("until",),
             registry=registry,
@@ -135,8 +136,10 @@ class Metrics:
             self._updates.labels(name, rest).inc(count)
 
     def reached(self, stage: str, seconds: float) -> None:
-        """Note when a stage of the start was reached: `ready`, `first-micro-batch`, `caught-up`."""
-        self._recovery.labels(stage).set(seconds)
+        """Note when a stage of the start was reached first: `ready`, `first-micro-batch`, `caught-up`."""
+        if stage not in self._reached:  # a query may start again within the process
+            self._reached.add(stage)
+            self._recovery.labels(stage).set(seconds)
 
 
 class _Live(Collector):

@@ -2,13 +2,15 @@
 
 import logging
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.errors import JobError, JobFailed
-from streaming.spark import pace
+from streaming.spark import pace, quarantine
 from streaming.spark.clock import Clock
 from streaming.spark.ending import STOP_SECONDS
 from streaming.spark.failures import text_of
@@ -43,16 +45,16 @@ def attend(query: StreamingQuery, stop: Stop, beside: Beside) -> None:
     """Report on the query, and look after what it needs, until it is to stop; then let it end.
 
     Raises:
+        EntriesLethal: entries kill or hang workers; the query has ended, and may be started again without them.
         ReexpandError: as `service.run` says.
     """
     report, lease, clock, watch, monitor = beside
+    failures = quarantine.FailureWatch(query)
     try:
         while not (clock.has_failed or stop.wait(_POLL_SECONDS)):
             report.write()
-            if lease.successor():
-                _silence(query)  # Spark would log each task that it cancels
-                query.stop()
-                raise lease.taken_over()
+            _end_if_replaced(lease, query)
+            _end_if_lethal(failures, query)
             _look(watch, query)
             if monitor is not None:
                 monitor.look()
@@ -76,7 +78,27 @@ def attend(query: StreamingQuery, stop: Stop, beside: Beside) -> None:
         refusal = re.search(r"reexpand\.Refused: (.+)", str(error))
         if refusal:
             raise JobFailed(f"{refusal[1]}.") from None
+        lethal = quarantine.lethal(str(error))
+        if lethal is not None:
+            raise lethal from None
         raise watch.explain(text_of(error)) from error
+
+
+def _end_if_replaced(lease: Lease, query: StreamingQuery) -> None:
+    """End the query if another driver has the lease."""
+    if lease.successor():
+        _silence(query)  # Spark would log each task that it cancels
+        query.stop()
+        raise lease.taken_over()
+
+
+def _end_if_lethal(failures: quarantine.FailureWatch, query: StreamingQuery) -> None:
+    """End the query if a task has named entries that kill or hang workers."""
+    lethal = failures.found()
+    if lethal is not None:
+        with _silent(query):
+            query.stop()
+        raise lethal
 
 
 def _look(watch: TopicWatch, query: StreamingQuery) -> None:
@@ -89,7 +111,21 @@ def _look(watch: TopicWatch, query: StreamingQuery) -> None:
         raise
 
 
+@contextmanager
+def _silent(query: StreamingQuery) -> Iterator[None]:
+    """Let Spark log nothing for a while."""
+    _silence(query)
+    try:
+        yield
+    finally:
+        _set_level(query, "WARN" if log.isEnabledFor(logging.DEBUG) else "ERROR")
+
+
 def _silence(query: StreamingQuery) -> None:
     """Let Spark log nothing more."""
+    _set_level(query, "OFF")
+
+
+def _set_level(query: StreamingQuery, level: str) -> None:
     java: Any = query
-    java._jsq.sparkSession().sparkContext().setLogLevel("OFF")  # noqa: SLF001 - PySpark has no way to it
+    java._jsq.sparkSession().sparkContext().setLogLevel(level)  # noqa: SLF001 - PySpark has no way to it

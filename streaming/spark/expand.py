@@ -5,7 +5,7 @@ Only what Spark needs is here: frames become input rows, output becomes frames, 
 
 import logging
 from collections.abc import Generator, Iterator, Mapping
-from typing import TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -16,15 +16,18 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from streaming.config import Settings
 from streaming.events.model import MAX_AHEAD_MS
 from streaming.events.routing import Routing
+from streaming.quarantine.decisions import Decision
 from streaming.spark import sinks
 from streaming.storage.archive import Folder
 from streaming.worker import InputRow, InputRows, WorkerConfig, work
 from streaming.worker.bounds import DEFAULT_REQUEST_BYTES, REPETITION_BYTES, Bounds
 from streaming.worker.output import Output
+from streaming.worker.rehearsal import KeyWork, Rehearsal
 from streaming.worker.renewal import Archives
 from streaming.worker.rows import joined
 from streaming.worker.signature import Signer
-from streaming.worker.worker import without_collection
+from streaming.worker.watchdog import NO_WATCHDOG, Watchdog
+from streaming.worker.worker import kept, without_collection
 
 T = TypeVar("T")
 Frames = Generator[pd.DataFrame, None, T]
@@ -39,6 +42,33 @@ _MICRO_BATCH = "streaming.sql.batchId"
 """Local property under which Spark's MicroBatchExecution tells tasks the number of their micro-batch."""
 
 
+class Precautions(NamedTuple):
+    """Precautions of a query against entries that kill or hang workers.
+
+    Attributes:
+        decisions: decisions about entries that are not read yet.
+        repeated: number of the micro-batch that failed before, whose keys are rehearsed; -1 for none.
+    """
+
+    decisions: tuple[Decision, ...] = ()
+    repeated: int = -1
+
+
+NO_PRECAUTIONS: Final = Precautions()
+
+
+class _Task(NamedTuple):
+    """Task of Spark in which a key is worked on.
+
+    Attributes:
+        is_repeated: an earlier attempt has failed.
+    """
+
+    micro_batch: int = 0
+    partition: int | None = None
+    is_repeated: bool = False
+
+
 def expand(
     routed: DataFrame,
     settings: Settings,
@@ -47,6 +77,7 @@ def expand(
     silent: bool = False,
     answers: bool = True,
     adopts: bool = False,
+    precautions: Precautions = NO_PRECAUTIONS,
 ) -> DataFrame:
     """Return the output rows of all keys, and renew the state of each key.
 
@@ -57,6 +88,7 @@ def expand(
         silent: return only what the job says to itself.
         answers: the topic of answers can be written.
         adopts: keys begin with the states in their archives.
+        precautions: precautions against entries that kill or hang workers.
     """
     config = WorkerConfig(
         settings.inputs,
@@ -69,16 +101,26 @@ def expand(
         settings.state_cache_bytes,
         adopts,
         settings.cap_requests,
+        precautions.decisions,
     )
+    watchdog = Watchdog(settings.stall_seconds)
+    repeated = precautions.repeated
     topics = sinks.topics(settings, silent=silent, answers=answers)
 
     def on_key(key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState) -> Frames[None]:
         parent, shard = key[0], int(key[1])  # Spark gives a numpy integer
         rows = _input_rows(frames)
         former = bytes(state.get[0]) if state.exists else None
+        batch, partition, is_repeated = _task()
+        if is_repeated or batch == repeated:
+            _rehearse(config, KeyWork(parent, shard, rows, former, batch, partition), watchdog.seconds)
+            timer = NO_WATCHDOG  # if it is slow now, the disk or the machine is
+        else:
+            _end_rehearsal()
+            timer = watchdog
         with without_collection():
-            outputs = work(parent, shard, rows, former, config, batch=_micro_batch())
-            renewed = yield from _output_frames(outputs, topics)
+            outputs = work(parent, shard, rows, former, config, batch=batch, partition=partition, observer=timer)
+            renewed = yield from _output_frames(outputs, topics, timer)
         if renewed is None and former is not None:
             state.remove()
         elif renewed is not None and renewed is not former:
@@ -118,10 +160,35 @@ def _archives(settings: Settings) -> Archives | None:
     return None
 
 
-def _micro_batch() -> int:
-    """Return the number of the micro-batch to which this task belongs."""
+def _task() -> _Task:
+    """Return the task of this process."""
     task = TaskContext.get()
-    return 0 if task is None else int(task.getLocalProperty(_MICRO_BATCH) or 0)
+    if task is None:
+        return _Task()
+    return _Task(int(task.getLocalProperty(_MICRO_BATCH) or 0), task.partitionId(), task.attemptNumber() > 0)
+
+
+_rehearsals: list[Rehearsal] = []
+"""The rehearsal of this process."""
+
+
+def _rehearse(config: WorkerConfig, work_on_key: KeyWork, stall_seconds: float) -> None:
+    """Try the work on a key in a child process.
+
+    Raises:
+        EntriesLethal: entries of the key kill or hang workers.
+    """
+    worker = kept(config)
+    if not _rehearsals or _rehearsals[0].worker is not worker:
+        _end_rehearsal()
+        _rehearsals.append(Rehearsal(worker, stall_seconds))
+    _rehearsals[0].check(work_on_key)
+
+
+def _end_rehearsal() -> None:
+    """End the child of an earlier task."""
+    while _rehearsals:
+        _rehearsals.pop().close()
 
 
 def _input_rows(frames: Iterator[pd.DataFrame]) -> InputRows:
@@ -132,14 +199,19 @@ def _input_rows(frames: Iterator[pd.DataFrame]) -> InputRows:
     return joined(rows, pieces) if pieces.any() else rows
 
 
-def _output_frames(outputs: Generator[Output, None, T], topics: Mapping[str, str | None]) -> Frames[T]:
+def _output_frames(
+    outputs: Generator[Output, None, T], topics: Mapping[str, str | None], watchdog: Watchdog = NO_WATCHDOG
+) -> Frames[T]:
     """Yield the output rows of a key as frames; return what its work returns."""
     while True:
+        watchdog.arm()
         try:
             output = next(outputs)
         except StopIteration as end:
             result: T = end.value
             return result
+        finally:
+            watchdog.disarm()
         rows = [(topics[kind], key, value) for kind, key, value in output.all_rows() if kind in topics]
         if rows:
             yield pd.DataFrame(rows, columns=["topic", "key", "value"], dtype=object)

@@ -9,6 +9,9 @@ from streaming.config import Settings
 _MICRO_BATCH_BYTES = 900_000_000
 """Bytes of input records that one shard surely takes in a micro-batch, within a heap of 1 GiB; see `route`."""
 
+_WORKER_GONE = "Python worker exited unexpectedly"
+"""Text of Spark about a worker that was killed; one that an entry kills is told apart before (see `quarantine`)."""
+
 _OUT_OF_MEMORY = 52
 """Exit code with which Spark ends a JVM that has run out of memory."""
 
@@ -16,7 +19,7 @@ _OUT_OF_MEMORY = 52
 def explained(failure: str, settings: Settings) -> str:
     """Return what to say of a failure, given Spark's text."""
     folder = settings.checkpoint
-    told = re.search(r"(?:StateCorrupted|EntryFailed): (.+)", failure)
+    told = re.search(r"StateCorrupted: (.+)", failure)
     if told:  # by a worker, which names the file and the way out, or the entry
         return told[1].strip()
     if "CHECKPOINT_MISSING_METADATA_FILE" in failure:
@@ -26,6 +29,11 @@ def explained(failure: str, settings: Settings) -> str:
         )
     if "DirectByteBufferOutputStream cannot grow" in failure or "OutOfMemory" in failure:
         return _no_room(settings)
+    if _WORKER_GONE in failure:
+        return (
+            "Python workers were killed several times, outside of the work on a key: look whether the machine or the "
+            "container has run out of memory. The next start goes on where this one has stopped."
+        )
     if "CANNOT_LOAD_STATE_STORE" not in failure:
         return failure
     return (

@@ -6,7 +6,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from streaming.config import Settings
 from streaming.kafka.facts import Offsets
 from streaming.spark import counts, kafka_options, limits_note, origin, positions, sinks
-from streaming.spark.expand import expand
+from streaming.spark.expand import NO_PRECAUTIONS, Precautions, expand
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.route import route
 
@@ -20,6 +20,7 @@ def start(
     silent: bool = False,
     answers: bool = True,
     adopted: Offsets | None = None,
+    precautions: Precautions = NO_PRECAUTIONS,
 ) -> StreamingQuery:
     """Start the query on a session from `streaming.spark.session.build`.
 
@@ -31,6 +32,7 @@ def start(
         silent: write neither updates nor dead letters; the state takes them as written.
         answers: the topic of answers can be written.
         adopted: positions that the states have read with which a new checkpoint begins; None if it has none.
+        precautions: precautions against entries that kill or hang workers.
     """
     beginning = positions.beginning(admin, settings, adopted)  # the first records, or those behind the adopted states
     records = read(spark, settings, beginning)  # Kafka records of all input streams
@@ -38,7 +40,9 @@ def start(
     limits_note.write(spark, settings, adopted)
     signer = origin.signer(spark, settings, admin)  # which knows the records that the job writes to its own inputs
     # output rows of each key, made from its input rows and its state
-    expanded = expand(routed, settings, signer, silent=silent, answers=answers, adopts=adopted is not None)
+    expanded = expand(
+        routed, settings, signer, silent=silent, answers=answers, adopts=adopted is not None, precautions=precautions
+    )
     counted = counts.observe(expanded)  # the same rows; Spark's progress gets the counts among them
     addressed = sinks.address(counted)  # the Kafka records that output rows hold
     return sinks.start(addressed, settings, fence)

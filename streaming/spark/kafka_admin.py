@@ -1,7 +1,7 @@
 """What the driver asks Kafka, through the client in Spark's JVM, with all of the job's client options."""
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Self, TypeVar
 
@@ -198,6 +198,14 @@ class KafkaAdmin:
         """Return the number of micro-batches that are written by the markers of state partitions; 0 without markers.
 
         Args:
+            groups: consumer groups of the markers.
+        """
+        return max(self.markers(groups).values(), default=0)
+
+    def markers(self, groups: Collection[str]) -> dict[str, int]:
+        """Return the number of micro-batches that each state partition has written, by the group of its marker.
+
+        Args:
             groups: consumer groups of the markers (see `jvm/reexpand/FencedProducer.java`).
         """
         admin = self._clients.admin
@@ -205,7 +213,7 @@ class KafkaAdmin:
         stable = admin.ListConsumerGroupOffsetsOptions().requireStable(True)
         request = dict.fromkeys(groups, spec)
         found = self._call(lambda: self._admin.listConsumerGroupOffsets(request, stable).all().get())
-        return max((marker.offset() for group in groups for marker in found[group].values() if marker), default=0)
+        return {group: max((each.offset() for each in found[group].values() if each), default=0) for group in groups}
 
     def open_transactions(self) -> set[str]:
         """Return the transactional ids with an open transaction, as far as this user may know of them."""
@@ -283,6 +291,24 @@ class KafkaAdmin:
             f"Kafka at {self._settings.bootstrap_servers} does not serve the job: {root_cause(error).rstrip('.')}. "
             "Check the address and the client options, and that the broker runs."
         )
+
+
+def written(settings: Settings, admin: KafkaAdmin, producers: Sequence[str]) -> list[int] | None:
+    """Return the number of micro-batches that each state partition has written; it writes nothing from then on.
+
+    Args:
+        settings: settings of the job.
+        admin: Kafka.
+        producers: names of the state partitions (see `Agreement.partition_names`).
+
+    Returns:
+        None if it is not known, because the job writes at least once.
+    """
+    if settings.delivery != "exactly-once":
+        return None
+    admin.end_transactions(producers)  # a task that was cancelled may be about to commit
+    markers = admin.markers(producers)
+    return [markers[name] for name in producers]
 
 
 class TopicIds:

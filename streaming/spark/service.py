@@ -1,10 +1,11 @@
 """The life of a job: its start, its right to the checkpoint, its end."""
 
+import itertools
 import logging
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -18,6 +19,7 @@ from streaming.config import Settings
 from streaming.errors import (
     CheckpointInUse,
     CheckpointMismatch,
+    EntriesLethal,
     JobFailed,
     KafkaUnavailable,
     RecordsLost,
@@ -37,7 +39,9 @@ from streaming.spark import (
     group_file,
     job,
     kafka_options,
+    planned,
     provision,
+    quarantine,
     rebuild_note,
     session,
     sinks,
@@ -50,6 +54,7 @@ from streaming.spark.failures import end_of_java, explained, one_line
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.lease import Lease
 from streaming.spark.monitoring import JobPage, Monitor, QueryMonitor
+from streaming.spark.planned import Terms
 from streaming.spark.report import Report
 from streaming.spark.watch import TopicWatch
 from streaming.storage import folder
@@ -58,6 +63,9 @@ log = logging.getLogger("reexpand")
 
 READY = "ready: reading %s from %s"
 """Log line of a job whose query runs; scripts may wait for it."""
+
+_RUNS = itertools.count()
+"""Numbers of the queries of this process."""
 
 _END_SECONDS = 2
 """Time in seconds from the first failed call to a JVM that ends until its process has ended."""
@@ -140,14 +148,22 @@ def _work(
                 return
             agreed = _agreed(spark, settings, agreed)
         start = Start(spark, settings, admin, lease, agreed)
-        query, topics = begin(start, group_events, take_over=take_over, accept_topics=accept_topics)
+        running, topics = begin(start, group_events, take_over=take_over, accept_topics=accept_topics)
         access.warn(admin, settings, agreed.group)
         monitor.health.note_former(lease.end_of_former())
-        follower = QueryMonitor(monitor, settings, query, admin, checkpoint.CheckpointFiles(spark, settings.checkpoint))
-        log.info(READY, ", ".join(settings.inputs), settings.bootstrap_servers)
         watch = TopicWatch(spark, settings, admin, topics)
-        with Clock(spark, settings, query) as clock:
-            attend(query, stop, Beside(Report(query, follower.follow), lease, clock, watch, follower))
+        files = checkpoint.CheckpointFiles(spark, settings.checkpoint)
+
+        def follow(running: Running) -> bool:
+            query, terms = running
+            follower = QueryMonitor(monitor, settings, query, admin, files)
+            log.info(READY, ", ".join(settings.inputs), settings.bootstrap_servers)
+            with Clock(spark, settings, query) as clock:
+                beside = Beside(Report(query, follower.follow), lease, clock, watch, follower)
+                attend(query, terms.until(query, stop), beside)
+            return not stop.is_set()
+
+        keep_going(start, running, follow)
 
 
 def _agreed(spark: SparkSession, settings: Settings, former: Agreement | None = None) -> Agreement:
@@ -243,6 +259,13 @@ class Start(NamedTuple):
     agreed: Agreement
 
 
+class Running(NamedTuple):
+    """A running query, and the settings with which it was started."""
+
+    query: StreamingQuery
+    terms: Terms
+
+
 def begin(
     start: Start,
     group_events: Mapping[str, bytes],
@@ -251,7 +274,7 @@ def begin(
     accept_topics: bool = False,
     rebuilding: bool = False,
     adopted: Offsets | None = None,
-) -> tuple[StreamingQuery, dict[str, NotedTopic]]:
+) -> tuple[Running, dict[str, NotedTopic]]:
     """Check the checkpoint and the Kafka topics, start the query, and return it with the topics by role.
 
     Args:
@@ -280,13 +303,63 @@ def begin(
     clock_topic.prepare(spark, settings, admin, agreed.topics.get("clock"), progress)
     group_file.publish(spark, settings, group_events)
     checkpoint.fix(spark, settings, agreed, topics)  # not earlier: a start that fails must not fix settings
-    fence = sinks.Fence(agreed.checkpoint_id, lease.generation)
+    return _query(start, rebuilding=rebuilding, adopted=adopted), topics
+
+
+def _query(start: Start, *, rebuilding: bool, adopted: Offsets | None) -> Running:
+    """Start the query."""
+    spark, settings, admin, lease, agreed = start
+    settings, _ = terms = planned.of(spark, settings, admin, agreed)
+    fence = sinks.Fence(agreed.checkpoint_id, lease.generation, next(_RUNS))
     can_answer = not rebuilding and answers.provide(admin, settings)
+    precautions = quarantine.precautions(spark, settings)
     try:
-        query = job.start(spark, settings, admin, fence, silent=rebuilding, answers=can_answer, adopted=adopted)
+        query = job.start(
+            spark,
+            settings,
+            admin,
+            fence,
+            silent=rebuilding,
+            answers=can_answer,
+            adopted=adopted,
+            precautions=precautions,
+        )
     except PySparkException as error:
         raise JobFailed(explained(one_line(str(error)), settings)) from error
-    return query, topics
+    return Running(query, terms)
+
+
+def keep_going(
+    start: Start,
+    running: Running,
+    follow: Callable[[Running], bool],
+    *,
+    rebuilding: bool = False,
+    adopted: Offsets | None = None,
+) -> None:
+    """Follow a query to its end; start it again without entries that kill or hang workers, or with other settings.
+
+    Args:
+        start: parts of the job.
+        running: the query from `begin`.
+        follow: follows a query, and returns True unless the job is to end; raises `EntriesLethal` if it has ended for
+            that.
+        rebuilding: as for `begin`.
+        adopted: as for `begin`.
+
+    Raises:
+        ReexpandError: as `run` says.
+    """
+    while True:
+        try:
+            if not (follow(running) and running.terms.through is not None):
+                return
+            log.info("micro-batch %d is committed: the settings of this start apply", running.terms.through)
+        except EntriesLethal as error:
+            if start.lease.find_successor() is not None:
+                raise start.lease.taken_over() from None
+            quarantine.leave_out(start.spark, start.settings, start.admin, start.agreed, error)
+        running = _query(start, rebuilding=rebuilding, adopted=adopted)
 
 
 def set_on_signal(stop: threading.Event) -> None:

@@ -71,11 +71,17 @@ def read_inputs(
     agreed = checkpoint.agree(spark, settings)
     with KafkaAdmin(spark, settings) as admin, Lease(spark, settings, agreed.checkpoint_id) as lease:
         start = service.Start(spark, settings, admin, lease, agreed)
-        query, topics = service.begin(start, {}, rebuilding=True, adopted=adopted)
+        running, topics = service.begin(start, {}, rebuilding=True, adopted=adopted)
         watch = TopicWatch(spark, settings, admin, topics)
-        with Clock(spark, settings, query) as clock:
-            is_settled = settling(_reading(settings, admin, query, clock))
-            attend(query, _Until(signal, is_settled), Beside(Report(query), lease, clock, watch))
+
+        def follow(running: service.Running) -> bool:
+            query, terms = running
+            with Clock(spark, settings, query) as clock:
+                until = _Until(signal, settling(_reading(settings, admin, query, clock)))
+                attend(query, terms.until(query, until), Beside(Report(query), lease, clock, watch))
+            return not signal.is_set()
+
+        service.keep_going(start, running, follow, rebuilding=True, adopted=adopted)
 
 
 def _reading(settings: Settings, admin: KafkaAdmin, query: StreamingQuery, clock: Clock) -> Reading:

@@ -86,10 +86,12 @@ class Fence:
     Attributes:
         checkpoint_id: id of the checkpoint.
         generation: number of the driver; a later one has a larger number.
+        run: number of its query.
     """
 
     checkpoint_id: str
     generation: int
+    run: int = 0
 
 
 def start(records: DataFrame, settings: Settings, fence: Fence | None = None) -> StreamingQuery:
@@ -105,7 +107,8 @@ def start(records: DataFrame, settings: Settings, fence: Fence | None = None) ->
         sink, own = "kafka", {}
     else:
         sink = _FENCED
-        own = {"checkpoint": fence.checkpoint_id, "generation": str(fence.generation), "markers": settings.clock}
+        numbers = {"generation": str(fence.generation), "run": str(fence.run)}
+        own = {"checkpoint": fence.checkpoint_id, **numbers, "markers": settings.clock}
     query = (
         records.writeStream.format(sink)
         .options(**{**producer, **kafka_options.for_spark(settings), **own})

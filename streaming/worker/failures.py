@@ -4,12 +4,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from traceback import walk_tb
-from typing import Final
+from typing import Any, Final
 
-from streaming.errors import EntryFailed, StateCorrupted, StateFormatUnknown
+from streaming.errors import StateCorrupted, StateFormatUnknown
 from streaming.events.json_fields import excerpt
 from streaming.events.model import Reason, Source
 from streaming.updates.model import Problem
+
+
+class EntryFailed(Exception):
+    """One entry raised an exception when a part of its key's output was with Spark already.
+
+    Attributes:
+        source: of the entry.
+    """
+
+    def __init__(self, source: Source, reason: str) -> None:
+        super().__init__(reason)
+        self.source = source
+
 
 NOT_OF_AN_ENTRY: Final = (StateCorrupted, StateFormatUnknown, OSError, EntryFailed)
 """Exceptions of the state and its files, which no entry is to blame for."""
@@ -48,7 +61,24 @@ def no_entry_to_blame(key: tuple[str, int]) -> Iterator[None]:
 
 def entry_failed(source: Source, error: Exception) -> EntryFailed:
     """Return the error of an entry that raised an exception when a part of the output was with Spark already."""
-    return EntryFailed(source[:4], f"{_raised(error)}, a defect of the job, and the job cannot leave it out now")
+    return EntryFailed(source, _raised(error))
+
+
+def decision_fields(
+    source: Source, micro_batch: int, key: tuple[str, int], partition: int | None, reason: str
+) -> dict[str, Any]:
+    """Return what the driver needs to decide that an entry is left out (see `streaming.quarantine`).
+
+    Args:
+        source: of the entry.
+        micro_batch: number of the micro-batch.
+        key: parent and number of the key at which the entry was found.
+        partition: state partition of the key; None if unknown.
+        reason: why it is left out.
+    """
+    parent, number = key
+    fields = {"micro_batch": micro_batch, "parent": parent, "number": number, "reason": reason}
+    return {**source._asdict(), **fields, "state_partition": partition}
 
 
 def _raised(error: Exception) -> str:

@@ -4,7 +4,7 @@ import gc
 import itertools
 import time
 from collections import Counter, deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,12 +12,14 @@ from typing import NamedTuple
 
 from streaming import coordinator, state
 from streaming.coordinator import COORDINATOR, OVERSIZE, CoordinatorState
+from streaming.errors import EntriesLethal
 from streaming.events.columns import Event
 from streaming.events.model import Reason, Source, Stream, Tick, Wake
 from streaming.events.routing import Routing
 from streaming.expansion import Expansion, Updates, expand
 from streaming.expansion.renamed import FORMAT_WITH_FILTERS, has_shares, renamed_rows
 from streaming.inquiry.answering import Asked, Inquiry, answer_coordinator, answer_shard, answers
+from streaming.quarantine.decisions import Decision, left_out, reported
 from streaming.state import Shard, ShardState
 from streaming.storage.journal import FORMAT, Journal
 from streaming.subscription.client import Ignored
@@ -27,7 +29,7 @@ from streaming.updates.records import KafkaRecord, UpdateWriter, dead_letter, wi
 from streaming.worker.bounds import Bounds
 from streaming.worker.cache import STATE_CACHE_BYTES, StateCache
 from streaming.worker.facts import facts
-from streaming.worker.failures import no_entry_to_blame, not_applicable
+from streaming.worker.failures import EntryFailed, decision_fields, no_entry_to_blame, not_applicable
 from streaming.worker.isolation import Isolation, Ran
 from streaming.worker.output import Output, OutputKind
 from streaming.worker.reading import Entry, KeyReader, StreamTopics
@@ -35,6 +37,7 @@ from streaming.worker.renewal import Archives, adopted
 from streaming.worker.rows import InputRows, position
 from streaming.worker.signature import Signer
 from streaming.worker.suspects import literal, noting, told
+from streaming.worker.watchdog import Observer
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,7 @@ class WorkerConfig:
         state_cache_bytes: memory of the states that a worker keeps decoded.
         adopts: keys begin with the states in their archives (see `renewed_states`).
         cap_requests: requests beyond a quota are applied, and capped, on parents with one shard as well.
+        decisions: decisions to leave out entries.
     """
 
     topics: StreamTopics
@@ -64,6 +68,7 @@ class WorkerConfig:
     state_cache_bytes: int = STATE_CACHE_BYTES
     adopts: bool = False
     cap_requests: bool = False
+    decisions: tuple[Decision, ...] = ()
 
 
 class _Result(NamedTuple):
@@ -86,7 +91,15 @@ class Worker:
         self._asked = Asked(config.topics, config.client_timeout_ms, config.bounds and config.bounds.check)
 
     def work(
-        self, parent: str, number: int, rows: InputRows, data: bytes | None, *, batch: int = 0
+        self,
+        parent: str,
+        number: int,
+        rows: InputRows,
+        data: bytes | None,
+        *,
+        batch: int = 0,
+        partition: int | None = None,
+        observer: Observer | None = None,
     ) -> Generator[Output, None, bytes | None]:
         """Apply the rows of one key in a micro-batch.
 
@@ -96,6 +109,8 @@ class Worker:
             rows: in any order.
             data: state bytes of the key, None for none.
             batch: number of the micro-batch.
+            partition: state partition of the key; None if unknown.
+            observer: sees each entry when it is read.
 
         Yields:
             The output rows, about `Tuning.piece_bytes` at a time: those of a wide pattern need not fit into memory.
@@ -108,6 +123,7 @@ class Worker:
             yield from self._report_oversize(ordered, Output())
             return data
         config, tuning = self.config, self.tuning
+        excluded = left_out(config.decisions, batch, partition) if config.decisions else None
         reader = KeyReader(
             parent,
             number,
@@ -115,12 +131,23 @@ class Worker:
             tuning.columnar_min_topics,
             bounds=config.bounds,
             signer=config.signer,
+            excluded=excluded,
         )
         archive = None if self.config.archives is None else self.config.archives.of(parent, number)
         former = adopted(archive) if data is None and self.config.adopts else data
         journal = Journal.open(former, archive, batch, self.tuning)
-        isolation = Isolation(partial(self._run, (parent, number), reader), self._source_of, self._reject)
-        output, ran = yield from isolation.apply(ordered, journal)
+
+        def read(part: InputRows) -> Iterator[Entry]:
+            entries = reader.read(part)
+            return entries if observer is None else observer.follow(entries, len(part.streams))
+
+        run = partial(self._run, (parent, number), read, excluded or {})
+        isolation = Isolation(run, self._source_of, self._reject)
+        try:
+            output, ran = yield from isolation.apply(ordered, journal)
+        except EntryFailed as error:
+            named = decision_fields(error.source, batch, (parent, number), partition, str(error))
+            raise EntriesLethal([named]) from error
         later = journal if ran is None else ran.journal
         if ran is not None and (rows.has_events or later is not journal):  # a tick that changes nothing is no news
             output.facts = facts(parent, number, (*ran.size, later.position.end), ordered)
@@ -132,13 +159,18 @@ class Worker:
         return later.kept if is_adopted else later.stored
 
     def _run(
-        self, key: tuple[str, int], reader: KeyReader, rows: InputRows, journal: Journal
+        self,
+        key: tuple[str, int],
+        read: Callable[[InputRows], Iterator[Entry]],
+        excluded: Mapping[tuple[str, int, int, int], Problem],
+        rows: InputRows,
+        journal: Journal,
     ) -> Generator[Output, None, Ran]:
         """Apply some rows of a key in one go."""
         output = Output()
         rejected: list[Problem] = []
         inquiries: list[Inquiry] = []
-        events = _without_inquiries(_without_problems(reader.read(rows), rejected), inquiries)
+        events = _without_inquiries(_without_problems(read(rows), rejected), inquiries)
         parent, number = key
         if parent == COORDINATOR:
             result = self._coordinate(number, events, journal, output, inquiries)
@@ -150,6 +182,9 @@ class Worker:
             if result.journal.has_left_parts:  # nobody may have anything more to say to this shard
                 sweep = _time_to_sweep(int(rows.timestamps.max()))
                 output.add(OutputKind.INPUT + Stream.CLOCK, coordinator.alarm(parent, number, sweep))
+        if excluded:
+            rejected = [each for each in rejected if each.reason != Reason.QUARANTINED]
+            rejected += reported(self.config.decisions, excluded, key, rows.places(self.config.topics))
         yield from self._add_dead_letters((*rejected, *result.problems), rows, output)
         output.ignored = result.ignored
         return Ran(output, result.journal, (result.topics, result.clients))
@@ -360,12 +395,26 @@ _kept: list[Worker] = []
 
 
 def work(
-    parent: str, number: int, rows: InputRows, data: bytes | None, config: WorkerConfig, *, batch: int = 0
+    parent: str,
+    number: int,
+    rows: InputRows,
+    data: bytes | None,
+    config: WorkerConfig,
+    *,
+    batch: int = 0,
+    partition: int | None = None,
+    observer: Observer | None = None,
 ) -> Generator[Output, None, bytes | None]:
     """Apply the rows of one key in a micro-batch, by the worker of this process (see `Worker.work`)."""
+    worker = kept(config)
+    return worker.work(parent, number, rows, data, batch=batch, partition=partition, observer=observer)
+
+
+def kept(config: WorkerConfig) -> Worker:
+    """Return the worker of this process."""
     if not _kept or _kept[0].config != config:
         _kept[:] = [Worker(config)]
-    return _kept[0].work(parent, number, rows, data, batch=batch)
+    return _kept[0]
 
 
 @contextmanager

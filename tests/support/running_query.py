@@ -18,7 +18,7 @@ def begun(spark: SparkSession, settings: Settings, *, accept_topics: bool = Fals
     agreed = checkpoint.agree(spark, settings)
     with KafkaAdmin(spark, settings) as admin, Lease(spark, settings, agreed.checkpoint_id) as lease:
         start = service.Start(spark, settings, admin, lease, agreed)
-        query, _ = service.begin(start, {}, accept_topics=accept_topics)
+        (query, _), _ = service.begin(start, {}, accept_topics=accept_topics)
         try:
             yield query
         finally:

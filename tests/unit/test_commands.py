@@ -41,6 +41,7 @@ RUN_BY = {
     "reexpand local": "integration/test_first_event.py",
     "reexpand match": "unit/streaming/test_match.py",
     "reexpand plan": "support/inspecting.py",
+    "reexpand quarantine": "unit/streaming/test_quarantine_command.py",
     "reexpand rebuild": "integration/test_rebuild.py",
     "reexpand restore": "integration/test_backup.py",
     "reexpand run": "integration/test_first_event.py",

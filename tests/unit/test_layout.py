@@ -18,7 +18,7 @@ FLOORS = [
     {"kafka", "storage", "events"},
     {"subscription"},
     {"updates"},
-    {"state"},
+    {"state", "quarantine"},
     {"coordinator", "expansion"},
     {"inquiry"},
     {"worker"},

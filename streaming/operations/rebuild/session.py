@@ -19,6 +19,7 @@ from streaming.operations.verify.progress import JobCheckpoint
 from streaming.operations.verify.session import Choices as VerifyChoices
 from streaming.operations.verify.session import verify
 from streaming.operations.verify.witnesses import Progress
+from streaming.quarantine.decisions import NOTE
 from streaming.spark import positions, service, silent
 from streaming.spark.checkpoint import CheckpointFiles, absolute
 from streaming.spark.rebuild_note import RebuildNote, Stage
@@ -78,6 +79,8 @@ def rebuild(settings: Settings, plan: Plan, progress: Progress) -> RebuildNote:
             if note.stage is Stage.ADOPTING:
                 adoption.check(settings, run.former)
             note.write(files)
+            if plan.former is not None and not files.exists(NOTE):
+                files.write(NOTE, run.former.quarantine.renewed().dump())  # the inputs hold these entries still
             if note.stage is Stage.ADOPTING:
                 note = replace(note, begins_at=run.adopt())
             adopted = positions.parse(note.begins_at) if note.begins_at else None

@@ -12,6 +12,7 @@ from streaming.errors import NotVerified
 from streaming.events.routing import Routing
 from streaming.kafka.facts import NotedTopic
 from streaming.kafka.reader import Partition
+from streaming.quarantine.decisions import NOTE, Quarantine
 from streaming.storage.archive import opened
 from streaming.storage.layout import IDENTITY, QUERY
 from streaming.worker.limits_note import LIMITS, Limits, parse
@@ -105,6 +106,20 @@ class JobCheckpoint:
             return None
         except (OSError, ValueError, ArrowException) as error:
             raise NotVerified(f"{self.location}/{SIGNATURE} cannot be read: {error}") from None
+
+    @property
+    def quarantine(self) -> Quarantine:
+        """Decisions of the job to leave out entries.
+
+        Raises:
+            NotVerified: they cannot be read.
+        """
+        try:
+            return Quarantine.parse(self._read(NOTE))
+        except FileNotFoundError:
+            return Quarantine()
+        except (OSError, ValueError, ArrowException) as error:
+            raise NotVerified(f"{self.location}/{NOTE} cannot be read: {error}") from None
 
     @cached_property
     def limits(self) -> tuple[Limits, ...]:

@@ -1,8 +1,8 @@
 """The inputs worked off anew, by the rules of the job, in this process."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +13,7 @@ from streaming.errors import Rejected, StateError
 from streaming.events.model import Reason, Source, Stream
 from streaming.events.routing import Routing
 from streaming.operations.verify.windows import StoredInput
+from streaming.quarantine.partitions import partition_of
 from streaming.state import Shard, ShardState
 from streaming.storage.archive import Folder
 from streaming.storage.journal import Archive, Journal
@@ -23,7 +24,7 @@ from streaming.worker.limits_note import Limits
 from streaming.worker.output import OutputKind
 from streaming.worker.placing import placed
 from streaming.worker.reading import StreamTopics
-from streaming.worker.rows import STREAMS
+from streaming.worker.rows import STREAMS, position
 from streaming.worker.signature import Origin, Signer
 
 STATE_CACHE_BYTES: Final = 256 * 1024 * 1024
@@ -80,6 +81,8 @@ class Rules:
         parents: parents to look at; empty for all.
         limits: limits of input records, the latest ones last; none for no limits.
         signer: signer of the job's records to itself; None takes everybody's for the job's own.
+        left_out: state partitions that apply an entry all the same, by the place of each entry that the job leaves out.
+        partitions: number of state partitions.
     """
 
     topics: StreamTopics
@@ -88,6 +91,8 @@ class Rules:
     parents: frozenset[str] = frozenset()
     limits: tuple[Limits, ...] = ()
     signer: Signer | None = None
+    left_out: Mapping[tuple[str, int, int, int], Collection[int]] = field(default_factory=dict)
+    partitions: int = 1
 
     @property
     def cap_requests(self) -> bool:
@@ -110,10 +115,16 @@ class Rules:
                 continue
             stream, partition, offset, timestamp, value = record
             for parent, number, entry, payload in placed(stream, value, self.routing):
-                if self.concern(parent):
+                place = self.topics[_NUMBERS[stream]], partition, offset, position(entry)
+                if self.concern(parent) and not self._leaves_out(place, (parent, number)):
                     row = InputRow(_NUMBERS[stream], partition, offset, entry, timestamp, payload)
                     found[parent, number].append(row)
         return found
+
+    def _leaves_out(self, place: tuple[str, int, int, int], key: Key) -> bool:
+        """Return True if the job has left out an entry of a key."""
+        exempt = self.left_out.get(place)
+        return exempt is not None and partition_of(*key, self.partitions) not in exempt
 
     def under(self, number: int) -> "Rules":
         """Return the rules under the limits of a number."""

@@ -75,6 +75,8 @@ def verify(
         options.parents,
         checkpoint.limits or (given,),
         checkpoint.signer,
+        {each.place: each.exempt for each in checkpoint.quarantine.decisions},
+        checkpoint.partitions,
     )
     checkpoint.micro_batches()  # says at once where there is nothing to verify
     with (

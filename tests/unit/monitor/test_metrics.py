@@ -69,6 +69,13 @@ def test_a_micro_batch_without_records_is_no_news(metrics: Metrics) -> None:
     assert value(metrics, "reexpand_micro_batch_number") == 4
 
 
+def test_the_first_start_of_a_query_counts_as_recovery(metrics: Metrics) -> None:
+    """One that leaves out an entry starts another query in the same process."""
+    metrics.reached("ready", 5.0)
+    metrics.reached("ready", 90_000.0)
+    assert value(metrics, "reexpand_recovery_seconds", until="ready") == 5.0
+
+
 def test_sizes_of_shards_are_added_up_and_renewed(metrics: Metrics) -> None:
     first = [key("p", 0, 30), key("p", 1, 10), key("q", 0, 5), key("", 3, 0, clients=2), key("", 4, 0, clients=1)]
     metrics.follow(BatchReport.of(PROGRESS, Counter(), first))

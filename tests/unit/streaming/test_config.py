@@ -102,6 +102,7 @@ def test_the_defaults(run: Run, started: list[Settings]) -> None:
         "kafka_options": None,
         "http": "127.0.0.1:9464",
         "http_token_file": None,
+        "stall_seconds": 30,
         "hang_seconds": 300,
     }
 

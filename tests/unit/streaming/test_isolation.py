@@ -9,7 +9,7 @@ import pytest
 
 from streaming.coordinator import COORDINATOR, bucket_of
 from streaming.coordinator.ends import PendingEnds
-from streaming.errors import EntryFailed, StateCorrupted
+from streaming.errors import EntriesLethal, StateCorrupted
 from streaming.events.model import Reason, Source
 from streaming.expansion import apply_events
 from streaming.expansion.announce import Announcer
@@ -223,10 +223,11 @@ def test_an_entry_that_raises_behind_written_output_is_named(monkeypatch: pytest
     state, _ = work("p", 0, [row(TOPICS, topic_json())], None, worker)
     at_encoding(monkeypatch, TypeError())
     for _ in range(2):
-        with pytest.raises(EntryFailed) as error:
+        with pytest.raises(EntriesLethal) as error:
             work("p", 0, requests(9, 4, 6), state, worker)
-        assert error.value.place == (NAMES[SUBSCRIPTIONS], 0, 4, 0)
-        assert str(error.value).startswith('["lite-subscription-events", 0, 4, 0]: the entry raised TypeError at ')
+        (named,) = error.value.entries
+        assert (named["topic"], named["partition"], named["offset"], named["entry"]) == (NAMES[SUBSCRIPTIONS], 0, 4, 0)
+        assert named["reason"].startswith("the entry raised TypeError at ")
 
 
 def test_an_excluded_entry_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn, Self
@@ -11,29 +12,36 @@ import pytest
 from streaming.config import Settings, load
 from streaming.errors import (
     CheckpointInUse,
+    EntriesLethal,
     JobError,
     JobFailed,
     KafkaUnavailable,
     RecordsLost,
+    TakenOver,
     TopicReplaced,
     UpdatesUnknown,
 )
 from streaming.kafka.facts import NotedTopic
 from streaming.local import classes, jars
 from streaming.spark import (
+    attend,
     checkpoint,
     clock_topic,
     group_file,
     job,
     pace,
+    planned,
     provision,
+    quarantine,
     rebuild_note,
     service,
     session,
     standby,
 )
 from streaming.spark.checkpoint import Agreement, QueryProgress
+from streaming.spark.expand import NO_PRECAUTIONS
 from streaming.spark.failures import end_of_java, explained, one_line
+from streaming.spark.planned import Terms
 from streaming.storage import folder
 
 
@@ -86,6 +94,22 @@ class Fed(Idle):
 
     def keep_sizes(self) -> None:
         """Nothing."""
+
+
+class Well(Idle):
+    """Stands for the failures of tasks, of which there are none."""
+
+    def found(self) -> EntriesLethal | None:
+        """Nothing."""
+        return None
+
+
+class Past:
+    """Wish that is there at once."""
+
+    def wait(self, _: float, /) -> bool:
+        """Return True."""
+        return True
 
 
 class Held(Idle):
@@ -171,10 +195,10 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         signal.signal(signal.SIGINT, aborted)
         return Spark()
 
-    def start(_: object, settings: Settings, *__: object, silent: bool, answers: bool, adopted: object) -> Query:
+    def start(_: object, settings: Settings, *__: object, silent: bool, answers: bool, **more: object) -> Query:
         assert not silent
         assert answers
-        assert adopted is None
+        assert more == {"adopted": None, "precautions": NO_PRECAUTIONS}
         done.append(f"start {settings.checkpoint}")
         signal.raise_signal(signal.SIGINT)
         return Query()
@@ -200,6 +224,9 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(clock_topic, "prepare", step("prepare"))
     monkeypatch.setattr(group_file, "publish", step("publish"))
     monkeypatch.setattr(job, "start", start)
+    monkeypatch.setattr(quarantine, "precautions", lambda *_: NO_PRECAUTIONS)
+    monkeypatch.setattr(quarantine, "FailureWatch", Well)
+    monkeypatch.setattr(planned, "of", lambda _, wanted, *__: Terms(wanted))
     monkeypatch.setattr(pace, "end_after_batch", step("end"))
     monkeypatch.setattr(service, "Lease", Held)
     monkeypatch.setattr(service, "Clock", Idle)
@@ -268,17 +295,20 @@ def test_a_state_that_spark_cannot_read_is_named_with_the_way_out() -> None:
     assert explained("something else", settings()) == "something else"
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("StateCorrupted", "a part of the state is missing, /c/parts/1; restore"),
-        ("EntryFailed", '["t", 0, 4, 0]: the entry raised TypeError at streaming/x.py:1'),
-    ],
-)
-def test_what_a_worker_tells_is_one_sentence(name: str, said: str) -> None:
-    """Without its traceback."""
+def test_workers_that_are_killed_outside_of_their_work_are_one_sentence() -> None:
+    """One that an entry kills is another matter."""
+    said = explained(
+        "Job aborted: org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)", SETTINGS
+    )
+    assert "Python workers were killed several times" in said
+    assert "SparkException" not in said
+
+
+def test_a_part_that_is_missing_is_one_sentence() -> None:
+    """Without the traceback of the worker that has found out."""
     traceback = "[PYTHON_EXCEPTION] Traceback (most recent call last):\n  File\nstreaming.errors."
-    assert explained(f"{traceback}{name}: {said}\n SQLSTATE: 38000", settings()) == said
+    text = f"{traceback}StateCorrupted: a part of the state is missing, /c/parts/1; restore\n SQLSTATE: 38000"
+    assert explained(text, settings()) == "a part of the state is missing, /c/parts/1; restore"
 
 
 @pytest.mark.parametrize(
@@ -327,6 +357,57 @@ def test_of_two_drivers_that_begin_at_once_the_slower_one_stands_by(
     service.run(settings(), stands_by=True)
     assert steps.count("stand by") == 2
     assert steps[-1] == "end"
+
+
+def test_a_query_that_an_entry_has_ended_is_started_again_without_it(
+    steps: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [EntriesLethal([{"offset": 1}])]
+    left_out: list[EntriesLethal] = []
+
+    class Ill(Well):
+        def found(self) -> EntriesLethal | None:
+            return found.pop() if found else None
+
+    monkeypatch.setattr(quarantine, "FailureWatch", Ill)
+    monkeypatch.setattr(Query, "stop", lambda _: steps.append("stop"), raising=False)
+    monkeypatch.setattr(attend, "_set_level", lambda _, level: steps.append(level))
+    monkeypatch.setattr(quarantine, "leave_out", lambda *arguments: left_out.append(arguments[-1]))
+    monkeypatch.setattr(signal, "raise_signal", lambda _: None)
+    stops = iter([False, True])
+    monkeypatch.setattr(threading.Event, "wait", lambda *_: next(stops))
+    service.run(settings())
+    assert [each.entries for each in left_out] == [[{"offset": 1}]]
+    assert steps[steps.index("start /c") :] == ["start /c", "OFF", "stop", "ERROR", "start /c", "end"]
+
+
+def test_settings_of_a_start_apply_when_the_planned_micro_batch_is_committed(
+    steps: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    former = settings("/former")
+    terms = iter([Terms(former, 7), Terms(SETTINGS)])
+    monkeypatch.setattr(planned, "of", lambda *_: next(terms))
+    monkeypatch.setattr(Terms, "until", lambda self, _, stop: stop if self.through is None else Past())
+    monkeypatch.setattr(signal, "raise_signal", lambda _: None)
+    monkeypatch.setattr(threading.Event, "wait", lambda *_: True)
+    service.run(settings())
+    assert steps[-4:] == ["start /former", "end", "start /c", "end"]
+
+
+def test_a_driver_that_was_replaced_leaves_out_nothing(steps: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    class Ill(Well):
+        def found(self) -> EntriesLethal:
+            return EntriesLethal([{"offset": 1}])
+
+    monkeypatch.setattr(quarantine, "FailureWatch", Ill)
+    monkeypatch.setattr(Query, "stop", lambda _: None, raising=False)
+    monkeypatch.setattr(attend, "_set_level", lambda *_: None)
+    monkeypatch.setattr(Held, "find_successor", lambda _: "another driver")
+    monkeypatch.setattr(Held, "taken_over", lambda _: TakenOver("another driver has taken over"), raising=False)
+    monkeypatch.setattr(signal, "raise_signal", lambda _: None)
+    with pytest.raises(TakenOver):
+        service.run(settings())
+    assert steps[-1] == "start /c"
 
 
 def test_a_new_checkpoint_that_another_driver_has_begun_during_the_wait_is_in_use(

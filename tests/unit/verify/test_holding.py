@@ -1,5 +1,7 @@
 """The relation that states amount to is the one that the updates of a job leave."""
 
+from dataclasses import replace
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -8,15 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.coordinator import COORDINATOR
+from streaming.events.model import Stream
 from streaming.events.routing import Routing
 from streaming.operations.verify.holding import complete
 from streaming.operations.verify.replay import Replay, Rules, read_state
-from streaming.operations.verify.windows import in_order
+from streaming.operations.verify.windows import StoredInput, in_order
 from streaming.operations.verify.witnesses import row_keys
 from streaming.oracle import Effective
+from streaming.quarantine.partitions import partition_of
 from streaming.tuning import Tuning
 from streaming.updates.records import update_key
 from streaming.worker import Worker
+from tests.support.builders import group_json, request_json, topic_json
 from tests.support.histories import CLIENT_TIMEOUT_MS, PROFILES, batches, history
 from tests.support.recorder import Recorder
 from tests.support.simulator import TOPICS, Simulation
@@ -79,3 +84,22 @@ def test_inputs_that_are_worked_off_anew_leave_the_same_relation(
         replay.feed(records)
     found = {row for key, state in replay.states() for row in row_keys(rules(routing), key, state)}
     assert found == keys(job.relation)
+
+
+def test_inputs_are_worked_off_without_entries_that_the_job_left_out(tmp_path: Path) -> None:
+    """Except for the keys of state partitions that had applied them."""
+    records = [
+        StoredInput(Stream.GROUPS, 0, 0, 1, group_json()),
+        StoredInput(Stream.SUBSCRIPTIONS, 0, 0, 2, request_json(liteTopicSet=["*"])),
+        *(StoredInput(Stream.TOPICS, 0, number, 3, topic_json(liteTopic=f"t{number}")) for number in range(8)),
+    ]
+    routing, partitions = Routing({"p": 4}), 3
+    left_out = {(TOPICS[2], 0, number, 0): (1,) for number in range(8)}
+    replay = Replay(replace(rules(routing), left_out=left_out, partitions=partitions), tmp_path)
+    replay.feed(records)
+    found = {topic for _, state in replay.states() for topic in state.topics}
+    wanted = {
+        f"t{number}" for number in range(8) if partition_of("p", routing.shard_of("p", f"t{number}"), partitions) == 1
+    }
+    assert found == wanted
+    assert 0 < len(wanted) < 8

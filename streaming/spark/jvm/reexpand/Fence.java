@@ -5,7 +5,7 @@ import java.util.Iterator;
 import java.util.Map;
 import org.apache.kafka.common.TopicPartition;
 
-/** The names of a state partition at the broker, and the number of the driver whose task it is. */
+/** The names of a state partition at the broker, and the numbers of the driver and of its query whose task it is. */
 final class Fence {
 
     private static final String CLIENT = "kafka.";
@@ -15,6 +15,7 @@ final class Fence {
 
     final int partition;
     final long generation;
+    final String run;
     final String name;
     final TopicPartition markers;
     private final Map options;
@@ -23,6 +24,7 @@ final class Fence {
         this.options = options;
         this.partition = partition;
         this.generation = Long.parseLong((String) options.get("generation"));
+        this.run = (String) options.get("run");
         this.name = "reexpand-" + options.get("checkpoint") + "-" + partition;
         this.markers = new TopicPartition((String) options.get("markers"), 0);
     }

@@ -18,7 +18,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  *
  * Rows have the columns topic, key and value, all of them text. Options with the prefix "kafka." are those of the
  * producer. The others are checkpoint (the id of the checkpoint), generation (the number of the driver: a later one has
- * a larger number), and markers (a topic under whose name the broker keeps the markers; nothing is written to it).
+ * a larger number), run (the number of its query), and markers (a topic under whose name the broker keeps the markers;
+ * nothing is written to it).
  *
  * The sources of this package are written for Janino, the compiler within Spark: no lambdas, and types without arguments.
  */

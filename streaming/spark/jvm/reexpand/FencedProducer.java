@@ -2,6 +2,7 @@ package reexpand;
 
 import java.time.Duration;
 import java.util.Collections;
+import java.util.Iterator;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.kafka.clients.admin.AdminClient;
@@ -41,9 +42,26 @@ final class FencedProducer implements Callback {
         this.producer = new KafkaProducer(fence.producerOptions());
     }
 
-    /** Returns the producer that waits for this partition's next task; null if there is none. */
+    /**
+     * Returns the producer that waits for this partition's next task; null if there is none.
+     *
+     * Those of an earlier query are closed: their transactions were ended, and they would notice it a minute later.
+     */
     static FencedProducer take(Fence fence) {
-        return (FencedProducer) WAITING.remove(key(fence));
+        FencedProducer found = (FencedProducer) WAITING.remove(key(fence));
+        if (found == null) {
+            Iterator keys = WAITING.keySet().iterator();
+            while (keys.hasNext()) {
+                String former = (String) keys.next();
+                if (former.startsWith(fence.name + "@")) {
+                    FencedProducer unused = (FencedProducer) WAITING.remove(former);
+                    if (unused != null) {
+                        unused.close();
+                    }
+                }
+            }
+        }
+        return found;
     }
 
     /** Returns a new producer. From now on the broker refuses all earlier ones of the same partition. */
@@ -128,6 +146,6 @@ final class FencedProducer implements Callback {
     }
 
     private static String key(Fence fence) {
-        return fence.name + "@" + fence.generation;
+        return fence.name + "@" + fence.generation + "@" + fence.run;
     }
 }

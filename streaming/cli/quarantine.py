@@ -1,0 +1,151 @@
+"""`reexpand quarantine`: entries that the job leaves out."""
+# ruff: noqa: PLC0415 - a verb imports its own needs
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from streaming.cli.root import bootstrap_servers_option, kafka_options_option, verbose_option
+
+if TYPE_CHECKING:
+    from streaming.operations.quarantine import HeldCheckpoint
+    from streaming.quarantine.decisions import Decision, EntryPlace
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_checkpoint_option = click.option("--checkpoint", default=None, help="Checkpoint of the job: its directory or URI.")
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print each decision as JSON, one a line.")
+
+
+def _change_options(command: F) -> F:
+    for option in (
+        verbose_option,
+        kafka_options_option,
+        bootstrap_servers_option,
+        _json_option,
+        click.option(
+            "--driver-has-ended", is_flag=True, help="Do not ask Kafka whether a driver works on the checkpoint."
+        ),
+        _checkpoint_option,
+    ):
+        command = option(command)
+    return command
+
+
+@click.group()
+def quarantine() -> None:
+    """Show and change which entries the job leaves out.
+
+    The job leaves out an entry whose work has killed or hung two Python workers, and writes a dead letter with the
+    reason quarantined. By hand, the same is done before the job reads the entry, or while the micro-batch that reads it
+    cannot be committed. An entry is named as in `reexpand dlq`: lite-topic-events[0]@12; ...@12#3 is the fourth request
+    of a record.
+
+    Exit code 0; 1 when Kafka does not answer; 2 when the entry was applied already, the checkpoint cannot be read, a
+    driver works on it, or an option is wrong. Nothing was changed then.
+
+    \b
+    Example:
+      reexpand quarantine list --checkpoint /var/lib/reexpand
+    """
+
+
+@quarantine.command("list")
+@_checkpoint_option
+@_json_option
+@verbose_option
+def list_decisions(*, checkpoint: str | None, as_json: bool) -> None:
+    """List the entries that the job leaves out, oldest first.
+
+    \b
+    Example:
+      reexpand quarantine list --checkpoint /var/lib/reexpand --json
+    """
+    held = _held(checkpoint, "unused", None)
+    _show(held.checkpoint.quarantine.decisions, as_json=as_json)
+
+
+@quarantine.command()
+@click.argument("entry", metavar="ENTRY")
+@click.option("--reason", default="left out by hand", show_default=True, help="Reason, for the dead letter.")
+@_change_options
+def add(
+    *,
+    entry: str,
+    reason: str,
+    checkpoint: str | None,
+    driver_has_ended: bool,
+    as_json: bool,
+    bootstrap_servers: str | None,
+    kafka_options: Path | None,
+) -> None:
+    """Let the job leave out ENTRY.
+
+    The job must have ended: Kafka is asked for a driver, which takes 10 s.
+
+    \b
+    Example:
+      reexpand quarantine add --checkpoint /var/lib/reexpand --bootstrap-servers broker:9092 'lite-topic-events[0]@12'
+    """
+    place, held = _place(entry), _held(checkpoint, bootstrap_servers, kafka_options)
+    if not driver_has_ended:
+        held.check_ended()
+    _show([held.add(place, reason)], as_json=as_json)
+
+
+@quarantine.command()
+@click.argument("entry", metavar="ENTRY")
+@_change_options
+def remove(
+    *,
+    entry: str,
+    checkpoint: str | None,
+    driver_has_ended: bool,
+    as_json: bool,
+    bootstrap_servers: str | None,
+    kafka_options: Path | None,
+) -> None:
+    """Let the job apply ENTRY after all, if it has not read it yet.
+
+    \b
+    Example:
+      reexpand quarantine remove --checkpoint /var/lib/reexpand --bootstrap-servers broker:9092 'lite-clock[0]@12'
+    """
+    place, held = _place(entry), _held(checkpoint, bootstrap_servers, kafka_options)
+    if not driver_has_ended:
+        held.check_ended()
+    _show([held.remove(place)], as_json=as_json)
+
+
+def _held(checkpoint: str | None, servers: str | None, kafka_options: Path | None) -> "HeldCheckpoint":
+    from streaming import config
+    from streaming.kafka.options import for_librdkafka
+    from streaming.operations.quarantine import HeldCheckpoint
+    from streaming.operations.verify.progress import JobCheckpoint
+
+    settings = config.load({"checkpoint": checkpoint, "bootstrap_servers": servers, "kafka_options": kafka_options})
+    job = JobCheckpoint(settings.checkpoint)
+    _ = job.partitions  # says at once where there is no checkpoint
+    return HeldCheckpoint(job, settings.bootstrap_servers, for_librdkafka(settings))
+
+
+def _place(text: str) -> "EntryPlace":
+    from streaming.operations.dlq.letters import LetterId
+    from streaming.quarantine.decisions import EntryPlace
+
+    return EntryPlace(*LetterId.of(text))
+
+
+def _show(decisions: "list[Decision] | tuple[Decision, ...]", *, as_json: bool) -> None:
+    for each in decisions:
+        if as_json:
+            click.echo(json.dumps({"id": str(each.place), **asdict(each)}, ensure_ascii=False))
+        else:
+            time = datetime.fromtimestamp(each.decided / 1_000, UTC).astimezone().isoformat(sep=" ", timespec="seconds")
+            exempt = f"; applied in state partitions {', '.join(map(str, each.exempt))}" if each.exempt else ""
+            click.echo(f"{each.place}  {time}  micro-batch {each.micro_batch}  {each.reason}{exempt}")

@@ -1,0 +1,181 @@
+"""Decisions of an operator to leave out entries, noted in the checkpoint of a job that has ended."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from pyarrow import ArrowException
+
+from streaming.errors import NotVerified, QuarantineRefused
+from streaming.kafka.clients import create, reason
+from streaming.kafka.permissions import partition_names
+from streaming.kafka.reader import Partition, Span, TopicReader
+from streaming.operations.backup import driver
+from streaming.operations.verify.progress import JobCheckpoint
+from streaming.quarantine.decisions import NOTE, Decision, EntryPlace, Quarantine, now_ms
+from streaming.quarantine.partitions import partition_of
+from streaming.storage.archive import opened
+from streaming.worker.placing import Placed, placed
+from streaming.worker.rows import STREAMS, position
+
+_ANSWER_SECONDS: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class HeldCheckpoint:
+    """Checkpoint of a job that has ended, and its Kafka.
+
+    Attributes:
+        checkpoint: the checkpoint.
+        bootstrap_servers: addresses of brokers.
+        options: further client options, in the names of librdkafka.
+    """
+
+    checkpoint: JobCheckpoint
+    bootstrap_servers: str
+    options: Mapping[str, str]
+
+    def check_ended(self) -> None:
+        """Check that no driver lives, which takes 10 s.
+
+        Raises:
+            BackupRefused: a driver lives, or Kafka does not answer.
+        """
+        identity = {"id": self.checkpoint.id, "clock": self.checkpoint.topics[-1]}
+        driver.check_ended(identity, self.bootstrap_servers, self.options)
+
+    def add(self, place: EntryPlace, why: str) -> Decision:
+        """Leave out an entry, and return the decision.
+
+        Raises:
+            QuarantineRefused: the entry does not exist, is left out already, or was applied.
+            NotVerified: the checkpoint cannot be read.
+            TopicUnreadable: Kafka does not answer.
+        """
+        noted = self.checkpoint.quarantine
+        if noted.of(place) is not None:
+            raise QuarantineRefused(f"the job leaves out {place} already; `reexpand quarantine list` shows it")
+        self._check_unread(place)
+        message = self._record(place)
+        micro_batch, written = self._progress()
+        exempt = tuple(sorted(number for number, count in written.items() if count > micro_batch))
+        keys = self._keys(place, message)
+        count = self.checkpoint.partitions
+        free = [key for key in keys if partition_of(key.parent, key.shard, count) not in exempt]
+        if not free:
+            raise QuarantineRefused(f"all of {place} was written in micro-batch {micro_batch}; nothing is left to do")
+        decision = Decision(
+            *place,
+            message.timestamp()[1],
+            micro_batch,
+            free[0].parent,
+            free[0].shard,
+            why,
+            exempt,
+            now_ms(),
+            by_hand=True,
+        )
+        self._write(noted.with_(decision))
+        return decision
+
+    def remove(self, place: EntryPlace) -> Decision:
+        """Let the job apply an entry after all, and return the former decision.
+
+        Raises:
+            QuarantineRefused: the job does not leave it out, or has read it.
+            NotVerified: the checkpoint cannot be read.
+        """
+        noted = self.checkpoint.quarantine
+        decision = noted.of(place)
+        if decision is None:
+            raise QuarantineRefused(
+                f"the job does not leave out {place}; `reexpand quarantine list` shows what it does"
+            )
+        self._check_unread(place)
+        micro_batch, written = self._progress()
+        without = [number for number, count in written.items() if count > micro_batch and number not in decision.exempt]
+        if without:
+            raise QuarantineRefused(
+                f"state partitions {', '.join(map(str, sorted(without)))} have written micro-batch {micro_batch} "
+                f"without {place}. Start the job, and send the entry again: `reexpand dlq replay`"
+            )
+        self._write(noted.without(place))
+        return decision
+
+    def _check_unread(self, place: EntryPlace) -> None:
+        """Check that no committed micro-batch has read an entry."""
+        if place.topic not in self.checkpoint.topics:
+            raise QuarantineRefused(
+                f"{place.topic} is no input of this checkpoint; its inputs are {', '.join(self.checkpoint.topics)}"
+            )
+        if not self.checkpoint.has_state():
+            return
+        read = self.checkpoint.offsets(self.checkpoint.micro_batches().committed)
+        if place.offset < read.get(Partition(place.topic, place.partition), 0):
+            raise QuarantineRefused(
+                f"the micro-batch that read {place} is committed, so its result is fixed. To undo the entry, send "
+                "another one that does"
+            )
+
+    def _progress(self) -> tuple[int, dict[int, int]]:
+        """Return the next micro-batch, and the number of micro-batches that each state partition has written."""
+        if not self.checkpoint.has_state():
+            return 0, self._written()
+        batches = self.checkpoint.micro_batches()
+        return batches.committed + 1, {} if batches.begun is None else self._written()
+
+    def _written(self) -> dict[int, int]:
+        """Return what the markers of the state partitions say."""
+        if self.checkpoint.id is None:
+            return {}
+        where = TopicPartition(self.checkpoint.topics[-1], 0)
+        names = partition_names(self.checkpoint.id, self.checkpoint.partitions)
+        return {number: max(0, self._committed(name, where)) for number, name in enumerate(names)}
+
+    def _committed(self, group: str, where: TopicPartition) -> int:
+        given: dict[str, Any] = {"log_level": 0, **self.options, "bootstrap.servers": self.bootstrap_servers}
+        consumer = create(Consumer, {**given, "group.id": group, "enable.auto.commit": False})
+        try:
+            return int(consumer.committed([where], timeout=_ANSWER_SECONDS)[0].offset)
+        except KafkaException as error:
+            raise NotVerified(f"Kafka does not return the marker of {group}: {reason(error)}") from None
+        finally:
+            consumer.close()
+
+    def _record(self, place: EntryPlace) -> Message:
+        partition = Partition(place.topic, place.partition)
+        with TopicReader(self.bootstrap_servers, self.options) as reader:
+            span = reader.spans([place.topic]).get(partition)
+            if span is not None and span.start <= place.offset < span.end:
+                for block in reader.read({partition: Span(place.offset, place.offset + 1)}):
+                    return block[0]
+        raise QuarantineRefused(f"Kafka has no record {place}")
+
+    def _keys(self, place: EntryPlace, message: Message) -> list[Placed]:
+        stream = STREAMS[self.checkpoint.topics.index(place.topic)]
+        keys = [
+            each
+            for each in placed(stream, message.value(), self.checkpoint.routing)
+            if position(each.entry) == place.entry
+        ]
+        if not keys:
+            raise QuarantineRefused(f"the record has no entry {place.entry}: {place}")
+        return keys
+
+    def _write(self, noted: Quarantine) -> None:
+        """Replace the note at once."""
+        try:
+            files, root = opened(self.checkpoint.location)
+            path, unfinished = f"{root}/{NOTE}", f"{root}/.{NOTE}.unfinished"
+            if files.type_name != "local":  # an object becomes visible as a whole
+                unfinished = path
+            with files.open_output_stream(unfinished, compression=None) as stream:
+                stream.write(noted.dump())
+            if unfinished != path:
+                with suppress(FileNotFoundError):
+                    files.delete_file(f"{root}/.{NOTE}.crc")  # Hadoop's checksum of the former content
+                files.move(unfinished, path)
+        except (OSError, ValueError, ArrowException) as error:
+            raise NotVerified(f"{self.checkpoint.location}/{NOTE} cannot be written: {error}") from None

@@ -1,0 +1,1 @@
+"""Decisions to leave out entries whose work kills or hangs a Python worker."""

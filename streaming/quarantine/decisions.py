@@ -1,0 +1,199 @@
+"""Entries that the job leaves out, as noted in the checkpoint.
+
+A micro-batch is fixed once it is planned, so an entry that kills workers would do so at every start. The job leaves
+such an entry out, and writes one dead letter. The decision is part of the checkpoint: a repeated micro-batch leaves out
+the same entries. A state partition that had already written the micro-batch when the decision was made is exempt: its
+output cannot change any more, so it applies the entry.
+"""
+
+import time
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final, NamedTuple, Self
+
+import orjson
+
+from streaming.events.model import Reason, Source
+from streaming.updates.model import Problem
+
+NOTE: Final = "quarantine.json"
+"""File of the checkpoint with the decisions."""
+
+MAX_PER_HOUR: Final = 100
+"""Number of decisions of the job within an hour beyond which the job stops: the entries are hardly to blame."""
+
+_HOUR_MS: Final = 3_600_000
+
+_LETTER: Final = "the work on this entry was stopped, and the job has left it out: {}"
+
+
+class EntryPlace(NamedTuple):
+    """Place of an entry in Kafka."""
+
+    topic: str
+    partition: int
+    offset: int
+    entry: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}[{self.partition}]@{self.offset}" + (f"#{self.entry}" if self.entry else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Decision to leave out an entry.
+
+    Attributes:
+        topic, partition, offset, entry: place of the entry in Kafka.
+        timestamp: timestamp of its record, in milliseconds.
+        micro_batch: number of the first micro-batch that may contain it.
+        parent, number: key that writes the dead letter.
+        reason: what happened at the entry.
+        exempt: state partitions that apply the entry.
+        decided: time of the decision, in milliseconds since the epoch.
+        by_hand: an operator made it.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    entry: int
+    timestamp: int
+    micro_batch: int
+    parent: str
+    number: int
+    reason: str
+    exempt: tuple[int, ...] = ()
+    decided: int = 0
+    by_hand: bool = False
+
+    @property
+    def place(self) -> EntryPlace:
+        """Place of the entry."""
+        return EntryPlace(self.topic, self.partition, self.offset, self.entry)
+
+    def problem(self) -> Problem:
+        """Return the problem that stands for the entry."""
+        source = Source(self.topic, self.partition, self.offset, self.entry, self.timestamp)
+        return Problem(source, Reason.QUARANTINED, _LETTER.format(self.reason))
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantine:
+    """Content of the note.
+
+    Attributes:
+        decisions: all decisions, oldest first.
+        micro_batch: number of the last micro-batch that a start found planned and not committed; -1 for none.
+        starts: number of starts that found it so.
+    """
+
+    decisions: tuple[Decision, ...] = ()
+    micro_batch: int = -1
+    starts: int = 0
+
+    @classmethod
+    def parse(cls, content: bytes | None) -> Self:
+        """Return the decisions in the content of the note; None for none.
+
+        Raises:
+            ValueError: the content cannot be read.
+        """
+        if content is None:
+            return cls()
+        try:
+            found = orjson.loads(content)
+            decisions = tuple(Decision(**{**each, "exempt": tuple(each["exempt"])}) for each in found["decisions"])
+            return cls(decisions, found["micro_batch"], found["starts"])
+        except (KeyError, TypeError) as error:
+            raise ValueError(str(error)) from None
+
+    def dump(self) -> bytes:
+        """Return the content of the note."""
+        return orjson.dumps(asdict(self), option=orjson.OPT_INDENT_2)
+
+    def of(self, place: EntryPlace) -> Decision | None:
+        """Return the decision about an entry; None if there is none."""
+        return next((each for each in self.decisions if each.place == place), None)
+
+    def with_(self, decision: Decision) -> Self:
+        """Return the decisions with one more, or with another one about the same entry."""
+        return replace(self, decisions=(*self.without(decision.place).decisions, decision))
+
+    def without(self, place: EntryPlace) -> Self:
+        """Return the decisions without the one about an entry."""
+        return replace(self, decisions=tuple(each for each in self.decisions if each.place != place))
+
+    def started(self, micro_batch: int) -> Self:
+        """Return the note of a start that finds a micro-batch planned and not committed."""
+        former = self.starts if self.micro_batch == micro_batch else 0
+        return replace(self, micro_batch=micro_batch, starts=former + 1)
+
+    def renewed(self) -> Self:
+        """Return the decisions for a new checkpoint, which has written nothing yet."""
+        return type(self)(tuple(replace(each, micro_batch=0, exempt=()) for each in self.decisions))
+
+    def unread(self, read: Mapping[str, Mapping[int, int]]) -> tuple[Decision, ...]:
+        """Return the decisions about entries that no committed micro-batch has read.
+
+        Args:
+            read: offsets up to which committed micro-batches have read, by topic and partition.
+        """
+        return tuple(each for each in self.decisions if each.offset >= read.get(each.topic, {}).get(each.partition, 0))
+
+    def is_full(self, now: int) -> bool:
+        """Return True if the job made `MAX_PER_HOUR` decisions within the hour before a time in milliseconds."""
+        recent = [each for each in self.decisions if not each.by_hand and each.decided > now - _HOUR_MS]
+        return len(recent) >= MAX_PER_HOUR
+
+
+def left_out(
+    decisions: Iterable[Decision], micro_batch: int, partition: int | None
+) -> dict[tuple[str, int, int, int], Problem]:
+    """Return the problems that stand for entries, by their places.
+
+    Args:
+        decisions: decisions of the checkpoint.
+        micro_batch: number of the micro-batch.
+        partition: state partition of the key; None if unknown.
+    """
+    return {
+        each.place: each.problem()
+        for each in decisions
+        if each.micro_batch <= micro_batch and partition not in each.exempt
+    }
+
+
+def reported(
+    decisions: Iterable[Decision],
+    excluded: Mapping[tuple[str, int, int, int], Problem],
+    key: tuple[str, int],
+    places: Collection[tuple[str, int, int, int]],
+) -> list[Problem]:
+    """Return the problems that a key reports: each entry has one dead letter, wherever it is left out.
+
+    Args:
+        decisions: decisions of the checkpoint.
+        excluded: problems from `left_out`.
+        key: parent and number.
+        places: places of the entries of the key.
+    """
+    return [
+        excluded[each.place]
+        for each in decisions
+        if each.place in excluded and each.place in places and (each.parent, each.number) == key
+    ]
+
+
+def now_ms() -> int:
+    """Return the time in milliseconds since the epoch."""
+    return int(time.time() * 1_000)
+
+
+def found_at(details: Mapping[str, Any]) -> Decision:
+    """Return the decision about an entry at which workers were stopped, before its exempt partitions are known.
+
+    Args:
+        details: fields of `Decision`, as `streaming.worker.rehearsal.Lethal.text` writes them.
+    """
+    return Decision(**details, decided=now_ms())

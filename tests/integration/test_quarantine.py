@@ -1,0 +1,162 @@
+"""Entries that kill or hang Python workers of the real job: it leaves them out, and goes on."""
+
+import json
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
+
+from streaming.coordinator import COORDINATOR, bucket_of
+from streaming.events.model import Reason
+from streaming.oracle import Effective
+from streaming.quarantine.partitions import partition_of
+from tests.support import lethal
+from tests.support.running_job import REEXPAND, Streams, running
+from tests.support.scene import Scene
+
+SELECTOR = {"type": lethal.KIND, "expression": "all"}
+STALL_SECONDS = 3
+PARTITIONS = 3
+LONGEST_SECONDS = 120
+"""Longest time for which one entry may stop the service."""
+
+
+@pytest.fixture(autouse=True)
+def _installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package that offers the lethal kind of selectors is on the path of driver and workers."""
+    package, metadata = tmp_path / "plugin", tmp_path / "plugin" / "lethal-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    (package / "lethal_selector.py").write_bytes(Path(lethal.__file__).read_bytes())
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: lethal\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(f"[reexpand.selectors]\n{lethal.KIND} = lethal_selector:Lethal\n")
+    monkeypatch.setenv("PYTHONPATH", str(package))
+
+
+def decisions(streams: Streams) -> list[dict[str, Any]]:
+    """Return the decisions in the note of the checkpoint."""
+    note = streams.checkpoint / "quarantine.json"
+    return list(json.loads(note.read_bytes())["decisions"]) if note.exists() else []
+
+
+def letters(streams: Streams) -> list[tuple[str, str]]:
+    """Return reason and topic of all dead letters."""
+    return [(letter["reason"], letter["source"]["topic"]) for letter in streams.dead_letters()]
+
+
+def assert_verified(streams: Streams) -> None:
+    """Check that inputs, state and updates agree."""
+    options = ("--bootstrap-servers", streams.bootstrap_servers, "--checkpoint", str(streams.checkpoint))
+    names = ("--updates", streams.settings.updates, "--dead-letters", streams.settings.dead_letters)
+    found = subprocess.run([REEXPAND, "verify", *options, *names], capture_output=True, check=False, text=True)
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+def test_keys_are_where_spark_puts_them(spark: SparkSession) -> None:
+    """A hash partitioning of Spark is the remainder of this function."""
+    parents = ["", "p", "ab", "abc", "orders", "Größe", "日本語のトピック", "x" * 100]
+    keys = spark.createDataFrame(
+        [(parent, number) for parent in parents for number in (-2, 0, 1, 17)], "parent STRING, shard INT"
+    )
+    for count in (1, 2, 8, 37):
+        rows = keys.select("parent", "shard", F.pmod(F.hash("parent", "shard"), F.lit(count))).collect()
+        assert {(parent, number): partition_of(parent, number, count) for parent, number, _ in rows} == {
+            (parent, number): found for parent, number, found in rows
+        }
+
+
+def test_an_entry_that_kills_its_worker_is_left_out(streams: Streams, tmp_path: Path) -> None:
+    scene = Scene(streams)
+    scene.group("g", "p", quota="-1")
+    scene.asks("c", "g", "p", "*", selector=SELECTOR)
+    wanted = {Effective("p", "g", "c", "first")}
+    with running(streams, tmp_path / "job.log") as job:
+        scene.born("p", "first")
+        scene.leads_to(wanted, {"p"})
+        begun = time.monotonic()
+        scene.born("p", "before")
+        scene.born("p", "lethal", properties={"deed": "kill"})
+        scene.born("p", "after")
+        wanted |= {Effective("p", "g", "c", topic) for topic in ("before", "after")}
+        scene.leads_to(wanted, {"p"})
+
+        assert time.monotonic() - begun < LONGEST_SECONDS
+        assert letters(streams) == [(Reason.QUARANTINED, streams.settings.topic_events)]
+        assert [(each["offset"], each["by_hand"]) for each in decisions(streams)] == [(2, False)]
+        assert job.said().count("left out the entry") == 1
+        job.kill()
+    job.forget_last_commit()
+    with running(streams, tmp_path / "job.log") as job:
+        scene.born("p", "later")
+        scene.leads_to(wanted | {Effective("p", "g", "c", "later")}, {"p"})
+        scene.settles(job)
+        assert job.stop() == 0
+    assert len(letters(streams)) == 1
+    assert streams.repeated() == 0
+    assert_verified(streams)
+
+
+def test_an_entry_that_hangs_is_left_out_where_its_micro_batch_is_not_written(streams: Streams, tmp_path: Path) -> None:
+    """The coordinator has its part of the request in another state partition, which has written it by then."""
+    shard = partition_of("p", 0, PARTITIONS)
+    homes = {name: partition_of(COORDINATOR, bucket_of(name), PARTITIONS) for name in ("g", "h", "i", "j")}
+    group, home = next((name, home) for name, home in homes.items() if home != shard)
+    scene = Scene(streams)
+    scene.group(group, "p", quota="-1")
+    scene.asks("c", group, "p", "*")
+    scene.born("p", "first", properties={"deed": "sleep"})
+    wanted = {Effective("p", group, "c", "first")}
+    options = ("--stall-seconds", str(STALL_SECONDS), "--shuffle-partitions", str(PARTITIONS))
+    with running(streams, tmp_path / "job.log", *options) as job:
+        scene.leads_to(wanted, {"p"})
+        begun = time.monotonic()
+        scene.asks("d", group, "p", "*", selector=SELECTOR)
+        scene.asks("e", group, "p", "*")
+        wanted |= {Effective("p", group, "e", "first")}
+        scene.leads_to(wanted, {"p"})
+        assert time.monotonic() - begun < LONGEST_SECONDS
+        assert letters(streams) == [(Reason.QUARANTINED, streams.settings.subscription_events)]
+        scene.settles(job)
+        assert job.stop() == 0
+    (decision,) = decisions(streams)
+    assert home in decision["exempt"]
+    assert shard not in decision["exempt"]
+    assert_verified(streams)
+
+
+def test_an_entry_is_left_out_by_hand(streams: Streams, tmp_path: Path) -> None:
+    """Before the job reads it; afterwards nothing can be changed."""
+    scene = Scene(streams)
+    scene.group("g", "p", quota="-1")
+    scene.asks("c", "g", "p", "*")
+    scene.born("p", "first")
+    wanted = {Effective("p", "g", "c", "first")}
+    with running(streams, tmp_path / "job.log") as job:
+        scene.leads_to(wanted, {"p"})
+        scene.settles(job)
+        assert job.stop() == 0
+    scene.born("p", "unwanted")
+    scene.sent()
+    (unwanted,) = (each for each in streams.read(streams.settings.topic_events) if b"unwanted" in (each.value() or b""))
+    entry = f"{unwanted.topic()}[{unwanted.partition()}]@{unwanted.offset()}"
+    assert by_hand(streams, "add", entry).returncode == 0
+    with running(streams, tmp_path / "job.log") as job:
+        assert by_hand(streams, "remove", entry).returncode == 2  # a driver lives
+        scene.born("p", "second")
+        scene.leads_to(wanted | {Effective("p", "g", "c", "second")}, {"p"})
+        scene.settles(job)
+        assert job.stop() == 0
+    assert letters(streams) == [(Reason.QUARANTINED, streams.settings.topic_events)]
+    refused = by_hand(streams, "remove", entry, "--driver-has-ended")
+    assert refused.returncode == 2
+    assert "is committed" in refused.stderr
+    assert_verified(streams)
+
+
+def by_hand(streams: Streams, verb: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Change the decisions of a checkpoint."""
+    where = ("--checkpoint", str(streams.checkpoint), "--bootstrap-servers", streams.bootstrap_servers)
+    return subprocess.run([REEXPAND, "quarantine", verb, *where, *words], capture_output=True, check=False, text=True)
