@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.support.brokers import StartBroker
 from tests.support.processes import eventually
-from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Streams, running
+from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Job, Streams, running
 from tests.support.scene import Scene
 
 ORCHESTRATOR_SECONDS = 30
@@ -32,3 +32,17 @@ def test_a_job_ends_in_an_outage_and_goes_on_exactly(own_broker: StartBroker, tm
         assert eventually(lambda: len(streams.relation()) == 200, SETTLE_SECONDS, POLL_SECONDS)
         assert job.stop() == 0
     assert streams.repeated() == 0
+
+
+def test_a_job_that_waits_for_a_broker_ends_at_once(own_broker: StartBroker, tmp_path: Path) -> None:
+    broker = own_broker()
+    broker.stop()
+    job = Job(Streams(broker.bootstrap_servers, tmp_path / "checkpoint"), tmp_path / "job.log")
+    try:
+        assert eventually(lambda: "left" in job.said(), SETTLE_SECONDS, POLL_SECONDS), job.said()
+        assert job.stop(ORCHESTRATOR_SECONDS) == 0, job.said()
+        assert job.said().splitlines()[-1].endswith("stopped")
+    finally:
+        if job.process.poll() is None:
+            job.kill()
+        job.close()
