@@ -48,7 +48,8 @@ def prepare(*, local: bool) -> None:
 
 def logs_json() -> bool:
     """Return True if the log of this process is JSON, so that Spark's is as well."""
-    return any(type(handler.formatter).__name__ == "ProcessorFormatter" for handler in logging.getLogger().handlers)
+    formatters = (type(handler.formatter) for handler in logging.getLogger().handlers)
+    return any(kind.__name__ == "ProcessorFormatter" for formatter in formatters for kind in formatter.__mro__)
 
 
 def _set_python(*, local: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streaming.spark import attend, ending, pace
+from streaming.spark import attend, ending, pace, quarantine
 
 
 class Endless:
@@ -48,6 +48,7 @@ def test_a_micro_batch_that_does_not_end_is_interrupted(monkeypatch: pytest.Monk
     stop.set()
     monkeypatch.setattr(pace, "end_after_batch", lambda _: query.steps.append("end"))
     monkeypatch.setattr(attend, "_silence", lambda _: query.steps.append("silence"))
+    monkeypatch.setattr(quarantine, "FailureWatch", lambda _: None)
     nothing: Any = None
     clock: Any = Clock()
     attend.attend(query, stop, attend.Beside(nothing, nothing, clock, nothing))

@@ -34,10 +34,15 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A package that offers the lethal kind is installed."""
     offered = EntryPoints([EntryPoint(KIND, f"{Lethal.__module__}:Lethal", selectors.GROUP)])
     monkeypatch.setattr(selectors, "entry_points", lambda *, group: offered.select(group=group))
-    selectors._factory.cache_clear()
+    _forget_kinds()
     yield
-    selectors._factory.cache_clear()
+    _forget_kinds()
     policy._COMPILED.clear()
+
+
+def _forget_kinds() -> None:
+    for known in (selectors._offered, selectors._factory):
+        known.cache_clear()
 
 
 def row(stream: int, payload: bytes, offset: int = 0) -> InputRow:

@@ -359,6 +359,16 @@ def test_of_two_drivers_that_begin_at_once_the_slower_one_stands_by(
     assert steps[-1] == "end"
 
 
+def polled(answer: Callable[[], bool]) -> Callable[..., bool]:
+    """Return a method of an event that answers those who poll, and lets others wait."""
+    wait = threading.Event.wait
+
+    def wait_or_answer(event: threading.Event, timeout: float | None = None) -> bool:
+        return answer() if timeout == attend._POLL_SECONDS else wait(event, timeout)
+
+    return wait_or_answer
+
+
 def test_a_query_that_an_entry_has_ended_is_started_again_without_it(
     steps: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -375,7 +385,7 @@ def test_a_query_that_an_entry_has_ended_is_started_again_without_it(
     monkeypatch.setattr(quarantine, "leave_out", lambda *arguments: left_out.append(arguments[-1]))
     monkeypatch.setattr(signal, "raise_signal", lambda _: None)
     stops = iter([False, True])
-    monkeypatch.setattr(threading.Event, "wait", lambda *_: next(stops))
+    monkeypatch.setattr(threading.Event, "wait", polled(lambda: next(stops)))
     service.run(settings())
     assert [each.entries for each in left_out] == [[{"offset": 1}]]
     assert steps[steps.index("start /c") :] == ["start /c", "OFF", "stop", "ERROR", "start /c", "end"]
@@ -389,7 +399,7 @@ def test_settings_of_a_start_apply_when_the_planned_micro_batch_is_committed(
     monkeypatch.setattr(planned, "of", lambda *_: next(terms))
     monkeypatch.setattr(Terms, "until", lambda self, _, stop: stop if self.through is None else Past())
     monkeypatch.setattr(signal, "raise_signal", lambda _: None)
-    monkeypatch.setattr(threading.Event, "wait", lambda *_: True)
+    monkeypatch.setattr(threading.Event, "wait", polled(lambda: True))
     service.run(settings())
     assert steps[-4:] == ["start /former", "end", "start /c", "end"]
 
