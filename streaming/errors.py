@@ -68,8 +68,11 @@ what happened, where, and what to do about it.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
 
 
 class ReexpandError(Exception):
@@ -184,7 +187,7 @@ class EntriesLethal(JobError):
         entries: fields of a decision about each entry (see `streaming.quarantine`); none if no entry is to blame.
     """
 
-    def __init__(self, entries: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, entries: "Sequence[Mapping[str, Any]]") -> None:
         super().__init__(json.dumps(entries))
         self.entries = entries
 

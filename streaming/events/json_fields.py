@@ -2,9 +2,9 @@
 
 import json
 from collections import Counter
+from itertools import accumulate
 from typing import Any
 
-import numpy as np
 import orjson
 
 from streaming.errors import Rejected
@@ -20,8 +20,7 @@ Encoders and recursive readers have limits of their own, from 254 levels on. No 
 """
 
 _NO_BRACKETS = bytes(sorted({*range(256)} - set(b"[]{}")))
-_STEPS = np.zeros(256, np.int8)
-_STEPS[list(b"[{")], _STEPS[list(b"]}")] = 1, -1
+_STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 
 
 def json_object(payload: bytes | None) -> dict[str, Any]:
@@ -50,8 +49,8 @@ def depth(payload: bytes) -> int:
         # Backslashes escape each other in pairs, from the left. The quotes that are left begin and end strings.
         plain = payload.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in payload else payload
         outside = b"".join(plain.split(b'"')[::2])
-    brackets = np.frombuffer(outside.translate(None, _NO_BRACKETS), np.uint8)
-    return int(np.cumsum(_STEPS[brackets], dtype=np.int64).max(initial=0))
+    steps = map(_STEPS.__getitem__, outside.translate(None, _NO_BRACKETS))
+    return max(accumulate(steps, initial=0))
 
 
 def _check_repetitions(payload: bytes) -> None:

@@ -30,7 +30,7 @@ _MOST_SPANS = 16
 """Times that a client adds the same entry in a micro-batch which are told apart; earlier ones count as one."""
 
 
-class Decision(NamedTuple):
+class Attribution(NamedTuple):
     """The event behind an update, and what the update carries of it.
 
     Attributes:
@@ -60,7 +60,7 @@ class GroupMoment(NamedTuple):
     option: Any = None
     group: Group | None = None
 
-    def decision(self, op: Op, *, own: bool, asked_before: bool, asked_after: bool, received: bool) -> Decision:
+    def decision(self, op: Op, *, own: bool, asked_before: bool, asked_after: bool, received: bool) -> Attribution:
         """Return what an update of this event carries.
 
         Args:
@@ -73,10 +73,12 @@ class GroupMoment(NamedTuple):
         policy = Cause.GROUP_CHANGED if self.key is None else Cause.SELECTOR_CHANGED
         if op is Op.REMOVE:
             refused = Cause.EVICTED if received else policy
-            return Decision(self.source, refused if asked_after else self.cause_remove, None, self.group)
+            return Attribution(self.source, refused if asked_after else self.cause_remove, None, self.group)
         if asked_before and not received:
-            return Decision(self.source, policy)
-        return Decision(self.source, self.cause_add, self.option) if own else Decision(self.source, Cause.RELEASED)
+            return Attribution(self.source, policy)
+        if own:
+            return Attribution(self.source, self.cause_add, self.option)
+        return Attribution(self.source, Cause.RELEASED)
 
 
 def of_request(step: RequestStep) -> GroupMoment:
@@ -121,7 +123,7 @@ class Timeline:
         self._known: dict[tuple[Any, ...], Asking] = {}
         self._latest: tuple[str, Asking, dict[int, bool]] | None = None
 
-    def decision(self, op: Op, subscriber: SubscriberKey, topic: str) -> Decision:
+    def decision(self, op: Op, subscriber: SubscriberKey, topic: str) -> Attribution:
         """Return the last event that changed whether a subscriber receives a stored topic."""
         if self._latest is None or self._latest[0] != topic:
             self._latest = topic, self._asking(topic), {}

@@ -83,10 +83,10 @@ def read(stream: Stream, text: bytes, bounds: Bounds) -> PlannedRecord:
         if not entries:
             ignored.append(_SIGNED)
         elif not isinstance(entries[0], Problem):
-            applied.append(_plain(each.payload or b""))
+            applied.append(orjson.loads(each.payload or b""))
     if not applied:
         return PlannedRecord(None, tuple(problems), tuple(dict.fromkeys(ignored)))
-    is_set = stream is Stream.SUBSCRIPTIONS and applied[0] != _plain(text)
+    is_set = stream is Stream.SUBSCRIPTIONS and applied[0] != orjson.loads(text)
     record = {"subscriptionSet": applied} if is_set else applied[0]
     return PlannedRecord(record, tuple(problems), tuple(dict.fromkeys(ignored)))
 
@@ -114,16 +114,3 @@ def _beyond(stream: Stream, text: bytes, bounds: Bounds) -> PlannedProblem | Non
 def _reporters(stream: Stream, found: list[Placed]) -> list[Placed]:
     """Return one place for each entry, that of the key that reports it if it is not valid."""
     return found if stream is Stream.TOPICS else [each for each in found if each.parent == COORDINATOR]
-
-
-def _plain(text: bytes) -> dict[str, Any]:
-    """Return an entry without fields that nest too deep for a question; the job does not read such fields."""
-    return {name: value for name, value in orjson.loads(text).items() if _can_be_asked(value)}
-
-
-def _can_be_asked(value: Any) -> bool:
-    try:
-        orjson.dumps([[[[[[value]]]]]])
-    except TypeError:
-        return False
-    return True

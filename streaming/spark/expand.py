@@ -22,12 +22,12 @@ from streaming.storage.archive import Folder
 from streaming.worker import InputRow, InputRows, WorkerConfig, work
 from streaming.worker.bounds import DEFAULT_REQUEST_BYTES, REPETITION_BYTES, Bounds
 from streaming.worker.output import Output
+from streaming.worker.process import kept, without_collection
 from streaming.worker.rehearsal import KeyWork, Rehearsal
 from streaming.worker.renewal import Archives
 from streaming.worker.rows import joined
 from streaming.worker.signature import Signer
 from streaming.worker.watchdog import NO_WATCHDOG, Watchdog
-from streaming.worker.worker import kept, without_collection
 
 T = TypeVar("T")
 Frames = Generator[pd.DataFrame, None, T]

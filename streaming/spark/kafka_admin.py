@@ -194,14 +194,6 @@ class KafkaAdmin:
             request.put(partition(*place), offset(position))
         return self._call(lambda: self._admin.alterConsumerGroupOffsets(group, request).all())
 
-    def marked(self, groups: Collection[str]) -> int:
-        """Return the number of micro-batches that are written by the markers of state partitions; 0 without markers.
-
-        Args:
-            groups: consumer groups of the markers.
-        """
-        return max(self.markers(groups).values(), default=0)
-
     def markers(self, groups: Collection[str]) -> dict[str, int]:
         """Return the number of micro-batches that each state partition has written, by the group of its marker.
 

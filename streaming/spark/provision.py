@@ -53,7 +53,8 @@ def provide(
         facts.check_identity(settings, agreed.topics, found, absent)
         facts.check_unread(settings, progress.read, *admin.spans(facts.events(settings)))
         if not rebuilding:
-            written, marked = admin.last_sources(settings.updates), admin.marked(agreed.partition_names)
+            written = admin.last_sources(settings.updates)
+            marked = max(admin.markers(agreed.partition_names).values(), default=0)
             # Read after them: a job that still runs on this checkpoint plans a micro-batch before it writes.
             latest = checkpoint.progress(spark, settings)
             facts.check_ahead(settings, written, latest.planned)

@@ -1,11 +1,8 @@
 """The work on one state key: rows of a micro-batch in, new state bytes and output rows out; no Spark in here."""
 
-import gc
-import itertools
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
@@ -25,16 +22,17 @@ from streaming.storage.journal import FORMAT, Journal
 from streaming.subscription.client import Ignored
 from streaming.tuning import DEFAULT_TUNING, Tuning
 from streaming.updates.model import Problem
-from streaming.updates.records import KafkaRecord, UpdateWriter, dead_letter, withdrawn
+from streaming.updates.records import KafkaRecord, UpdateWriter
 from streaming.worker.bounds import Bounds
 from streaming.worker.cache import STATE_CACHE_BYTES, StateCache
 from streaming.worker.facts import facts
-from streaming.worker.failures import EntryFailed, decision_fields, no_entry_to_blame, not_applicable
+from streaming.worker.failures import EntryFailed, decision_fields, no_entry_to_blame
 from streaming.worker.isolation import Isolation, Ran
+from streaming.worker.letters import DeadLetters
 from streaming.worker.output import Output, OutputKind
 from streaming.worker.reading import Entry, KeyReader, StreamTopics
 from streaming.worker.renewal import Archives, adopted
-from streaming.worker.rows import InputRows, position
+from streaming.worker.rows import InputRows
 from streaming.worker.signature import Signer
 from streaming.worker.suspects import literal, noting, told
 from streaming.worker.watchdog import Observer
@@ -88,6 +86,7 @@ class Worker:
         self.config = config
         self.tuning = tuning
         self.states = StateCache(config.state_cache_bytes)
+        self._letters = DeadLetters(config.topics, tuning.piece_bytes)
         self._asked = Asked(config.topics, config.client_timeout_ms, config.bounds and config.bounds.check)
 
     def work(
@@ -118,11 +117,10 @@ class Worker:
         Returns:
             The new state bytes of the key: None for none, `data` itself if nothing changed.
         """
-        ordered = rows.ordered()
+        config, tuning, ordered = self.config, self.tuning, rows.ordered()
         if (parent, number) == (COORDINATOR, OVERSIZE):
-            yield from self._report_oversize(ordered, Output())
+            yield from self._letters.oversize(ordered, config.bounds)
             return data
-        config, tuning = self.config, self.tuning
         excluded = left_out(config.decisions, batch, partition) if config.decisions else None
         reader = KeyReader(
             parent,
@@ -142,7 +140,7 @@ class Worker:
             return entries if observer is None else observer.follow(entries, len(part.streams))
 
         run = partial(self._run, (parent, number), read, excluded or {})
-        isolation = Isolation(run, self._source_of, self._reject)
+        isolation = Isolation(run, self._letters.source_of, self._letters.reject)
         try:
             output, ran = yield from isolation.apply(ordered, journal)
         except EntryFailed as error:
@@ -185,20 +183,9 @@ class Worker:
         if excluded:
             rejected = [each for each in rejected if each.reason != Reason.QUARANTINED]
             rejected += reported(self.config.decisions, excluded, key, rows.places(self.config.topics))
-        yield from self._add_dead_letters((*rejected, *result.problems), rows, output)
+        yield from self._letters.add((*rejected, *result.problems), rows, output)
         output.ignored = result.ignored
         return Ran(output, result.journal, (result.topics, result.clients))
-
-    def _source_of(self, rows: InputRows) -> Source:
-        """Return the source of rows that are a single one."""
-        ((stream, partition, offset, entry, timestamp, _),) = rows.by_row()
-        return Source(self.config.topics[stream], partition, offset, position(entry), timestamp)
-
-    def _reject(self, rows: InputRows, error: Exception) -> Output:
-        """Return the dead letter of a row that raised an exception."""
-        output = Output()
-        deque(self._add_dead_letters([not_applicable(self._source_of(rows), error)], rows, output), maxlen=0)
-        return output
 
     def _shard(self, key: tuple[str, int]) -> Shard:
         return Shard(*key, self.config.routing, self.config.inner_multi, self.config.cap_requests)
@@ -218,8 +205,7 @@ class Worker:
             return journal
         former = self._take(key, journal)
         if has_shares(former):
-            stream, partition, offset, entry, timestamp, _ = next(iter(rows.by_row()))
-            source = Source(self.config.topics[stream], partition, offset, position(entry), timestamp)
+            source = self._letters.source_of(rows.take(slice(1)))
             journal, writer = replace(journal, format=FORMAT), UpdateWriter(key[0])
             for updates in renamed_rows(former, self._shard(key), source, self.tuning):
                 for _ in self._add_updates(updates, writer, output):
@@ -325,39 +311,6 @@ class Worker:
             if record is not None:
                 output.add(OutputKind.ANSWER, record)
 
-    def _add_dead_letters(
-        self, problems: Iterable[Problem], rows: InputRows, output: Output
-    ) -> Generator[Output, None, None]:
-        """Add a dead letter for each problem, with the original entry; yield full pieces of output."""
-        originals: dict[tuple[str, int, int, int], bytes | None] = {}
-        for source, reason, message, earlier in problems:
-            if not message:
-                output.withdraw_dead_letter(withdrawn(source))
-                continue
-            if not originals:
-                originals = {
-                    (self.config.topics[stream], partition, offset, position(entry)): payload
-                    for stream, partition, offset, entry, _, payload in rows.by_row()
-                }
-            output.add_dead_letter(reason, dead_letter(source, reason, message, originals.get(source[:4], earlier)))
-            if reason is Reason.NOT_APPLICABLE:
-                output.add_failure(source, message)
-            if output.size >= self.tuning.piece_bytes:
-                yield output.drain()
-
-    def _report_oversize(self, rows: InputRows, output: Output) -> Generator[Output, None, None]:
-        """Add a dead letter for each value that was too large to be read."""
-        limit = 0 if self.config.bounds is None else self.config.bounds.value_bytes
-        for stream, partition, offset, _, timestamp, payload in rows.by_row():
-            size, _, beginning = (payload or b"").partition(b"\n")
-            source = Source(self.config.topics[stream], partition, offset, 0, timestamp)
-            message = f"the value has {int(size):,} bytes; at most {limit:,} are allowed (max_value_bytes)"
-            letter = dead_letter(source, Reason.VALUE_TOO_LARGE, message, beginning, size=int(size))
-            output.add_dead_letter(Reason.VALUE_TOO_LARGE, letter)
-            if output.size >= self.tuning.piece_bytes:
-                yield output.drain()
-        yield output
-
 
 SWEEP_MS = 1_200_000
 """Milliseconds between two looks for parts to remove; ticks alone make 120 micro-batches meanwhile."""
@@ -388,54 +341,3 @@ def _without_inquiries(
                 inquiries.append(inquiry)
         else:
             yield source, event
-
-
-_kept: list[Worker] = []
-"""The worker of this process; each task brings an equal copy of the settings that it was made for."""
-
-
-def work(
-    parent: str,
-    number: int,
-    rows: InputRows,
-    data: bytes | None,
-    config: WorkerConfig,
-    *,
-    batch: int = 0,
-    partition: int | None = None,
-    observer: Observer | None = None,
-) -> Generator[Output, None, bytes | None]:
-    """Apply the rows of one key in a micro-batch, by the worker of this process (see `Worker.work`)."""
-    worker = kept(config)
-    return worker.work(parent, number, rows, data, batch=batch, partition=partition, observer=observer)
-
-
-def kept(config: WorkerConfig) -> Worker:
-    """Return the worker of this process."""
-    if not _kept or _kept[0].config != config:
-        _kept[:] = [Worker(config)]
-    return _kept[0]
-
-
-@contextmanager
-def without_collection() -> Iterator[None]:
-    """Hold the cyclic garbage collector off, and hide long-lived objects from it.
-
-    A micro-batch makes many objects and no cycles; scanning them again and again took a quarter of the time. Besides,
-    PySpark's worker collects all of its memory after each task: with Spark's own modules alone that took 0.15 s a
-    task, two thirds of the worker's CPU at 20 events a second, and it would grow with the decoded states. Frozen
-    objects are not scanned. Now and then all are, in case a library left cycles among them.
-    """
-    gc.disable()
-    try:
-        yield
-    finally:
-        if next(_CALLS) % _CALLS_BETWEEN_COLLECTIONS == 0:
-            gc.unfreeze()
-            gc.collect()
-        gc.freeze()
-        gc.enable()
-
-
-_CALLS = itertools.count(1)
-_CALLS_BETWEEN_COLLECTIONS = 10_000

@@ -11,8 +11,7 @@ from streaming.state import ShardDelta, ShardState
 from streaming.storage.journal import Journal
 from streaming.subscription.client import Ignored
 from streaming.updates.tables import TABLE_END, Tables
-from streaming.worker import Worker, WorkerConfig
-from streaming.worker import worker as worker_module
+from streaming.worker import Worker, WorkerConfig, process
 from streaming.worker.output import Output, OutputKind
 from streaming.worker.rows import InputRow, InputRows
 
@@ -98,7 +97,7 @@ def work(
     if isinstance(by, Worker):
         steps = by.work(parent, number, columns, data, batch=batch)
     else:
-        steps = worker_module.work(parent, number, columns, data, by, batch=batch)
+        steps = process.work(parent, number, columns, data, by, batch=batch)
     whole = Written()
     while True:
         try:
@@ -110,7 +109,7 @@ def work(
 
 def forget() -> None:
     """Begin as a new worker process."""
-    worker_module._kept.clear()
+    process._kept.clear()
 
 
 def encode(shard: ShardState) -> bytes | None:

@@ -16,7 +16,7 @@ from rich.table import Table
 from streaming.events.model import BIND_TOPIC, QUOTA, WILDCARD
 from streaming.tuning import Tuning
 from streaming.worker import InputRow, InputRows, Worker, WorkerConfig
-from streaming.worker.worker import without_collection
+from streaming.worker.process import without_collection
 from tests.bench.command import arguments, show
 from tests.bench.streaming.workload import Workload
 

@@ -32,7 +32,7 @@ from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.route import route
 from streaming.updates.tables import Tables, text
 from streaming.worker.output import OutputRow
-from streaming.worker.worker import without_collection
+from streaming.worker.process import without_collection
 
 
 def count(

@@ -15,8 +15,8 @@ from streaming import coordinator
 from streaming.events.model import BIND_TOPIC, WILDCARD
 from streaming.worker import WorkerConfig
 from streaming.worker.output import OutputKind
+from streaming.worker.process import without_collection
 from streaming.worker.rows import InputRow
-from streaming.worker.worker import without_collection
 from tests.bench.command import arguments, show
 from tests.support.states import work
 

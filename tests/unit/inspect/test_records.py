@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from matcher import InvalidPattern
 from streaming.cli import main
 from streaming.config import load
-from streaming.events.model import Stream
+from streaming.events.model import Reason, Stream
 from streaming.inquiry.model import EventPlace
 from streaming.inspect import wording
 from streaming.inspect.following import Chosen
@@ -77,10 +77,11 @@ def test_a_record_of_another_job_is_ignored() -> None:
     assert read(Stream.SUBSCRIPTIONS, text, BOUNDS) == PlannedRecord(None, (), ("signed-by-another-job",))
 
 
-def test_a_field_that_nests_deep_is_left_out_of_the_question() -> None:
-    """The job does not read it, and it may be in any entry."""
+def test_an_entry_that_nests_too_deep_is_a_dead_letter() -> None:
+    """As in the job, whatever field it is."""
     text = b'{"subscriptionSet":[%b,"x":%b}]}' % (PLAIN[:-1], b"[" * 300 + b"]" * 300)
-    assert read(Stream.SUBSCRIPTIONS, text, BOUNDS) == PlannedRecord({"subscriptionSet": [request_value()]})
+    found = read(Stream.SUBSCRIPTIONS, text, BOUNDS)
+    assert (found.record, [problem.reason for problem in found.problems]) == (None, [Reason.TOO_DEEP])
 
 
 @pytest.mark.parametrize(
