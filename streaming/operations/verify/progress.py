@@ -66,8 +66,8 @@ class JobCheckpoint:
 
     @property
     def partitions(self) -> int:
-        """Number of state partitions."""
-        return int(self._identity["shuffle_partitions"])
+        """Number of state partitions; 1 in a checkpoint whose release did not note it."""
+        return int(self._identity.get("shuffle_partitions", 1))
 
     @property
     def topics(self) -> StreamTopics:
