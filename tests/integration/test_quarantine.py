@@ -99,6 +99,7 @@ def test_an_entry_that_kills_its_worker_is_left_out(streams: Streams, tmp_path: 
     assert_verified(streams)
 
 
+@pytest.mark.long
 def test_an_entry_that_hangs_is_left_out_where_its_micro_batch_is_not_written(streams: Streams, tmp_path: Path) -> None:
     """The coordinator has its part of the request in another state partition, which writes nothing about it."""
     shard = partition_of("p", 0, PARTITIONS)
