@@ -62,9 +62,9 @@ class _Admin:
         """An update because of the last record."""
         return {facts.RecordPlace(SETTINGS.topic_events, 0, 9)}
 
-    def marked(self, _: list[str]) -> int:
+    def markers(self, _: list[str]) -> dict[str, int]:
         """No micro-batch is marked as written."""
-        return 0
+        return {}
 
 
 @pytest.mark.parametrize("begun", [False, True])
