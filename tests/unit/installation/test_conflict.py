@@ -1,5 +1,6 @@
 """Packages of a common name: who has overwritten them is told before anything of them runs."""
 
+import os
 import subprocess
 import sys
 from base64 import urlsafe_b64encode
@@ -31,7 +32,8 @@ def install(folder: Path, name: str, files: dict[str, str]) -> None:
 def start(folder: Path) -> subprocess.CompletedProcess[str]:
     (folder / "reexpand.py").write_bytes(Path(reexpand.__file__).read_bytes())
     command = [sys.executable, "-S", "-c", START]  # without the packages of this environment
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    surroundings = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
+    return subprocess.run(command, cwd=folder, env=surroundings, capture_output=True, text=True, check=False)
 
 
 def test_own_packages_start(tmp_path: Path) -> None:
