@@ -1,20 +1,25 @@
 """A tenant tries to stop the service with the records that it may write."""
 
 import json
+import resource
+import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from http.client import HTTPConnection
 from random import Random
 
 from confluent_kafka import Message, Producer
 
 from streaming.events.model import Stream
+from streaming.local.node import free_port
 from tests.chaos.judge import HOSTILE_KEY
 from tests.chaos.load import CANARIES, topic
 from tests.chaos.model import Proof, Struck, fault
 from tests.chaos.stage import Stage
-from tests.support.hostile import hostile
+from tests.support.hostile import KINDS, Sent, hostile
 from tests.support.tail import Tail
 
 GOOD_EVENTS = 100_000
@@ -78,11 +83,11 @@ def _send_good(stage: Stage, events: int) -> None:
     stage.load.feed.flush()
 
 
-def _send_hostile(stage: Stage, random: Random, rounds: int, sent: Counter[Stream]) -> None:
-    """Send all hostile records from a producer of their own."""
+def _send_hostile(stage: Stage, random: Random, records: Iterable[Sent], sent: Counter[Stream]) -> None:
+    """Send hostile records from a producer of their own."""
     options = {"bootstrap.servers": stage.streams.bootstrap_servers, "message.max.bytes": 1_048_000, "log_level": 0}
     producer = Producer(options)
-    for stream, value in hostile(random, rounds):
+    for stream, value in records:
         producer.produce(stage.streams.name(stream), value, f"{HOSTILE_KEY}{random.randrange(9)}")
         producer.poll(0)
         sent[stream] += 1
@@ -96,7 +101,8 @@ def strike(stage: Stage, good_events: int, rounds: int) -> tuple[Proof, Latencie
     stage.load.hold()
     latencies, sent = Latencies(stage), Counter[Stream]()
     latencies.start()
-    arguments = (stage, Random(stage.random.random()), rounds, sent)
+    random = Random(stage.random.random())
+    arguments = (stage, random, hostile(random, rounds), sent)
     tenant = threading.Thread(target=_send_hostile, args=arguments, name="tenant", daemon=True)
     tenant.start()
     try:
@@ -139,3 +145,132 @@ def _(stage: Stage) -> Struck:
     return Struck(
         proof, f"{sent.total():,} hostile records; good events: {measured}; dead letters: {', '.join(_letters(stage))}"
     )
+
+
+HALF_OPEN = 1_200
+"""Number of connections on which a request never ends."""
+
+_KIND_SECONDS = 5.0
+"""Seconds of good events next to each kind of hostile record."""
+
+_KIND_RATE = 20
+"""Good events per second next to one kind."""
+
+
+class _Waits(threading.Thread):
+    """Sends good events at a steady rate until it ends."""
+
+    def __init__(self, stage: Stage, name: str) -> None:
+        super().__init__(name="good", daemon=True)
+        self._stage = stage
+        self._topics = f"good__{name.replace(' ', '-')}"
+        self._ended = threading.Event()
+        self.sent = 0
+
+    def run(self) -> None:
+        """Send a topic that one client receives, again and again."""
+        while not self._ended.wait(1 / _KIND_RATE):
+            record = topic(CANARIES, f"{self._topics}__{self.sent}")
+            self._stage.load.feed.send(record.stream, record.value, CANARIES)
+            self.sent += 1
+        self._stage.load.feed.flush()
+
+    def end(self) -> None:
+        """Send nothing more."""
+        self._ended.set()
+        self.join(60)
+
+
+def _one_by_one(stage: Stage, port: int) -> Iterator[tuple[str, Callable[[], str]]]:
+    """Yield the name of each attack and what carries it out, which returns what the attacker sees."""
+
+    def sends(kind: Callable[[], Iterator[Sent]]) -> Callable[[], str]:
+        def send() -> str:
+            sent = Counter[Stream]()
+            _send_hostile(stage, stage.random, kind(), sent)
+            return f"{sent.total():,} records"
+
+        return send
+
+    for kind in KINDS:
+        yield kind.__name__.replace("_", " "), sends(kind)
+    yield f"{HALF_OPEN:,} half-open connections", lambda: _health_beside_half_open(port)
+    yield "wide question at the playground", lambda: _wide_question(port)
+
+
+def _ask(port: int, method: str, path: str, body: str | None = None) -> tuple[int, float]:
+    """Return status and seconds of an HTTP request."""
+    begun = time.monotonic()
+    connection = HTTPConnection("127.0.0.1", port, timeout=60)
+    try:
+        connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
+        response = connection.getresponse()
+        response.read()
+        return response.status, time.monotonic() - begun
+    finally:
+        connection.close()
+
+
+def _health_beside_half_open(port: int) -> str:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4_096)), hard))
+    slowest = 0.0
+    with ExitStack() as clients:
+        for number in range(HALF_OPEN):
+            client = clients.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+            client.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
+            if number % 50 == 0:
+                status, seconds = _ask(port, "GET", "/healthz")
+                assert status == 200, f"health answers {status}"
+                slowest = max(slowest, seconds)
+    return f"health answers in {slowest:.2f} s at most"
+
+
+def _wide_question(port: int) -> str:
+    names = [f"{number}__" + "__".join("a" * 400) for number in range(20)]
+    pattern = "__".join(["**", "a"] * 100)
+    status, seconds = _ask(port, "POST", "/api/match", json.dumps({"pattern": pattern, "topics": names}))
+    assert _ask(port, "GET", "/healthz")[0] == 200
+    return f"status {status} after {seconds:.2f} s"
+
+
+def _largest_wait(stage: Stage, name: str, attack: Callable[[], str]) -> tuple[float, str, str]:
+    """Attack next to good events; return their largest latency, what the attacker saw, and the dead letters."""
+    before = Counter(letter["reason"] for letter in stage.streams.dead_letters())
+    latencies, waits = Latencies(stage), _Waits(stage, name)
+    latencies.start()
+    time.sleep(1)
+    waits.start()
+    try:
+        begun = time.monotonic()
+        seen = attack()
+        time.sleep(max(0.0, _KIND_SECONDS - (time.monotonic() - begun)))
+        waits.end()
+        _wait_for(stage, latencies, waits.sent)
+    finally:
+        waits.end()
+        latencies.end()
+    letters = Counter(letter["reason"] for letter in stage.streams.dead_letters()) - before
+    return latencies.percentile(1), seen, ", ".join(f"{count:,} {reason}" for reason, count in letters.items())
+
+
+@fault(
+    "hostile-kinds",
+    "each kind of hostile record alone next to good events, then half-open connections, then a wide question",
+    "look at the dead letters",
+    spends_stage=True,
+)
+def _(stage: Stage) -> Struck:
+    port = free_port()
+    stage.load.hold()
+    stage.stop()
+    stage.start("--http", f"127.0.0.1:{port}")
+    stage.load.hold()
+    stage.answers()
+    lines = []
+    for name, attack in _one_by_one(stage, port):
+        worst, seen, letters = _largest_wait(stage, name, attack)
+        assert stage.is_up, f"the job has ended: {stage.running.said()[-2000:]}"
+        lines.append(f"{name}: {worst:.2f} s ({seen}; {letters or 'no dead letters'})")
+    stage.burst(100)
+    return Struck(stage.proof(), "largest latency of a good event: " + "; ".join(lines))
