@@ -1,6 +1,7 @@
 """Entries that kill or hang Python workers of the real job: it leaves them out, and goes on."""
 
 import json
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -15,6 +16,7 @@ from streaming.events.model import Reason
 from streaming.oracle import Effective
 from streaming.quarantine.partitions import partition_of
 from tests.support import lethal
+from tests.support.processes import eventually
 from tests.support.running_job import REEXPAND, Streams, running
 from tests.support.scene import Scene
 
@@ -45,6 +47,11 @@ def decisions(streams: Streams) -> list[dict[str, Any]]:
 def letters(streams: Streams) -> list[tuple[str, str]]:
     """Return reason and topic of all dead letters."""
     return [(letter["reason"], letter["source"]["topic"]) for letter in streams.dead_letters()]
+
+
+def last_number(folder: Path) -> int:
+    """Return the last micro-batch of a log of Spark."""
+    return max(int(each.name) for each in folder.glob("[0-9]*"))
 
 
 def assert_verified(streams: Streams) -> None:
@@ -96,6 +103,42 @@ def test_an_entry_that_kills_its_worker_is_left_out(streams: Streams, tmp_path: 
         assert job.stop() == 0
     assert len(letters(streams)) == 1
     assert streams.repeated() == 0
+    assert_verified(streams)
+
+
+@pytest.mark.long
+def test_a_copied_checkpoint_repeats_a_quarantine_to_the_byte(streams: Streams, tmp_path: Path) -> None:
+    scene = Scene(streams)
+    scene.group("g", "p", quota="-1")
+    scene.asks("c", "g", "p", "*", selector=SELECTOR)
+    wanted = {
+        Effective("p", "g", "c", topic) for topic in ("first", *(f"t{number}" for number in range(50) if number != 25))
+    }
+    copy, options = tmp_path / "copy", ("--delivery", "at-least-once")
+    with running(streams, tmp_path / "job.log", *options) as job:
+        scene.born("p", "first")
+        scene.leads_to({Effective("p", "g", "c", "first")}, {"p"})
+        scene.settles(job)
+        for number in range(50):
+            scene.born("p", f"t{number}", properties={"deed": "kill"} if number == 25 else {})
+        scene.sent()
+        assert eventually(lambda: decisions(streams), LONGEST_SECONDS, 0.01)
+        shutil.copytree(streams.checkpoint, copy)
+        scene.leads_to(wanted, {"p"})
+        scene.settles(job)
+        assert job.stop() == 0
+    planned, committed = (last_number(copy / "query" / name) for name in ("offsets", "commits"))
+    assert planned == committed + 1, "the copy was too late"
+    first = [(each.key(), each.value()) for each in streams.read(streams.settings.updates)]
+    shutil.rmtree(streams.checkpoint)
+    shutil.copytree(copy, streams.checkpoint)
+    with running(streams, tmp_path / "job.log", *options) as job:
+        scene.settles(job)
+        assert job.stop() == 0
+    second = [(each.key(), each.value()) for each in streams.read(streams.settings.updates)][len(first) :]
+    assert len(second) == 49
+    assert set(second) <= set(first)
+    assert letters(streams) == [(Reason.QUARANTINED, streams.settings.topic_events)] * 2
     assert_verified(streams)
 
 
