@@ -12,14 +12,15 @@ ENTRY_BYTES: Final = 256
 _LARGEST_SHARE: Final = 16  # larger entries than this part of the cache are computed each time
 
 
-class BoundedCache(Generic[K, V]):
-    """Results of a function of one argument; those that were not asked for lately are dropped first.
+class BoundedCache(dict[K, V], Generic[K, V]):
+    """Results of a function of one argument, `cache[argument]`. Results that were not used recently go first.
 
-    Users choose the texts that are cached here, so a bound on the number of entries is none on memory. The entries are
-    in two generations of at most half the size. When the new generation is full, it becomes the old one, and the former
-    old one is dropped. An entry of the old one that is asked for enters the new one again.
+    Users choose the texts that are cached here, so a bound on the number of entries does not bound memory. The entries
+    are in two generations of at most half the size. The new generation is this dict, so that a hit is one look-up in C.
+    When it is full, it becomes the old generation, and the previous old generation is dropped. An entry of the old
+    generation that is used again returns to the new one.
 
-    Any number of threads can ask at once. An entry that one of them loses is computed again.
+    Any number of threads can use the cache at once. An entry that one of them loses is computed again.
 
     Args:
         compute: function without side effects; an exception is raised, and not cached.
@@ -27,26 +28,22 @@ class BoundedCache(Generic[K, V]):
         max_bytes: memory of all entries.
     """
 
-    __slots__ = ("_compute", "_half", "_new", "_new_bytes", "_old", "_size")
+    __slots__ = ("_compute", "_half", "_new_bytes", "_old", "_size")
 
     def __init__(self, compute: Callable[[K], V], size: Callable[[K, V], int], max_bytes: int) -> None:
+        super().__init__()
         self._compute = compute
         self._size = size
         self._half = max_bytes // 2
-        self._new: dict[K, V] = {}
         self._old: dict[K, V] = {}
         self._new_bytes = 0
 
     def __len__(self) -> int:
         """Return the number of entries."""
-        return len(self._new.keys() | self._old.keys())
+        return len(self.keys() | self._old.keys())
 
-    def __call__(self, key: K) -> V:
-        """Return the result for an argument; one look-up, or two, for a cached one."""
-        try:
-            return self._new[key]
-        except KeyError:
-            pass
+    def __missing__(self, key: K) -> V:
+        """Return the result for an argument that is not in the new generation."""
         try:
             value = self._old[key]
         except KeyError:
@@ -56,13 +53,16 @@ class BoundedCache(Generic[K, V]):
 
     def clear(self) -> None:
         """Drop all entries."""
-        self._new, self._old, self._new_bytes = {}, {}, 0
+        super().clear()
+        self._old, self._new_bytes = {}, 0
 
     def _keep(self, key: K, value: V) -> None:
         size = ENTRY_BYTES + self._size(key, value)
         if size > 2 * self._half // _LARGEST_SHARE:
             return
         if self._new_bytes + size > self._half:
-            self._old, self._new, self._new_bytes = self._new, {}, 0
-        self._new[key] = value
+            self._old = self.copy()
+            super().clear()
+            self._new_bytes = 0
+        self[key] = value
         self._new_bytes += size

@@ -9,6 +9,7 @@ are a function of the present state, and the next topic takes up free room at on
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from itertools import islice
 
 from streaming.events.model import Reason, Source
@@ -88,7 +89,6 @@ class _Cap:
         self._bulk = bulk
         self._recreated = batch.topics.recreated()
         self._refused: dict[Source, list[ClientKey]] = defaultdict(list)
-        self._places: dict[str, int] = {}
 
     def updates(self, key: ClientKey, own: list[Update]) -> list[Update]:
         """Return the updates of one client, but those of bulk changes where it may hold all of them.
@@ -112,7 +112,7 @@ class _Cap:
             stays = before == after and key not in batch.changed and not self._recreated
             # Gained topics come last in order of creation.
             if before is not None and stays and len(gained) == len(own) and gained.keys() <= delta.added.keys():
-                ordered = [gained[topic] for topic in sorted(gained, key=self._place)]
+                ordered = [gained[topic] for topic in sorted(gained, key=self._places.__getitem__)]
                 room = max(0, before - held)
                 for update in ordered[room:]:
                     self._refused[update.source].append(key)
@@ -123,11 +123,10 @@ class _Cap:
             self._refused[batch.topics.source(topic)].append(key)
         return recount.updates(before, after)
 
-    def _place(self, topic: str) -> int:
-        """Return the place of a new topic in order of creation."""
-        if not self._places:
-            self._places = {name: place for place, name in enumerate(self._batch.delta.added)}
-        return self._places[topic]
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        """Places of the new topics in order of creation."""
+        return {name: place for place, name in enumerate(self._batch.delta.added)}
 
     def report(self) -> None:
         """Add a problem for each new topic that clients at their quota do not receive."""

@@ -85,7 +85,7 @@ class _Shard:
 
 def _agrees(topic: TopicMetadata, selector: SelectorSpec | None) -> bool:
     tags = () if topic.tags is None else (topic.tags,)
-    return selector is None or _compiled(selector).agrees(tags, topic.properties)
+    return selector is None or _compiled[selector].agrees(tags, topic.properties)
 
 
 @dataclass

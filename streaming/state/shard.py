@@ -74,7 +74,7 @@ class Shard:
         return None if wanted.everything is not None or wanted == NOTHING else self.share(group.quota)
 
     def _pattern_problem(self, entry: str, notation: Notation) -> str | None:
-        return _PATTERN_PROBLEMS((entry, notation, self.inner_multi))
+        return _PATTERN_PROBLEMS[entry, notation, self.inner_multi]
 
     def _relevant(self, entry: str, notation: Notation) -> bool:
         return self.routing.may_touch(self.parent, pattern_of(entry, notation), self.number, notation)

@@ -96,7 +96,7 @@ def accepts(selector: SelectorSpec, metadata: TopicMetadata) -> bool:
     """Return True if a topic satisfies a selector; an exception in a user-defined selector means no."""
     tags = () if metadata.tags is None else (metadata.tags,)
     try:
-        return _COMPILED(selector).agrees(tags, metadata.properties)
+        return _COMPILED[selector].agrees(tags, metadata.properties)
     except Exception:  # noqa: BLE001 - foreign code must not stop the shard; TAG and SQL92 never raise
         return False
 

@@ -105,7 +105,7 @@ class UpdateWriter:
                 self._event_bytes = 0
             self._events[lite_topic] = op, cause, source, event
         parts = [
-            OP_JSON[op], subscriber.names, event.names, self._patterns_json(patterns), event.cause, subscriber.version,
+            OP_JSON[op], subscriber.names, event.names, self._patterns_json[patterns], event.cause, subscriber.version,
             event.identity, subscriber.digest, event.source,
         ]  # fmt: skip
         no_rest = option is bitmap is None and not reset
@@ -114,7 +114,7 @@ class UpdateWriter:
 
     def subscriber_json(self, key: SubscriberKey, version: int | None) -> _SubscriberJson:
         """Return the JSON shared by all updates of a subscriber."""
-        return _SUBSCRIBERS((self._parent, key, version))
+        return _SUBSCRIBERS[self._parent, key, version]
 
     def _event_json(self, op: Op, lite_topic: str, cause: Cause, source: Source) -> _EventJson:
         topic, partition, offset, entry, timestamp = source
@@ -180,7 +180,7 @@ def event_id(parent: str, subscriber: SubscriberKey, op: Op, lite_topic: str, so
     """Return the `eventId` of an update."""
     place = b'"topic":%b,"partition":%d,"offset":%d,"entry":%d' % (text_json(source.topic), *source[1:4])
     event = digest(b"%b%b%b" % (op.encode(), text_json(lite_topic), place))
-    return f"{event.decode()}-{_SUBSCRIBERS((parent, subscriber, None)).digest.decode()}"
+    return f"{event.decode()}-{_SUBSCRIBERS[parent, subscriber, None].digest.decode()}"
 
 
 def digest_lines(data: Iterable[bytes]) -> bytes:

@@ -70,10 +70,11 @@ class Bounds(NamedTuple):
         Raises:
             Rejected: the event is beyond a bound.
         """
-        if isinstance(event, Tick | Wake):
+        if isinstance(event, TopicEvent):  # the most frequent event
+            if max(len(event.parent), len(event.lite_topic)) * _JSON_BYTES > self.name_bytes:
+                self._check_names(parentTopic=event.parent, liteTopic=event.lite_topic)
+        elif isinstance(event, Tick | Wake):
             self._check_time(event.time - timestamp)
-        elif isinstance(event, TopicEvent):
-            self._check_names(parentTopic=event.parent, liteTopic=event.lite_topic)
         elif isinstance(event, GroupEvent):
             self._check_names(group=event.group, parent=event.parent or "")
         elif isinstance(event, SubscriptionRequest):

@@ -6,6 +6,7 @@ part: `streaming.expansion` judges by column the events that come by column, as 
 
 from collections.abc import Iterator, Mapping
 from itertools import chain
+from math import inf
 
 import numpy as np
 
@@ -69,6 +70,7 @@ class KeyReader:
         self._columnar_min_topics = columnar_min_topics
         self._bounds = bounds
         self._signer = signer
+        self._free_bytes = inf if bounds is None or signer is None else bounds.least_bytes
         self._excluded = excluded or {}
         self._is_coordinator = parent == COORDINATOR
 
@@ -150,7 +152,8 @@ class KeyReader:
         Raises:
             Rejected: the payload is not valid.
         """
-        self._check_size(stream, payload, source)
+        if payload is not None and len(payload) > self._free_bytes:
+            self._check_size(stream, payload, source)
         if self._number == UNROUTABLE and self._is_coordinator and stream == _SUBSCRIPTIONS and self._bounds:
             reason = self._bounds.explain_set(payload)
             if reason is not None:
@@ -166,12 +169,11 @@ class KeyReader:
             self._bounds.check(event, source.timestamp)
         return event
 
-    def _check_size(self, stream: int, payload: bytes | None, source: Source) -> None:
+    def _check_size(self, stream: int, payload: bytes, source: Source) -> None:
         """Reject a value that is too large, unless the job has written it: the JVM cannot check a signature."""
-        if self._bounds is None or self._signer is None or len(payload or b"") <= self._bounds.least_bytes:
+        if self._bounds is None or self._signer is None or self._signer.origin(payload, source) is Origin.OWN:
             return
-        if self._signer.origin(payload, source) is not Origin.OWN:
-            self._bounds.check_size(STREAMS[stream], len(payload or b""))
+        self._bounds.check_size(STREAMS[stream], len(payload))
 
     def _reports_invalid(self, stream: int, entry: int) -> bool:
         """Tell whether this key reports an invalid entry, of all keys that see it."""

@@ -122,7 +122,7 @@ def test_a_copied_checkpoint_repeats_a_quarantine_to_the_byte(streams: Streams, 
         for number in range(50):
             scene.born("p", f"t{number}", properties={"deed": "kill"} if number == 25 else {})
         scene.sent()
-        assert eventually(lambda: decisions(streams), LONGEST_SECONDS, 0.01)
+        assert eventually(lambda: bool(decisions(streams)), LONGEST_SECONDS, 0.01)
         shutil.copytree(streams.checkpoint, copy)
         scene.leads_to(wanted, {"p"})
         scene.settles(job)

@@ -115,7 +115,7 @@ def parse_double(text: str) -> float:
     Raises:
         ValueError: Java does not accept the text.
     """
-    return _parse_double(text) if len(text) <= _SHORT else _LONG_DOUBLES(text)
+    return _parse_double(text) if len(text) <= _SHORT else _LONG_DOUBLES[text]
 
 
 def _parse_double(text: str) -> float:

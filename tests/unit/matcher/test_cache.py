@@ -30,11 +30,11 @@ def test_a_result_is_computed_once() -> None:
     """The second question is answered from the cache."""
     doubled = Doubled()
     cache = BoundedCache(doubled, size, MIB)
-    assert [cache("a"), cache("b"), cache("a")] == ["aa", "bb", "aa"]
+    assert [cache["a"], cache["b"], cache["a"]] == ["aa", "bb", "aa"]
     assert doubled.calls == ["a", "b"]
     assert len(cache) == 2
     cache.clear()
-    assert cache("a") == "aa"
+    assert cache["a"] == "aa"
     assert doubled.calls == ["a", "b", "a"]
 
 
@@ -43,8 +43,8 @@ def test_what_is_asked_for_stays() -> None:
     doubled = Doubled()
     cache = BoundedCache(doubled, size, 100 * ENTRY_BYTES)
     for number in range(1_000):
-        cache("stays")
-        cache(f"passes {number}")
+        assert cache["stays"]
+        assert cache[f"passes {number}"]
     assert doubled.calls.count("stays") == 1
     assert len(cache) <= 100
 
@@ -53,10 +53,10 @@ def test_a_large_entry_is_not_kept() -> None:
     """One entry must not push out all the others."""
     doubled = Doubled()
     cache = BoundedCache(doubled, size, MIB)
-    cache("a")
+    assert cache["a"]
     for number in range(100):
-        cache(f"{number}" * MIB)
-    cache("a")
+        assert cache[f"{number}" * MIB]
+    assert cache["a"]
     assert doubled.calls.count("a") == 1
     assert len(cache) == 1
 
@@ -72,7 +72,7 @@ def test_an_exception_is_not_kept() -> None:
     cache = BoundedCache(refuse, size, MIB)
     for _ in range(2):
         with pytest.raises(ValueError, match="a"):
-            cache("a")
+            assert cache["a"]
     assert calls == ["a", "a"]
 
 
@@ -83,7 +83,7 @@ def test_memory_is_bounded_whatever_the_lengths(length: int) -> None:
     tracemalloc.start()
     try:
         for number in range(max(20, 4 * MIB // (ENTRY_BYTES + 3 * length))):
-            cache(f"{number:0{length}}")
+            assert cache[f"{number:0{length}}"]
         held, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -96,7 +96,7 @@ def test_threads_get_right_answers() -> None:
     wrong: list[str] = []
 
     def ask() -> None:
-        wrong.extend(text for text in map(str, range(2_000)) if cache(text) != text + text)
+        wrong.extend(text for text in map(str, range(2_000)) if cache[text] != text + text)
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:

@@ -41,7 +41,7 @@ def long_names(total: int, length: int) -> Iterator[str]:
 def test_patterns_whose_validity_is_remembered(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Invalid ones have errors, which repeat a part of them."""
     monkeypatch.setattr(shard, "_PATTERN_PROBLEMS", BoundedCache(*arguments(shard._PATTERN_PROBLEMS, MIB)))
-    held = held_after(lambda text: shard._PATTERN_PROBLEMS((f"{text}*", LITE, False)), long_names(4 * MIB, length))
+    held = held_after(lambda text: shard._PATTERN_PROBLEMS[f"{text}*", LITE, False], long_names(4 * MIB, length))
     assert held < MIB + SLACK
 
 
@@ -53,7 +53,7 @@ def test_compiled_selectors(kind: str) -> None:
     glue = " or " if kind == "SQL92" else "||"
     policy._compiled(SelectorSpec(kind, "a"))
     held = held_after(
-        lambda number: cache(SelectorSpec(kind, f"{text}{glue}a{number}")), (str(number) for number in range(60))
+        lambda number: cache[SelectorSpec(kind, f"{text}{glue}a{number}")], (str(number) for number in range(60))
     )
     assert 0 < len(cache) < 60
     assert held < 4 * MIB + SLACK
@@ -70,7 +70,7 @@ def test_the_longest_selector_is_kept() -> None:
 def test_json_of_subscribers() -> None:
     cache = BoundedCache(*arguments(records._SUBSCRIBERS, MIB))
     names = long_names(4 * MIB, 16_000)
-    assert held_after(lambda text: cache((text, SubscriberKey(text, text), 1)), names) < MIB + SLACK
+    assert held_after(lambda text: cache[text, SubscriberKey(text, text), 1], names) < MIB + SLACK
 
 
 def test_json_of_topics_and_patterns(monkeypatch: pytest.MonkeyPatch) -> None:
