@@ -45,12 +45,12 @@ def admission(
         request: its request.
         outcome: of the request, under the mode of the group.
         former: subscription before the request, under that mode.
-        present: policy of the group before the request; None for the policy in force.
+        present: policy of the group before the request, if it is judged again; None for the policy in force.
     """
     if not outcome.applied or request.action not in (Action.COMPLETE_ADD, Action.PARTIAL_ADD):
         return _CLEAR
     wanted = interest_of(view.group(key.group), Client(outcome.subscription, outcome.subscription))
-    present = view.policy(key.group) if present is None else present
+    is_again, present = present is not None, view.policy(key.group) if present is None else present
     policy = present if request.selector is None else present._replace(selector=request.selector)
     share = view.shard.share(policy.quota)
     topics = view.state.topics
@@ -61,7 +61,7 @@ def admission(
         current.everything is None and wanted.patterns == current.patterns and policy.selector == present.selector
     )
     if comparable and not any(view.state.topics_of(wanted.without(current, ordered=False))):
-        held = view.held(key)  # nearly always: no stored topic is added
+        held = None if is_again else view.held(key)  # nearly always: no stored topic is added
         return Admission(None, (_count(view, key, wanted, policy) if held is None else held) > share)
     after = _count(view, key, wanted, policy)
     if after <= share:

@@ -6,14 +6,20 @@ continue it repeat the requests, and they are applied anew, to a client that has
 it has read one that goes up to the last request of the client, and applies them together.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import starmap
 from typing import NamedTuple
 
-from streaming.events.model import Action, Place, SelectorSpec, SubscriptionRequest
+from sortedcontainers import SortedDict
+
+from streaming.events.model import Action, Place, SubscriptionRequest
 from streaming.events.subscription_requests import parse_repeated
 from streaming.expansion.admission import admission
 from streaming.expansion.view import Overlay, ShardView
-from streaming.state.notes import ClientNotes, EndId, QuotaVerdict, Repeated, Versions
+from streaming.state import GroupSelectors
+from streaming.state.notes import ClientNotes, EndId, Judged, Repeated
+from streaming.state.selectors import Selection
 from streaming.subscription.client import Client, Ignored, Mode, Subscription
 from streaming.subscription.requests import RequestOutcome, advance, ended, ended_by_former_release
 from streaming.subscription.subscribers import ClientKey
@@ -27,7 +33,8 @@ class EndStep(NamedTuple):
         client: subscriptions after it.
         stale: modes under which the request does not count after the end.
         applied: modes under which it counts after the end.
-        verdict: the new verdict about it; None for none.
+        selectors: of the group from here on; None if `stale` and `applied` decide.
+        judged: the judgement by the quota, if it is to be kept.
         excess: reason why a quota refuses the request, which was not refused before; blank if it is no longer refused.
     """
 
@@ -36,8 +43,23 @@ class EndStep(NamedTuple):
     client: Client
     stale: tuple[Mode, ...] = ()
     applied: tuple[Mode, ...] = ()
-    verdict: QuotaVerdict | None = None
+    selectors: GroupSelectors | None = None
+    judged: Judged | None = None
     excess: str | None = None
+
+    @property
+    def key(self) -> ClientKey:
+        """Key of the client."""
+        return ClientKey(self.request.group, self.request.client_id)
+
+    def reselected(self, selectors: GroupSelectors) -> GroupSelectors:
+        """Return the selectors of the group, without or with that of the request."""
+        if self.selectors is not None:
+            return self.selectors
+        place, request, selectors = self.place, self.request, selectors.without(self.place, self.stale)
+        if request.selector is None or request.action is Action.COMPLETE_REMOVE or not self.applied:
+            return selectors
+        return selectors.with_earlier(Selection(place.partition, place.position, request.selector, self.applied))
 
 
 def is_superseded(view: ShardView, key: ClientKey, request: SubscriptionRequest) -> bool:
@@ -77,7 +99,9 @@ def parts_due(
         notes = ClientNotes(as_of.partition)
     if end < notes.end:
         return ()
-    parts = list(request.later) if request.continues else [(as_of, _without_later(request)), *request.later]
+    parts = list(starmap(Repeated, request.later))
+    if not request.continues:
+        parts.insert(0, Repeated(as_of, _without_later(request)))
     read = len(request.later) if request.later_count is None else request.later_count
     first = read + 1 - len(parts)
     if end > notes.end or (first > notes.read and request.piece is None):
@@ -97,139 +121,109 @@ def parts_due(
     return due
 
 
-def end_steps(view: ShardView, key: ClientKey, parts: Sequence[Repeated]) -> Iterator[EndStep]:
-    """Yield the steps of parts of an end that are due.
+class Replay:
+    """Replay of a client's requests after its end.
 
     Args:
         view: the shard; not changed meanwhile.
+        orders: numbers of the requests of the group.
         key: the client.
+        client: its subscriptions.
         parts: the end and the requests that it repeats, or those that follow what was applied before.
     """
-    replay = _Replay(view, key, parts)
-    for number, (place, request) in enumerate(parts):
-        yield from replay.step(number, place, request)
 
-
-class _Replay:
-    """Replay of a client's requests after its end."""
-
-    def __init__(self, view: ShardView, key: ClientKey, parts: Sequence[Repeated]) -> None:
+    def __init__(
+        self, view: ShardView, orders: "Orders", key: ClientKey, client: Client, parts: Sequence[Repeated]
+    ) -> None:
         self._view = view
+        self._orders = orders
         self._key = key
         self._parts = parts
-        self._notes = view.notes(key)
         self._mode = view.group(key.group).mode
-        client = view.client(key)
-        self._subscriptions = {mode: client.subscription(mode) for mode in Mode}
+        self._subscriptions: dict[Mode, Subscription] = {}
+        self._set(client)
         # What continues an end that was applied begins with an end, unless a former release wrote it.
-        self._since: dict[Mode, Place | None] = {} if parts[0][1].ends else dict.fromkeys(Mode)
+        self._since: dict[Mode, Place | None] = {} if parts and parts[0].request.ends else dict.fromkeys(Mode)
         self._has_fewer = True  # entries than if the session had gone on
-        self._forgets = False  # so requests count that were stale as long as the session went on
-        self._lifted: tuple[SelectorSpec | None, SelectorSpec] | None = None
-
-    def step(self, number: int, place: Place, request: SubscriptionRequest) -> Iterator[EndStep]:
-        """Apply the end, or a request anew; yield nothing as long as no end is in force."""
-        in_force = dict(self._since)
-        self._end(number, request)
-        if not self._since:
-            return
-        if request.forgets:
-            self._forgets = True
-            self._subscriptions.update(dict.fromkeys(in_force, Subscription()))
-            verdict = self._noted(place)._replace(versions=None) if self._notes.verdicts else None
-            yield EndStep(place, request, self._client, verdict=verdict)
-            return
-        outcomes = {
-            mode: self._advance(mode, request, place) for mode, since in in_force.items() if _is_after(place, since)
-        }
-        yield self._judged(place, request, outcomes)
+        self._is_kept = False  # the judgement of what follows
 
     @property
-    def _client(self) -> Client:
+    def client(self) -> Client:
+        """The client after the steps so far."""
         return _client(self._subscriptions)
+
+    def steps(self) -> Iterator[EndStep]:
+        """Apply the end, and the requests anew; yield nothing as long as no end is in force."""
+        for number, part in enumerate(self._parts):
+            in_force = dict(self._since)
+            self._end(number, part.request)
+            if not self._since:
+                continue
+            if part.request.forgets:
+                self._subscriptions.update(dict.fromkeys(in_force, Subscription()))
+                self._set(self.client)
+                yield EndStep(part.place, part.request, self.client)
+            else:
+                yield self._applied(part, [mode for mode, since in in_force.items() if _is_after(part.place, since)])
 
     def _end(self, number: int, request: SubscriptionRequest) -> None:
         """End the client under each mode under which no end is in force yet, and under which this one is not stale."""
-        if request.ends is None:
+        if request.ends is None or len(self._since) == len(Mode):
             return
-        since = [later for _, later in self._parts[number + 1 :]]
+        since = [part.request for part in self._parts[number + 1 :]]
         for mode in Mode:
             end = request.ends.get(mode)
             if end is None or mode in self._since:
                 continue
-            known = end._replace(known=self._notes.known(end, mode))
-            after = ended(self._subscriptions[mode], known, since)
+            after = ended(self._subscriptions[mode], end, since)
             if after is not None:
                 self._subscriptions[mode] = after
                 self._since[mode] = end.place
-                self._forgets |= end.forgets
+        self._set(self.client)
 
-    def _advance(self, mode: Mode, request: SubscriptionRequest, place: Place) -> RequestOutcome:
-        order = _order_at(self._view, self._key, place)
-        return advance(self._subscriptions[mode], request, self._view.shard.rules(mode), order, place)
+    def _set(self, client: Client) -> None:
+        """Set the subscriptions; equal ones are one object, so that a request is applied to both at once."""
+        client = client.editable
+        self._subscriptions = {mode: client.subscription(mode) for mode in Mode}
 
-    def _judged(self, place: Place, request: SubscriptionRequest, outcomes: dict[Mode, RequestOutcome]) -> EndStep:
-        """Return the step of a request, which a quota may refuse now, or refuse no longer."""
-        verdict = None if request.ends else self._notes.verdict(place)
-        was_refused = verdict is not None and verdict.is_refused
-        excess = self._excess(request, outcomes, verdict)
-        is_refused = excess is not None if self._mode in outcomes else was_refused
-        stale, applied = tuple(outcomes), tuple[Mode, ...]()
-        if not is_refused:
-            self._subscriptions.update((mode, outcome.subscription) for mode, outcome in outcomes.items())
-            stale = tuple(mode for mode, outcome in outcomes.items() if outcome.ignored is Ignored.STALE_VERSION)
-            applied = tuple(mode for mode, each in outcomes.items() if mode not in stale and not each.refused)
-            self._follow_size(request, verdict, is_applied=bool(applied))
-        changed = None if is_refused == was_refused else excess or ""
-        judged = self._verdict(place, request, is_refused=is_refused)
-        if judged is not None:
-            self._notes = self._notes.judged(judged)
-        return EndStep(place, request, self._client, stale, applied, judged, changed)
+    def _applied(self, part: Repeated, modes: Sequence[Mode]) -> EndStep:
+        """Apply a request under the modes under which an end is in force.
 
-    def _excess(
-        self, request: SubscriptionRequest, outcomes: dict[Mode, RequestOutcome], verdict: QuotaVerdict | None
-    ) -> str | None:
-        """Return the reason why a quota refuses a request after the end; None if it does not.
-
-        What was within the quota as if the session had gone on is within it after the end.
+        What was within the quota as if the session had gone on is within it after the end, unless a request that took
+        something away does not count any more.
         """
-        is_contested = self._forgets or not self._has_fewer or (verdict is not None and verdict.is_contested)
-        if self._mode not in outcomes or not self._view.shard.refuses_requests or not is_contested:
-            return None
-        present = self._view.policy(self._key.group)
-        if verdict is not None:
-            lifted = self._lifted is not None and self._lifted[0] == verdict.selector
-            present = present._replace(selector=self._lifted[1] if self._lifted and lifted else verdict.selector)
-        outcome, former = outcomes[self._mode], self._subscriptions[self._mode]
-        return admission(self._view, self._key, request, outcome, former, present=present).excess
-
-    def _follow_size(self, request: SubscriptionRequest, verdict: QuotaVerdict | None, *, is_applied: bool) -> None:
-        if verdict is not None and verdict.is_refused:
+        place, request = part.place, part.request
+        order, former = self._orders.at(place), self.client
+        rules = self._view.shard.rules
+        outcomes = {mode: advance(self._subscriptions[mode], request, rules(mode), order, place) for mode in modes}
+        judged = self._judged(request, outcomes, order, former)
+        if judged is not None and judged[1] is not None:
+            return EndStep(place, request, former, tuple(outcomes), judged=judged[0], excess=judged[1])
+        self._subscriptions.update((mode, outcome.subscription) for mode, outcome in outcomes.items())
+        self._set(self.client)
+        stale = tuple(mode for mode, outcome in outcomes.items() if outcome.ignored is Ignored.STALE_VERSION)
+        applied = tuple(mode for mode, each in outcomes.items() if mode not in stale and not each.refused)
+        if request.action is not Action.PARTIAL_ADD and self._mode in stale:
             self._has_fewer = False
-            if request.selector is not None:
-                self._lifted = verdict.selector, request.selector
-        elif is_applied and request.action in (Action.COMPLETE_ADD, Action.COMPLETE_REMOVE):
+        elif request.action in (Action.COMPLETE_ADD, Action.COMPLETE_REMOVE) and self._mode in applied:
             self._has_fewer = True
+        return EndStep(place, request, self.client, stale, applied, judged=judged and judged[0])
 
-    def _noted(self, place: Place) -> QuotaVerdict:
-        return self._notes.verdict(place) or QuotaVerdict(place.position)
-
-    def _verdict(self, place: Place, request: SubscriptionRequest, *, is_refused: bool) -> QuotaVerdict | None:
-        """Return the verdict about a request, or an end, after it was applied anew."""
-        former, verdict = self._notes.versions_at(place), self._noted(place)
-        if request.ends is not None:
-            is_refused = verdict.is_refused  # the lease of the client ended at the place of its last request
-            if former is None:
-                return None
-        elif verdict == QuotaVerdict(place.position):
+    def _judged(
+        self, request: SubscriptionRequest, outcomes: Mapping[Mode, RequestOutcome], order: float, former: Client
+    ) -> tuple[Judged, str | None] | None:
+        """Return the judgement by the quota, and the reason of a refusal; None if there is no doubt."""
+        if request.ends is not None or self._mode not in outcomes or not self._view.shard.refuses_requests:
             return None
-        if former is None:
-            return verdict._replace(is_refused=is_refused)
-        literal, wildcard = (
-            self._subscriptions[mode].version if mode in self._since else former.of(mode)
-            for mode in (Mode.LITERAL, Mode.WILDCARD)
-        )
-        return verdict._replace(is_refused=is_refused, versions=Versions(literal, wildcard))
+        if self._has_fewer and not self._is_kept:
+            return None
+        outcome, before = outcomes[self._mode], self._subscriptions[self._mode]
+        present = self._view.policy(self._key.group)
+        found = admission(self._view, self._key, request, outcome, before, present=present)
+        self._is_kept |= found.is_contested
+        if not self._is_kept:
+            return None
+        return Judged(order, found.is_contested, found.excess is not None, former.settled), found.excess
 
 
 def _with_piece(
@@ -241,7 +235,7 @@ def _with_piece(
     pieces = (*notes.pieces, request.piece[1])
     if read < notes.read:
         return notes._replace(pieces=pieces), parts
-    return notes._replace(pieces=()), [parse_repeated("".join(pieces), request)]
+    return notes._replace(pieces=()), [Repeated(*parse_repeated("".join(pieces), request))]
 
 
 def _lacks_parts(request: SubscriptionRequest) -> bool:
@@ -271,33 +265,48 @@ def _is_after(later: Place, place: Place | None) -> bool:
     return place is None or (later.partition == place.partition and later.position > place.position)
 
 
-def _order_at(view: ShardView, key: ClientKey, place: Place) -> float:
-    """Return the number that a request has on the shard.
+class Orders:
+    """Numbers of the requests of a group on the shard, by place.
 
-    Where no entry remembers it, it is a number between those of the requests before and after it: only the order among
-    the clients of the group counts.
+    Args:
+        view: the shard.
+        group: the group.
     """
-    lower, upper = 0.0, None
-    for client in view.clients_of(key.group):
-        for position, order in _orders(view, client, place.partition):
-            if position == place.position:
-                return order
-            if position < place.position:
-                lower = max(lower, order)
-            else:
-                upper = order if upper is None else min(upper, order)
-    return lower + 0.5 if upper is None else (lower + upper) / 2
+
+    def __init__(self, view: ShardView, group: str) -> None:
+        self._by_partition: dict[int, SortedDict[int, float]] = defaultdict(SortedDict)
+        for key in view.clients_of(group):
+            for partition, position, order in _orders(view, key):
+                self._by_partition[partition][position] = order
+
+    def add(self, place: Place, order: float) -> None:
+        """Add the number of a request."""
+        self._by_partition[place.partition][place.position] = order
+
+    def at(self, place: Place) -> float:
+        """Return the number of a request.
+
+        Where nothing remembers it, it is a number between those of the requests before and after it: only the order
+        among the clients of the group counts.
+        """
+        known, position = self._by_partition[place.partition], place.position
+        found: float | None = known.get(position)
+        if found is None:
+            after = known.bisect_left(position)
+            lower = known.peekitem(after - 1)[1] if after else 0.0
+            found = known[position] = (lower + known.peekitem(after)[1]) / 2 if after < len(known) else lower + 0.5
+        return found
 
 
-def _orders(view: ShardView, key: ClientKey, partition: int) -> Iterator[tuple[int, float]]:
-    """Yield the position and the number of each request of a client that something remembers."""
+def _orders(view: ShardView, key: ClientKey) -> Iterator[tuple[int, int, float]]:
+    """Yield partition, position and number of each request of a client that something remembers."""
     client, last = view.client(key), view.last_request(key)
     for mode in Mode:
         subscription = client.subscription(mode)
-        yield from ((b.position, b.order) for b in subscription.blocks if b.partition == partition)
-        if last is not None and last.partition == partition:
+        yield from ((block.partition, block.position, block.order) for block in subscription.blocks)
+        if last is not None:
             position, order = last.began(mode)
             if order:
-                yield position, order
+                yield last.partition, position, order
             if subscription.everything is not None:
-                yield subscription.everything_at, subscription.everything
+                yield last.partition, subscription.everything_at, subscription.everything

@@ -1,15 +1,15 @@
 """Readers of group events and subscription requests: they write what an event changes into the overlay."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from streaming.events.model import Action, GroupEvent, Place, Reason, Source, SubscriptionRequest
 from streaming.events.repeated import entry_of
 from streaming.expansion.admission import admission
-from streaming.expansion.ends import EndStep, end_steps, former_release_step, is_superseded, parts_due
+from streaming.expansion.ends import EndStep, former_release_step, is_superseded, parts_due
+from streaming.expansion.group_log import GroupLog, counted_modes
 from streaming.expansion.view import Overlay, PolicyStep, RequestStep, ShardView
 from streaming.state import Group, GroupSelectors
-from streaming.state.notes import ClientNotes, QuotaVerdict, Versions
 from streaming.state.selectors import NO_SELECTORS, Selection
 from streaming.subscription.client import Client, Ignored, LastRequest, Mode, Subscription
 from streaming.subscription.requests import RequestOutcome, advance
@@ -72,6 +72,7 @@ class RequestReader:
         self._ignored = ignored
         self.latest_order = view.state.latest_order
         self._read: dict[ClientKey, tuple[Client, Client]] = {}
+        self._logs: dict[str, GroupLog] = {}
 
     def read(self, source: Source, request: SubscriptionRequest) -> None:
         """Apply a request, or the end of a client as of an earlier place."""
@@ -91,6 +92,7 @@ class RequestReader:
             for each in Mode
         }
         judged = admission(self._view, key, request, outcomes[mode], former.subscription(mode))
+        self._log(key.group).add(source.place, request, former, outcomes, order=self.latest_order, admitted=judged)
         beyond = judged.excess
         is_refused = beyond is not None and self._view.shard.refuses_requests
         if beyond is not None:
@@ -102,7 +104,6 @@ class RequestReader:
             self._report(source, outcomes[mode], former.subscription(mode))
         self._remember(key, request.action, source.place, outcomes)
         literal, wildcard = outcomes[Mode.LITERAL].subscription, outcomes[Mode.WILDCARD].subscription
-        self._note(request, source.place, Versions(literal.version, wildcard.version), outcomes, judged.is_contested)
         self._select(source, request, outcomes)
         self._store(key, source, request, former, Client.of(literal, wildcard))
 
@@ -115,6 +116,11 @@ class RequestReader:
         self._read[key] = self._view.client(key), client
         return client
 
+    def _log(self, group: str) -> GroupLog:
+        if group not in self._logs:
+            self._logs[group] = GroupLog(self._view, self._overlay, group)
+        return self._logs[group]
+
     def _end(self, key: ClientKey, source: Source, request: SubscriptionRequest, as_of: Place) -> None:
         """Apply the end that the coordinator decided: of the client's requests up to a place."""
         mode = self._view.group(key.group).mode
@@ -122,9 +128,12 @@ class RequestReader:
         for step in self._end_steps(key, request, as_of):
             at = source if step.request.expired else source.at(step.place)
             self._overlay.steps += 1
-            self._store(key, at, step.request, self._view.client(key), step.client)
-            self._select_again(key, at, step)
-            self._judge_again(key, source.at(step.place), step)
+            self._store(step.key, at, step.request, self._view.client(step.key), step.client)
+            selectors = self._view.group_selectors(key.group)
+            self._reselect(step.key, selectors, step.reselected(selectors), at)
+            if step.excess is not None:  # a dead letter, or one that is taken back
+                entry = entry_of(step.request)
+                self._problems.append(Problem(source.at(step.place), Reason.QUOTA_EXCEEDED, step.excess, entry))
         later = self._view.client(key).subscription(mode)
         if self._view.shard.is_first and (later is former or later.content == former.content):
             ignored = Ignored.ASKED_AGAIN if former.live else Ignored.NO_SUBSCRIPTION
@@ -135,44 +144,7 @@ class RequestReader:
         if request.ends is None and not request.continues:
             return () if is_superseded(view, key, request) else (former_release_step(view, key, request, as_of),)
         due = parts_due(view, self._overlay, key, request, as_of)
-        return tuple(end_steps(view, key, due)) if due else ()
-
-    def _judge_again(self, key: ClientKey, source: Source, step: EndStep) -> None:
-        """Note the verdict about a request after an end; write or take back its dead letter if the verdict changed."""
-        if step.verdict is not None:
-            self._overlay.notes[key] = self._view.notes(key).judged(step.verdict)
-        if step.excess is not None:
-            problem = Problem(source, Reason.QUOTA_EXCEEDED, step.excess, entry_of(step.request))
-            self._problems.append(problem)
-
-    def _note(
-        self,
-        request: SubscriptionRequest,
-        place: Place,
-        versions: Versions,
-        outcomes: Mapping[Mode, RequestOutcome],
-        is_contested: bool,  # noqa: FBT001 - of the request
-    ) -> None:
-        """Note the verdict about a request that exceeded the quota, or that follows such a request."""
-        key = ClientKey(request.group, request.client_id)
-        notes, refuses = self._view.notes(key), self._view.shard.refuses_requests
-        if not ((is_contested and refuses) or notes.is_unsettled):
-            return
-        if notes.partition != place.partition:
-            notes = ClientNotes(place.partition)
-        is_refused = refuses and is_contested and all(outcome.refused for outcome in outcomes.values())
-        ceiling = notes.ceiling
-        if is_refused and request.version is not None:
-            ceiling = max(request.version, request.version if ceiling is None else ceiling)
-        is_settled = (
-            not is_contested
-            and request.action in (Action.COMPLETE_ADD, Action.COMPLETE_REMOVE)
-            and all(outcome.applied for outcome in outcomes.values())
-            and versions.reach(ceiling)
-        )
-        selector = self._view.policy(key.group).selector
-        verdict = QuotaVerdict(place.position, is_contested, is_refused, None if is_settled else versions, selector)
-        self._overlay.notes[key] = notes.judged(verdict)._replace(ceiling=None if is_settled else ceiling)
+        return self._log(key.group).end(key, due) if due else ()
 
     def _report(self, source: Source, outcome: RequestOutcome, former: Subscription) -> None:
         if outcome.invalid:
@@ -206,28 +178,16 @@ class RequestReader:
         if request.selector is None or request.action is Action.COMPLETE_REMOVE:
             return
         former = self._view.group_selectors(request.group)
-        modes = tuple(
-            mode
-            for mode, outcome in outcomes.items()
-            if not outcome.refused and outcome.ignored is not Ignored.STALE_VERSION
-        )
+        modes = counted_modes(outcomes)
         if not modes:
             return
         selection = Selection(source.partition, source.place.position, request.selector, modes)
-        selectors = former.after(selection, can_be_stale=request.version is not None)
+        can_be_stale = request.version is not None or bool(self._log(request.group))
+        selectors = former.after(selection, can_be_stale=can_be_stale)
         self._reselect(ClientKey(request.group, request.client_id), former, selectors, source)
         replaced = former != NO_SELECTORS and former.in_force != selectors.in_force
         if replaced and self._view.shard.is_first:
             self._ignored[Ignored.SELECTOR_REPLACED] += 1
-
-    def _select_again(self, key: ClientKey, source: Source, step: EndStep) -> None:
-        """Take a request's selector back, or let it count, as the request itself after an end."""
-        former, request, place = self._view.group_selectors(key.group), step.request, step.place
-        selectors = former.without(place, step.stale)
-        if request.selector is not None and request.action is not Action.COMPLETE_REMOVE and step.applied:
-            selection = Selection(place.partition, place.position, request.selector, step.applied)
-            selectors = selectors.with_earlier(selection)
-        self._reselect(key, former, selectors, source)
 
     def _reselect(self, key: ClientKey, former: GroupSelectors, selectors: GroupSelectors, source: Source) -> None:
         if selectors == former:

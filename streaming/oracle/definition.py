@@ -95,12 +95,14 @@ class _Presence:
     Attributes:
         parents: on which it has asked for something; also where it has left, if it has sent versions.
         present: parents on which it may be in session.
+        sent: its versions by parent, those of requests that a quota refused included.
         is_versioned: it has sent versions.
         last_request: time of its last request, in milliseconds since the epoch.
     """
 
     parents: dict[str, None] = field(default_factory=dict)
     present: set[str] = field(default_factory=set)
+    sent: dict[str, _Shard] = field(default_factory=dict)
     is_versioned: bool = False
     last_request: int = 0
 
@@ -255,22 +257,28 @@ class Oracle:
     def _apply_on_parent(self, place: Place, request: SubscriptionRequest) -> None:
         self._requests += 1
         known = self._clients[request.group, request.client_id]
+        sent = known.sent.get(request.parent, _Shard())
         if request.action is not Action.COMPLETE_REMOVE:
             known.present.add(request.parent)
-        elif not self._shards[request.parent, 0].is_stale(request):
+        elif not sent.is_stale(request):
             known.present.discard(request.parent)
+        known.sent[request.parent] = self._after(sent, request)
         for number in range(self._routing.shard_count(request.parent)):
             shard = self._shards[request.parent, number]
-            after = _Shard(
-                shard.topics,
-                shard.literal.after(request, self._requests, wildcard=False, inner_multi=self._inner_multi),
-                shard.wildcard.after(request, self._requests, wildcard=True, inner_multi=self._inner_multi),
-            )
+            after = self._after(shard, request)
             if self._is_refused(request, shard, after):
                 self.decided["refused by quota"] += 1
                 self.refused.append(place)
             else:
                 self._shards[request.parent, number] = after
+
+    def _after(self, shard: _Shard, request: SubscriptionRequest) -> _Shard:
+        """Return a shard after a request that no quota refuses."""
+        return _Shard(
+            shard.topics,
+            shard.literal.after(request, self._requests, wildcard=False, inner_multi=self._inner_multi),
+            shard.wildcard.after(request, self._requests, wildcard=True, inner_multi=self._inner_multi),
+        )
 
     def _apply_topic(self, place: Place, event: TopicEvent) -> None:
         topics = self._shard_of(event.parent, event.lite_topic).topics

@@ -5,10 +5,21 @@ from sys import intern
 from typing import Any
 
 from matcher.dialects.mqtt import is_malformed_share
-from streaming.events.model import LITE, NO_METADATA, Notation, SelectorSpec, Source, TopicMetadata
+from streaming.events.model import (
+    LITE,
+    NO_METADATA,
+    Action,
+    End,
+    Notation,
+    Place,
+    SelectorSpec,
+    Source,
+    SubscriptionRequest,
+    TopicMetadata,
+)
 from streaming.state.delta import Backfill, ShardDelta
 from streaming.state.group import Group
-from streaming.state.notes_codec import note_fields, notes_of, repeated_of, repeated_values
+from streaming.state.notes import ClientNotes, Judged, Repeated
 from streaming.state.selectors import GroupSelectors, Selection
 from streaming.state.shard_state import ShardState
 from streaming.storage.journal import Journal
@@ -20,6 +31,12 @@ from streaming.updates.model import Cause
 
 _TOPICS_PER_COUNT = 8
 """Changed topics a client that make it pay to write what it holds: 30 bytes, against 2 us a topic to count."""
+
+_NOTES_FIELDS = len(ClientNotes._fields)
+"""Fields of notes; a former release wrote more."""
+
+_REQUEST_FIELDS = SubscriptionRequest._fields.index("later")
+"""Fields of an end or a repeated request; only what forgets has more."""
 
 
 def append(journal: Journal, state: ShardState, delta: ShardDelta) -> Journal:
@@ -63,8 +80,11 @@ def replay(state: ShardState, changes: Iterable[Any]) -> None:
                 {ClientKey(*key): None if fields is None else _backfill(*fields) for key, fields in backfills},
                 {ClientKey(*key): count for key, count in held},
                 order,
-                notes_of(notes),
-                repeated_of(repeated),
+                {ClientKey(*key): None if each is None else ClientNotes(*each[:_NOTES_FIELDS]) for key, each in notes},
+                {
+                    (ClientKey(*key), number): None if each is None else _repeated(*each)
+                    for (key, number), each in repeated
+                },
             )
         )
 
@@ -104,8 +124,50 @@ def _delta_fields(delta: ShardDelta) -> list[Any]:
         [(key, backfill and _backfill_fields(backfill)) for key, backfill in delta.backfills.items()],
         list(delta.held.items()) if _TOPICS_PER_COUNT * len(delta.held) < changed_topics else [],
         delta.latest_order,
-        *([note_fields(delta.notes), repeated_values(delta.repeated)] if delta.notes or delta.repeated else ()),
+        *((list(delta.notes.items()), _repeated_fields(delta)) if delta.notes or delta.repeated else ()),
     ]
+
+
+def _repeated_fields(delta: ShardDelta) -> list[Any]:
+    return [
+        (at, each and (each.place, _request_fields(each.request), each.judged and _judged_fields(each.judged)))
+        for at, each in delta.repeated.items()
+    ]
+
+
+def _repeated(place: tuple[int, ...], request: tuple[Any, ...], judged: tuple[Any, ...] | None = None) -> Repeated:
+    return Repeated(Place(*place), _request(*request), None if judged is None else _judged(*judged))
+
+
+def _request_fields(request: SubscriptionRequest) -> tuple[Any, ...]:
+    short = request._replace(notation=None, as_of=None) if request.notation is LITE else request._replace(as_of=None)  # type: ignore[arg-type]
+    return short if request.forgets else short[:_REQUEST_FIELDS]
+
+
+def _request(*fields: Any) -> SubscriptionRequest:
+    values = dict(zip(SubscriptionRequest._fields, fields, strict=False))
+    notation, selector, ends = values["notation"], values["selector"], values["ends"]
+    values["action"] = Action(values["action"])
+    values["notation"] = LITE if notation is None else Notation(*notation)
+    values["selector"] = selector and SelectorSpec(*selector)
+    values["ends"] = ends and {mode: End(Place(*place), *rest) for mode, (place, *rest) in ends.items()}
+    return SubscriptionRequest(**values)
+
+
+def _judged_fields(judged: Judged) -> tuple[Any, ...]:
+    former, selectors = judged.former, judged.selectors
+    return (*judged[:3], former and _client_fields(former), selectors and _selector_fields(selectors))
+
+
+def _judged(
+    order: float,
+    is_contested: bool,  # noqa: FBT001 - a field as it was written
+    is_refused: bool,  # noqa: FBT001
+    former: tuple[Any, Any] | None,
+    selectors: tuple[Any, ...] | None,
+) -> Judged:
+    base = None if selectors is None else _selectors(*selectors)
+    return Judged(order, is_contested, is_refused, former and _client(*former), base)
 
 
 def _topic_fields(topics: Mapping[str, TopicMetadata]) -> list[str | tuple[Any, ...]]:

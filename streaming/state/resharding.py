@@ -6,9 +6,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from streaming.state.delta import ShardDelta
+from streaming.state.notes import Repeated
 from streaming.state.shard import Shard
 from streaming.state.shard_state import ShardState
 from streaming.subscription.client import Client, LastRequest, Mode, Subscription
+from streaming.subscription.subscribers import ClientKey
 
 if TYPE_CHECKING:
     from streaming.subscription.blocks import Block
@@ -38,6 +40,7 @@ def reshard(former: Sequence[ShardState], shards: Iterable[Shard]) -> dict[int, 
 def _whole(former: Sequence[ShardState]) -> ShardDelta:
     """Return all that the shards hold, as one change."""
     numbers = _numbers(former)
+    is_one = len(former) == 1  # of several shards none refuses a request, so their groups have no logs
     clients = dict.fromkeys(key for state in former for key in state.clients)
     return ShardDelta(
         added={topic: metadata for state in former for topic, metadata in state.topics.items()},
@@ -54,8 +57,13 @@ def _whole(former: Sequence[ShardState]) -> ShardDelta:
         },
         selectors={name: selectors for state in former for name, selectors in state.selectors.items()},
         latest_order=len(numbers),
-        notes={key: notes for state in former for key, notes in state.notes.items()},
-        repeated={key: each for state in former for key, each in state.repeated.items()},
+        notes={key: notes for state in former for key, notes in state.notes.items() if key.client_id or is_one},
+        repeated={
+            at: _renumbered_part(each, state, numbers)
+            for state in former
+            for at, each in state.repeated.items()
+            if at[0].client_id or is_one
+        },
     )
 
 
@@ -82,7 +90,14 @@ def _numbers(former: Sequence[ShardState]) -> Numbers:
 
 def _orders(state: ShardState) -> Iterator[tuple[RequestPlace, float]]:
     """Yield place and number of each request that something in a shard remembers."""
-    for key, client in state.clients.items():
+    judged = [(part, part.judged) for part in state.repeated.values() if part.judged is not None]
+    yield from (((part.place.partition, part.place.position), each.order) for part, each in judged)
+    formers = [
+        (ClientKey(part.request.group, part.request.client_id), each.former)
+        for part, each in judged
+        if each.former is not None
+    ]
+    for key, client in [*state.clients.items(), *formers]:
         last = state.last_requests.get(key)
         for subscription in {client.literal, client.wildcard}:
             yield from (((block.partition, block.position), block.order) for block in subscription.blocks)
@@ -121,6 +136,16 @@ def _merged(parts: Sequence[Subscription], last: LastRequest | None, numbers: Nu
 def _renumbered(last: LastRequest, numbers: Numbers) -> LastRequest:
     literal, wildcard = (numbers[last.partition, at] if order else 0 for at, order in map(last.began, Mode))
     return last._replace(literal_order=literal, wildcard_order=wildcard)
+
+
+def _renumbered_part(part: Repeated, state: ShardState, numbers: Numbers) -> Repeated:
+    """Return a part of an end as it is, or a request in the log of a group with its new number."""
+    place, request, judged = part
+    if judged is None:
+        return part
+    last = state.last_requests.get(ClientKey(request.group, request.client_id))
+    former = None if judged.former is None else _merged_client([(judged.former, last)], numbers)
+    return part._replace(judged=judged._replace(order=numbers[place.partition, place.position], former=former))
 
 
 def _part(whole: ShardDelta, shard: Shard) -> ShardState:

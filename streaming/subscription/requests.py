@@ -106,6 +106,8 @@ def ended(subscription: Subscription, end: End, later: Collection[SubscriptionRe
     known = end.known if later else subscription.version
     if known is None and subscription.version not in {request.version for request in later}:
         known = subscription.version  # from a former release, whose coordinator kept no versions
+    if known is not None and (subscription.version is None or subscription.version < known):
+        known = subscription.version  # the coordinator counts the version of a request that a quota refused
     if end.forgets:
         return Subscription()
     if end._replace(known=known).is_stale:

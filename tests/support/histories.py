@@ -60,9 +60,8 @@ PROFILES = {
 }
 """By name; a history of `all` has either quotas or the life of clients, and not always all of the rest."""
 
-REFUSALS = Profile(exclusive=True, quotas=True, life=True, refusals=True)
-"""Quotas that refuse requests, with versions, leaves and leases. Without selectors: an end that makes a request of one
-client stale changes the selector by which requests of others are judged."""
+REFUSALS = Profile(selectors=True, exclusive=True, quotas=True, life=True, refusals=True)
+"""Quotas that refuse requests, with selectors, versions, leaves and leases."""
 
 CLIENT_TIMEOUT_MS = 20_000
 """Lease of a client of profile `life`."""

@@ -180,6 +180,29 @@ SCOPES = {
         ),
         refuses=True,
     ),
+    "refusals and selectors of others": Scope(
+        (
+            group(**{QUOTA: "1"}),
+            topic("t", tags="x"),
+            topic("u", tags="y"),
+            add("t", version=1),
+            leave(parent="", version=2),
+        ),
+        (
+            *(add("z", version=1, selector=TAG_X), replace("*", version=3, selector=TAG_Y), add("u", selector=TAG_ALL)),
+            *(replace("*", client="d"), replace("*", client="d", selector=TAG_X), leave(parent="", client="d")),
+            leave(parent="", version=2),
+        ),
+        refuses=True,
+    ),
+    "refusals that are forgotten": Scope(
+        (group(**{QUOTA: "1"}), topic("t"), topic("u"), replace("t", version=2), replace("*", version=4)),
+        (
+            *(add("u", version=1), add("u", version=3), much_later(add("u", version=1)), much_later(tick()), tick()),
+            *(leave(version=3), leave(parent="", version=3), leave(parent="")),
+        ),
+        refuses=True,
+    ),
     "refusals of what is held": Scope(
         (group(**{QUOTA: "2"}), topic("t"), topic("u"), replace("*", version=1), group(**{QUOTA: "1"})),
         (

@@ -167,6 +167,20 @@ CASES: dict[str, tuple[Make, Make]] = {
         lambda n: [*wild(n), *topics(3)],
         lambda n: [told(1_000_000, client=f"c{each}") for each in range(n)],
     ),
+    "the end of a client that asks again and again": (
+        lambda n: [*wild(n), *topics(3)],
+        lambda n: [
+            *(add(f"t{each}", client="c0") for each in range(n)),
+            told(999_999, *((1_000_000 + each, add(f"t{each}", client="c0")) for each in range(n)), client="c0"),
+        ],
+    ),
+    "clients that end and ask again": (
+        lambda n: [*wild(n), *topics(3)],
+        lambda n: [
+            *(add("t1", client=f"c{each}") for each in range(n)),
+            *(told(999_999, (1_000_000 + each, add("t1", client=f"c{each}")), client=f"c{each}") for each in range(n)),
+        ],
+    ),
     "names of a client with less topics than its quota": (
         lambda _: [bound(quota=2 * FEW + 20), *topics(4 * FEW)],
         lambda n: [make(f"t{each}") for each in range(n // 2) for make in (add, drop)] + [add("t0")],

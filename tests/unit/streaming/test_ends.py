@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 
-from streaming.events.model import QUOTA, Reason, Stream
+from streaming.events.model import QUOTA, VERSION_RETENTION_MS, Reason, Stream
+from streaming.oracle import Oracle
 from streaming.tuning import Tuning
 from streaming.updates.model import Cause
 from streaming.worker import Worker
 from tests.support.builders import WILD, add, created, group_json, leave, replace, request_json, told, topic_json
+from tests.support.histories import feed
 from tests.support.simulator import Record, Simulation
 from tests.support.story import Story, removed
 
@@ -21,16 +23,17 @@ TAG_ALL = {"type": "TAG", "expression": "*"}
 class Job:
     """A job whose requests come with offsets that go on counting."""
 
-    def __init__(self, quota: int = -1, end_bytes: int = 262_144) -> None:
-        self.simulation = Simulation(client_timeout_ms=LEASE_MS)
+    def __init__(self, quota: int = -1, end_bytes: int = 262_144, lease_ms: int = LEASE_MS) -> None:
+        self.simulation = Simulation(client_timeout_ms=lease_ms)
         self.simulation.worker = Worker(self.simulation.config, Tuning(end_bytes=end_bytes))
         self.offset = 0
         group = group_json(attributes={**WILDCARD, QUOTA: str(quota)})
         topics = [topic_json(liteTopic=name, tags=tag) for name, tag in (("a", "x"), ("b", "y"))]
-        self.simulation.run([
+        self.first = [
             Record(Stream.GROUPS, group),
             *(Record(Stream.TOPICS, value, 0, number) for number, value in enumerate(topics)),
-        ])  # fmt: skip
+        ]
+        self.simulation.run(self.first)
 
     def records(self, *requests: dict[str, Any], after_ms: int = 0) -> list[Record]:
         """Return records of requests, the first one some time after the last one."""
@@ -113,6 +116,25 @@ def test_a_version_that_a_quota_refused_is_not_known_when_the_lease_ends() -> No
     assert (job.held, job.refused) == (["b"], [1])
 
 
+@pytest.mark.parametrize(("lease_ms", "held"), [(LEASE_MS, ["b"]), (0, [])])
+def test_a_version_that_a_quota_refused_is_forgotten_with_the_others(lease_ms: int, held: list[str]) -> None:
+    """Without a lease the client stays in session, because it left with a version below the refused one."""
+    job = Job(quota=1, lease_ms=lease_ms)
+    oracle = Oracle(client_timeout_ms=lease_ms)
+    feed(oracle, job.first)
+    asked = [
+        *job.records(asks("COMPLETE_ADD", "a", version=1)),
+        *job.records(asks("COMPLETE_ADD", "*", version=4)),
+        *job.records(asks("COMPLETE_REMOVE", version=3)),
+        *job.records(asks("COMPLETE_ADD", "b", version=2), after_ms=VERSION_RETENTION_MS + 1),
+    ]
+    for record in asked:
+        job.simulation.run([record])
+        feed(oracle, [record])
+    assert (job.held, job.refused) == (held, [2])
+    assert job.simulation.relation == oracle.relation()
+
+
 def test_a_request_is_judged_by_the_selector_of_its_own_time() -> None:
     """It matched one topic then, and matches two by the selector of a later request."""
     job = Job(quota=1)
@@ -120,6 +142,22 @@ def test_a_request_is_judged_by_the_selector_of_its_own_time() -> None:
     job.run(leaves(), asks("COMPLETE_ADD", "*"), asks("COMPLETE_ADD", "a", clientId="d", selector=TAG_ALL))
     assert sorted((row.client_id, row.lite_topic) for row in job.simulation.relation) == [("c", "a"), ("d", "a")]
     assert job.refused == []
+
+
+def test_a_selector_that_the_end_takes_back_decides_on_no_request_of_another_client() -> None:
+    """By that selector the other client asked for one topic, and without it for two."""
+    job = Job(quota=1)
+    job.run(asks("COMPLETE_ADD", "x", version=1))
+    stale = asks("PARTIAL_ADD", "z", version=1, selector=TAG_X)
+    job.run(leaves(version=2), stale, asks("COMPLETE_ADD", "*", clientId="d"))
+    assert (job.held, job.refused) == ([], [4])
+
+
+def test_a_request_that_took_something_away_and_is_stale_after_the_end_leaves_no_room() -> None:
+    job = Job(quota=1)
+    job.run(asks("COMPLETE_ADD", "x", version=5))
+    job.run(leaves(version=7), asks("PARTIAL_ADD", "a"), asks("COMPLETE_REMOVE", version=6), asks("PARTIAL_ADD", "b"))
+    assert (job.held, job.refused) == (["a"], [5])
 
 
 def test_a_refusal_that_the_end_lifts_takes_its_dead_letter_back() -> None:
