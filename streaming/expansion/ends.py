@@ -21,6 +21,7 @@ from streaming.state import GroupSelectors
 from streaming.state.notes import ClientNotes, EndId, Judged, Repeated
 from streaming.state.selectors import Selection
 from streaming.subscription.client import Client, Ignored, Mode, Subscription
+from streaming.subscription.policy import GroupPolicy
 from streaming.subscription.requests import RequestOutcome, advance, ended, ended_by_former_release
 from streaming.subscription.subscribers import ClientKey
 
@@ -130,16 +131,28 @@ class Replay:
         key: the client.
         client: its subscriptions.
         parts: the end and the requests that it repeats, or those that follow what was applied before.
+        policy: of the group at that time.
+        in_doubt: a quota may have refused some of the requests.
     """
 
     def __init__(
-        self, view: ShardView, orders: "Orders", key: ClientKey, client: Client, parts: Sequence[Repeated]
+        self,
+        view: ShardView,
+        orders: "Orders",
+        key: ClientKey,
+        client: Client,
+        parts: Sequence[Repeated],
+        *,
+        policy: GroupPolicy,
+        in_doubt: bool,
     ) -> None:
         self._view = view
         self._orders = orders
         self._key = key
         self._parts = parts
-        self._mode = view.group(key.group).mode
+        self._policy = policy
+        self._in_doubt = in_doubt
+        self._mode = policy.mode
         self._subscriptions: dict[Mode, Subscription] = {}
         self._set(client)
         # What continues an end that was applied begins with an end, unless a former release wrote it.
@@ -215,11 +228,10 @@ class Replay:
         """Return the judgement by the quota, and the reason of a refusal; None if there is no doubt."""
         if request.ends is not None or self._mode not in outcomes or not self._view.shard.refuses_requests:
             return None
-        if self._has_fewer and not self._is_kept:
+        if self._has_fewer and not (self._is_kept or self._in_doubt):
             return None
         outcome, before = outcomes[self._mode], self._subscriptions[self._mode]
-        present = self._view.policy(self._key.group)
-        found = admission(self._view, self._key, request, outcome, before, present=present)
+        found = admission(self._view, self._key, request, outcome, before, present=self._policy)
         self._is_kept |= found.is_contested
         if not self._is_kept:
             return None

@@ -97,7 +97,10 @@ class GroupLog:
         if first is not None and first.judged is not None and first.judged.former is not None:
             client = first.judged.former.editable
             earlier = [part for part in parts if part.place.position < first.place.position]
-        replay = Replay(self._view, self._orders, key, client, earlier)
+        policy, in_doubt = self._view.policy(self._group), min(self._parts, default=self._next) > 0  # the log was cut
+        if self._parts:
+            policy = policy._replace(selector=self._selectors.in_mode(policy.mode))
+        replay = Replay(self._view, self._orders, key, client, earlier, policy=policy, in_doubt=in_doubt)
         steps = list(replay.steps())
         kept = [(Repeated(step.place, step.request), step.judged) for step in steps if step.judged is not None]
         selectors = self._view.group_selectors(self._group)

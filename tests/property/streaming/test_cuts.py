@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from streaming.events.model import Reason, Stream
 from streaming.events.routing import Routing
+from streaming.expansion import group_log
 from streaming.oracle import Oracle
 from streaming.tuning import Tuning
 from streaming.worker import Worker
@@ -50,7 +51,10 @@ def test_with_several_shards_quotas_do_not_depend_on_the_cut(
 @settings(max_examples=EXAMPLES)
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 120), largest=st.integers(1, 60))
 def test_any_cut_leaves_the_refusals_of_single_records(seed: int, length: int, largest: int) -> None:
-    """Of requests that follow all topics and groups: the relation, and the dead letters that stand."""
+    """Of requests that follow all topics and groups: the relation, and the dead letters that stand.
+
+    The state may be rebuilt at any time.
+    """
     random = Random(seed)
     records = history(random, length, REFUSALS)
     lease = random.choice([0, *[lease_of(records)] * 3])
@@ -58,7 +62,8 @@ def test_any_cut_leaves_the_refusals_of_single_records(seed: int, length: int, l
     for record in records:
         feed(oracle, [record])
     job = Simulation(client_timeout_ms=lease)
-    job.worker = Worker(job.config, Tuning(end_bytes=random.choice([40, 300, 262_144])))
+    tuning = Tuning(end_bytes=random.choice([40, 300, 262_144]))
+    job.worker = Worker(job.config, tuning)
     asked = (Stream.SUBSCRIPTIONS, Stream.CLOCK)
     for record in records:
         if record.stream not in asked:
@@ -66,10 +71,30 @@ def test_any_cut_leaves_the_refusals_of_single_records(seed: int, length: int, l
     requests = [record for record in records if record.stream in asked]
     for batch in batches(random, requests, largest, punctual=True):
         job.run_once([*taken(random, job.echoes), *taken(random, job.slices), *batch])
+        if random.random() < 0.1:
+            letters, job = job.dead_letters, job.move(Routing())
+            job.dead_letters, job.worker = letters, Worker(job.config, tuning)
     while job.echoes or job.slices:
         job.run_once([*taken(random, job.echoes), *taken(random, job.slices)])
     assert job.relation - oracle.relation() == set(), "surplus"
     assert oracle.relation() - job.relation == set(), "missing"
+    assert refused(job) == sorted(place.offset for place in oracle.refused)
+
+
+@settings(max_examples=EXAMPLES)
+@given(seed=st.integers(0, 2**32), length=st.integers(40, 120))
+def test_a_short_log_is_enough_for_an_end_that_comes_at_once(seed: int, length: int) -> None:
+    """A group keeps only the latest requests that it may have to judge again."""
+    records = history(Random(seed), length, REFUSALS)
+    oracle = Oracle(client_timeout_ms=lease_of(records))
+    job = Simulation(client_timeout_ms=lease_of(records))
+    job.worker = Worker(job.config)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(group_log, "MAX_LOGGED", 8)
+        for record in records:
+            feed(oracle, [record])
+            job.run([record])
+            assert job.relation == oracle.relation()
     assert refused(job) == sorted(place.offset for place in oracle.refused)
 
 
