@@ -5,11 +5,13 @@ from typing import Any
 import pytest
 
 from streaming.events.model import QUOTA, VERSION_RETENTION_MS, Reason, Stream
+from streaming.events.routing import Routing
 from streaming.oracle import Oracle
+from streaming.state import Shard, reshard
 from streaming.tuning import Tuning
 from streaming.updates.model import Cause
 from streaming.worker import Worker
-from tests.support.builders import WILD, add, created, group_json, leave, replace, request_json, told, topic_json
+from tests.support.builders import WILD, add, bound, created, group_json, leave, replace, request_json, told, topic_json
 from tests.support.histories import feed
 from tests.support.simulator import Record, Simulation
 from tests.support.story import Story, removed
@@ -158,6 +160,25 @@ def test_a_request_that_took_something_away_and_is_stale_after_the_end_leaves_no
     job.run(asks("COMPLETE_ADD", "x", version=5))
     job.run(leaves(version=7), asks("PARTIAL_ADD", "a"), asks("COMPLETE_REMOVE", version=6), asks("PARTIAL_ADD", "b"))
     assert (job.held, job.refused) == (["a"], [5])
+
+
+def test_the_log_of_a_group_moves_with_its_state() -> None:
+    """Requests get the numbers that follow from what is remembered."""
+    story = Story(bound(quota=1), *map(created, "ab"))
+    story.then(*map(replace, "xyz"), add("*"))
+    (former,) = story.state.repeated.values()
+    (later,) = reshard([story.state], [Shard("p")])[0].repeated.values()
+    assert former.judged is not None
+    assert later == former._replace(judged=later.judged)
+    assert later.judged is not None
+    assert later.judged.former is not None
+    assert (former.judged.order, later.judged.order) == (4, 2)
+    assert [block.order for block in later.judged.former.wildcard.blocks] == [1]
+    (state,) = reshard([story.state], [Shard("p", 0, Routing({"p": 2}))]).values()
+    moved = Story(shard=Shard("p", 0, Routing({"p": 2})))
+    moved.state = state
+    moved.then(add("z"))
+    assert not moved.state.repeated, "of several shards none refuses a request"
 
 
 def test_a_refusal_that_the_end_lifts_takes_its_dead_letter_back() -> None:
