@@ -122,7 +122,7 @@ def parts_due(
     return due
 
 
-class Replay:
+class EndReplay:
     """Replay of a client's requests after its end.
 
     Args:

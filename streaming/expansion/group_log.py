@@ -11,7 +11,7 @@ from typing import Any
 
 from streaming.events.model import Action, Place, SelectorSpec, SubscriptionRequest
 from streaming.expansion.admission import Admission, admission
-from streaming.expansion.ends import EndStep, Orders, Replay
+from streaming.expansion.ends import EndReplay, EndStep, Orders
 from streaming.expansion.view import Overlay, ShardView
 from streaming.state import GroupSelectors
 from streaming.state.notes import MAX_LOGGED, NO_END, ClientNotes, Judged, Repeated
@@ -23,8 +23,8 @@ from streaming.subscription.subscribers import ClientKey
 _Outcomes = Mapping[Mode, RequestOutcome]
 
 
-class GroupLog:
-    """Log of one group in a micro-batch.
+class _KeptLog:
+    """Log of one group as the shard keeps it.
 
     Args:
         view: the shard.
@@ -46,12 +46,99 @@ class GroupLog:
             for number, part in self._parts.items()
             if part.judged is not None and part.judged.former is not None
         }
-        self._orders: Orders | None = None
         if self._parts and not view.shard.refuses_requests:
             self._drop(self._parts)
 
     def __bool__(self) -> bool:
         return bool(self._parts)
+
+    @property
+    def _selectors(self) -> GroupSelectors:
+        """The selectors of the group before the log."""
+        bases = (part.judged.selectors for part in self._parts.values() if part.judged is not None)
+        return next((selectors for selectors in bases if selectors is not None), GroupSelectors())
+
+    def _log(self, part: Repeated, judged: Judged, selectors: GroupSelectors) -> None:
+        """Log a request with the client before it, and with the selectors of the group, unless the log has them."""
+        key, known = _key(part), next(iter(self._parts.values()), None)
+        if known is not None and known.place.partition != part.place.partition:
+            self._drop(self._parts)
+            known = None
+        first = self._firsts.get(key)
+        if first is None or part.place.position < self._parts[first].place.position:
+            if first is not None:
+                self._change(first, former=None)
+            self._firsts[key] = self._next
+        else:
+            judged = judged._replace(former=None)
+        self._put(part._replace(judged=judged._replace(selectors=selectors if known is None else None)))
+        if len(self._parts) > 2 * MAX_LOGGED:
+            self._cut()
+
+    def _rebase(self, clients: Mapping[ClientKey, Client], selectors: GroupSelectors) -> None:
+        """Change what was before the log."""
+        for key, client in clients.items():
+            self._change(self._firsts[key], former=client.settled)
+        for number, part in list(self._parts.items()):
+            if part.judged is not None and part.judged.selectors not in (None, selectors):
+                self._change(number, selectors=selectors)
+
+    def _cut(self) -> None:
+        """Leave the latest requests in the log, or none if an end cannot change the judgement of any of them."""
+        course = _Course(self._view, self._group, self._selectors)
+        ordered = sorted(self._parts.items(), key=lambda each: _rank(each[1]))
+        dropped, kept = dict(ordered[:-MAX_LOGGED]), dict(ordered[-MAX_LOGGED:])
+        for part in dropped.values():
+            course.follow(part)
+        base, in_doubt = course.selectors, False
+        formers: dict[ClientKey, tuple[int, Client]] = {}
+        for number, part in kept.items():
+            if part.judged is not None:
+                formers.setdefault(_key(part), (number, course.client(part).settled))
+                sets_selector = part.request.selector not in (None, course.selected)
+                in_doubt = in_doubt or part.judged.is_contested or sets_selector
+            elif _key(part) not in formers:
+                dropped[number] = part  # an end with no earlier request of its client
+            course.follow(part)
+        self._drop(dropped if in_doubt else self._parts)
+        for place, (number, former) in enumerate(formers.values() if in_doubt else ()):
+            self._change(number, former=former, **{} if place else {"selectors": base})
+            self._firsts[_key(self._parts[number])] = number
+
+    def _change(self, number: int, **changes: Any) -> None:
+        part = self._parts[number]
+        self._put(part._replace(judged=part.judged and part.judged._replace(**changes)), number)
+
+    def _put(self, part: Repeated, number: int | None = None) -> None:
+        if number is None:
+            number, self._next = self._next, self._next + 1
+        self._parts[number] = self._overlay.repeated[self._key, number] = part
+        self._note(part.place.partition)
+
+    def _drop(self, numbers: Collection[int]) -> None:
+        for number in list(numbers):
+            del self._parts[number]
+            self._overlay.repeated[self._key, number] = None
+        self._firsts = {key: number for key, number in self._firsts.items() if number in self._parts}
+        self._note(self._view.notes(self._key).partition)
+
+    def _note(self, partition: int) -> None:
+        notes = ClientNotes(partition, NO_END, self._next, min(self._parts, default=self._next))
+        self._overlay.notes[self._key] = notes
+
+
+class GroupLog(_KeptLog):
+    """Log of one group in a micro-batch.
+
+    Args:
+        view: the shard.
+        overlay: takes the changes.
+        group: the group.
+    """
+
+    def __init__(self, view: ShardView, overlay: Overlay, group: str) -> None:
+        super().__init__(view, overlay, group)
+        self._orders: Orders | None = None
 
     def add(
         self,
@@ -100,7 +187,7 @@ class GroupLog:
         policy, in_doubt = self._view.policy(self._group), min(self._parts, default=self._next) > 0  # the log was cut
         if self._parts:
             policy = policy._replace(selector=self._selectors.in_mode(policy.mode))
-        replay = Replay(self._view, self._orders, key, client, earlier, policy=policy, in_doubt=in_doubt)
+        replay = EndReplay(self._view, self._orders, key, client, earlier, policy=policy, in_doubt=in_doubt)
         steps = list(replay.steps())
         kept = [(Repeated(step.place, step.request), step.judged) for step in steps if step.judged is not None]
         selectors = self._view.group_selectors(self._group)
@@ -199,80 +286,6 @@ class GroupLog:
         is_refused = excess is not None
         renewed = part._replace(judged=judged._replace(is_contested=True, is_refused=is_refused))
         return renewed, None if is_refused == judged.is_refused else excess or ""
-
-    @property
-    def _selectors(self) -> GroupSelectors:
-        """The selectors of the group before the log."""
-        bases = (part.judged.selectors for part in self._parts.values() if part.judged is not None)
-        return next((selectors for selectors in bases if selectors is not None), GroupSelectors())
-
-    def _log(self, part: Repeated, judged: Judged, selectors: GroupSelectors) -> None:
-        """Log a request with the client before it, and with the selectors of the group, unless the log has them."""
-        key, known = _key(part), next(iter(self._parts.values()), None)
-        if known is not None and known.place.partition != part.place.partition:
-            self._drop(self._parts)
-            known = None
-        first = self._firsts.get(key)
-        if first is None or part.place.position < self._parts[first].place.position:
-            if first is not None:
-                self._change(first, former=None)
-            self._firsts[key] = self._next
-        else:
-            judged = judged._replace(former=None)
-        self._put(part._replace(judged=judged._replace(selectors=selectors if known is None else None)))
-        if len(self._parts) > 2 * MAX_LOGGED:
-            self._cut()
-
-    def _rebase(self, clients: Mapping[ClientKey, Client], selectors: GroupSelectors) -> None:
-        """Change what was before the log."""
-        for key, client in clients.items():
-            self._change(self._firsts[key], former=client.settled)
-        for number, part in list(self._parts.items()):
-            if part.judged is not None and part.judged.selectors not in (None, selectors):
-                self._change(number, selectors=selectors)
-
-    def _cut(self) -> None:
-        """Leave the latest requests in the log, or none if an end cannot change the judgement of any of them."""
-        course = _Course(self._view, self._group, self._selectors)
-        ordered = sorted(self._parts.items(), key=lambda each: _rank(each[1]))
-        dropped, kept = dict(ordered[:-MAX_LOGGED]), dict(ordered[-MAX_LOGGED:])
-        for part in dropped.values():
-            course.follow(part)
-        base, in_doubt = course.selectors, False
-        formers: dict[ClientKey, tuple[int, Client]] = {}
-        for number, part in kept.items():
-            if part.judged is not None:
-                formers.setdefault(_key(part), (number, course.client(part).settled))
-                sets_selector = part.request.selector not in (None, course.selected)
-                in_doubt = in_doubt or part.judged.is_contested or sets_selector
-            elif _key(part) not in formers:
-                dropped[number] = part  # an end with no earlier request of its client
-            course.follow(part)
-        self._drop(dropped if in_doubt else self._parts)
-        for place, (number, former) in enumerate(formers.values() if in_doubt else ()):
-            self._change(number, former=former, **{} if place else {"selectors": base})
-            self._firsts[_key(self._parts[number])] = number
-
-    def _change(self, number: int, **changes: Any) -> None:
-        part = self._parts[number]
-        self._put(part._replace(judged=part.judged and part.judged._replace(**changes)), number)
-
-    def _put(self, part: Repeated, number: int | None = None) -> None:
-        if number is None:
-            number, self._next = self._next, self._next + 1
-        self._parts[number] = self._overlay.repeated[self._key, number] = part
-        self._note(part.place.partition)
-
-    def _drop(self, numbers: Collection[int]) -> None:
-        for number in list(numbers):
-            del self._parts[number]
-            self._overlay.repeated[self._key, number] = None
-        self._firsts = {key: number for key, number in self._firsts.items() if number in self._parts}
-        self._note(self._view.notes(self._key).partition)
-
-    def _note(self, partition: int) -> None:
-        notes = ClientNotes(partition, NO_END, self._next, min(self._parts, default=self._next))
-        self._overlay.notes[self._key] = notes
 
 
 class _Course:

@@ -71,6 +71,12 @@ class _Shard:
         """Tell whether a request is stale under any mode."""
         return self.literal.is_stale(request) or self.wildcard.is_stale(request)
 
+    def after(self, request: SubscriptionRequest, number: int, *, inner_multi: bool) -> "_Shard":
+        """Return the shard after a request that no quota refuses."""
+        literal = self.literal.after(request, number, wildcard=False, inner_multi=inner_multi)
+        wildcard = self.wildcard.after(request, number, wildcard=True, inner_multi=inner_multi)
+        return _Shard(self.topics, literal, wildcard)
+
     def expire(self, now: int) -> int:
         """Delete the topics whose time is over, and return their number."""
         over = [topic for topic, each in self.topics.items() if each.deadline is not None and each.deadline <= now]
@@ -262,23 +268,15 @@ class Oracle:
             known.present.add(request.parent)
         elif not sent.is_stale(request):
             known.present.discard(request.parent)
-        known.sent[request.parent] = self._after(sent, request)
+        known.sent[request.parent] = sent.after(request, self._requests, inner_multi=self._inner_multi)
         for number in range(self._routing.shard_count(request.parent)):
             shard = self._shards[request.parent, number]
-            after = self._after(shard, request)
+            after = shard.after(request, self._requests, inner_multi=self._inner_multi)
             if self._is_refused(request, shard, after):
                 self.decided["refused by quota"] += 1
                 self.refused.append(place)
             else:
                 self._shards[request.parent, number] = after
-
-    def _after(self, shard: _Shard, request: SubscriptionRequest) -> _Shard:
-        """Return a shard after a request that no quota refuses."""
-        return _Shard(
-            shard.topics,
-            shard.literal.after(request, self._requests, wildcard=False, inner_multi=self._inner_multi),
-            shard.wildcard.after(request, self._requests, wildcard=True, inner_multi=self._inner_multi),
-        )
 
     def _apply_topic(self, place: Place, event: TopicEvent) -> None:
         topics = self._shard_of(event.parent, event.lite_topic).topics
