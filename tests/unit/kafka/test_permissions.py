@@ -1,25 +1,36 @@
 """The list of permissions, and the page that shows it."""
 
 import re
+from itertools import takewhile
 from pathlib import Path
+from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 
 from streaming.config import load
 from streaming.kafka.clients import reason
-from streaming.kafka.permissions import PERMISSIONS, Grant, grants, missing, readable
+from streaming.kafka.permissions import PERMISSIONS, Grant, Kind, Permission, grants, missing, readable
 
 PAGE = Path(__file__).parents[3] / "docs" / "security.md"
+HEADER = "| role | resources | operation | purpose |\n|---|---|---|---|\n"
+KINDS: Final[dict[str, Kind]] = {"topic": "TOPIC", "group": "GROUP", "transactional id": "TRANSACTIONAL_ID"}
+INPUTS = "`group_events`, `subscription_events`, `topic_events`"
+"""Settings that the page abbreviates as inputs."""
+
+
+def _row(line: str) -> Permission:
+    """Read a row of the page: role, resources, operation, purpose."""
+    role, resources, operation, why = (cell.strip() for cell in line.split("|")[1:-1])
+    names = resources.replace("all topics", "inputs, `clock`, `updates`, `dead_letters`").replace("inputs", INPUTS)
+    kind = names.partition("`")[0].strip() or "topic"
+    found = tuple(re.findall(r"`([^`]+)`", names))
+    return Permission(role.strip("`"), KINDS[kind], found, operation, why)
 
 
 def test_the_table_of_the_page_is_the_list() -> None:
-    """Row by row: role, resources, operation, purpose."""
-    rows = [line.split("|")[1:-1] for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
-    found = [
-        (role.strip("` "), kind.strip(), tuple(re.findall(r"`([^`]+)`", names)), operation.strip("` "), why.strip())
-        for role, kind, names, operation, why in (row for row in rows if len(row) == 5)
-    ][1:]
-    assert found == [(p.role, p.kind.lower().replace("_", " "), p.resources, p.operation, p.why) for p in PERMISSIONS]
+    _, _, table = PAGE.read_text(encoding="utf-8").partition(HEADER)
+    rows = takewhile(lambda line: line.startswith("| "), table.splitlines())
+    assert [_row(row) for row in rows] == list(PERMISSIONS)
 
 
 def test_nothing_is_asked_for_twice() -> None:
