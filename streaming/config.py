@@ -1,4 +1,4 @@
-"""Settings of the job: command line over environment over file over defaults."""
+"""Settings of the job, from the command line, the environment, a file, or defaults, in this order."""
 
 import difflib
 import json
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("reexpand")
 
 Delivery = Literal["exactly-once", "at-least-once"]
-"""How often a record is written for those who read what is committed."""
+"""Delivery guarantee for consumers of committed records."""
 
 TopicName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9._-]{1,249}$")]
 
@@ -39,10 +39,10 @@ _FILE_VARIABLE: Final = "REEXPAND_CONFIG"
 """Environment variable with the path of the TOML file."""
 
 _OTHER_VARIABLES: Final = (_FILE_VARIABLE, "REEXPAND_HTTP_TOKEN", "REEXPAND_LOG_FORMAT")
-"""Environment variables that are no settings."""
+"""Environment variables that are not settings."""
 
 _MISSPELT: Final = 0.75
-"""Similarity, as `difflib` measures it, from which an unknown variable is taken for a misspelt setting."""
+"""`difflib` similarity above which an unknown variable is reported as a misspelt setting."""
 
 
 class Settings(BaseSettings):
@@ -54,8 +54,8 @@ class Settings(BaseSettings):
     | environment | `REEXPAND_BOOTSTRAP_SERVERS=broker:9092`, `REEXPAND_SHARDS=orders=16,sensors=4` |
     | file | `reexpand run --config reexpand.toml` with `bootstrap_servers = "broker:9092"` and a table `[shards]` |
 
-    Shards of several sources are merged, parent by parent. An empty variable of a setting that may be absent, as
-    `REEXPAND_GROUPS=`, counts as not set.
+    Shards of several sources are merged by parent. An empty variable of an optional setting, such as
+    `REEXPAND_GROUPS=`, counts as unset.
     """
 
     model_config = SettingsConfigDict(env_prefix=_PREFIX, extra="forbid", frozen=True)
@@ -63,44 +63,40 @@ class Settings(BaseSettings):
     bootstrap_servers: str = Field(
         min_length=1, description="Addresses of Kafka brokers, host:port[,host:port...]; required."
     )
-    checkpoint: str = Field(
-        min_length=1, description="Directory or URI of the job's state; one job, one checkpoint; required."
-    )
-    topic_events: TopicName = Field("lite-topic-events", description="Input: topics created and deleted.")
+    checkpoint: str = Field(min_length=1, description="Directory or URI of the job's state, one per job; required.")
+    topic_events: TopicName = Field("lite-topic-events", description="Input: created and deleted topics.")
     subscription_events: TopicName = Field("lite-subscription-events", description="Input: subscription requests.")
     group_events: TopicName = Field("lite-group-events", description="Input: group attributes.")
-    clock: TopicName = Field("lite-clock", description="Ticks and alarms; the job writes and reads them itself.")
+    clock: TopicName = Field("lite-clock", description="Ticks and alarms, written and read by the job.")
     updates: TopicName = Field("lite-subscription-updates", description="Output: changes of each subscriber's topics.")
-    dead_letters: TopicName = Field("lite-dead-letters", description="Output: entries that could not be applied.")
-    answers: TopicName = Field("lite-answers", description="Answers of the job to those who ask for its live state.")
+    dead_letters: TopicName = Field("lite-dead-letters", description="Output: rejected entries.")
+    answers: TopicName = Field("lite-answers", description="Answers to queries on the job's live state.")
     shards: dict[str, PositiveInt] = Field(
         default_factory=dict, description="Number of shards of a large parent topic; others have 1; repeatable."
     )
     route_depth: int = Field(
-        1, ge=0, description="Number of leading segments that decide the shard of a topic; 0: all segments."
+        1, ge=0, description="Number of leading segments that select the shard of a topic; 0: all segments."
     )
     allow_inner_multi: bool = Field(default=False, description="Allow ** inside a pattern.")
     shuffle_partitions: PositiveInt | None = Field(
-        None, description="State partitions; default: the processors, 8 at most; fixed by the checkpoint."
+        None, description="State partitions; default: the number of processors, at most 8; fixed by the checkpoint."
     )
     max_offsets_per_trigger: PositiveInt = Field(100_000, description="Maximum number of records in a micro-batch.")
     trigger_interval_ms: int = Field(
         0, ge=0, description="Time between micro-batches; 0: as soon as there are records."
     )
-    pace_cpu: float = Field(
-        0.5, ge=0, description="Cores that micro-batches under a trickle of records may use; 0: any number."
-    )
+    pace_cpu: float = Field(0.5, ge=0, description="Cores that micro-batches may use at a low rate; 0: no limit.")
     tick_interval_ms: int = Field(
-        10_000, ge=0, description="Time between ticks of the clock, which expire topics and clients; 0: no ticks."
+        10_000, ge=0, description="Interval of ticks, which expire topics and clients; 0: no ticks."
     )
     client_timeout_ms: int = Field(
         0, ge=0, description="Time without requests after which a client is unsubscribed; 0: never."
     )
     delivery: Delivery = Field(
-        "exactly-once", description="exactly-once, in Kafka transactions; or at-least-once, which repeats records."
+        "exactly-once", description="exactly-once, in Kafka transactions, or at-least-once, which may repeat records."
     )
     max_value_bytes: PositiveInt = Field(
-        1_000_000, description="Largest value of an input record, in bytes; a larger one becomes a dead letter."
+        1_000_000, description="Maximum size of an input record's value, in bytes; larger values become dead letters."
     )
     max_requests: PositiveInt = Field(1_024, description="Maximum number of requests in one record.")
     max_entries: PositiveInt = Field(20_000, description="Maximum number of names and patterns in one request.")
@@ -111,34 +107,32 @@ class Settings(BaseSettings):
         1_073_741_824, ge=0, description="Memory for decoded states in each Python worker, in bytes."
     )
     rocksdb_bytes: int = Field(
-        268_435_456, ge=67_108_864, description="Memory of Spark's state stores in each JVM that has some, in bytes."
+        268_435_456, ge=67_108_864, description="Memory of Spark's state stores per JVM, in bytes."
     )
     heap_bytes: int | None = Field(
-        None, ge=536_870_912, description="Heap of the JVM of the driver, and of each executor, in bytes."
+        None, ge=536_870_912, description="Heap of the JVMs of the driver and of each executor, in bytes."
     )
     cap_requests: bool = Field(
         default=False,
-        description="Cap a request beyond its client's quota in place of refusing it, on parents with one shard too.",
+        description="Cap a request beyond its client's quota instead of rejecting it, even on parents with one shard.",
     )
-    accept_loss: bool = Field(
-        default=False, description="Let a new checkpoint begin although inputs have lost records."
-    )
+    accept_loss: bool = Field(default=False, description="Start a new checkpoint although inputs have lost records.")
     master: str | None = Field(None, description="Spark master; default: all processors of this machine.")
     groups: Path | None = Field(
-        None, description="TOML file of group attributes, written to the group events at each start."
+        None, description="TOML file of group attributes, which are written to the group events at each start."
     )
     kafka_options: Path | None = Field(
-        None, description="File of Kafka client options, one key=value a line; the place for credentials."
+        None, description="File of Kafka client options with credentials, one key=value per line."
     )
     http: str = Field("127.0.0.1:9464", description="Address of metrics and health, HOST:PORT; off: none.")
     http_token_file: Path | None = Field(
-        None, description="File of the token that all pages but metrics and health ask for."
+        None, description="File of the token required by all pages except metrics and health."
     )
     stall_seconds: int = Field(
-        30, ge=0, description="Time without progress on one key after which its Python worker is ended; 0: never."
+        30, ge=0, description="Time without progress on one key after which its Python worker is killed; 0: never."
     )
     hang_seconds: PositiveInt = Field(
-        300, description="Time after which a micro-batch counts as hung, so that /healthz says so."
+        300, description="Time after which a micro-batch counts as hung, and /healthz fails."
     )
 
     @field_validator("http")
@@ -176,10 +170,10 @@ class Settings(BaseSettings):
         return self.group_events, self.subscription_events, self.topic_events, self.clock
 
     def client_options(self) -> dict[str, str]:
-        """Return the Kafka client options beyond the bootstrap servers, in the names of Java's client.
+        """Return the options of `kafka_options`, with the names of Java's client.
 
         Raises:
-            ConfigInvalid: the file is not as `properties.read` wants it; the message repeats no value.
+            ConfigInvalid: the file is malformed; the message contains none of its values.
         """
         return {} if self.kafka_options is None else properties.read(self.kafka_options)
 
@@ -192,22 +186,22 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - part of the interface
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - part of the interface
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return the sources in their order: command line, environment, file."""
+        """Return the sources in order of precedence: command line, environment, file."""
         sources = (init_settings, _EnvironmentSource(settings_cls))
         file = _file()
         return sources if file is None else (*sources, TomlConfigSettingsSource(settings_cls, file))
 
 
 class _EnvironmentSource(EnvSettingsSource):
-    """Environment: an empty variable can mean "not set", and shards are pairs or JSON."""
+    """Environment, with empty variables as unset, and shards as pairs or JSON."""
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        """Return the text of a variable, None when it is not set."""
+        """Return the value of a variable, or None if it is unset."""
         value, key, is_complex = super().get_field_value(field, field_name)
         return (None if value == "" and _may_be_absent(field_name) else value), key, is_complex
 
     def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:  # noqa: ARG002 - only `shards` has a structure
-        """Return the shards of `orders=16,sensors=4` or of a JSON object."""
+        """Parse shards: `orders=16,sensors=4` or a JSON object."""
         if value.lstrip().startswith("{"):
             try:
                 return json.loads(value)
@@ -216,20 +210,20 @@ class _EnvironmentSource(EnvSettingsSource):
         pairs = [pair.rpartition("=") for pair in value.split(",")]
         if not all(parent for parent, _, _ in pairs):
             raise ConfigInvalid(
-                f"{field_name} must be pairs as orders=16,sensors=4 or a JSON object, not {value!r} "
+                f"{field_name} must be pairs such as orders=16,sensors=4, or a JSON object, not {value!r} "
                 f"(from {_variable(field_name)})"
             )
         return {parent.strip(): count for parent, _, count in pairs}
 
 
 def load(given: Mapping[str, Any]) -> Settings:
-    """Return the settings in force.
+    """Load and check the settings.
 
     Args:
-        given: settings of the command line; None for an option that is not there.
+        given: settings of the command line; None for a missing option.
 
     Raises:
-        ConfigInvalid: a setting is missing or wrong; the message names each of them, and its source.
+        ConfigInvalid: a setting is missing or invalid; the message lists all of them, with their sources.
     """
     _warn_of_misspelt_variables()
     given = {name: value for name, value in given.items() if value is not None}
@@ -280,13 +274,13 @@ _RULES: Final = {
     "string_too_short": "must not be empty",
     "string_pattern_mismatch": "must be the name of a Kafka topic, 1 to 249 letters, digits, '.', '_' or '-'",
     "path_type": "must be the path of a file",
-    "dict_type": "must be a number of shards for each parent topic, as orders = 16",
+    "dict_type": "must be a number of shards for each parent topic, such as orders = 16",
 }
-"""Rules for values, by pydantic's name for the error; the others are written in `_rule`."""
+"""Message templates by pydantic's error type; see `_rule` for other types."""
 
 
 def _explain(details: "ErrorDetails", given: Mapping[str, Any]) -> str:
-    """Describe an error, with the name and the source of the setting."""
+    """Format an error with the name and the source of the setting."""
     kind = details["type"]
     if not details["loc"]:  # an error of several settings
         return str(details["ctx"]["error"])
@@ -318,7 +312,7 @@ def _rule(details: "ErrorDetails") -> str:
 
 
 def _source(setting: str, option: str, given: Mapping[str, Any]) -> str:
-    """Return the option, variable or file of a setting's value in force."""
+    """Return the option, variable or file that a setting's value is from."""
     if setting in given:
         return option
     values = {name.upper(): value for name, value in os.environ.items()}

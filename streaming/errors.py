@@ -1,70 +1,70 @@
 """Every exception of the package, as one tree.
 
-The name of a base ends in `Error`; the name of a leaf says what happened. All texts are meant for the user: they say
-what happened, where, and what to do about it.
+Names of bases end in `Error`; a leaf is named after the failure. Messages are for users: they contain the failure, its
+place and the fix.
 
-    ReexpandError                   exit code 1 where nothing else is said
+    ReexpandError                   exit code 1, unless noted below
     ├── ConfigInvalid               a setting is missing or wrong (exit code 2)
-    ├── ExtraMissing                a package of an extra is not installed (exit code 2)
-    ├── CheckpointMismatch          the checkpoint was made with other settings (exit code 2)
+    ├── ExtraMissing                an optional package is not installed (exit code 2)
+    ├── CheckpointMismatch          the checkpoint was created with other settings (exit code 2)
     ├── CheckpointUnusable          its folder cannot be read or written (exit code 2)
     ├── StateError                  a state value cannot be read
-    │   ├── StateCorrupted          its bytes differ from the written ones
+    │   ├── StateCorrupted          its checksum does not match
     │   └── StateFormatUnknown      another release wrote it
-    ├── Rejected                    an input entry is not valid; it becomes a dead letter
-    ├── JobError                    the job cannot run, or cannot go on
-    │   ├── SparkUnavailable        Spark does not start, or reaches no master
-    │   ├── KafkaUnavailable        no broker answers, or it refuses what the job needs
-    │   ├── NotWritten              Kafka did not take a record
-    │   ├── CheckpointInUse         another driver works on the checkpoint
+    ├── Rejected                    an input entry is invalid; it becomes a dead letter
+    ├── JobError                    the job cannot start or continue
+    │   ├── SparkUnavailable        Spark does not start, or cannot reach its master
+    │   ├── KafkaUnavailable        no broker answers, or it refuses a request of the job
+    │   ├── NotWritten              Kafka rejected a record
+    │   ├── CheckpointInUse         another driver uses the checkpoint
     │   ├── TakenOver               another driver has taken over the checkpoint
-    │   ├── TopicReplaced           a topic of the checkpoint was deleted, or is another one (exit code 2)
-    │   ├── RecordsLost             inputs have lost records that the job needs (exit code 2)
-    │   ├── UpdatesUnknown          the updates topic holds what the checkpoint does not know of (exit code 2)
-    │   ├── CheckpointUnfinished    the rebuild of the checkpoint is not complete, or replaced it (exit code 2)
-    │   ├── EntriesLethal           the work on entries kills or hangs workers; the job leaves them out
-    │   └── JobFailed               the query ended by itself
-    ├── DemoFailed                  the job of the demo ended by itself, or did not come up
-    ├── LetterUnknown               there is no such dead letter
+    │   ├── TopicReplaced           a topic of the checkpoint was deleted or created again (exit code 2)
+    │   ├── RecordsLost             inputs have lost unread records (exit code 2)
+    │   ├── UpdatesUnknown          the updates topic is ahead of the checkpoint (exit code 2)
+    │   ├── CheckpointUnfinished    the checkpoint is half rebuilt, or a rebuild replaced it (exit code 2)
+    │   ├── EntriesLethal           entries kill or hang workers; the job quarantines them
+    │   └── JobFailed               the query failed
+    ├── DemoFailed                  the demo's job failed or did not start
+    ├── LetterUnknown               the dead letter does not exist
     ├── TopicUnreadable             a part of a Kafka topic cannot be read
     │   └── TopicMissing            it does not exist
     ├── NotVerified                 `reexpand verify` cannot compare inputs, state and updates (exit code 2)
-    ├── QuarantineRefused           an entry cannot be left out, or applied after all (exit code 2)
+    ├── QuarantineRefused           an entry cannot be quarantined or released (exit code 2)
     ├── BackupError                 a checkpoint cannot be copied or restored
-    │   ├── BackupRefused           there is nothing to copy, or something in the way (exit code 2)
-    │   ├── BackupDamaged           a copy, or the checkpoint itself, is damaged
-    │   └── BackupFailed            a file cannot be read or written, or the job is too fast
-    ├── RebuildError                no new checkpoint can be made for an updates topic
-    │   ├── RebuildRefused          the checkpoints do not fit the rebuild (exit code 2)
-    │   └── RebuildFailed           it was interrupted, or cannot go on; the same command goes on
-    ├── InspectError                the live state of a job cannot be asked for
-    │   ├── Unanswered              no job has answered in time
-    │   ├── QuestionRefused         the job says why it cannot answer (exit code 2)
-    │   └── NotPlaced               the question does not say which parent or group is meant (exit code 2)
+    │   ├── BackupRefused           nothing to copy, or the target is in use (exit code 2)
+    │   ├── BackupDamaged           the backup or the checkpoint is damaged
+    │   └── BackupFailed            a file cannot be read or written, or changes too fast
+    ├── RebuildError                a checkpoint cannot be rebuilt
+    │   ├── RebuildRefused          the checkpoints are unsuitable (exit code 2)
+    │   └── RebuildFailed           it was interrupted; the same command resumes it
+    ├── InspectError                the live state of a job cannot be queried
+    │   ├── Unanswered              no job answered in time
+    │   ├── QuestionRefused         the job rejected the question (exit code 2)
+    │   └── NotPlaced               the parent or group is missing or ambiguous (exit code 2)
     ├── AddressUnusable             the console cannot listen on its address
     ├── BridgeFailed                CloudEvents cannot be read or written
-    ├── NotConverted                a record is no CloudEvent, or cannot become one; it is passed over
-    ├── WatchFailed                 Kafka cannot be watched, or does not take the topic events
-    ├── LocalError                  this machine lacks a part of a broker or cluster of its own
-    │   ├── JavaUnusable            no Java that Spark and Kafka run on
-    │   ├── JarsUnavailable         the jars of Spark's connector or of the broker cannot be downloaded or stored
+    ├── NotConverted                a record cannot be converted; it is skipped
+    ├── WatchFailed                 Kafka cannot be watched, or rejects the topic events
+    ├── LocalError                  a local broker or cluster cannot run
+    │   ├── JavaUnusable            no suitable Java for Spark and Kafka
+    │   ├── JarsUnavailable         the jars of Spark's connector or the broker cannot be downloaded
     │   ├── BrokerFailed            the broker does not start, or does not answer
-    │   │   └── FolderInUse         another broker works in the same data folder
+    │   │   └── FolderInUse         another broker uses the same data folder
     │   ├── ClusterFailed           the Spark cluster does not start
-    │   └── TopicsUnusable          a topic cannot be created, or has an unsuitable configuration
-    └── ClientError                 a subscription client cannot go on
-        ├── Malformed               a record of the updates topic is no update; it is skipped
-        ├── UpdatesUnreadable       the updates cannot be read, and waiting does not help
+    │   └── TopicsUnusable          a topic cannot be created, or its configuration is unsuitable
+    └── ClientError                 a subscription client cannot continue
+        ├── Malformed               a record of the updates topic is not an update; it is skipped
+        ├── UpdatesUnreadable       the updates cannot be read; retrying does not help
         ├── CallbackFailed          `on_change` raised, so the client has stopped
-        ├── LiteSubscriptionRefused RocketMQ does not take the lite subscriptions of a consumer
-        ├── NotReady                the client has not caught up in time, or was closed
-        └── ConsumerError           a consumer with patterns cannot go on
-            ├── PatternsRefused     a pattern is not valid, or nothing can match it (exit code 2)
-            ├── TopicsUnreadable    topics or offsets cannot be read, and waiting does not help
-            ├── NotCommitted        the group does not take an offset
-            └── ConsumerClosed      the consumer was closed before
+        ├── LiteSubscriptionRefused RocketMQ rejects the lite subscriptions of a consumer
+        ├── NotReady                the client did not catch up in time, or was closed
+        └── ConsumerError           a consumer with patterns cannot continue
+            ├── PatternsRefused     a pattern is invalid, or can match no topic (exit code 2)
+            ├── TopicsUnreadable    topics or offsets cannot be read; retrying does not help
+            ├── NotCommitted        the group rejects an offset
+            └── ConsumerClosed      the consumer is closed
 
-`matcher` has a tree of its own in `matcher.errors`.
+The exceptions of `matcher` are in `matcher.errors`.
 """
 
 import json
@@ -82,25 +82,25 @@ class ReexpandError(Exception):
 
 
 class ConfigInvalid(ReexpandError):
-    """A setting is missing, malformed, or contradicts another one."""
+    """A setting is missing, malformed, or contradicts another setting."""
 
     exit_code = 2
 
 
 class ExtraMissing(ReexpandError):
-    """A package that only an extra brings is not installed; the message has the command that brings it."""
+    """A package of an extra is not installed; the message contains the command that installs it."""
 
     exit_code = 2
 
 
 class CheckpointMismatch(ReexpandError):
-    """The checkpoint was made with other settings, of those fixed during its life."""
+    """A setting that the checkpoint fixes differs from the checkpoint's."""
 
     exit_code = 2
 
 
 class CheckpointUnusable(ReexpandError):
-    """The checkpoint is no folder, or may not be read or written."""
+    """The checkpoint is not a folder, or cannot be read or written."""
 
     exit_code = 2
 
@@ -108,20 +108,20 @@ class CheckpointUnusable(ReexpandError):
 class StateError(ReexpandError):
     """Base of errors in reading a state value.
 
-    Operator action: stop the job, restore the checkpoint directory from a copy, or start with an empty one.
+    Stop the job, and restore the checkpoint from a backup or start with an empty folder.
     """
 
 
 class StateCorrupted(StateError):
-    """The bytes of a state value differ from the written ones."""
+    """The checksum of a state value does not match its bytes."""
 
 
 class StateFormatUnknown(StateError):
-    """The state value has a format version unknown to this release."""
+    """The format version of a state value is unknown to this release."""
 
 
 class Rejected(ReexpandError):
-    """One entry of an input record is not valid.
+    """An entry of an input record is invalid.
 
     Attributes:
         reason: stable code, one of `streaming.events.model.Reason`.
@@ -133,11 +133,11 @@ class Rejected(ReexpandError):
 
 
 class JobError(ReexpandError):
-    """Base of errors that end the job, or keep it from starting."""
+    """Base of errors that end the job or prevent its start."""
 
 
 class SparkUnavailable(JobError):
-    """Spark does not start, or reaches no master; the message quotes Spark."""
+    """Spark does not start, or cannot reach its master; the message quotes Spark."""
 
 
 class KafkaUnavailable(JobError):
@@ -145,11 +145,11 @@ class KafkaUnavailable(JobError):
 
 
 class NotWritten(JobError):
-    """Kafka did not take a record; the message quotes Kafka."""
+    """Kafka rejected a record; the message quotes Kafka."""
 
 
 class CheckpointInUse(JobError):
-    """Another driver works on the checkpoint; the message names it."""
+    """Another driver uses the checkpoint; the message names it."""
 
 
 class TakenOver(JobError):
@@ -157,34 +157,34 @@ class TakenOver(JobError):
 
 
 class TopicReplaced(JobError):
-    """A topic of the checkpoint was deleted, created anew, or belongs to another Kafka."""
+    """A topic of the checkpoint was deleted, created again, or belongs to another Kafka."""
 
     exit_code = 2
 
 
 class RecordsLost(JobError):
-    """Input topics have lost records that the job has not read."""
+    """Input topics have lost records before the job read them."""
 
     exit_code = 2
 
 
 class UpdatesUnknown(JobError):
-    """The updates topic holds updates of which the checkpoint does not know."""
+    """The updates topic contains updates that are missing from the checkpoint."""
 
     exit_code = 2
 
 
 class CheckpointUnfinished(JobError):
-    """The rebuild of the checkpoint is not complete, or another checkpoint has replaced it."""
+    """The rebuild of the checkpoint is incomplete, or a rebuilt checkpoint has replaced it."""
 
     exit_code = 2
 
 
 class EntriesLethal(JobError):
-    """The work on entries kills or hangs workers; the text has them as JSON, so that it passes through Spark.
+    """Entries kill or hang workers. The text is JSON, because Spark passes on only the text of an error.
 
     Attributes:
-        entries: fields of a decision about each entry (see `streaming.quarantine`); none if no entry is to blame.
+        entries: fields of a decision about each entry (see `streaming.quarantine`); empty if no entry is the cause.
     """
 
     def __init__(self, entries: "Sequence[Mapping[str, Any]]") -> None:
@@ -193,15 +193,15 @@ class EntriesLethal(JobError):
 
 
 class JobFailed(JobError):
-    """The query ended by itself; the message quotes Spark."""
+    """The query failed; the message quotes Spark."""
 
 
 class DemoFailed(ReexpandError):
-    """The job of the demo ended by itself, or did not come up; the message has the end of its log."""
+    """The demo's job failed or did not start; the message contains the end of its log."""
 
 
 class LetterUnknown(ReexpandError):
-    """There is no such dead letter."""
+    """The dead letter does not exist."""
 
 
 class TopicUnreadable(ReexpandError):
@@ -213,7 +213,7 @@ class TopicMissing(TopicUnreadable):
 
 
 class NotVerified(ReexpandError):
-    """`reexpand verify` cannot compare inputs, state and updates, so it says nothing about them."""
+    """`reexpand verify` cannot compare inputs, state and updates."""
 
     exit_code = 2
 
@@ -225,63 +225,63 @@ class QuarantineRefused(ReexpandError):
 
 
 class BackupError(ReexpandError):
-    """Base of errors that keep a checkpoint from being copied or restored."""
+    """Base of errors in backing up or restoring a checkpoint."""
 
 
 class BackupRefused(BackupError):
-    """There is nothing to copy, something is in the way, or a driver lives."""
+    """There is nothing to copy, the target is not empty, or a driver is running."""
 
     exit_code = 2
 
 
 class BackupDamaged(BackupError):
-    """A backup, or the checkpoint to be copied, is damaged; the message names the file."""
+    """The backup or the checkpoint is damaged; the message names the file."""
 
 
 class BackupFailed(BackupError):
-    """A file cannot be read or written, or the job goes on faster than its files are copied."""
+    """A file cannot be read or written, or the job changes files faster than they are copied."""
 
 
 class RebuildError(ReexpandError):
-    """Base of errors that keep `reexpand rebuild` from making a checkpoint."""
+    """Base of errors of `reexpand rebuild`."""
 
 
 class RebuildRefused(RebuildError):
-    """The new checkpoint, or the former one, is not what the rebuild needs."""
+    """The new or the previous checkpoint is unsuitable for the rebuild."""
 
     exit_code = 2
 
 
 class RebuildFailed(RebuildError):
-    """The rebuild was interrupted, or cannot go on; the same command goes on with it."""
+    """The rebuild was interrupted; the same command resumes it."""
 
 
 class InspectError(ReexpandError):
-    """The live state of a job cannot be asked for."""
+    """Base of errors in querying the live state of a job."""
 
 
 class Unanswered(InspectError):
-    """No job has answered a question in time."""
+    """No job answered a question in time."""
 
 
 class QuestionRefused(InspectError):
-    """The job says why it cannot answer a question."""
+    """The job rejected a question; the message is its reason."""
 
     exit_code = 2
 
 
 class NotPlaced(InspectError):
-    """A question does not say which parent or group is meant, and there are several, or none."""
+    """The question names no parent or group, and the job has none or several."""
 
     exit_code = 2
 
 
 class AddressUnusable(ReexpandError):
-    """The console cannot listen on its address: another program does, or this machine does not have it."""
+    """The console cannot listen on its address: it is in use, or not an address of this machine."""
 
 
 class WatchFailed(ReexpandError):
-    """Kafka cannot be watched, or does not take the topic events."""
+    """Kafka cannot be watched, or rejects the topic events."""
 
 
 class BridgeFailed(ReexpandError):
@@ -289,11 +289,11 @@ class BridgeFailed(ReexpandError):
 
 
 class NotConverted(ReexpandError):
-    """A record is no CloudEvent with an input of the job, or cannot become one."""
+    """A record is not a CloudEvent for the job, or cannot be converted to a CloudEvent."""
 
 
 class LocalError(ReexpandError):
-    """Base of the failures of a broker or cluster on this machine."""
+    """Base of errors of a local broker or cluster."""
 
 
 class JavaUnusable(LocalError):
@@ -301,7 +301,7 @@ class JavaUnusable(LocalError):
 
 
 class JarsUnavailable(LocalError):
-    """The jars of Spark's Kafka connector or of the broker cannot be downloaded or stored."""
+    """The jars of Spark's Kafka connector or the broker cannot be downloaded or stored."""
 
 
 class BrokerFailed(LocalError):
@@ -309,7 +309,7 @@ class BrokerFailed(LocalError):
 
 
 class FolderInUse(BrokerFailed):
-    """Another broker works in the same data folder."""
+    """Another broker uses the same data folder."""
 
 
 class ClusterFailed(LocalError):
@@ -317,15 +317,15 @@ class ClusterFailed(LocalError):
 
 
 class TopicsUnusable(LocalError):
-    """A topic cannot be created, or exists with an unsuitable configuration."""
+    """A topic cannot be created, or its configuration is unsuitable."""
 
 
 class ClientError(ReexpandError):
-    """Base of the exceptions of a subscription client."""
+    """Base of errors of a subscription client."""
 
 
 class Malformed(ClientError):
-    """A record of the updates topic is no update."""
+    """A record of the updates topic is not an update."""
 
 
 class UpdatesUnreadable(ClientError):
@@ -333,11 +333,11 @@ class UpdatesUnreadable(ClientError):
 
 
 class CallbackFailed(ClientError):
-    """`on_change` raised: its owner has missed a change, so the client does not go on."""
+    """`on_change` raised, so the client has stopped: continuing would lose a change."""
 
 
 class LiteSubscriptionRefused(ClientError):
-    """RocketMQ does not answer, or does not take the lite subscriptions of a consumer; the message quotes it."""
+    """RocketMQ does not answer, or rejects the lite subscriptions of a consumer; the message quotes it."""
 
 
 class NotReady(ClientError, TimeoutError):
@@ -345,22 +345,22 @@ class NotReady(ClientError, TimeoutError):
 
 
 class ConsumerError(ClientError):
-    """Base of the exceptions of a consumer with patterns."""
+    """Base of errors of a consumer with patterns."""
 
 
 class PatternsRefused(ConsumerError):
-    """A pattern is not valid, or nothing can match it."""
+    """A pattern is invalid, or can match no topic."""
 
     exit_code = 2
 
 
 class TopicsUnreadable(ConsumerError):
-    """Topics or their offsets cannot be read, and waiting does not help; the message quotes Kafka."""
+    """Topics or their offsets cannot be read, and retrying does not help; the message quotes Kafka."""
 
 
 class NotCommitted(ConsumerError):
-    """The consumer group does not take an offset; the message quotes Kafka."""
+    """The consumer group rejects an offset; the message quotes Kafka."""
 
 
 class ConsumerClosed(ConsumerError):
-    """The consumer was closed before it was asked for something."""
+    """The consumer is closed."""

@@ -213,7 +213,10 @@ def test_a_wrong_setting_is_named(arguments: tuple[str, ...], said: list[str], r
         (b"updates = 1", ["updates must be text, not 1 (from FILE)"]),
         (b"groups = 1", ["groups must be the path of a file, not 1 (from FILE)"]),
         (b'allow_inner_multi = "maybe"', ["allow_inner_multi must be true or false, not 'maybe' (from FILE)"]),
-        (b"shards = 3", ["shards must be a number of shards for each parent topic, as orders = 16, not 3 (from FILE)"]),
+        (
+            b"shards = 3",
+            ["shards must be a number of shards for each parent topic, such as orders = 16, not 3 (from FILE)"],
+        ),
         (b"[shards]\norders = 0", ["shards.orders must be at least 1, not 0 (from FILE)"]),
         (b"route_depth = \n", ["FILE is not valid TOML: ", "line 1, column 15"]),
         (b'updates = "\xff"', ["FILE cannot be read: it is not UTF-8"]),
@@ -240,12 +243,12 @@ def test_a_missing_file_of_the_environment_is_named(run: Run, monkeypatch: pytes
         (
             "SHARDS",
             "orders",
-            "shards must be pairs as orders=16,sensors=4 or a JSON object, not 'orders' (from REEXPAND",
+            "shards must be pairs such as orders=16,sensors=4, or a JSON object, not 'orders' (from REEXPAND",
         ),
         (
             "SHARDS",
             "orders=16,",
-            "shards must be pairs as orders=16,sensors=4 or a JSON object, not 'orders=16,' (from",
+            "shards must be pairs such as orders=16,sensors=4, or a JSON object, not 'orders=16,' (from",
         ),
         ("SHARDS", "orders=x", "shards.orders must be a whole number, not 'x' (from REEXPAND_SHARDS)"),
         ("SHARDS", "{", "shards is not valid JSON: "),
