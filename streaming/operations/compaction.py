@@ -1,4 +1,4 @@
-"""Removal of input records covered by a backup, so that the inputs of a job need not be kept for ever."""
+"""Removal of input records that a backup covers."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +19,7 @@ class InputRemoval(NamedTuple):
         partition: the partition.
         first: offset of its first record.
         end: offset up to which records are removed.
-        size: number of records that it has.
+        size: number of records in the partition.
     """
 
     partition: Partition
@@ -36,19 +36,19 @@ class InputRemoval(NamedTuple):
 def plan(
     bootstrap_servers: str, options: Mapping[str, str], checkpoint: str, backup: Path, progress: Progress
 ) -> list[InputRemoval]:
-    """Return what can be removed: all that the job had read when the backup was made.
+    """Return the records that the job had read when the backup was made.
 
     Args:
         bootstrap_servers: addresses of brokers.
-        options: client options, in the names of librdkafka.
+        options: client options of librdkafka.
         checkpoint: checkpoint of the job.
         backup: a backup of it.
         progress: called after each file of the backup.
 
     Raises:
-        CheckpointUnusable: the checkpoint is no folder, or may not be read.
-        BackupDamaged: the backup is not whole.
-        BackupRefused: it is one of another checkpoint, or of other Kafka topics.
+        CheckpointUnusable: the checkpoint is not a folder, or cannot be read.
+        BackupDamaged: the backup is incomplete or damaged.
+        BackupRefused: it is of another checkpoint, or of other Kafka topics.
         TopicsUnusable: Kafka does not answer.
         TopicUnreadable: the same, or an input does not exist.
     """
@@ -59,8 +59,8 @@ def plan(
     try:
         if copy.id is None or copy.id != live.id:
             raise BackupRefused(
-                f"{backup} is no backup of {checkpoint}, but of {manifest.checkpoint}, or of what was restored since. "
-                "Make a new one with `reexpand backup`."
+                f"{backup} is not a backup of {checkpoint}, but of {manifest.checkpoint}, or of a checkpoint restored "
+                "since. Make a new backup with `reexpand backup`."
             )
         read = copy.offsets(manifest.micro_batch)
         noted = {topic.name: topic.id for topic in copy.noted.values() if topic.name in copy.topics}
@@ -70,8 +70,8 @@ def plan(
     others = [name for name, topic_id in noted.items() if found[name] != topic_id]
     if others or len(noted) < len(copy.topics):
         raise BackupRefused(
-            f"the backup does not know {', '.join(others or copy.topics)}: the topic was created anew since then, or "
-            "the backup is of an older release. Make a new one with `reexpand backup`."
+            f"the backup lacks {', '.join(others or copy.topics)}: the topic was created again since then, or "
+            "the backup is of an older release. Make a new backup with `reexpand backup`."
         )
     with TopicReader(bootstrap_servers, options) as reader:
         spans = reader.spans(list(copy.topics))
@@ -82,10 +82,10 @@ def plan(
 
 
 def remove(bootstrap_servers: str, options: Mapping[str, str], removals: list[InputRemoval]) -> None:
-    """Remove the records; what is removed already does no harm.
+    """Remove the records. Idempotent.
 
     Raises:
-        TopicsUnusable: Kafka does not answer, or does not allow it.
+        TopicsUnusable: Kafka does not answer, or rejects the request.
     """
     ends = {each.partition: each.end for each in removals if each.records}
     if ends:

@@ -1,4 +1,4 @@
-"""Decisions of an operator to leave out entries, noted in the checkpoint of a job that has ended."""
+"""Quarantine by an operator: decisions in the checkpoint of a job that has ended."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -30,7 +30,7 @@ class HeldCheckpoint:
     Attributes:
         checkpoint: the checkpoint.
         bootstrap_servers: addresses of brokers.
-        options: further client options, in the names of librdkafka.
+        options: further client options of librdkafka.
     """
 
     checkpoint: JobCheckpoint
@@ -38,25 +38,25 @@ class HeldCheckpoint:
     options: Mapping[str, str]
 
     def check_ended(self) -> None:
-        """Check that no driver lives, which takes 10 s.
+        """Check for 10 s that no driver is running.
 
         Raises:
-            BackupRefused: a driver lives, or Kafka does not answer.
+            BackupRefused: a driver is running, or Kafka does not answer.
         """
         identity = {"id": self.checkpoint.id, "clock": self.checkpoint.topics[-1]}
         driver.check_ended(identity, self.bootstrap_servers, self.options)
 
     def add(self, place: EntryPlace, why: str) -> Decision:
-        """Leave out an entry, and return the decision.
+        """Quarantine an entry, and return the decision.
 
         Raises:
-            QuarantineRefused: the entry does not exist, is left out already, or was applied.
+            QuarantineRefused: the entry does not exist, is quarantined already, or was applied.
             NotVerified: the checkpoint cannot be read.
             TopicUnreadable: Kafka does not answer.
         """
         noted = self.checkpoint.quarantine
         if noted.of(place) is not None:
-            raise QuarantineRefused(f"the job leaves out {place} already; `reexpand quarantine list` shows it")
+            raise QuarantineRefused(f"{place} is quarantined already; see `reexpand quarantine list`")
         self._check_unread(place)
         message = self._record(place)
         micro_batch, written = self._progress()
@@ -65,7 +65,9 @@ class HeldCheckpoint:
         count = self.checkpoint.partitions
         free = [key for key in keys if partition_of(key.parent, key.shard, count) not in exempt]
         if not free:
-            raise QuarantineRefused(f"all of {place} was written in micro-batch {micro_batch}; nothing is left to do")
+            raise QuarantineRefused(
+                f"{place} was written completely in micro-batch {micro_batch}; it cannot be quarantined"
+            )
         decision = Decision(
             *place,
             message.timestamp()[1],
@@ -81,18 +83,16 @@ class HeldCheckpoint:
         return decision
 
     def remove(self, place: EntryPlace) -> Decision:
-        """Let the job apply an entry after all, and return the former decision.
+        """Release an entry from quarantine, and return the former decision.
 
         Raises:
-            QuarantineRefused: the job does not leave it out, or has read it.
+            QuarantineRefused: the entry is not quarantined, or the job has read it.
             NotVerified: the checkpoint cannot be read.
         """
         noted = self.checkpoint.quarantine
         decision = noted.of(place)
         if decision is None:
-            raise QuarantineRefused(
-                f"the job does not leave out {place}; `reexpand quarantine list` shows what it does"
-            )
+            raise QuarantineRefused(f"{place} is not quarantined; see `reexpand quarantine list`")
         self._check_unread(place)
         micro_batch, written = self._progress()
         without = [number for number, count in written.items() if count > micro_batch and number not in decision.exempt]
@@ -108,15 +108,15 @@ class HeldCheckpoint:
         """Check that no committed micro-batch has read an entry."""
         if place.topic not in self.checkpoint.topics:
             raise QuarantineRefused(
-                f"{place.topic} is no input of this checkpoint; its inputs are {', '.join(self.checkpoint.topics)}"
+                f"{place.topic} is not an input of this checkpoint; its inputs are {', '.join(self.checkpoint.topics)}"
             )
         if not self.checkpoint.has_state():
             return
         read = self.checkpoint.offsets(self.checkpoint.micro_batches().committed)
         if place.offset < read.get(Partition(place.topic, place.partition), 0):
             raise QuarantineRefused(
-                f"the micro-batch that read {place} is committed, so its result is fixed. To undo the entry, send "
-                "another one that does"
+                f"the micro-batch that read {place} is committed, so its result is final. To undo the entry, send "
+                "an entry that reverts it"
             )
 
     def _progress(self) -> tuple[int, dict[int, int]]:
@@ -127,7 +127,7 @@ class HeldCheckpoint:
         return batches.committed + 1, {} if batches.begun is None else self._written()
 
     def _written(self) -> dict[int, int]:
-        """Return what the markers of the state partitions say."""
+        """Return the markers of the state partitions."""
         if self.checkpoint.id is None:
             return {}
         where = TopicPartition(self.checkpoint.topics[-1], 0)
@@ -165,7 +165,7 @@ class HeldCheckpoint:
         return keys
 
     def _write(self, noted: Quarantine) -> None:
-        """Replace the note at once."""
+        """Replace the file of decisions atomically."""
         try:
             files, root = opened(self.checkpoint.location)
             path, unfinished = f"{root}/{NOTE}", f"{root}/.{NOTE}.unfinished"

@@ -57,7 +57,7 @@ def test_a_copy_beside_a_busy_job_is_whole_and_the_job_goes_on_from_one(streams:
         scene.settles(job)
         reexpand("backup", *where, tmp_path / "last")
         said = reexpand("restore", tmp_path / "last", *where, "--replace", *servers, exit_code=2)
-        assert "a driver works on the checkpoint" in said
+        assert "a driver uses the checkpoint" in said
         assert job.stop() == 0
     reexpand("restore", tmp_path / "b4", "--checkpoint", tmp_path / "restored")
     assert faults_of_state(streams, tmp_path / "restored") == []

@@ -362,7 +362,7 @@ def test_a_living_job_and_a_used_folder_are_refused(streams: Streams, tmp_path: 
         for target, former, said in (
             (new, streams.checkpoint, f"in use by process {job.process.pid}"),
             (streams, new.checkpoint, "is the checkpoint of a job"),
-            (new, tmp_path, "say --without-former"),
+            (new, tmp_path, "give --without-former"),
         ):
             done = subprocess.run(
                 words(target, former, *BEFORE), check=False, capture_output=True, text=True, timeout=200

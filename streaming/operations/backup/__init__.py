@@ -1,1 +1,1 @@
-"""Backup and restore of local checkpoints, also beside a running job."""
+"""Backup and restore of local checkpoints, also while the job runs."""

@@ -1,8 +1,8 @@
-"""A consistent copy of a checkpoint, made beside the job.
+"""A consistent copy of a checkpoint, made while the job may run.
 
-The order decides. First the query is copied as of one committed micro-batch, then the parts, since a part that a state
-refers to was written before that state. The job removes a part only some micro-batches after the last state that
-refers to it, so the copy is complete if the job has not gone on that far meanwhile; else it is made again.
+First the query is copied as of one committed micro-batch, then the parts, because a part is written before the state
+that refers to it. The job removes a part only some micro-batches after the last such state, so the copy is complete
+unless the job has advanced that far meanwhile; then it is repeated.
 """
 
 import shutil
@@ -31,7 +31,7 @@ from streaming.storage.layout import QUERY
 from streaming.tuning import DEFAULT_TUNING
 
 UNFINISHED: Final = ".unfinished"
-"""End of the name of a copy that is being made."""
+"""Suffix of an unfinished copy."""
 
 _ATTEMPTS: Final = 5
 _PAUSE_SECONDS: Final = 0.5
@@ -41,29 +41,29 @@ def local(checkpoint: str) -> Path:
     """Return the folder of a local checkpoint.
 
     Raises:
-        BackupRefused: it is a URI of another file system.
+        BackupRefused: it is a URI.
     """
     if urlparse(checkpoint).scheme:
         raise BackupRefused(
-            f"the checkpoint {checkpoint} is a URI, and backups are made of local folders only. "
+            f"the checkpoint {checkpoint} is a URI, but only local folders can be backed up. "
             "Stop the job, and copy it with the tools of its file system."
         )
     return Path(checkpoint).resolve()
 
 
 def backup(checkpoint: Path, destination: Path, progress: Progress) -> Manifest:
-    """Copy a checkpoint to a folder that does not exist yet, and return the manifest of the copy.
+    """Copy a checkpoint to a new folder, and return the manifest of the copy.
 
     Args:
-        checkpoint: its folder; the job may run.
-        destination: the copy; it gets its name when it is complete and was read again.
+        checkpoint: folder of the checkpoint; the job may run.
+        destination: the copy, which gets its name when it is complete and verified.
         progress: called after each file.
 
     Raises:
-        CheckpointUnusable: the checkpoint is no folder, or may not be read.
+        CheckpointUnusable: the checkpoint is not a folder, or cannot be read.
         BackupRefused: there is nothing to copy, or the destination exists.
-        BackupDamaged: the checkpoint, or what was read again of its copy, is damaged.
-        BackupFailed: a file cannot be read or written, or the job goes on faster than its files are copied.
+        BackupDamaged: the checkpoint or its copy is damaged.
+        BackupFailed: a file cannot be read or written, or the job changes files faster than they are copied.
     """
     folders.check(str(checkpoint), writes=False)
     found = selection.identity(checkpoint)
@@ -95,7 +95,7 @@ def backup(checkpoint: Path, destination: Path, progress: Progress) -> Manifest:
 
 
 class _Copy:
-    """A copy that is being made.
+    """An unfinished copy.
 
     Args:
         checkpoint: folder of the checkpoint.
@@ -112,7 +112,7 @@ class _Copy:
         self._parts: dict[Path, CopiedFile] = {}
 
     def make(self) -> tuple[int, list[CopiedFile]]:
-        """Copy until a copy is complete; return its micro-batch and its files."""
+        """Copy until the copy is complete, and return its micro-batch and files."""
         problem = ""
         for attempt in range(_ATTEMPTS):
             if attempt:
@@ -127,12 +127,10 @@ class _Copy:
                 continue
             if self._is_complete(micro_batch):
                 return micro_batch, files
-            problem = (
-                f"the job has gone on by more than {DEFAULT_TUNING.retained_micro_batches} micro-batches meanwhile"
-            )
+            problem = f"the job has committed more than {DEFAULT_TUNING.retained_micro_batches} micro-batches meanwhile"
         raise BackupFailed(
             f"{self._checkpoint} cannot be copied: {problem}, {_ATTEMPTS} times in a row. If its job runs, make the "
-            "backup in a quieter hour, or stop the job; else the checkpoint is damaged: restore a backup of it."
+            "backup in a quieter hour, or stop the job. Otherwise the checkpoint is damaged: restore a backup."
         )
 
     def _copy(self, micro_batch: int) -> list[CopiedFile]:
@@ -144,7 +142,7 @@ class _Copy:
         present = list(selection.part_files(self._checkpoint))
         for path in present:
             self._part(path, len(files) + len(self._parts))
-        # Behind the query: what they say of the clock holds for any later micro-batch.
+        # After the query: their content about the clock is valid for any later micro-batch.
         return [*files, *self._parts.values(), *(self._file(path) for path in selection.root_files(self._checkpoint))]
 
     def _file(self, path: Path, done: int = 0) -> CopiedFile:
@@ -152,7 +150,7 @@ class _Copy:
         return copied(self._checkpoint / path, self._target / path, path.as_posix())
 
     def _part(self, path: Path, done: int) -> None:
-        """Copy a part, unless a former attempt did, or the job has removed it since it was listed."""
+        """Copy a part, unless it is copied already, or the job has removed it since."""
         if path in self._parts:
             return
         try:
@@ -162,11 +160,11 @@ class _Copy:
         flaw = flaw_of_part(path.name, (self._target / path).read_bytes())
         if flaw:
             raise BackupDamaged(
-                f"{self._checkpoint / path} is damaged: {flaw}. `reexpand verify --no-inputs` tells whether a state "
-                "needs it; if none does, delete the file."
+                f"{self._checkpoint / path} is damaged: {flaw}. If `reexpand verify --no-inputs` reports no damaged "
+                "state, delete the file."
             )
 
     def _is_complete(self, micro_batch: int) -> bool:
-        """Tell whether the job cannot have removed a part that the state after a micro-batch needs."""
+        """Return True if the job cannot have removed a part that the copied state needs."""
         begun = selection.last_micro_batch(self._checkpoint, "offsets")
         return begun is not None and begun <= micro_batch + DEFAULT_TUNING.retained_micro_batches

@@ -1,4 +1,4 @@
-"""The manifest of a backup: its files with their sizes and digests, and of what it is a copy."""
+"""The manifest of a backup: its files with sizes and digests, and its origin."""
 
 import hashlib
 import os
@@ -20,15 +20,15 @@ _FORMAT: Final = 1
 _BLOCK_BYTES: Final = 1024 * 1024
 
 Progress = Callable[[str, int, int | None], None]
-"""Callback with what is done, the number of files so far, and their total (None: not known)."""
+"""Callback with the activity, the number of files so far, and their total (None: unknown)."""
 
 
 class CopiedFile(NamedTuple):
     """A file of a backup.
 
     Attributes:
-        path: relative to the checkpoint, with slashes.
-        size: in bytes.
+        path: path within the checkpoint, with slashes.
+        size: size in bytes.
         sha256: digest of its content, in hexadecimal digits.
     """
 
@@ -42,10 +42,10 @@ class Manifest:
     """Content of a backup.
 
     Attributes:
-        checkpoint_id: name by which Kafka knows the checkpoint; empty where it has none.
+        checkpoint_id: id of the checkpoint in names in Kafka; empty if it has none.
         checkpoint: folder that was copied.
-        micro_batch: the committed micro-batch after which the job goes on from the copy.
-        time: time of the copy, with its zone.
+        micro_batch: the last committed micro-batch of the copy.
+        time: time of the copy, with time zone.
         release: release that made the copy.
         files: its files.
     """
@@ -69,16 +69,16 @@ class Manifest:
 
     @classmethod
     def read(cls, backup: Path) -> Self:
-        """Return the manifest of a backup.
+        """Read the manifest of a backup.
 
         Raises:
-            BackupDamaged: the folder is no backup, or its manifest cannot be read.
+            BackupDamaged: the folder is not a backup, or its manifest cannot be read.
         """
         file = backup / MANIFEST
         try:
             return cls._parse(orjson.loads(file.read_bytes()))
         except FileNotFoundError:
-            raise BackupDamaged(f"{backup} is no backup: it has no {MANIFEST}.") from None
+            raise BackupDamaged(f"{backup} is not a backup: it has no {MANIFEST}.") from None
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise BackupDamaged(f"{file} cannot be read: {error}.") from None
 
@@ -88,7 +88,7 @@ class Manifest:
             raise ValueError("another release wrote it")
         files = tuple(CopiedFile(**each) for each in found.pop("files"))
         if outside := [each.path for each in files if not _is_inside(each.path)]:
-            raise ValueError(f"it names {outside[0]}, which is outside of the backup")
+            raise ValueError(f"it names {outside[0]}, which is outside the backup")
         return cls(**found, files=files)
 
     def check(self, backup: Path, progress: Progress) -> None:
@@ -104,7 +104,7 @@ class Manifest:
             except OSError as error:
                 raise BackupDamaged(f"{path} cannot be read: {error}. Restore another backup.") from None
             if found != file:
-                raise BackupDamaged(f"{path} is not what was copied: its digest differs. Restore another backup.")
+                raise BackupDamaged(f"{path} is damaged: its digest differs from the manifest. Restore another backup.")
             progress("files checked", number, len(self.files))
 
 
@@ -113,11 +113,11 @@ def _is_inside(path: str) -> bool:
 
 
 def copied(source: Path, target: Path | None, name: str) -> CopiedFile:
-    """Copy a file to the disk, or only read it, and return what it holds.
+    """Copy a file to the disk, or only read it, and return its size and digest.
 
     Args:
         source: the file.
-        target: the copy; None for none.
+        target: the copy; None: only read.
         name: path of the file within the checkpoint.
 
     Raises:
@@ -131,7 +131,7 @@ def copied(source: Path, target: Path | None, name: str) -> CopiedFile:
                 size += len(block)
             return CopiedFile(name, size, digest.hexdigest())
         target.parent.mkdir(parents=True, exist_ok=True)
-        # Private until it has the permissions of the source.
+        # Private until it gets the permissions of the source.
         with open(target, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as written:
             while block := read.read(_BLOCK_BYTES):
                 digest.update(block)
@@ -143,7 +143,7 @@ def copied(source: Path, target: Path | None, name: str) -> CopiedFile:
 
 
 def settle(folders: Iterable[Path]) -> None:
-    """Let the entries of folders reach the disk."""
+    """Sync the entries of folders to the disk."""
     for folder in folders:
         opened = os.open(folder, os.O_RDONLY)
         try:

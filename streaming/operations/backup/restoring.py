@@ -1,4 +1,4 @@
-"""The way of a backup back to a checkpoint."""
+"""Restore of a checkpoint from a backup."""
 
 import shutil
 from datetime import UTC, datetime
@@ -14,15 +14,15 @@ from streaming.storage import folder as folders
 from streaming.storage.layout import IDENTITY
 
 RESTORING: Final = ".restoring"
-"""End of the name of a checkpoint that is being restored."""
+"""Suffix of a checkpoint that is being restored."""
 
 
 class Restored(NamedTuple):
     """A restored checkpoint.
 
     Attributes:
-        manifest: of the backup.
-        former: folder of the checkpoint that was there before; None if there was none.
+        manifest: manifest of the backup.
+        former: new folder of the replaced checkpoint; None if there was none.
     """
 
     manifest: Manifest
@@ -30,23 +30,23 @@ class Restored(NamedTuple):
 
 
 def is_occupied(checkpoint: Path) -> bool:
-    """Tell whether there is something at the place of a checkpoint."""
+    """Return True if the folder of a checkpoint exists and is not empty."""
     return checkpoint.exists() and not (checkpoint.is_dir() and not any(checkpoint.iterdir()))
 
 
 def restore(source: Path, checkpoint: Path, progress: Progress, *, replace: bool = False) -> Restored:
-    """Make a checkpoint of a backup; nothing is touched before the backup was found to be whole.
+    """Restore a checkpoint after verifying the whole backup.
 
     Args:
         source: the backup.
         checkpoint: folder of the checkpoint.
         progress: called after each file.
-        replace: put a checkpoint that is there aside, under another name.
+        replace: rename an existing checkpoint.
 
     Raises:
-        CheckpointUnusable: no checkpoint can be made there.
-        BackupDamaged: the source is no backup, or is damaged.
-        BackupRefused: there is a checkpoint, and it is not to be replaced.
+        CheckpointUnusable: no checkpoint can be created there.
+        BackupDamaged: the source is not a backup, or is damaged.
+        BackupRefused: a checkpoint exists, and `replace` is not set.
         BackupFailed: a file cannot be read or written.
     """
     folders.check(str(checkpoint.parent), writes=True)
@@ -55,7 +55,7 @@ def restore(source: Path, checkpoint: Path, progress: Progress, *, replace: bool
     occupied = is_occupied(checkpoint)
     if occupied and not replace:
         raise BackupRefused(
-            f"{checkpoint} exists. Give --checkpoint for a new folder, or --replace, which puts the present one aside."
+            f"{checkpoint} exists. Give --checkpoint for a new folder, or --replace, which renames this checkpoint."
         )
     unfinished = checkpoint.with_name(checkpoint.name + RESTORING)
     try:
@@ -63,7 +63,7 @@ def restore(source: Path, checkpoint: Path, progress: Progress, *, replace: bool
             shutil.rmtree(unfinished)
         for number, file in enumerate(manifest.files, 1):
             if copied(source / FOLDER / file.path, unfinished / file.path, file.path) != file:
-                raise BackupDamaged(f"{source / FOLDER / file.path} has changed while it was restored.")
+                raise BackupDamaged(f"{source / FOLDER / file.path} changed while it was restored.")
             progress("files restored", number, len(manifest.files))
         _rename(unfinished / IDENTITY)
         settle(folders_of(unfinished))
@@ -78,10 +78,9 @@ def restore(source: Path, checkpoint: Path, progress: Progress, *, replace: bool
 
 
 def _rename(identity: Path) -> None:
-    """Give a checkpoint another name in Kafka.
+    """Give a checkpoint a new id in Kafka.
 
-    By its name the broker knows which micro-batches are written. Of those behind the copy it would know already, and
-    what the job makes of other records under the same number would be skipped.
+    Under the old id the broker's markers are ahead of the copy, so new records would be skipped as already written.
     """
     fixed = orjson.loads(identity.read_bytes())
     identity.write_bytes(orjson.dumps({**fixed, "id": str(uuid4())}, option=orjson.OPT_INDENT_2))

@@ -1,8 +1,8 @@
 """The files of a checkpoint that one committed micro-batch needs.
 
-A running job adds and removes files all the time. What a micro-batch needs is named by numbers: its offsets and its
-commit, and in each state partition a snapshot with all changelogs from there up to the version that it wrote. These
-files never change, and Spark keeps them for some micro-batches.
+A running job adds and removes files all the time. A micro-batch needs its offsets, its commit, and in each state
+partition a snapshot with all changelogs up to its version. These files have numbers in their names, never change, and
+are kept by Spark for some micro-batches.
 """
 
 import re
@@ -17,7 +17,7 @@ from streaming.errors import BackupDamaged, BackupRefused
 from streaming.storage.layout import IDENTITY, PARTS, QUERY
 
 _PART: Final = re.compile(r"[0-9a-f]{32}-\d+")
-"""Name of a finished part; one that is being written has another ending."""
+"""Name of a finished part; unfinished parts have a suffix."""
 
 _SNAPSHOT: Final = re.compile(r"(\d+)\.(?:zip|snapshot)")
 _CHANGES: Final = re.compile(r"(\d+)\.(?:changelog|delta)")
@@ -30,42 +30,42 @@ def identity(checkpoint: Path) -> dict[str, Any]:
     """Return the identity of a checkpoint.
 
     Raises:
-        BackupRefused: the folder is no checkpoint.
+        BackupRefused: the folder is not a checkpoint.
     """
     try:
         found = orjson.loads((checkpoint / IDENTITY).read_bytes())
     except (OSError, ValueError) as error:
         raise BackupRefused(
-            f"{checkpoint} is no checkpoint of a job: {IDENTITY} cannot be read ({error}). "
+            f"{checkpoint} is not a checkpoint of a job: {IDENTITY} cannot be read ({error}). "
             "Give the --checkpoint of the job."
         ) from None
     if isinstance(found, dict):
         return found
-    raise BackupRefused(f"{checkpoint} is no checkpoint of a job: {IDENTITY} holds no JSON object.")
+    raise BackupRefused(f"{checkpoint} is not a checkpoint of a job: {IDENTITY} is not a JSON object.")
 
 
 def last_micro_batch(checkpoint: Path, log: str = "commits") -> int | None:
-    """Return the number of the last micro-batch in a log of the query; None if there is none."""
+    """Return the number of the last micro-batch in a log of the query, or None."""
     folder = checkpoint / QUERY / log
     names = [file.name for file in folder.iterdir()] if folder.is_dir() else []
     return max((int(name) for name in names if name.isdecimal()), default=None)
 
 
 def query_files(checkpoint: Path, micro_batch: int, partitions: int) -> Iterator[Path]:
-    """Yield the files of the query that a committed micro-batch needs, each relative to the checkpoint.
+    """Yield the query files that a committed micro-batch needs, relative to the checkpoint.
 
     Args:
-        checkpoint: its folder.
+        checkpoint: folder of the checkpoint.
         micro_batch: number of the micro-batch.
         partitions: number of state partitions.
 
     Raises:
-        FileNotFoundError: a file is missing; beside a running job it may just have been removed.
+        FileNotFoundError: a file is missing; a running job may have just removed it.
         BackupDamaged: a snapshot cannot be read.
     """
     query = checkpoint / QUERY
     for log in ("offsets", "commits"):
-        # Spark looks at the former one as well when it starts.
+        # Spark also reads the previous micro-batch when it starts.
         yield from (Path(QUERY, log, str(number)) for number in (micro_batch - 1, micro_batch) if number >= 0)
     yield Path(QUERY, "metadata")
     yield from _all(checkpoint, query / "sources")
@@ -78,7 +78,7 @@ def query_files(checkpoint: Path, micro_batch: int, partitions: int) -> Iterator
 
 
 def _state_files(folder: Path, version: int) -> Iterator[Path]:
-    """Yield the files of a state partition from which Spark makes one version."""
+    """Yield the files of a state partition from which Spark loads one version."""
     snapshots, changes = dict[int, Path](), dict[int, Path]()
     for file in folder.iterdir():
         for pattern, found in ((_SNAPSHOT, snapshots), (_CHANGES, changes)):
@@ -105,20 +105,20 @@ def _shared_files(folder: Path, snapshot: Path) -> Iterator[Path]:
             for each in metadata.get(field) or ():
                 file = folder / place / each[name]
                 if file.stat().st_size != each["sizeBytes"]:
-                    raise BackupDamaged(f"{file} is damaged: its snapshot knows it with {each['sizeBytes']:,} bytes.")
+                    raise BackupDamaged(f"{file} is damaged: it should have {each['sizeBytes']:,} bytes.")
                 yield file
     except (BadZipFile, KeyError, ValueError) as error:
         raise BackupDamaged(f"the snapshot {snapshot} cannot be read: {error}.") from None
 
 
 def part_files(checkpoint: Path) -> Iterator[Path]:
-    """Yield all finished parts that are there now, each relative to the checkpoint."""
+    """Yield all current finished parts, relative to the checkpoint."""
     for folder in _folders(checkpoint / PARTS):
         yield from (each.relative_to(checkpoint) for each in sorted(folder.iterdir()) if _PART.fullmatch(each.name))
 
 
 def root_files(checkpoint: Path) -> Iterator[Path]:
-    """Yield the small files of the job itself, the identity last."""
+    """Yield the job's files in the root folder, the identity last."""
     names = [each.name for each in checkpoint.iterdir() if each.is_file() and not each.name.startswith(".")]
     yield from (Path(name) for name in sorted(names, key=lambda name: (name == IDENTITY, name)))
 
@@ -128,7 +128,7 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _all(checkpoint: Path, *folders: Path) -> Iterator[Path]:
-    """Yield all files below folders, without Hadoop's checksum files: a manifest does that as well."""
+    """Yield all files below folders, without Hadoop's checksum files, which the manifest replaces."""
     for folder in folders:
         for file in sorted(folder.rglob("*")):
             if file.is_file() and not file.name.startswith("."):

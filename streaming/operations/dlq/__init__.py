@@ -1,1 +1,1 @@
-"""Dead letters: what was rejected and why, and its way back into the inputs."""
+"""Dead letters: reading and replay."""

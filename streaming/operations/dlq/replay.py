@@ -1,4 +1,4 @@
-"""Rejected entries on their way back: the original is written to its input once more, after its cause was mended."""
+"""Replay of rejected entries: the original is written to its input again."""
 
 import base64
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ class Original(NamedTuple):
     Attributes:
         letter: its dead letter.
         key: key under which its producer writes such records.
-        value: the entry; of a record with several requests only the rejected one.
+        value: the entry; of a record with several requests only the rejected request.
     """
 
     letter: Letter
@@ -41,7 +41,7 @@ class Lost(NamedTuple):
 def originals(reader: TopicReader, letters: Sequence[Letter]) -> Iterator[Original | Lost]:
     """Yield the entries of dead letters.
 
-    A dead letter holds no more than the beginning of a long entry; such a one is read from its input topic.
+    A dead letter holds only the beginning of a long entry, so long entries are read from their input topic.
 
     Raises:
         TopicUnreadable: Kafka does not answer.
@@ -51,19 +51,17 @@ def originals(reader: TopicReader, letters: Sequence[Letter]) -> Iterator[Origin
         if letter.value.get("truncated"):
             value = _long_original(reader, letter)
             if value is None:
-                yield Lost(
-                    letter, "Kafka does not have the record any more, and the dead letter holds its beginning only"
-                )
+                yield Lost(letter, "Kafka no longer has the record, and the dead letter holds only its beginning")
                 continue
         yield Original(letter, _key_of(value), value)
 
 
 def write(bootstrap_servers: str, options: dict[str, str], dead_letters: str, entries: Sequence[Original]) -> None:
-    """Write entries to their inputs, and mark their dead letters as done: a record without value under the same key.
+    """Write entries to their inputs, then mark their dead letters as done with tombstones.
 
     Raises:
-        ConfigInvalid: a client option is not valid.
-        NotWritten: Kafka did not take a record; the message says which.
+        ConfigInvalid: a client option is invalid.
+        NotWritten: Kafka rejected a record; the message names its topic.
     """
     given = {"log_level": 0, "enable.idempotence": True, **options, "bootstrap.servers": bootstrap_servers}
     producer = create(Producer, given)
@@ -75,10 +73,10 @@ def write(bootstrap_servers: str, options: dict[str, str], dead_letters: str, en
 
     with writing(producer, entries[0].letter.id.topic, NotWritten):
         for entry in entries:
-            place = entry.letter.id  # the same partition, so that it comes behind its producer's records since then
+            place = entry.letter.id  # the same partition keeps it after later records of its producer
             _send(producer, Partition(place.topic, place.partition), entry.key, entry.value, note)
         _flush(producer, failed)
-        for entry in entries:  # not earlier: what is marked must be written
+        for entry in entries:  # only after the entries are written
             mark = Partition(dead_letters, entry.letter.partition)
             _send(producer, mark, orjson.dumps(tuple(entry.letter.id)), None, note)
         _flush(producer, failed)
@@ -100,11 +98,11 @@ def _flush(producer: Producer, failed: list[tuple[str, KafkaError]]) -> None:
     for topic, error in failed:
         raise NotWritten(f"{topic}: {reason(cause(producer, error), writable(topic))}")
     if left:
-        raise NotWritten(f"Kafka has not taken {left} records within {_FLUSH_SECONDS:g} s")
+        raise NotWritten(f"Kafka has not accepted {left} records within {_FLUSH_SECONDS:g} s")
 
 
 def _long_original(reader: TopicReader, letter: Letter) -> bytes | None:
-    """Return a rejected entry from its record; None if Kafka does not have that any more."""
+    """Return a rejected entry from its record, or None if Kafka no longer has the record."""
     topic, partition, offset, number = letter.id
     where = Partition(topic, partition)
     span = reader.spans([topic]).get(where, Span(0, 0))
@@ -112,14 +110,14 @@ def _long_original(reader: TopicReader, letter: Letter) -> bytes | None:
         return None
     for block in reader.read({where: Span(offset, offset + 1)}):
         for message in block:
-            # Another record stands there in a topic that was deleted and created anew.
+            # If the topic was created again, the offset has another record.
             if message.timestamp()[1] == letter.value["source"]["timestamp"]:
                 return _entry(message.value(), number)
     return None
 
 
 def _entry(value: Any, number: int) -> bytes | None:
-    """Return a request of a record as a record of its own; the whole value if it holds no set."""
+    """Return one request of a record as a separate record, or the whole value if it has one."""
     data: bytes | None = value
     try:
         requests = orjson.loads(data or b"")["subscriptionSet"]
@@ -136,7 +134,7 @@ def _original(letter: Letter) -> bytes | None:
 
 
 def _key_of(value: bytes | None) -> bytes | None:
-    """Return the key under which a producer writes an event: the group, or else the parent."""
+    """Return the key of an event: the group, otherwise the parent."""
     try:
         record = orjson.loads(value or b"")
         if "subscriptionSet" in record:

@@ -1,1 +1,1 @@
-"""A new checkpoint for an updates topic that is there: made from the inputs, with true differences only."""
+"""Rebuild of a checkpoint for an existing updates topic, with minimal updates."""

@@ -1,4 +1,4 @@
-"""The states of a former checkpoint, taken over by a new one: the way where the inputs lack their beginning."""
+"""Transfer of states to a new checkpoint, if the inputs lack their beginning."""
 
 import logging
 from collections.abc import Iterator
@@ -26,10 +26,10 @@ log = logging.getLogger("reexpand")
 
 
 def check(settings: Settings, former: JobCheckpoint) -> None:
-    """Check that the states of a former checkpoint are of use to a new one.
+    """Check that a new checkpoint can use the states of a former checkpoint.
 
     Raises:
-        RebuildRefused: there are none, or they are those of other settings.
+        RebuildRefused: it has no states, or other settings.
     """
     if not former.has_state():
         raise RebuildRefused(
@@ -38,37 +38,37 @@ def check(settings: Settings, former: JobCheckpoint) -> None:
         )
     if former.topics != settings.inputs:
         raise RebuildRefused(
-            f"the inputs of {former.location} are {', '.join(former.topics)}, not {', '.join(settings.inputs)}: its "
-            "state says nothing about other ones. Set their names back."
+            f"the inputs of {former.location} are {', '.join(former.topics)}, not {', '.join(settings.inputs)}. "
+            "Its state belongs to its own inputs: set their names back."
         )
     if former.inner_multi and not settings.allow_inner_multi:
         raise RebuildRefused(
-            f"{former.location} allows ** inside a pattern, and may hold such patterns. Set allow_inner_multi."
+            f"{former.location} allows ** inside a pattern, and may have such patterns. Set allow_inner_multi."
         )
 
 
 def adopt(spark: Any, settings: Settings, former: JobCheckpoint, progress: Progress) -> str:
-    """Write the states of a former checkpoint into a new one, and return the positions that they have read, as JSON.
+    """Write the states of a former checkpoint into a new one, and return the offsets of these states as JSON.
 
-    It can be repeated: what an interrupted attempt has written is removed first.
+    Idempotent: the files of an interrupted attempt are removed first.
 
     Args:
         spark: session from `service.started`.
         settings: settings of the job, with the new checkpoint.
         former: the former checkpoint, whose job has ended.
-        progress: called now and then.
+        progress: called with the progress.
 
     Raises:
-        RebuildRefused: the new checkpoint cannot have the states of the former one.
-        TopicReplaced: an input was deleted, or created anew.
+        RebuildRefused: the new checkpoint cannot use the states.
+        TopicReplaced: an input was deleted or created again.
         KafkaUnavailable: no broker answers.
         StateError: a state cannot be read.
-        NotWritten: Kafka did not take a clock record.
+        NotWritten: Kafka rejected a clock record.
     """
     archives = Folder(settings.checkpoint)
     problem = archives.problem()
     if problem is not None:
-        raise RebuildRefused(f"Python cannot write to {settings.checkpoint}, as --from-state needs it: {problem}")
+        raise RebuildRefused(f"--from-state needs Python access to {settings.checkpoint}: {problem}")
     archives.clear()
     try:
         micro_batch = former.micro_batches().committed
@@ -89,7 +89,7 @@ def adopt(spark: Any, settings: Settings, former: JobCheckpoint, progress: Progr
 
     with Producer(spark, settings) as producer:
         producer.send_all(settings.clock, records())
-    # The inputs may hold records that the former job wrote to itself, and that nobody has read yet.
+    # The inputs may have unread records that the former job wrote to itself.
     old, new = (CheckpointFiles(spark, location) for location in (former.location, settings.checkpoint))
     if old.exists(SIGNATURE):
         origin.write(new, settings.checkpoint, old.read(SIGNATURE))
@@ -99,7 +99,7 @@ def adopt(spark: Any, settings: Settings, former: JobCheckpoint, progress: Progr
 
 
 def forget(settings: Settings) -> None:
-    """Remove the states with which a checkpoint began, when each key has read its own."""
+    """Remove the transferred states after each key has read its state."""
     Folder(settings.checkpoint).remove_everywhere(ADOPTED)
 
 
@@ -115,9 +115,9 @@ def _by_topic(former: JobCheckpoint, micro_batch: int) -> dict[str, dict[int, in
 
 
 def _valid(settings: Settings, former: JobCheckpoint, read: Offsets, admin: KafkaAdmin) -> Offsets:
-    """Return the positions from which the new job reads on.
+    """Return the offsets from which the new job continues.
 
-    Where the clock topic has lost them, it begins behind what there is: the shards tell their times once more.
+    If the clock topic has lost them, the job starts at its end, because the shards write their alarms again.
     """
     present = admin.names()
     inputs = facts.events(settings)
@@ -126,7 +126,7 @@ def _valid(settings: Settings, former: JobCheckpoint, read: Offsets, admin: Kafk
     facts.check_identity(settings, noted, found, [name for name in inputs if name not in present])
     if settings.clock not in present:
         raise RebuildRefused(
-            f"the topic {settings.clock} does not exist. Start the job once on {former.location}: it makes it anew."
+            f"the topic {settings.clock} does not exist. Start the job once on {former.location}: it creates the topic."
         )
     beginnings, ends = (spans[settings.clock] for spans in admin.spans([settings.clock]))
     clock = read.get(settings.clock, {})

@@ -1,4 +1,4 @@
-"""`reexpand rebuild`: from the inputs to a checkpoint that a job can start on, in stages that can be repeated."""
+"""`reexpand rebuild`: create a checkpoint from the inputs, in repeatable stages."""
 
 import logging
 import threading
@@ -28,19 +28,19 @@ from streaming.storage import folder
 from streaming.storage.layout import IDENTITY, QUERY
 
 _ROUNDS: Final = 5
-"""Attempts to end between two changes of the relation, beside producers that go on."""
+"""Attempts to finish between two changes of the relation while producers run."""
 
 log = logging.getLogger("reexpand")
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Choices of a rebuild.
+    """Options of a rebuild.
 
     Attributes:
-        former: checkpoint that the new one replaces; None if it is lost.
-        client: Kafka client options, in the names of librdkafka.
-        from_state: begin with the states of the former checkpoint instead of the beginning of the inputs.
+        former: checkpoint to replace; None if it is lost.
+        client: Kafka client options of librdkafka.
+        from_state: start with the states of the former checkpoint, not at the beginning of the inputs.
     """
 
     former: str | None
@@ -49,20 +49,20 @@ class Plan:
 
 
 def rebuild(settings: Settings, plan: Plan, progress: Progress) -> RebuildNote:
-    """Make a checkpoint from the inputs, write the differences to the updates topic, and return what was done.
+    """Create a checkpoint from the inputs, and write the differences to the updates topic.
 
-    Each stage can be repeated, so the same call goes on after an interruption.
+    Stages are idempotent, so the same call resumes an interrupted rebuild.
 
     Args:
         settings: settings of the job, with the new checkpoint.
-        plan: choices.
-        progress: called now and then.
+        plan: options.
+        progress: called with the progress.
 
     Raises:
-        CheckpointUnusable: a checkpoint is no folder, or may not be read or written.
-        RebuildRefused: a checkpoint is not what the rebuild needs.
+        CheckpointUnusable: a checkpoint is not a folder, or cannot be read or written.
+        RebuildRefused: a checkpoint is unsuitable.
         RebuildFailed: it was interrupted, or producers change the relation faster than it is compared.
-        ReexpandError: as `streaming.spark.service.run` says.
+        ReexpandError: see `streaming.spark.service.run`.
     """
     settings = settings.model_copy(update={"checkpoint": absolute(settings.checkpoint)})
     for location in (settings.checkpoint, plan.former):
@@ -80,7 +80,7 @@ def rebuild(settings: Settings, plan: Plan, progress: Progress) -> RebuildNote:
                 adoption.check(settings, run.former)
             note.write(files)
             if plan.former is not None and not files.exists(NOTE):
-                files.write(NOTE, run.former.quarantine.renewed().dump())  # the inputs hold these entries still
+                files.write(NOTE, run.former.quarantine.renewed().dump())  # the inputs still contain these entries
             if note.stage is Stage.ADOPTING:
                 note = replace(note, begins_at=run.adopt())
             adopted = positions.parse(note.begins_at) if note.begins_at else None
@@ -91,8 +91,8 @@ def rebuild(settings: Settings, plan: Plan, progress: Progress) -> RebuildNote:
             done = replace(
                 note,
                 stage=Stage.COMPLETE,
-                added=found.mended[Fault.MISSING_UPDATE],
-                removed=found.mended[Fault.SURPLUS_UPDATE],
+                added=found.corrected[Fault.MISSING_UPDATE],
+                removed=found.corrected[Fault.SURPLUS_UPDATE],
                 rows=found.rows["state"] or 0,
                 seconds=round(time.monotonic() - begun, 1),
             )
@@ -104,16 +104,16 @@ def rebuild(settings: Settings, plan: Plan, progress: Progress) -> RebuildNote:
 
 
 def _taken_up(files: CheckpointFiles, settings: Settings, plan: Plan) -> RebuildNote:
-    """Return the note of a rebuild that goes on, or a new one.
+    """Return the note of an interrupted rebuild, or a new note.
 
     Raises:
-        RebuildRefused: the checkpoint is another one.
+        RebuildRefused: the checkpoint is not of this rebuild.
     """
     note = RebuildNote.read(files, settings.checkpoint)
     if note is None and (files.exists(IDENTITY) or files.exists(QUERY)):
         raise RebuildRefused(
             f"{settings.checkpoint} is the checkpoint of a job. Give --checkpoint for a new folder, and --former for "
-            "the checkpoint that it is to replace."
+            "the checkpoint to replace."
         )
     if note is None:
         return RebuildNote(Stage.ADOPTING if plan.from_state else Stage.READING, settings.updates)
@@ -124,23 +124,23 @@ def _taken_up(files: CheckpointFiles, settings: Settings, plan: Plan) -> Rebuild
     if note.updates != settings.updates:
         raise RebuildRefused(
             f"{settings.checkpoint} is being rebuilt for the updates topic {note.updates}, not for {settings.updates}. "
-            "Go on with that one, or give --checkpoint for a new folder."
+            "Continue with that topic, or give --checkpoint for a new folder."
         )
     if plan.from_state != (note.stage is Stage.ADOPTING or bool(note.begins_at)):
         raise RebuildRefused(
-            f"the rebuild of {settings.checkpoint} was begun {'without' if plan.from_state else 'with'} --from-state. "
-            "Go on in the same way, or give --checkpoint for a new folder."
+            f"the rebuild of {settings.checkpoint} was started {'without' if plan.from_state else 'with'} "
+            "--from-state. Continue the same way, or give --checkpoint for a new folder."
         )
     return note
 
 
 @contextmanager
 def _held(spark: Any, settings: Settings, plan: Plan) -> Iterator[Callable[[], None]]:
-    """Keep jobs from the former checkpoint; the context is a function that raises an error if one came by force.
+    """Hold the lease of the former checkpoint, and yield a function that raises if a job has taken it over.
 
     Raises:
-        RebuildRefused: it is no checkpoint, or was replaced by another one.
-        CheckpointInUse: a job lives.
+        RebuildRefused: it is not a checkpoint, or another checkpoint has replaced it.
+        CheckpointInUse: a job is running.
     """
     if plan.former is None:
         yield lambda: None
@@ -152,12 +152,12 @@ def _held(spark: Any, settings: Settings, plan: Plan) -> Iterator[Callable[[], N
     try:
         checkpoint_id, clock = former.id, former.topics[-1]
     except NotVerified as error:
-        raise RebuildRefused(f"{error} If the former checkpoint is lost, say --without-former.") from None
+        raise RebuildRefused(f"{error} If the former checkpoint is lost, give --without-former.") from None
     note = RebuildNote.read(CheckpointFiles(spark, location), location)
     if note is not None and note.successor not in ("", settings.checkpoint):
         raise RebuildRefused(f"{location} was replaced by {note.successor}. Give --former {note.successor}.")
     if checkpoint_id is None:
-        log.warning("the checkpoint %s is of a release without leases: see to it that its job has ended", location)
+        log.warning("the checkpoint %s is of a release without leases: make sure that its job has ended", location)
         yield lambda: None
         return
     with silent.held(
@@ -170,7 +170,7 @@ def _held(spark: Any, settings: Settings, plan: Plan) -> Iterator[Callable[[], N
 
 
 class _Rebuild:
-    """A rebuild on a checkpoint that no job works on."""
+    """A rebuild on a checkpoint that no job uses."""
 
     def __init__(self, spark: Any, settings: Settings, plan: Plan, signal: threading.Event, progress: Progress) -> None:
         self._spark = spark
@@ -182,56 +182,56 @@ class _Rebuild:
 
     @property
     def former(self) -> JobCheckpoint:
-        """Checkpoint that the new one replaces."""
+        """Checkpoint to replace."""
         return JobCheckpoint(absolute(self._plan.former or ""))
 
     def adopt(self) -> str:
-        """Take over the states of the former checkpoint, and return the positions that they have read, as JSON."""
+        """Transfer the states of the former checkpoint, and return their offsets as JSON."""
         return adoption.adopt(self._spark, self._settings, self.former, self._checked)
 
     def until_settled(self, adopted: Offsets | None, enter: Callable[[Stage], None]) -> Findings:
-        """Read and correct until no row is about to change, and return what was corrected.
+        """Read and correct until no row is in flight, and return the corrections.
 
         Args:
-            adopted: positions that the states have read with which the checkpoint begins; None if it has none.
-            enter: notes a stage.
+            adopted: offsets of the transferred states; None if there are none.
+            enter: stores a stage.
         """
-        mended = Findings(0).mended
+        corrected = Findings(0).corrected
         for _ in range(_ROUNDS):
             enter(Stage.READING)
             log.info("reading the inputs into %s", self._settings.checkpoint)
             self._read(adopted)
-            # What a planned micro-batch has to write would count as written: it was planned without updates.
+            # The updates of a planned micro-batch would count as written, because it was planned without updates.
             if self._is_within_a_micro_batch():
                 continue
             enter(Stage.CORRECTING)
             log.info("comparing with %s", self._settings.updates)
             found = self._correct()
-            mended.update(found.mended)
+            corrected.update(found.corrected)
             if found.in_flight:
                 continue
             if not found.is_right:
                 raise RebuildFailed(
-                    f"{self._settings.updates} differs from the new checkpoint after the correction: does another job "
-                    "write to it? End that job, and run the same command again."
+                    f"{self._settings.updates} differs from the new checkpoint after the correction. If another job "
+                    "writes to it, stop that job, and run the same command again."
                 )
-            found.mended = mended
+            found.corrected = corrected
             return found
         raise RebuildFailed(
-            f"the relation was about to change at each of {_ROUNDS} looks. Run the same command again in a quieter "
-            "hour: it goes on."
+            f"the relation was changing at each of {_ROUNDS} comparisons. Run the same command again in a "
+            "quieter hour: it resumes."
         )
 
     def _is_within_a_micro_batch(self) -> bool:
         try:
             return self._checkpoint.micro_batches().begun is not None
         except NotVerified:
-            raise RebuildRefused("the inputs hold no record from which a checkpoint could be made.") from None
+            raise RebuildRefused("the inputs have no records for a checkpoint.") from None
 
     def _read(self, adopted: Offsets | None) -> None:
         settings = self._settings
         with TopicReader(settings.bootstrap_servers, self._plan.client) as reader:
-            # The signer is made when the query begins.
+            # The signer is created when the query starts.
             look = looking(reader, settings.clock, {settings.group_events, settings.subscription_events},
                            lambda: JobCheckpoint(settings.checkpoint).signer)  # fmt: skip
             silent.read_inputs(
@@ -249,7 +249,7 @@ class _Rebuild:
         try:
             return verify(self._settings, options, self._checked, lambda _: nullcontext(reader))
         except (NotVerified, TopicUnreadable) as error:
-            raise RebuildFailed(f"{error} Run the same command again: it goes on.") from None
+            raise RebuildFailed(f"{error} Run the same command again: it resumes.") from None
 
     def _checked(self, what: str, done: int, of: int | None) -> None:
         self._check_signal()
@@ -257,4 +257,4 @@ class _Rebuild:
 
     def _check_signal(self) -> None:
         if self._signal.is_set():
-            raise RebuildFailed("the rebuild was interrupted. Run the same command again: it goes on.")
+            raise RebuildFailed("the rebuild was interrupted. Run the same command again: it resumes.")

@@ -1,4 +1,4 @@
-"""Moment at which a job has read its inputs and everything that followed from them."""
+"""Detection of the moment when a job has read its inputs and all records that follow from them."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
@@ -14,22 +14,22 @@ from streaming.spark.silent import Reading
 from streaming.worker.signature import Origin, Signer
 
 ROUNDS: Final = 10
-"""Rounds after which all that followed from the present inputs has been read, steps of wide changes excepted.
+"""Rounds until every record that the job wrote in reaction to its inputs has been read. Backfills may take longer.
 
-An end of a lease follows from a tick, a longer record of it from a request; others follow from fewer.
+A chain of such records is at most this long: a tick ends a lease, a request makes a longer record of it.
 """
 
 _TICK: Final = b'"tick"'
 _STEP: Final = b'"wake":0'
-"""Field of the records with which a shard wakes itself for the next step of a wide change."""
+"""Field of the records by which a shard wakes itself for the next step of a backfill."""
 
 
 class Followed(NamedTuple):
-    """What followed from the inputs, in a part of them.
+    """Records that followed from the inputs, in a part of them.
 
     Attributes:
         own: the job wrote records to itself.
-        steps: a wide change goes on.
+        steps: a backfill continues.
     """
 
     own: bool
@@ -37,23 +37,23 @@ class Followed(NamedTuple):
 
 
 class InputLook(Protocol):
-    """Look at the inputs between two positions."""
+    """Function that inspects the inputs between two positions."""
 
     def __call__(self, start: Offsets, end: Offsets, /) -> Followed:
-        """Return what the job wrote there."""
+        """Return the records that the job wrote there."""
 
 
 class Settling:
-    """Follower of a running query, as a function to be called now and then.
+    """Check on a running query, to be called repeatedly.
 
-    First the query reads what was there at its start. Then a tick tells the present time. From then on the inputs are
-    read in rounds, each up to their ends, until the job wrote nothing to itself within a round. Where others write
-    all the time, and it answers, a number of rounds is enough.
+    The query first reads the records that existed at its start. Then a tick sets the current time. From then on the
+    inputs are read in rounds, each up to their ends, until the job wrote no record to itself within a round. If other
+    producers write continuously, `ROUNDS` rounds are enough.
 
     Args:
         reading: the query.
-        look: looks at a part of the inputs.
-        progress: called with the number of records that were read.
+        look: inspects a part of the inputs.
+        progress: called with the number of records read.
     """
 
     def __init__(self, reading: Reading, look: InputLook, progress: Progress) -> None:
@@ -66,7 +66,7 @@ class Settling:
         self._rounds = 0
 
     def __call__(self) -> bool:
-        """Tell whether the query may end."""
+        """Return True if the query may end."""
         read = self._reading.read()
         self._progress("inputs", *_sizes(read, self._target))
         if positions.unread(self._target, read):
@@ -77,7 +77,7 @@ class Settling:
                 self._target = self._reading.ends()  # the tick is among them
             return False
         if self._former is None:
-            self._advance()  # what follows from the tick is behind it
+            self._advance()  # records that follow from the tick are after it
             return False
         self._rounds += 1
         followed = self._look(self._former, self._target)
@@ -91,19 +91,19 @@ class Settling:
 
 
 def _sizes(read: Offsets, target: Offsets) -> tuple[int, int]:
-    """Return the number of offsets read so far, and of all to be read."""
+    """Return the number of offsets read so far, and the total."""
     wanted = {(topic, number): end for topic, offsets in target.items() for number, end in offsets.items()}
     done = sum(min(end, read.get(topic, {}).get(number, 0)) for (topic, number), end in wanted.items())
     return done, sum(wanted.values())
 
 
 def looking(reader: TopicReader, clock: str, events: set[str], signer: Callable[[], Signer | None]) -> InputLook:
-    """Return a look at the inputs of a job.
+    """Return a function that inspects the inputs of a job.
 
     Args:
         reader: reader of the inputs.
         clock: name of the clock topic.
-        events: names of the topics to which the job writes besides.
+        events: names of the other topics to which the job writes.
         signer: returns the signer of the job's records.
     """
 

@@ -1,1 +1,1 @@
-"""The comparison of inputs, state and updates of a job, and the repair of its updates."""
+"""Comparison of inputs, state and updates of a job, and repair of its updates."""

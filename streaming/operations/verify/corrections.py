@@ -1,4 +1,4 @@
-"""Corrections of rows as records of the updates topic, in the form of all other updates."""
+"""Corrections of rows as normal records of the updates topic."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
@@ -24,7 +24,7 @@ class Correction(NamedTuple):
     """Records that correct a row: an ADD, or a REMOVE and its tombstone.
 
     Attributes:
-        partition: of the row's former records; None where none is known.
+        partition: partition of the row's previous records; None if unknown.
     """
 
     key: bytes
@@ -33,13 +33,13 @@ class Correction(NamedTuple):
 
 
 def corrections(rules: Rules, updates: str, pair: ShardPair, differences: Iterable[Difference]) -> Iterator[Correction]:
-    """Yield the corrections of differences of one shard that its state still asks for.
+    """Yield corrections of the differences of one shard that its state still requires.
 
     Args:
         rules: settings of the job.
         updates: name of the updates topic.
         pair: state of the shard.
-        differences: of its rows.
+        differences: differences of its rows.
     """
     wanted = {difference.key: difference for difference in differences}
     topics = {difference.row.lite_topic for difference in wanted.values()}
@@ -50,7 +50,7 @@ def corrections(rules: Rules, updates: str, pair: ShardPair, differences: Iterab
     for key, difference in wanted.items():
         holds = key in held
         is_right = holds == difference.updates and difference.fault is not Fault.WRONG_VALUE
-        if is_right or holds != (key in coming):  # corrected meanwhile, or about to change
+        if is_right or holds != (key in coming):  # corrected meanwhile, or changing
             continue
         row, record = difference.row, difference.record
         source = Source(updates, _NONE, _NONE, 0, 0)
@@ -74,12 +74,12 @@ def corrections(rules: Rules, updates: str, pair: ShardPair, differences: Iterab
 
 
 def _texts(patterns: Any) -> list[str]:
-    """Return the patterns of an update; none if it has no valid ones."""
+    """Return the patterns of an update, or an empty list if they are invalid."""
     return [str(each) for each in patterns] if isinstance(patterns, list) else []
 
 
 def _held(key: Key, state: ShardState, rules: Rules, topics: set[str]) -> Iterator[tuple[bytes, list[str]]]:
-    """Yield the rows of a shard about some topics, each with the entries that match."""
+    """Yield the rows of a shard on some topics, each with the matching entries."""
     for topic, found in holdings(state, rules.shard(*key)):
         if topic in topics:
             for (group, client_id, part), texts in found.items():

@@ -1,4 +1,4 @@
-"""Findings of a verification: rows about which inputs, state and updates disagree, each with the reason."""
+"""Findings of a verification: rows on which inputs, state and updates differ, with the reason."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -18,23 +18,23 @@ class Fault(StrEnum):
 
 
 EXPLANATIONS = {
-    Fault.SURPLUS_UPDATE: "the updates topic holds an ADD of a row that does not hold; --repair writes the REMOVE",
-    Fault.MISSING_UPDATE: "the row holds, and the updates topic has no ADD of it; --repair writes the ADD",
-    Fault.WRONG_VALUE: "the ADD of the row names patterns or a version that it never had; --repair writes the ADD",
-    Fault.STATE_DIFFERS: "the state of the job is not what the inputs say; `reexpand rebuild` makes a new checkpoint",
-    Fault.STATE_DAMAGED: "the state of this shard cannot be read; restore the checkpoint, or use `reexpand rebuild`",
-    Fault.QUOTA_ORDER: "a quota refused a request of this group: which topics it found depends on the micro-batches",
+    Fault.SURPLUS_UPDATE: "the updates topic has an ADD of a row outside the relation; --repair writes the REMOVE",
+    Fault.MISSING_UPDATE: "the updates topic has no ADD of a row of the relation; --repair writes the ADD",
+    Fault.WRONG_VALUE: "the ADD of the row has patterns or a version that it never had; --repair writes the ADD",
+    Fault.STATE_DIFFERS: "the state of the job does not follow from the inputs; use `reexpand rebuild`",
+    Fault.STATE_DAMAGED: "the state of this shard cannot be read; restore a backup, or use `reexpand rebuild`",
+    Fault.QUOTA_ORDER: "a quota refused a request of this group, which depends on the original micro-batches",
 }
 
 REPAIRABLE = frozenset({Fault.SURPLUS_UPDATE, Fault.MISSING_UPDATE, Fault.WRONG_VALUE})
 """Faults of the updates topic alone."""
 
 UNDECIDED = frozenset({Fault.QUOTA_ORDER})
-"""Faults that are none where the micro-batches were cut in another way."""
+"""Differences that may only result from other micro-batch boundaries."""
 
 
 class RowName(NamedTuple):
-    """Fields that name a row of the relation; the part is blank for a client as a whole."""
+    """Identity of a row of the relation; `part` is blank for a whole client."""
 
     parent: str
     group: str
@@ -58,11 +58,11 @@ class UpdateRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A row about which the witnesses disagree.
+    """A row on which the sources differ.
 
     Attributes:
-        key: of its updates.
-        inputs, state, updates: True where they say that the row holds; None where they were not, or cannot be, read.
+        key: key of its updates.
+        inputs, state, updates: True if the source has the row; None if the source was not read.
         record: last record of the row in the updates topic.
     """
 
@@ -85,16 +85,16 @@ class DamagedState(NamedTuple):
 
 @dataclass(slots=True)
 class Findings:
-    """What a verification found.
+    """Result of a verification.
 
     Attributes:
         micro_batch: the committed micro-batch after which inputs, state and updates were compared.
-        rows: number of rows by witness; None for the inputs where they were not read.
-        in_flight: number of rows that were about to change, and were not judged.
+        rows: number of rows by source; None for inputs that were not read.
+        in_flight: number of rows that were changing, and were not compared.
         differences: in order of their keys.
         damaged: shards whose state cannot be read.
-        notes: sentences about what was not looked at, and why.
-        mended: number of rows that were corrected, by reason.
+        notes: sentences about parts that were not compared, with the reason.
+        corrected: number of rows that were corrected, by reason.
     """
 
     micro_batch: int
@@ -103,21 +103,21 @@ class Findings:
     differences: list[Difference] = field(default_factory=list)
     damaged: list[DamagedState] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    mended: Counter[Fault] = field(default_factory=Counter)
+    corrected: Counter[Fault] = field(default_factory=Counter)
 
     @property
     def repaired(self) -> int:
         """Number of rows that were corrected."""
-        return self.mended.total()
+        return self.corrected.total()
 
     @property
     def is_right(self) -> bool:
-        """True if inputs, state and updates agree, as far as it can be decided."""
+        """True if inputs, state and updates agree, apart from undecided differences."""
         return not self.damaged and all(difference.fault in UNDECIDED for difference in self.differences)
 
     @property
     def repairable(self) -> list[Difference]:
-        """Differences that corrections in the updates topic mend."""
+        """Differences that corrections in the updates topic fix."""
         return [difference for difference in self.differences if difference.fault in REPAIRABLE]
 
     @property

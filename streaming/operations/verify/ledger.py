@@ -1,4 +1,4 @@
-"""Table of all rows of the relation, by who says that they hold; on disk, so that memory stays small."""
+"""Table of all rows of the relation with the sources that contain them, on disk to save memory."""
 
 import sqlite3
 from collections.abc import Iterable, Iterator
@@ -8,14 +8,14 @@ from typing import NamedTuple, Self
 
 
 class Says(IntFlag):
-    """Who says that a row holds.
+    """Sources that contain a row.
 
     Attributes:
-        INPUTS: the inputs, worked off anew.
+        INPUTS: the inputs, processed again.
         STATE: the state after the last committed micro-batch.
-        NEXT: the state after the micro-batch that has begun since, if one has.
+        NEXT: the state after the micro-batch that has started since, if any.
         UPDATES: the updates topic.
-        LATE: not a witness: the last record of the row is younger than that micro-batch.
+        LATE: not a source: the last record of the row is newer than that micro-batch.
     """
 
     INPUTS = 1
@@ -39,9 +39,9 @@ class LedgerRow(NamedTuple):
     """A row of the table.
 
     Attributes:
-        key: of its updates.
-        says: who says that it holds.
-        last: last record; None where the updates topic has none.
+        key: key of its updates.
+        says: sources that contain it.
+        last: last record; None if the updates topic has none.
         said: value of that record.
     """
 
@@ -52,12 +52,12 @@ class LedgerRow(NamedTuple):
 
 
 class UpdateMark(NamedTuple):
-    """What a record of the updates topic says about a row.
+    """Content of a record of the updates topic about a row.
 
     Attributes:
-        says: `UPDATES` for an ADD, `LATE` for a record behind those of the micro-batch.
+        says: `UPDATES` for an ADD, `LATE` for a record newer than the micro-batch.
         is_tombstone: the record has no value.
-        value: digest of the patterns and the version that an ADD names.
+        value: digest of the patterns and the version of an ADD.
     """
 
     key: bytes
@@ -75,23 +75,23 @@ _STATE = (
     "ON CONFLICT (key) DO UPDATE SET says = says | excluded.says, wanted = excluded.wanted"
 )
 
-# The REMOVE before a tombstone is worth more than its place.
+# A tombstone keeps the place of the REMOVE before it.
 _FOLD = f"""
 INSERT INTO rows (key, says, part, place, said) VALUES (?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET
     says = says & {~(Says.UPDATES | Says.LATE)} | excluded.says,
     said = excluded.said,
     part = CASE WHEN ? AND part IS NOT NULL THEN part ELSE excluded.part END,
     place = CASE WHEN ? AND part IS NOT NULL THEN place ELSE excluded.place END
-"""  # noqa: S608 - the numbers stand above
+"""  # noqa: S608 - the numbers are constants
 
 _CACHE_KB = 65_536
-"""Memory for the table, in KiB; the rest of it is on disk."""
+"""Page cache of the table, in KiB."""
 
 
 class Ledger:
-    """The table, as a context manager; its file is for one run only.
+    """The table, as a context manager. Its file serves one run.
 
-    Some 170 bytes of disk a row.
+    Takes about 170 bytes of disk per row.
     """
 
     def __init__(self, file: Path) -> None:
@@ -120,15 +120,15 @@ class Ledger:
         )
 
     def mark(self, keys: Iterable[bytes], says: Says) -> None:
-        """Note that these rows hold according to a witness."""
+        """Note that a source contains these rows."""
         self._write(_MARK, ((key, int(says)) for key in keys))
 
     def mark_values(self, rows: Iterable[tuple[bytes, int]], says: Says) -> None:
-        """Note that these rows hold according to a state, each with the value that an ADD would have."""
+        """Note that a state contains these rows, each with the value of its ADD."""
         self._write(_STATE, ((key, int(says), value) for key, value in rows))
 
     def fold(self, marks: Iterable[UpdateMark]) -> None:
-        """Note what records of the updates topic say; the last one of a row counts."""
+        """Note records of the updates topic; the last record of a row counts."""
         self._write(_FOLD, ((*mark[:4], mark.value, mark.is_tombstone, mark.is_tombstone) for mark in marks))
 
     def _write(self, statement: str, rows: Iterable[tuple[object, ...]]) -> None:
@@ -137,7 +137,7 @@ class Ledger:
         self._table.execute("COMMIT")
 
     def counts(self) -> dict[Says, int]:
-        """Return the number of rows by who says so."""
+        """Return the number of rows by source."""
         found = dict.fromkeys(Says, 0)
         for says, count in self._table.execute("SELECT says, count(*) FROM rows GROUP BY says"):
             for witness in Says:
@@ -145,16 +145,14 @@ class Ledger:
         return found
 
     def count_in_flight(self) -> int:
-        """Return the number of rows that are about to change, or changed while they were read."""
+        """Return the number of rows that are changing, or changed while they were read."""
         found = self._table.execute(
             f"SELECT count(*) FROM rows WHERE says & {Says.LATE} OR says & {BOTH_STATES} NOT IN (0, {BOTH_STATES})"  # noqa: S608
         )
         return int(found.fetchone()[0])
 
     def disagreements(self, *, inputs: bool) -> Iterator[LedgerRow]:
-        """Yield the rows about which the witnesses disagree, in order of their keys.
-
-        Rows in flight are left out.
+        """Yield the rows on which the sources differ, in order of their keys, without rows in flight.
 
         Args:
             inputs: the inputs were read.
@@ -165,20 +163,20 @@ class Ledger:
             WHERE NOT says & {Says.LATE} AND says & {BOTH_STATES} IN (0, {BOTH_STATES})
             AND says & {witnesses} NOT IN (0, {witnesses})
             ORDER BY key
-        """  # noqa: S608 - the numbers stand above
+        """  # noqa: S608 - the numbers are constants
         for key, says, part, place in self._table.execute(statement):
             yield LedgerRow(key, Says(says), None if part is None else LastRecord(part, place))
 
     def doubts(self) -> Iterator[LedgerRow]:
-        """Yield the rows that hold by state and updates, and whose last ADD has another value than the state implies.
+        """Yield the rows in state and updates whose last ADD has another value than the state.
 
-        They come in order of their keys, without the rows in flight.
+        They are in order of their keys, without rows in flight.
         """
         witnesses = BOTH_STATES | Says.UPDATES
         statement = f"""
             SELECT key, says, part, place, said FROM rows
             WHERE NOT says & {Says.LATE} AND says & {witnesses} = {witnesses} AND wanted IS NOT said
             ORDER BY key
-        """  # noqa: S608 - the numbers stand above
+        """  # noqa: S608 - the numbers are constants
         for key, says, part, place, said in self._table.execute(statement):
             yield LedgerRow(key, Says(says), LastRecord(part, place), said)

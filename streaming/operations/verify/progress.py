@@ -1,4 +1,4 @@
-"""The progress of a job, as its checkpoint tells it: settings, micro-batches, and the offsets that they read."""
+"""A job's progress in its checkpoint: settings, micro-batches, and the offsets that they read."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,15 +20,15 @@ from streaming.worker.reading import StreamTopics
 from streaming.worker.signature import SIGNATURE, Signer
 
 Offsets = dict[Partition, int]
-"""Offset behind the last record that was read, by partition."""
+"""Offset after the last record read, by partition."""
 
 
 class MicroBatches(NamedTuple):
     """Numbers of a job's last micro-batches.
 
     Attributes:
-        committed: the last one that is complete.
-        begun: the one after it, whose records may be written in part; None if none has begun.
+        committed: number of the last complete micro-batch.
+        begun: number of the next micro-batch, whose records may be partly written; None if it has not started.
     """
 
     committed: int
@@ -37,7 +37,7 @@ class MicroBatches(NamedTuple):
 
 @dataclass(frozen=True)
 class JobCheckpoint:
-    """Checkpoint of a job, read beside it.
+    """Checkpoint of a job that may be running, read only.
 
     Attributes:
         location: its directory or URI.
@@ -51,22 +51,22 @@ class JobCheckpoint:
             found = orjson.loads(self._read(IDENTITY))
         except FileNotFoundError:
             raise NotVerified(
-                f"{self.location} is no checkpoint of a job: it has no {IDENTITY}. Give the --checkpoint of the job."
+                f"{self.location} is not a checkpoint of a job: it has no {IDENTITY}. Give the --checkpoint of the job."
             ) from None
         except (OSError, ValueError, ArrowException) as error:
             raise NotVerified(f"{self.location}/{IDENTITY} cannot be read: {error}") from None
         if not isinstance(found, dict):
-            raise NotVerified(f"{self.location}/{IDENTITY} cannot be read: it holds no JSON object")
+            raise NotVerified(f"{self.location}/{IDENTITY} cannot be read: it is not a JSON object")
         return found
 
     @property
     def id(self) -> str | None:
-        """Name by which Kafka knows the checkpoint; None in one of a release without leases."""
+        """Id of the checkpoint in names in Kafka; None for a release without leases."""
         return self._identity.get("id")
 
     @property
     def partitions(self) -> int:
-        """Number of state partitions; 1 in a checkpoint whose release did not note it."""
+        """Number of state partitions; 1 for a release that did not store it."""
         return int(self._identity.get("shuffle_partitions", 1))
 
     @property
@@ -79,7 +79,7 @@ class JobCheckpoint:
 
     @property
     def noted(self) -> dict[str, NotedTopic]:
-        """Kafka topics of the checkpoint by role; none in one of a release that noted none."""
+        """Kafka topics of the checkpoint by role; empty for a release that did not store them."""
         found = self._identity.get("topics") or {}
         return {role: NotedTopic(topic["name"], topic["id"]) for role, topic in found.items()}
 
@@ -90,12 +90,12 @@ class JobCheckpoint:
 
     @property
     def inner_multi(self) -> bool:
-        """True if `**` may stand inside a pattern."""
+        """True if `**` is allowed inside a pattern."""
         return bool(self._identity["allow_inner_multi"])
 
     @cached_property
     def signer(self) -> Signer | None:
-        """Signer of the job's records to itself; None in a checkpoint of a release without signatures.
+        """Signer of the job's records to itself; None for a release without signatures.
 
         Raises:
             NotVerified: it cannot be read.
@@ -109,7 +109,7 @@ class JobCheckpoint:
 
     @property
     def quarantine(self) -> Quarantine:
-        """Decisions of the job to leave out entries.
+        """Quarantined entries.
 
         Raises:
             NotVerified: they cannot be read.
@@ -123,7 +123,7 @@ class JobCheckpoint:
 
     @cached_property
     def limits(self) -> tuple[Limits, ...]:
-        """Limits of input records, the latest ones last; none in a checkpoint of a release that noted none.
+        """Limits of input records, latest last; empty for a release that did not store them.
 
         Raises:
             NotVerified: they cannot be read.
@@ -140,15 +140,15 @@ class JobCheckpoint:
         return bool(self._numbers("commits"))
 
     def micro_batches(self) -> MicroBatches:
-        """Return the last micro-batches as of now.
+        """Return the current last micro-batches.
 
         Raises:
-            NotVerified: there is none yet.
+            NotVerified: none is committed yet.
         """
         committed = self._numbers("commits")
         if not committed:
             raise NotVerified(
-                f"the job of {self.location} has not committed a micro-batch yet; start it, and verify again then"
+                f"the job of {self.location} has not committed a micro-batch yet; start it, then verify again"
             )
         last = max(committed)
         begun = max(self._numbers("offsets"), default=last)
@@ -158,7 +158,7 @@ class JobCheckpoint:
         """Return the offsets up to which a micro-batch reads.
 
         Raises:
-            NotVerified: Spark keeps no offsets of this micro-batch any more, or they cannot be read.
+            NotVerified: Spark has deleted the offsets of this micro-batch, or they cannot be read.
         """
         try:
             lines = self._read(f"{QUERY}/offsets/{micro_batch}").splitlines()
@@ -190,4 +190,4 @@ class JobCheckpoint:
         try:
             return opened(self.location)
         except (OSError, ValueError, ArrowException) as error:
-            raise NotVerified(f"Python does not reach the checkpoint {self.location}: {error}") from None
+            raise NotVerified(f"Python cannot access the checkpoint {self.location}: {error}") from None

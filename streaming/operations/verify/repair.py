@@ -1,8 +1,8 @@
-"""Corrections of the updates topic, written beside the job.
+"""Corrections of the updates topic, written while the job may run.
 
-The job may change a row at any time. So a correction is written only where a fresh state still asks for it and the
-topic has no newer record of the row; afterwards the topic is read on. Where the job wrote about the row between that
-look and the correction, its words are written again behind the correction: the job knows better.
+The job may change a row at any time. So a correction is written only if a fresh state still requires it and the topic
+has no newer record of the row; then the topic is read further. If the job wrote the row in between, its record is
+written again after the correction. The job is authoritative.
 """
 
 import time
@@ -29,10 +29,10 @@ from streaming.state import ShardState
 _ANSWER_SECONDS: Final = 60.0
 
 _BY_KEY: Final = -1
-"""Partition that leaves the choice to the client."""
+"""Partition number that lets the client choose."""
 
 _LIKE_JAVA: Final = {"partitioner": "murmur2_random"}
-"""Choice of partitions by which the job's own client puts the records of a row."""
+"""Partitioner of the job's own client."""
 
 
 class Corrector:
@@ -41,7 +41,7 @@ class Corrector:
     Args:
         job: the job.
         bootstrap_servers: addresses of brokers.
-        options: further client options, in the names of librdkafka.
+        options: further client options of librdkafka.
         folder: folder for temporary files.
     """
 
@@ -66,10 +66,10 @@ class Corrector:
         self._producer.flush(0)
 
     def correct(self, found: Look) -> set[bytes]:
-        """Write the corrections of a look's differences that are still there, and return the keys of their rows.
+        """Write corrections of the differences that remain, and return the keys of their rows.
 
         Raises:
-            NotVerified: Kafka did not take a correction; another run goes on.
+            NotVerified: Kafka rejected a correction; repair again.
         """
         due = {each.key: each for each in self._due(found.findings.repairable)}
         checked_to = self._drop_renewed(due, found.heard.ends)
@@ -79,7 +79,7 @@ class Corrector:
         return set(due)
 
     def _due(self, differences: Iterable[Difference]) -> Iterator[Correction]:
-        """Yield the corrections that the state of this moment asks for."""
+        """Yield the corrections that the current state requires."""
         job, by_shard = self._job, defaultdict[Key, list[Difference]](list)
         for difference in differences:
             row = difference.row
@@ -92,12 +92,12 @@ class Corrector:
                     by_shard.pop((pair.parent, pair.shard), None)
                 elif pair.key in by_shard:
                     yield from corrections(job.rules, job.updates, pair, by_shard.pop(pair.key))
-        for key, left in by_shard.items():  # these shards remember nothing
+        for key, left in by_shard.items():  # these shards have no state
             nothing = ShardState()
             yield from corrections(job.rules, job.updates, ShardPair(key, nothing, nothing), left)
 
     def _drop_renewed(self, due: dict[bytes, Correction], ends: Mapping[Partition, int]) -> dict[Partition, int]:
-        """Drop the corrections of rows about which there are records behind some offsets; return the new ends."""
+        """Drop the corrections of rows that have records after these offsets; return the new ends."""
         spans = {
             partition: Span(ends.get(partition, span.start), span.end)
             for partition, span in self._job.reader.spans([self._job.updates]).items()
@@ -117,21 +117,21 @@ class Corrector:
             refused = cause(self._producer, self._refused)
             raise self._not_taken(reason(refused, writable(self._job.updates)))
         if left:
-            raise self._not_taken("it does not answer")
+            raise self._not_taken("no answer")
 
     def _send(self, key: bytes, value: bytes | None, partition: int | None) -> None:
         where = _BY_KEY if partition is None else partition
         while True:
             try:
                 self._producer.produce(self._job.updates, value, key, where, on_delivery=self._delivered)
-            except BufferError:  # too many are on their way
+            except BufferError:  # the queue is full
                 self._producer.poll(0.1)
             else:
                 self._producer.poll(0)
                 return
 
     def _not_taken(self, why: str) -> NotVerified:
-        return NotVerified(f"Kafka did not take a correction for {self._job.updates}: {why}; repair again")
+        return NotVerified(f"Kafka rejected a correction for {self._job.updates}: {why}; repair again")
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
@@ -140,7 +140,7 @@ class Corrector:
             self._own[Partition(self._job.updates, message.partition() or 0)].add(message.offset() or 0)
 
     def _overwritten(self, due: Mapping[bytes, Correction], checked_to: dict[Partition, int]) -> list[Correction]:
-        """Return the job's last words about rows that a correction has overwritten; read on from `checked_to`."""
+        """Return the job's last records of rows that a correction has overwritten, from `checked_to` on."""
         words: dict[bytes, Correction] = {}
         lost: dict[bytes, Correction] = {}
         for block in self._job.reader.read(self._unchecked(checked_to)):
@@ -159,9 +159,9 @@ class Corrector:
         return list(lost.values())
 
     def _unchecked(self, checked_to: dict[Partition, int]) -> dict[Partition, Span]:
-        """Return the spans behind `checked_to`, and move it on; they reach behind all corrections.
+        """Return the spans from `checked_to` to beyond all corrections, and advance `checked_to`.
 
-        A transaction of the job that is under way hides what stands behind its first record.
+        An open transaction of the job hides all records after its first record.
         """
         deadline = time.monotonic() + _ANSWER_SECONDS
         while True:
@@ -169,7 +169,7 @@ class Corrector:
             if all(max(own, default=-1) < spans[partition].end for partition, own in self._own.items()):
                 break
             if time.monotonic() > deadline:
-                raise NotVerified(f"a transaction on {self._job.updates} does not end; verify again when it has")
+                raise NotVerified(f"a transaction on {self._job.updates} does not end; verify again after its end")
             time.sleep(0.1)
         found = {partition: Span(checked_to.get(partition, span.start), span.end) for partition, span in spans.items()}
         checked_to.update({partition: span.end for partition, span in spans.items()})
@@ -177,11 +177,11 @@ class Corrector:
 
 
 def merged(first: Look, later: Look, written: set[bytes]) -> Look:
-    """Return a look as of later: differences that only inputs tell stay, others are judged anew.
+    """Return the later result, with the differences that only the first can detect.
 
     Args:
-        first: look at all witnesses.
-        later: look at state and updates.
+        first: result for all sources.
+        later: result for state and updates.
         written: keys of the rows that were corrected.
     """
     known = {difference.key: difference.fault for difference in first.findings.repairable}
@@ -192,6 +192,6 @@ def merged(first: Look, later: Look, written: set[bytes]) -> Look:
         first.findings,
         rows={**first.findings.rows, "updates": later.findings.rows["updates"]},
         differences=sorted([*kept, *again], key=lambda difference: difference.key),
-        mended=Counter(known[key] for key in written - left if key in known),
+        corrected=Counter(known[key] for key in written - left if key in known),
     )
     return Look(later.moment, later.heard, findings)

@@ -1,4 +1,4 @@
-"""The inputs worked off anew, by the rules of the job, in this process."""
+"""Process the inputs again in this process, by the rules of the job."""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -28,11 +28,11 @@ from streaming.worker.rows import STREAMS, position
 from streaming.worker.signature import Origin, Signer
 
 STATE_CACHE_BYTES: Final = 256 * 1024 * 1024
-"""Memory of the states that are kept decoded."""
+"""Memory for decoded states."""
 
 _NUMBERS = {stream: number for number, stream in enumerate(STREAMS)}
 
-# Nothing is announced, so a wide request need not be carried out in steps.
+# Nothing is written, so wide requests need no backfill.
 _TUNING = replace(DEFAULT_TUNING, backfill_topics=1 << 62, retained_micro_batches=0)
 
 Key = tuple[str, int]
@@ -41,7 +41,7 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class _Borrowed:
-    """Archive that reads the parts of a job, and keeps new ones in a folder of its own."""
+    """Archive that reads the parts of a job, and writes new parts to a separate folder."""
 
     job: Archive
     own: Archive
@@ -56,12 +56,12 @@ class _Borrowed:
             return self.job.read(name)
 
     def remove(self, name: str) -> None:
-        """Keep the part: it is the job's."""
+        """Keep the part, which belongs to the job."""
 
 
 @dataclass(frozen=True, slots=True)
 class _BorrowedArchives:
-    """Archives of all keys; the job's own are only read."""
+    """Archives of all keys that never write to the job's."""
 
     job: Folder
     own: Folder
@@ -72,16 +72,16 @@ class _BorrowedArchives:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Settings of a job that decide how its inputs are applied.
+    """Settings of a job that affect how inputs are applied.
 
     Attributes:
         topics: Kafka topics of the input streams.
         routing: distribution of topics over shards.
-        inner_multi: `**` may stand inside a pattern.
-        parents: parents to look at; empty for all.
-        limits: limits of input records, the latest ones last; none for no limits.
-        signer: signer of the job's records to itself; None takes everybody's for the job's own.
-        left_out: state partitions that apply an entry all the same, by the place of each entry that the job leaves out.
+        inner_multi: `**` is allowed inside a pattern.
+        parents: parents to compare; empty: all.
+        limits: limits of input records, latest last; empty: no limits.
+        signer: signer of the job's records to itself; None: accept all records as the job's.
+        left_out: state partitions that apply a quarantined entry anyway, by its place.
         partitions: number of state partitions.
     """
 
@@ -96,11 +96,11 @@ class Rules:
 
     @property
     def cap_requests(self) -> bool:
-        """True if no request is refused because of a quota, by the latest limits."""
+        """True if, by the latest limits, quotas refuse no requests."""
         return bool(self.limits) and self.limits[-1].cap_requests
 
     def concern(self, parent: str) -> bool:
-        """Tell whether a parent is looked at."""
+        """Return True if a parent is compared."""
         return parent != coordinator.COORDINATOR and (not self.parents or parent in self.parents)
 
     def shard(self, parent: str, number: int) -> Shard:
@@ -122,22 +122,22 @@ class Rules:
         return found
 
     def _leaves_out(self, place: tuple[str, int, int, int], key: Key) -> bool:
-        """Return True if the job has left out an entry of a key."""
+        """Return True if the job has quarantined an entry for a key."""
         exempt = self.left_out.get(place)
         return exempt is not None and partition_of(*key, self.partitions) not in exempt
 
     def under(self, number: int) -> "Rules":
-        """Return the rules under the limits of a number."""
+        """Return the rules with one of the limits."""
         return replace(self, limits=self.limits[number : number + 1])
 
     def limits_of(self, record: StoredInput) -> int:
-        """Return the number of the limits under which the job has read a record."""
+        """Return the index of the limits with which the job read a record."""
         topic = self.topics[_NUMBERS[record.stream]]
         later = range(len(self.limits) - 1, 0, -1)
         return next((at for at in later if self.limits[at].apply_to(topic, record.partition, record.offset)), 0)
 
     def _is_beyond_bounds(self, record: StoredInput) -> bool:
-        """Return True if a record is a dead letter as a whole; a record of the job itself has no bounds."""
+        """Return True if a whole record exceeds its limits; records of the job have none."""
         value = record.value
         if not self.limits or value is None:
             return False
@@ -146,7 +146,7 @@ class Rules:
             return not self._is_own(record)
         try:
             return record.stream is Stream.SUBSCRIPTIONS and bounds.explain_set(value) is not None
-        except Rejected:  # it is no JSON object, and a dead letter as well
+        except Rejected:  # not a JSON object, which is another dead letter
             return False
 
     def _is_own(self, record: StoredInput) -> bool:
@@ -160,8 +160,8 @@ class Rules:
         """Return a worker with these settings.
 
         Args:
-            folder: folder for the larger part of its states.
-            job: checkpoint whose states it goes on from.
+            folder: folder for parts of its states.
+            job: checkpoint whose states it continues from.
         """
         own = Folder(str(folder))
         archives = own if job is None else _BorrowedArchives(Folder(job), own)
@@ -179,14 +179,14 @@ class Rules:
 
 
 class Replay:
-    """States of all shards, made of the inputs.
+    """States of all shards, computed from the inputs.
 
-    The job's own records among the inputs are applied as they stand, so the coordinator has no part in it.
+    The job's records to itself are among the inputs, so the coordinator is not computed.
 
     Args:
         rules: settings of the job.
-        folder: folder for the larger part of the states.
-        note: called with the input rows of the first shard of each parent, and the number of their limits.
+        folder: folder for parts of the states.
+        note: called with the input rows of the first shard of each parent, and the index of their limits.
 
     Attributes:
         refused: parent and group of each request that a quota refused.
@@ -214,7 +214,7 @@ class Replay:
         for record in records:
             by_limits[self._rules.limits_of(record)].append(record)
         for number in sorted(by_limits):
-            if number != self._limits:  # seldom: the job was started with other ones
+            if number != self._limits:  # rare: the job was restarted with other limits
                 self._limits, self._stage = number, self._rules.under(number)
                 self._worker = self._stage.worker(self._folder)
             self._feed(by_limits[number])
@@ -245,7 +245,7 @@ def work_off(
     batch: int = 0,
     letters: list[bytes] | None = None,
 ) -> bytes | None:
-    """Return the state of a key after a micro-batch; of what the job would write only the dead letters are kept."""
+    """Return the state of a key after a micro-batch; only dead letters of the output are kept."""
     steps = worker.work(*key, InputRows.of(rows), data, batch=batch)
     while True:
         try:
@@ -258,12 +258,12 @@ def work_off(
 
 
 def _value(tables: bytes) -> bytes:
-    """Return the value of an output row that is one record."""
+    """Return the value of an output row with one record."""
     return tables.split(TABLE_END.encode())[Tables._fields.index("starts")]
 
 
 def refused_requests(letters: Iterable[bytes | None]) -> Iterator[tuple[str, str]]:
-    """Yield parent and group of each request that a quota refused, of dead letters."""
+    """Yield parent and group of each request that a quota refused, from dead letters."""
     for letter in letters:
         if letter is None or Reason.QUOTA_EXCEEDED.encode() not in letter:
             continue
@@ -273,12 +273,12 @@ def refused_requests(letters: Iterable[bytes | None]) -> Iterator[tuple[str, str
             names = request["topic"], request["group"]
             if fields["reason"] == Reason.QUOTA_EXCEEDED and all(type(name) is str for name in names):
                 yield names
-        except (orjson.JSONDecodeError, KeyError, TypeError):  # it is about a topic, or cut
+        except (orjson.JSONDecodeError, KeyError, TypeError):  # about a topic, or truncated
             continue
 
 
 def read_state(worker: Worker, key: Key, data: bytes | None) -> ShardState:
-    """Return the decoded state of a shard, which nobody else uses.
+    """Return a separate decoded copy of the state of a shard.
 
     Raises:
         StateError: the state is damaged.

@@ -16,11 +16,11 @@ _SHOWN = 20
 _WIDTH = 140
 """Width of the output in characters, outside a terminal."""
 
-_SAYS = {True: "yes", False: "no", None: "-"}
+_MARKS = {True: "yes", False: "no", None: "-"}
 
 
 def as_json(findings: Findings) -> Iterator[dict[str, Any]]:
-    """Yield an object for each difference and each damaged shard, and a summary as the last one."""
+    """Yield an object for each difference and each damaged shard, then a summary."""
     for damaged in findings.damaged:
         yield {"fault": "state-damaged", "parent": damaged.parent, "shard": damaged.shard, "problem": damaged.problem}
     for difference in findings.differences:
@@ -61,7 +61,7 @@ def _difference(difference: Difference) -> dict[str, Any]:
 
 
 def show(findings: Findings, console: Console | None = None) -> None:
-    """Print what was compared, the differences, and the verdict."""
+    """Print the compared rows, the differences, and the verdict."""
     console = console or Console(highlight=False)
     if not console.is_terminal:
         console.width = _WIDTH
@@ -82,7 +82,7 @@ def _lines(findings: Findings) -> Iterator[str]:
     )
     yield f"rows after micro-batch {findings.micro_batch}: {counts}"
     if findings.in_flight:
-        yield f"{findings.in_flight:,} rows are about to change, and were not judged"
+        yield f"{findings.in_flight:,} rows are changing, and were not compared"
     for note in findings.notes:
         yield f"note: {note}"
     for damaged in findings.damaged[:_SHOWN]:
@@ -105,9 +105,9 @@ def _table(differences: list[Difference]) -> Table:
             row.parent,
             f"{row.client_id} ({row.group}){part}",
             row.lite_topic,
-            _SAYS[difference.inputs],
-            _SAYS[difference.state],
-            _SAYS[difference.updates],
+            _MARKS[difference.inputs],
+            _MARKS[difference.state],
+            _MARKS[difference.updates],
             _record(difference),
         )
         table.add_row(*(Text(printable(cell), overflow="fold") for cell in cells))

@@ -1,4 +1,4 @@
-"""`reexpand verify`: looks at a job until it is sure, and repairs its updates on request."""
+"""`reexpand verify`: compare a job's inputs, state and updates, and repair the updates on request."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -22,20 +22,20 @@ from streaming.storage import folder as folders
 from streaming.worker.limits_note import Limits
 
 _ROUNDS: Final = 5
-"""Attempts at a repair: a job that goes on may change the rows in between."""
+"""Attempts at a repair: a running job may change the rows in between."""
 
 log = logging.getLogger("reexpand")
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """Choices of a verification.
+    """Options of a verification.
 
     Attributes:
-        parents: parents to look at; empty for all.
-        inputs: work off the inputs as well.
+        parents: parents to compare; empty: all.
+        inputs: also process the inputs.
         repair: write corrections to the updates topic.
-        client: Kafka client options, in the names of librdkafka.
+        client: Kafka client options of librdkafka.
     """
 
     parents: frozenset[str] = frozenset()
@@ -53,15 +53,15 @@ def verify(
     """Compare inputs, state and updates of a job, which may run meanwhile.
 
     Args:
-        settings: address of Kafka, checkpoint, names of the output topics, and limits of input records, if the
-            checkpoint is of a release that did not note them; the rest is the checkpoint's.
-        options: choices.
-        progress: called now and then.
-        reading: opens the states of the checkpoint; by default with a Spark of its own.
+        settings: address of Kafka, checkpoint, and names of the output topics; for checkpoints of earlier releases
+            without `limits.json` also the limits of input records. All else is in the checkpoint.
+        options: options of the verification.
+        progress: called with the progress.
+        reading: opens the states of the checkpoint; by default in a new Spark session.
 
     Raises:
-        CheckpointUnusable: the checkpoint is no folder, or may not be read.
-        NotVerified: the checkpoint cannot be read, or Kafka does not take a correction.
+        CheckpointUnusable: the checkpoint is not a folder, or cannot be read.
+        NotVerified: the checkpoint cannot be read, or Kafka rejects a correction.
         TopicUnreadable: Kafka does not answer, or lacks a topic.
         SparkUnavailable: Spark, which reads the state, does not start.
     """
@@ -78,12 +78,12 @@ def verify(
         {each.place: each.exempt for each in checkpoint.quarantine.decisions},
         checkpoint.partitions,
     )
-    checkpoint.micro_batches()  # says at once where there is nothing to verify
+    checkpoint.micro_batches()  # raises early if there is nothing to verify
     with (
         TopicReader(settings.bootstrap_servers, options.client) as reader,
         TemporaryDirectory(prefix="reexpand-verify-") as temporary,
     ):
-        reader.spans([*rules.topics, settings.updates])  # says at once what Kafka lacks
+        reader.spans([*rules.topics, settings.updates])  # raises early if a topic is missing
         progress("the state: Spark starts", 0, None)
         with reading(settings) as stored:
             job = JobView(checkpoint, stored, reader, settings.updates, settings.dead_letters, rules)
@@ -96,7 +96,7 @@ def verify(
 
 
 def _confirmed(job: JobView, first: Look, folder: Path, progress: Progress) -> Look:
-    """Look again where the job has gone on: what it mends meanwhile is no difference."""
+    """Compare again if the job has continued, to drop differences that were in flight."""
     went_on = job.checkpoint.micro_batches() != first.moment.batches
     if not (first.findings.repairable and went_on):
         return first
@@ -104,7 +104,7 @@ def _confirmed(job: JobView, first: Look, folder: Path, progress: Progress) -> L
 
 
 def _repaired(job: JobView, found: Look, corrector: Corrector, folder: Path, progress: Progress) -> Look:
-    """Write corrections and look again, until nothing is left to correct."""
+    """Write corrections and compare again, until nothing is left to correct."""
     written: set[bytes] = set()
     first, latest = found, found
     for attempt in range(_ROUNDS):

@@ -1,7 +1,7 @@
-"""Values of rows: the patterns and the version that an ADD names, next to those that the state and the inputs imply.
+"""Values of rows: the patterns and the version of an ADD, compared with the state and the inputs.
 
-An ADD names the entries that match at its time. A client may change its set afterwards without an update of the row, so
-an ADD that differs from the state is right if it agrees with the client's set after any of its requests.
+An ADD has the entries that match at its time. A client may change its set later without an update of the row, so an
+ADD that differs from the state is correct if it agrees with the client's set after any of its requests.
 """
 
 import sqlite3
@@ -32,7 +32,7 @@ from streaming.worker.reading import KeyReader
 from streaming.worker.rows import STREAMS, InputRow, InputRows
 
 CONTRADICTORY: Final = 0
-"""Value of an ADD that contradicts its own key, its source, or the form of updates."""
+"""Value of an ADD that contradicts its own key, its source, or the format of updates."""
 
 _SUBSCRIPTIONS: Final = STREAMS.index(Stream.SUBSCRIPTIONS)
 
@@ -52,17 +52,17 @@ def name_of(key: bytes) -> RowName:
 
 @lru_cache(maxsize=65_536)
 def value_of(patterns: tuple[str, ...], version: int | None) -> int:
-    """Return the digest of what an ADD names; never `CONTRADICTORY`.
+    """Return the digest of the patterns and version of an ADD; never `CONTRADICTORY`.
 
     Args:
-        patterns: sorted, each once.
+        patterns: sorted patterns without duplicates.
         version: version of the client.
     """
     return digest_number(patterns_json(patterns) + orjson.dumps(version)) or 1
 
 
 def stated(rules: Rules, key: Key, state: ShardState) -> Iterator[tuple[bytes, int]]:
-    """Yield each row of a shard with the value that an ADD would have now."""
+    """Yield each row of a shard with the value of an ADD written now."""
     parent = key[0]
     for topic, found in holdings(state, rules.shard(*key)):
         for subscriber, texts in found.items():
@@ -164,7 +164,7 @@ def unexplained(rules: Rules, log: RequestLog, rows: Iterable[LedgerRow]) -> Ite
     Args:
         rules: settings of the job.
         log: the requests of the clients.
-        rows: in order of their keys.
+        rows: rows in order of their keys.
     """
     for client, several in groupby(rows, lambda row: ClientName(*name_of(row.key)[:3])):
         by_shard: dict[int, list[tuple[LedgerRow, RowName]]] = defaultdict(list)

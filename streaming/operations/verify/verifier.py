@@ -1,4 +1,4 @@
-"""One verification: the witnesses are heard, and what they disagree about is named."""
+"""Compare inputs, state and updates, and classify each difference."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -30,16 +30,16 @@ _ATTEMPTS: Final = 3
 """Attempts to read a state before Spark deletes it."""
 
 _KEPT_MICRO_BATCHES: Final = DEFAULT_TUNING.retained_micro_batches // 2
-"""Micro-batches of the job within which a state that was read is surely as it was."""
+"""Micro-batches that the job may commit while a state is read, without deleting it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Result of one look at a job.
+    """Result of one comparison.
 
     Attributes:
-        moment: the moment of which all differences are.
-        heard: where the reading of the updates ended.
+        moment: the moment that was compared.
+        heard: end of the updates that were read.
     """
 
     moment: Moment
@@ -48,17 +48,17 @@ class Look:
 
 
 def look(job: JobView, folder: Path, progress: Progress, *, inputs: bool, doubted: Collection[bytes] = ()) -> Look:
-    """Hear the witnesses, and return what they disagree about.
+    """Compare the sources once.
 
     Args:
         job: the job.
         folder: folder for temporary files.
-        progress: called now and then.
-        inputs: read the inputs as well.
-        doubted: keys of rows whose ADD had a wrong value at a former look.
+        progress: called with the progress.
+        inputs: also read the inputs.
+        doubted: keys of rows whose ADD had a wrong value before.
 
     Raises:
-        NotVerified: the job has not committed anything yet, or its checkpoint cannot be read.
+        NotVerified: the job has not committed a micro-batch, or its checkpoint cannot be read.
         TopicUnreadable: Kafka does not answer, or lacks a topic.
     """
     with TemporaryDirectory(dir=folder) as temporary, Ledger(Path(temporary) / "rows.sqlite") as ledger:
@@ -86,7 +86,7 @@ def look(job: JobView, folder: Path, progress: Progress, *, inputs: bool, doubte
 
 
 def _state(job: JobView, ledger: Ledger, folder: Path, progress: Progress) -> tuple[Moment, list[DamagedState]]:
-    """Hear the state, again where the job went on so far that Spark deleted what was to be read."""
+    """Read the state, again if Spark deleted it because the job committed too much meanwhile."""
     attempt = 0
     while True:
         attempt += 1
@@ -103,16 +103,13 @@ def _state(job: JobView, ledger: Ledger, folder: Path, progress: Progress) -> tu
 
 def _notes(heard: UpdatesHeard, told: InputsHeard) -> Iterator[str]:
     if told.missing is not None:
-        yield (
-            f"the beginning of {told.missing} is gone, so the inputs cannot be worked off anew: "
-            "only state and updates are compared"
-        )
+        yield (f"the beginning of {told.missing} is gone, so only state and updates are compared")
     if heard.foreign:
-        yield f"{heard.foreign:,} records of the updates topic are no updates and are left out"
+        yield f"{heard.foreign:,} records of the updates topic are not updates, and are ignored"
 
 
 class _Values:
-    """Values of the rows that hold by state and updates."""
+    """Values of the rows that are in state and updates."""
 
     def __init__(self, job: JobView, ledger: Ledger, doubted: Collection[bytes]) -> None:
         self._rules = job.rules
@@ -121,11 +118,11 @@ class _Values:
 
     @property
     def clients(self) -> set[ClientName]:
-        """Clients with an ADD that differs from what the state implies, so that their requests decide."""
+        """Clients with an ADD that differs from the state, whose requests must be checked."""
         return {ClientName(*name_of(row.key)[:3]) for row in self._ledger.doubts() if not self._is_decided(row)}
 
     def wrong(self, log: RequestLog | None = None, told: InputsHeard | None = None) -> list[LedgerRow]:
-        """Return the rows whose ADD has a wrong value, as far as it can be decided.
+        """Return the rows whose ADD has a provably wrong value.
 
         Args:
             log: requests of the clients; None if the inputs were not read.
@@ -143,7 +140,7 @@ class _Values:
 
 
 class _Judge:
-    """Names the reason of each difference."""
+    """Classifier of differences."""
 
     def __init__(self, job: JobView, damaged: Iterable[DamagedState], told: InputsHeard, *, inputs: bool) -> None:
         self._routing = job.rules.routing
@@ -211,7 +208,7 @@ def _with_records(job: JobView, differences: list[Difference]) -> list[Differenc
 
 
 def records_at(job: JobView, places: Iterable[LastRecord]) -> Mapping[LastRecord, UpdateRecord]:
-    """Return the records of the updates topic at some places; those that compaction has removed are left out."""
+    """Return the records of the updates topic at some places, without records removed by compaction."""
     wanted = set(places)
     spans: dict[Partition, Span] = {}
     for number, offset in wanted:
@@ -229,7 +226,7 @@ def records_at(job: JobView, places: Iterable[LastRecord]) -> Mapping[LastRecord
 
 
 def _update(value: bytes | None) -> dict[str, Any] | None:
-    """Return an update; without fields if its value is no JSON object."""
+    """Return an update, or an empty one if the value is not a JSON object."""
     if value is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The inputs in pieces that fit into memory, and in the order of time across partitions."""
+"""Windows of the inputs that fit into memory, in order of time across partitions."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
@@ -9,17 +9,17 @@ from streaming.events.model import Stream
 from streaming.kafka.reader import Partition, Span
 
 WINDOW_RECORDS: Final = 100_000
-"""Most records that are in memory at once, unless more have one and the same timestamp."""
+"""Maximum number of records in memory, unless more have the same timestamp."""
 
 STEP_MS: Final = 1_000
-"""Time whose records are worked off together, in milliseconds."""
+"""Length of a micro-batch in milliseconds of record time."""
 
 _END_OF_TIME: Final = 1 << 53
-"""Time after all timestamps, in milliseconds since the epoch."""
+"""Upper bound of all timestamps, in milliseconds since the epoch."""
 
 
 class Clocked(Protocol):
-    """The part of a `TopicReader` that windows are found with."""
+    """Interface of `TopicReader` for finding windows."""
 
     def offsets_at(self, milliseconds: int, partitions: Mapping[Partition, int]) -> dict[Partition, int | None]:
         """Return the first offset of each partition at or after a time."""
@@ -36,7 +36,7 @@ class StoredInput(NamedTuple):
 
     @property
     def is_of_job(self) -> bool:
-        """True for a record that the job wrote to itself, because of others: it wakes a shard, or ends a client."""
+        """True for a record of the job that wakes a shard or ends a client."""
         value = self.value or b""
         if self.stream is Stream.CLOCK:
             return b'"wake"' in value
@@ -46,9 +46,9 @@ class StoredInput(NamedTuple):
 def windows(
     reader: Clocked, spans: Mapping[Partition, Span], records: int = WINDOW_RECORDS
 ) -> Iterator[dict[Partition, Span]]:
-    """Yield spans that follow one another, each of at most some number of records, cut at points in time.
+    """Yield consecutive windows, cut at points in time, with at most `records` records.
 
-    Where one millisecond has more records, the window is larger.
+    A window is larger if a single millisecond has more records.
     """
     position = {partition: span.start for partition, span in spans.items()}
     ends = {partition: span.end for partition, span in spans.items()}
@@ -75,13 +75,13 @@ def windows(
 def _largest_cut(
     at: Callable[[int], dict[Partition, int]], size: Callable[[Mapping[Partition, int]], int], records: int, low: int
 ) -> tuple[dict[Partition, int], int]:
-    """Return the largest cut at a point in time that is small enough, and that time; one record is the least.
+    """Return the latest cut within `records`, and its time; a cut has at least one record.
 
     Args:
         at: returns the cut at a time.
         size: returns the number of records before a cut.
-        records: most records.
-        low: time of the former cut.
+        records: maximum number of records.
+        low: time of the previous cut.
     """
     first, behind = low, _END_OF_TIME
     while behind - first > 1:
@@ -95,11 +95,11 @@ def _largest_cut(
 
 
 def in_order(partitions: Iterable[Sequence[StoredInput]]) -> Iterator[list[StoredInput]]:
-    """Yield the records of a window as micro-batches: in order of time, and each partition in its own order.
+    """Yield the records of a window as micro-batches, in order of time and of each partition.
 
-    A micro-batch has the records of one step in time, as that of a job that keeps up: a quota counts the topics that
-    existed before it. Records that the job wrote to itself begin and end a micro-batch as well: what they do depends on
-    what came before them, and within a micro-batch the streams are read one after the other.
+    A micro-batch contains the records of `STEP_MS`, like a job without lag: a quota counts the topics that existed
+    before. Records of the job are in separate micro-batches: their effect depends on earlier records, and within a
+    micro-batch the streams are read one after another.
     """
     ordered = merge(*map(_in_time, partitions), key=_place_in_time)
     for _, run in groupby(ordered, key=_micro_batch):
@@ -111,13 +111,13 @@ def _place_in_time(placed: tuple[tuple[int, int], StoredInput]) -> tuple[int, in
 
 
 def _micro_batch(placed: tuple[tuple[int, int], StoredInput]) -> tuple[int, bool]:
-    """Return a value that changes where a micro-batch begins."""
+    """Return a key that differs between consecutive micro-batches."""
     (time, _), record = placed
     return time // STEP_MS, record.is_of_job
 
 
 def _in_time(records: Iterable[StoredInput]) -> Iterator[tuple[tuple[int, int], StoredInput]]:
-    """Yield the records of a partition with their place in time, which never goes back."""
+    """Yield the records of a partition with a sort key that never decreases."""
     latest = 0
     for record in records:
         latest = max(latest, record.timestamp)

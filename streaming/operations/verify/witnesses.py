@@ -1,4 +1,4 @@
-"""The three witnesses of a relation, each of which fills the ledger: state, updates, inputs."""
+"""Readers of the three sources of a relation, which fill the ledger: state, updates, inputs."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -25,10 +25,10 @@ from streaming.worker import Worker
 from streaming.worker.rows import STREAMS, InputRow
 
 Progress = Callable[[str, int, int | None], None]
-"""Callback with what is read, the number of records or rows so far, and their total (None: not known)."""
+"""Callback with the source, the number of records or rows so far, and their total (None: unknown)."""
 
 _ATTEMPTS: Final = 200
-"""Looks at a job that goes from micro-batch to micro-batch faster than Kafka tells the ends of its topics."""
+"""Attempts to read a moment while the job commits faster than Kafka returns the ends of topics."""
 
 _ADD: Final = b'{"op":"ADD",'
 _REMOVE: Final = b'{"op":"REMOVE",'
@@ -42,12 +42,12 @@ class States(Protocol):
 
 
 class Moment(NamedTuple):
-    """A moment in the life of a job at which its state and its updates belong together.
+    """A moment at which the state and the updates of a job correspond.
 
     Attributes:
         batches: the last micro-batches.
-        updates: offsets of the updates topic: all records of committed micro-batches are in there, and no record of
-            a micro-batch behind the one that has begun.
+        updates: offsets of the updates topic, with all records of committed micro-batches and none of a micro-batch
+            after the started one.
     """
 
     batches: MicroBatches
@@ -56,7 +56,7 @@ class Moment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """A job to be verified, and how to reach it.
+    """A job to verify, with access to its data.
 
     Attributes:
         updates: name of the updates topic.
@@ -71,18 +71,18 @@ class JobView:
     rules: Rules
 
     def moment(self) -> Moment:
-        """Return the present moment."""
+        """Return the current moment."""
         for _ in range(_ATTEMPTS):
             committed = self.checkpoint.micro_batches().committed
             spans = self.reader.spans([self.updates])
             now = self.checkpoint.micro_batches()
             begun = now.committed if now.begun is None else now.begun
-            if begun <= committed + 1:  # so no later micro-batch had begun when the ends were read
+            if begun <= committed + 1:  # no later micro-batch had started when the ends were read
                 return Moment(MicroBatches(committed, begun if begun > committed else None), spans)
         raise NotVerified("the job commits micro-batches faster than Kafka answers; verify it in a quieter hour")
 
     def begun(self, batches: MicroBatches) -> dict[Key, list[InputRow]]:
-        """Return the input rows of the micro-batch that has begun, by shard."""
+        """Return the input rows of the started micro-batch, by shard."""
         if batches.begun is None:
             return {}
         start, end = self.checkpoint.offsets(batches.committed), self.checkpoint.offsets(batches.begun)
@@ -100,7 +100,7 @@ class JobView:
         """Yield the state of each shard, one at a time.
 
         Args:
-            moment: the present one, or one that is so young that Spark still keeps its state.
+            moment: a moment whose state Spark still keeps.
             folder: an empty folder.
         """
         begun = self.begun(moment.batches)
@@ -128,7 +128,7 @@ class JobView:
 
 
 class ShardPair(NamedTuple):
-    """State of a shard after the last committed micro-batch, and with all that is under way; mostly one object."""
+    """State of a shard after the last committed micro-batch, and after all started work; often the same object."""
 
     key: Key
     state: ShardState
@@ -144,7 +144,7 @@ def row_keys(rules: Rules, key: Key, state: ShardState) -> Iterator[bytes]:
 
 
 def hear_state(job: JobView, moment: Moment, ledger: Ledger, folder: Path, progress: Progress) -> list[DamagedState]:
-    """Fill the ledger with what the state says; return the shards that are damaged."""
+    """Fill the ledger from the state, and return the damaged shards."""
     damaged = []
     for number, pair in enumerate(job.shards(moment, folder), 1):
         if isinstance(pair, DamagedState):
@@ -160,11 +160,11 @@ def hear_state(job: JobView, moment: Moment, ledger: Ledger, folder: Path, progr
 
 @dataclass(slots=True)
 class UpdatesHeard:
-    """What was read of the updates topic.
+    """Result of reading the updates topic.
 
     Attributes:
-        ends: offsets behind the last records that were read.
-        foreign: number of records that are no updates.
+        ends: offsets after the last records read.
+        foreign: number of records that are not updates.
     """
 
     ends: dict[Partition, int] = field(default_factory=dict)
@@ -172,7 +172,7 @@ class UpdatesHeard:
 
 
 def hear_updates(job: JobView, moment: Moment, ledger: Ledger, progress: Progress) -> UpdatesHeard:
-    """Fill the ledger with what the updates topic says now."""
+    """Fill the ledger from the current updates topic."""
     spans = job.reader.spans([job.updates])
     heard = UpdatesHeard({partition: span.end for partition, span in spans.items()})
     total, done = sum(span.end - span.start for span in spans.values()), 0
@@ -199,7 +199,7 @@ def hear_updates(job: JobView, moment: Moment, ledger: Ledger, progress: Progres
 
 
 def operation(value: bytes | None) -> Op | None:
-    """Return what a record of the updates topic does; None for a tombstone, and for what is no update."""
+    """Return the operation of an update; None for a tombstone, or a record that is not an update."""
     if value is None:
         return None
     if value.startswith(_ADD):
@@ -222,7 +222,7 @@ def _value(add: Message) -> int:
 
 
 def _parent_of(key: bytes | None) -> str | None:
-    """Return the parent of an update's row; None where the key is none of an update."""
+    """Return the parent of an update's row, or None if the key is not an update's."""
     try:
         names = orjson.loads(key or b"")
     except orjson.JSONDecodeError:
@@ -234,11 +234,11 @@ def _parent_of(key: bytes | None) -> str | None:
 
 @dataclass(slots=True)
 class InputsHeard:
-    """What was read of the inputs.
+    """Result of reading the inputs.
 
     Attributes:
-        refused: groups with a request that a quota refused, each with its parent.
-        missing: input topic whose beginning is gone; the inputs say nothing then.
+        refused: parent and group of requests that a quota refused.
+        missing: input topic whose beginning is gone, so inputs are not compared.
     """
 
     refused: set[tuple[str, str]] = field(default_factory=set)
@@ -246,14 +246,14 @@ class InputsHeard:
 
 
 class Notes(NamedTuple):
-    """Notes on disk about what the inputs say: the rows, and the requests of some clients."""
+    """Results of the inputs on disk: the rows, and the requests of some clients."""
 
     ledger: Ledger
     requests: RequestLog
 
 
 def hear_inputs(job: JobView, moment: Moment, notes: Notes, folder: Path, progress: Progress) -> InputsHeard:
-    """Note what the inputs say, up to where the last committed micro-batch has read them."""
+    """Process the inputs up to the offsets of the last committed micro-batch, and note the results."""
     heard = InputsHeard()
     ends = job.checkpoint.offsets(moment.batches.committed)
     spans = job.reader.spans(job.rules.topics)
@@ -282,7 +282,7 @@ def hear_inputs(job: JobView, moment: Moment, notes: Notes, folder: Path, progre
 
 
 def _refused_by_job(job: JobView) -> set[tuple[str, str]]:
-    """Return the groups with a request that the job refused, each with its parent, as far as its dead letters tell."""
+    """Return parent and group of the refused requests in the job's dead letters."""
     found: set[tuple[str, str]] = set()
     try:
         spans = job.reader.spans([job.dead_letters])

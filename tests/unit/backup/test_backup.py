@@ -180,7 +180,7 @@ def test_a_shared_file_of_another_length_is_damaged(checkpoint: Path) -> None:
 
 
 def test_what_cannot_be_copied_is_refused(checkpoint: Path, tmp_path: Path) -> None:
-    with pytest.raises(BackupRefused, match="is no checkpoint"):
+    with pytest.raises(BackupRefused, match="is not a checkpoint"):
         copying.backup(tmp_path, tmp_path / "b", silent)
     with pytest.raises(BackupRefused, match="exists"):
         copying.backup(checkpoint, tmp_path, silent)
@@ -223,7 +223,7 @@ def test_a_damaged_backup_touches_nothing(checkpoint: Path, name: str, damage: C
     backup = make(checkpoint)
     damage(backup / FOLDER / name)
     before = names(checkpoint)
-    with pytest.raises(BackupDamaged, match=f"{name} (cannot be read|is not what was copied)"):
+    with pytest.raises(BackupDamaged, match=f"{name} (cannot be read|is damaged)"):
         restoring.restore(backup, checkpoint, silent, replace=True)
     assert names(checkpoint) == before
 
@@ -242,5 +242,5 @@ def test_a_manifest_that_cannot_be_trusted(checkpoint: Path, change: dict[str, o
     with pytest.raises(BackupDamaged, match=said):
         Manifest.read(file.parent)
     file.unlink()
-    with pytest.raises(BackupDamaged, match="no backup"):
+    with pytest.raises(BackupDamaged, match="not a backup"):
         Manifest.read(file.parent)

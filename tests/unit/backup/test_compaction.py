@@ -103,14 +103,14 @@ def test_nothing_is_asked_of_kafka_where_nothing_is_to_be_removed(
 
 def test_a_backup_of_another_checkpoint_is_refused(checkpoint: Path) -> None:
     (checkpoint / "reexpand.json").write_text(json.dumps(identity("restored")))
-    with pytest.raises(BackupRefused, match=r"is no backup of \S+checkpoint, but of /c"):
+    with pytest.raises(BackupRefused, match=r"is not a backup of \S+checkpoint, but of /c"):
         planned(checkpoint)
 
 
 def test_another_topic_of_the_same_name_is_refused(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = {name: f"id of {name}" for name in INPUTS} | {"topics": "another"}
     monkeypatch.setattr(topics, "ids", lambda *_, **__: ids)
-    with pytest.raises(BackupRefused, match="does not know topics: the topic was created anew"):
+    with pytest.raises(BackupRefused, match="lacks topics: the topic was created again"):
         planned(checkpoint)
 
 

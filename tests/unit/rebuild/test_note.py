@@ -93,7 +93,7 @@ def test_a_rebuild_begins_in_a_new_folder_or_goes_on(settings: Settings) -> None
     ):
         assert session._taken_up(noted(under_way), settings, plan) == under_way
         other = from_inputs if plan.from_state else from_state
-        with pytest.raises(RebuildRefused, match=r"with(out)? --from-state\. Go on in the same way"):
+        with pytest.raises(RebuildRefused, match=r"with(out)? --from-state\. Continue the same way"):
             session._taken_up(noted(under_way), settings, other)
     as_of_a_job: Any = Files(reexpand_json=b"{}")
     for files, said in (

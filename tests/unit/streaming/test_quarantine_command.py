@@ -121,7 +121,7 @@ def test_a_removal_is_refused_when_partitions_have_written_without_the_entry(
     ("verb", "entry", "sentence"),
     [
         ("add", f"{TOPICS[1]}[2]@11", "is committed"),
-        ("add", "other-topic[0]@11", "no input of this checkpoint"),
+        ("add", "other-topic[0]@11", "not an input of this checkpoint"),
         ("add", f"{TOPICS[1]}[2]@12#7", "no entry 7"),
         ("add", "nonsense", "not the id"),
         ("remove", ENTRY, "quarantine list"),
@@ -151,7 +151,7 @@ def test_a_living_driver_is_in_the_way(checkpoint: Path, monkeypatch: pytest.Mon
 def test_a_folder_without_a_checkpoint_is_told_at_once(tmp_path: Path) -> None:
     refused = said(tmp_path, "list")
     assert refused.exit_code == 2
-    assert "is no checkpoint of a job" in refused.output
+    assert "is not a checkpoint of a job" in refused.output
 
 
 def test_a_note_without_its_checksum_file_is_read_by_hadoop_as_well(checkpoint: Path) -> None:

@@ -41,7 +41,7 @@ def test_a_right_relation_is_said_in_two_lines() -> None:
 def test_a_difference_is_told_with_its_witnesses_and_its_last_record() -> None:
     text = shown(findings(SURPLUS))
     assert "surplus-update  orders  c1 (billing)    eu__1  no      no     yes      ADD SUBSCRIBED [0]@7" in text
-    assert "1 surplus-update: the updates topic holds an ADD of a row that does not hold" in text
+    assert "1 surplus-update: the updates topic has an ADD of a row outside the relation" in text
     assert text.endswith("the relation is wrong: 1 difference\n")
 
 
@@ -64,7 +64,7 @@ def test_damage_is_a_fault_of_its_own() -> None:
 
 
 def test_a_repair_is_said() -> None:
-    assert shown(findings(mended=Counter([Fault.SURPLUS_UPDATE]))).endswith(
+    assert shown(findings(corrected=Counter([Fault.SURPLUS_UPDATE]))).endswith(
         "1 row was repaired; the relation is right\n"
     )
 
