@@ -1,9 +1,9 @@
 # ruff: noqa: INP001 - a command of the build, no package
-"""Build the documentation as a site, strictly: a link or an anchor that leads nowhere is an error.
+"""Build the documentation as a site. A link or an anchor without a target is an error.
 
     python docs/site/build.py TARGET
 
-All pages of the repository are in it, at their paths. Links to code and folders are left out, as the site has neither.
+The site contains all pages of the repository at their paths. Links to code and folders become plain text.
 """
 
 import json
@@ -21,25 +21,36 @@ FOLDERS = ("deploy", "docs", "matcher", "streaming", "tests")
 IMAGES = {".png", ".svg", ".jpg", ".webp"}
 
 SECTIONS = {
-    "Start": ["README.md", "CHANGELOG.md"],
-    "How to": [
-        "deploy/README.md",
-        "docs/security.md",
-        "docs/verify.md",
+    "Start": ["README.md", "docs/concepts.md"],
+    "Tutorials": [
         "streaming/client/README.md",
-        "streaming/adapters/README.md",
+        "docs/own-kafka.md",
+        "docs/kafka-consumer.md",
+        "docs/rocketmq.md",
     ],
-    "Reference": [
+    "Operate": [
+        "deploy/README.md",
         "docs/configuration.md",
+        "docs/security.md",
+        "docs/operations.md",
+        "docs/delivery.md",
+        "deploy/rocketmq/README.md",
+    ],
+    "Inspect": ["docs/console.md", "docs/inspect.md", "docs/verify.md"],
+    "Reference": [
         "docs/records.md",
         "docs/dialects-and-selectors.md",
-        "docs/limits.md",
-        "docs/compared.md",
         "matcher/README.md",
+        "streaming/adapters/README.md",
+        "docs/limits.md",
     ],
-    "How it works": ["docs/delivery.md", "docs/how-it-decides.md", "docs/chaos.md", "docs/performance.md"],
+    "Evidence": ["docs/performance.md", "docs/chaos.md", "docs/compared.md"],
+    "Develop": ["docs/how-it-decides.md", "CONTRIBUTING.md", "CHANGELOG.md"],
 }
-"""Sections of the navigation, and their pages; further pages follow, those of a folder in a section of its own."""
+"""Sections of the navigation by task, and their pages. Pages that are not listed follow in a section of their folder."""
+
+HOME = re.compile(r"https://github\.com/reexpand/reexpand/(?:blob|raw)/main/")
+"""Prefix of the main page's links, which are absolute for package indexes."""
 
 
 def pages() -> list[Path]:
@@ -51,19 +62,21 @@ def pages() -> list[Path]:
 
 
 def navigation(files: list[Path]) -> list[dict[str, list[str]]]:
-    """Return the sections with their pages; a page that no section names is in one of its folder."""
+    """Return the sections with their pages. Pages that are not listed are added by their folder."""
     sections = {name: [page for page in listed if Path(page) in files] for name, listed in SECTIONS.items()}
     placed = {page for listed in sections.values() for page in listed}
     for file in files:
         if file.suffix == ".md" and str(file) not in placed:
             folder = file.parts[1] if file.parts[0] == "docs" and len(file.parts) > 2 else file.parts[0]  # noqa: PLR2004
-            name = "Decisions" if folder == "decisions" else "Development" if folder != "docs" else "More"
+            name = "Decisions" if folder == "decisions" else "Develop" if folder != "docs" else "Reference"
             sections.setdefault(name, []).append(str(file))
     return [{name: listed} for name, listed in sections.items() if listed]
 
 
 def without_links_to_code(text: str, page: Path, files: set[Path]) -> str:
-    """Return a page whose links to what the site has not are their texts alone."""
+    """Return the page with links to code and folders replaced by their texts."""
+    if page == Path("README.md"):
+        text = HOME.sub("", text)
 
     def keep(link: re.Match[str]) -> str:
         target = link[2].partition("#")[0]
@@ -82,7 +95,7 @@ def without_links_to_code(text: str, page: Path, files: set[Path]) -> str:
 
 
 def main() -> int:
-    """Put the pages together, and build; return the exit code."""
+    """Collect the pages, build the site, and return the exit code."""
     files = pages()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)

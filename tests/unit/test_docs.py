@@ -25,8 +25,11 @@ README = ROOT / "README.md"
 DOCS = ROOT / "docs"
 FOLDERS = ("docs", "deploy", "matcher", "streaming", "tests")
 PAGES = [*sorted(ROOT.glob("*.md")), *(page for part in FOLDERS for page in sorted((ROOT / part).rglob("*.md")))]
-README_BYTES = 9 * 1024
-"""Largest size of the main page, in bytes: it is read in a few minutes, and the rest is in `docs/`."""
+HOME = re.compile(r"https://github\.com/reexpand/reexpand/(?:blob|raw)/main/")
+"""Prefix of the main page's links: a package index shows this page without the others."""
+
+README_BYTES = 10 * 1024
+"""Largest size of the main page, in bytes."""
 
 STREAMS = [str(field.default) for field in Settings.model_fields.values() if str(field.default).startswith("lite-")]
 ATTRIBUTES = [value for value in vars(events).values() if isinstance(value, str) and value.startswith("lite.")]
@@ -127,7 +130,7 @@ def test_every_word_of_the_records_is_on_their_page(word: str) -> None:
 def _links(page: Path) -> list[tuple[str, str]]:
     """Return the links of a page to the project itself, each as path and anchor."""
     prose = re.sub(r"^```.*?^```", "", _text(page), flags=re.DOTALL | re.MULTILINE)
-    links = re.findall(r"\]\(([^)\s]+)\)", prose)
+    links = re.findall(r"\]\(([^)\s]+)\)", HOME.sub("", prose) if page == README else prose)
     return [(path, anchor) for path, _, anchor in (link.partition("#") for link in links) if ":" not in path]
 
 
@@ -153,6 +156,10 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 def test_every_anchor_exists(page: Path) -> None:
     targets = [((page.parent / path).resolve() if path else page, anchor) for path, anchor in _links(page) if anchor]
     assert [(path.name, anchor) for path, anchor in targets if anchor not in _anchors(path)] == []
+
+
+def test_all_links_of_the_readme_are_absolute() -> None:
+    assert [link for link in re.findall(r"\]\(([^)\s]+)\)", _text(README)) if ":" not in link] == []
 
 
 def test_every_page_can_be_reached_from_the_readme() -> None:
