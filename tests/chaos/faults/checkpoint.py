@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.chaos.model import Struck, fault
 from tests.chaos.stage import Stage, shortened
 
-ANEW = "[start anew](delivery.md#starting-anew)"
+OVER = "[start over](delivery.md#starting-over)"
 BACKUP = "restore the [backup](delivery.md#backup)"
 REFUSED = 2
 
@@ -41,7 +41,7 @@ def _parts_put_back_afterwards(stage: Stage) -> Iterator[None]:
         shutil.copytree(copy, parts, dirs_exist_ok=True)
 
 
-@fault("checkpoint-deleted", "the checkpoint is deleted", ANEW)
+@fault("checkpoint-deleted", "the checkpoint is deleted", OVER)
 def _(stage: Stage) -> Struck:
     proof = stage.strikes(stage.running.kill)
     shutil.rmtree(stage.streams.checkpoint)
@@ -50,7 +50,7 @@ def _(stage: Stage) -> Struck:
     return Struck(proof, f"refused, exit 2: {shortened(sentence)}; started anew")
 
 
-@fault("older-copy", "an older copy of the checkpoint is put back", f"put the latest one back, or {ANEW}")
+@fault("older-copy", "an older copy of the checkpoint is put back", f"put the latest one back, or {OVER}")
 def _(stage: Stage) -> Struck:
     stage.stop()
     older = stage.folder / "older"

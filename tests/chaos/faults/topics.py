@@ -13,7 +13,7 @@ from tests.support.topics import create, delete, recreate, remove_records
 REFUSED = 2
 """Exit code where topics and checkpoint do not fit each other."""
 
-ANEW = "[start anew](delivery.md#starting-anew)"
+OVER = "[start over](delivery.md#starting-over)"
 ALL = 2**62
 """An offset behind all records."""
 
@@ -29,7 +29,7 @@ def _refused_then_anew(stage: Stage, text: str, *options: str) -> str:
 @fault(
     "input-recreated-stopped",
     "the topic events are deleted and created anew while the job is stopped, and grow past the offset that it read",
-    ANEW,
+    OVER,
 )
 def _(stage: Stage) -> Struck:
     proof = stage.strikes(stage.running.kill)
@@ -46,13 +46,13 @@ def _(stage: Stage) -> Struck:
     return Struck(proof, _refused_then_anew(stage, f"the topic {name} was deleted and created anew"))
 
 
-@fault("input-recreated-running", "the topic events are deleted and created anew while the job runs", ANEW)
+@fault("input-recreated-running", "the topic events are deleted and created anew while the job runs", OVER)
 def _(stage: Stage) -> Struck:
     name = stage.streams.settings.topic_events
     return _ends_while_running(stage, name, lambda: recreate(stage.streams, name))
 
 
-@fault("updates-deleted-running", "the updates topic is deleted while the job runs", ANEW)
+@fault("updates-deleted-running", "the updates topic is deleted while the job runs", OVER)
 def _(stage: Stage) -> Struck:
     name = stage.streams.settings.updates
     return _ends_while_running(stage, name, lambda: delete(stage.streams, name))
@@ -70,7 +70,7 @@ def _ends_while_running(stage: Stage, name: str, happens: Callable[[], None]) ->
     return Struck(proof, f"ends within seconds and refuses each start, exit 2: {shortened(said)}; started anew")
 
 
-@fault("updates-deleted-stopped", "the updates topic is deleted while the job is stopped", ANEW)
+@fault("updates-deleted-stopped", "the updates topic is deleted while the job is stopped", OVER)
 def _(stage: Stage) -> Struck:
     proof = stage.strikes(stage.running.kill)
     name = stage.streams.settings.updates
@@ -150,7 +150,7 @@ def _(stage: Stage) -> Struck:
 @fault(
     "unread-removed",
     "records that the job has not read are removed from an input, as by retention",
-    f"{ANEW} with `--accept-loss`",
+    f"{OVER} with `--accept-loss`",
 )
 def _(stage: Stage) -> Struck:
     stage.strikes(stage.running.kill)
