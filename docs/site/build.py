@@ -23,7 +23,7 @@ IMAGES = {".png", ".svg", ".jpg", ".webp"}
 SECTIONS = {
     "Start": ["README.md", "docs/concepts.md"],
     "Tutorials": [
-        "streaming/client/README.md",
+        "docs/dispatcher.md",
         "docs/own-kafka.md",
         "docs/kafka-consumer.md",
         "docs/rocketmq.md",
@@ -41,6 +41,7 @@ SECTIONS = {
         "docs/records.md",
         "docs/dialects-and-selectors.md",
         "matcher/README.md",
+        "streaming/client/README.md",
         "streaming/adapters/README.md",
         "docs/limits.md",
     ],

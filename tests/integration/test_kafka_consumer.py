@@ -334,17 +334,20 @@ def test_with_the_real_job_new_topics_come_in_a_second_and_those_of_a_dead_clien
     streams = UsualStreams(own_broker().bootstrap_servers, tmp_path / "checkpoint").create()
     topics = Topics(streams.bootstrap_servers)
     kafka = streams.bootstrap_servers
-    (code,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    text = PAGE.read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    _, writing = re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     options = ("--client-timeout-ms", "4000", "--tick-interval-ms", "500")
     with (
         running(streams, tmp_path / "job.log", *options),
         Watcher(kafka, streams.settings.topic_events, tmp_path),
         Printing(code, kafka, tmp_path / "page.log") as page,
     ):
-        topics.create("orders.eu.created", "orders.eu.shipped")
-        topics.write("orders.eu.created", b"1")
+        topics.create("orders.eu.shipped")
         topics.write("orders.eu.shipped", b"not for it")
-        assert page.says("orders.eu.created 1"), page.said()
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        subprocess.run(["bash", "-c", writing], env={**os.environ, "KAFKA": kafka, "PATH": path}, check=True)
+        assert page.says("orders.eu.created hello"), page.said()
         topics.create("orders.us.created", partitions=2)
         topics.write("orders.us.created", b"2", partition=1)
         assert page.says("orders.us.created 2"), page.said()
@@ -355,7 +358,7 @@ def test_with_the_real_job_new_topics_come_in_a_second_and_those_of_a_dead_clien
         everything = {"orders.eu.created", "orders.eu.shipped", "orders.us.created"}
         arguments: dict[str, Any] = {"group": "audit", "exclusive": True, "client_id": "a", "lease_seconds": 4}
         with PatternConsumer(kafka, ["orders.>"], **arguments) as survivor:
-            assert sorted(receives(survivor, count=3)[0]) == [b"1", b"2", b"not for it"]
+            assert sorted(receives(survivor, count=3)[0]) == [b"2", b"hello", b"not for it"]
             assert survivor.topics == everything
             with Printing(EXCLUSIVE, kafka, tmp_path / "b.log") as other:
                 assert all_poll(survivor, until=lambda: not survivor.topics), other.said()

@@ -23,6 +23,7 @@ RUN_BY = {
     "make chaos": "integration/test_chaos.py",
     "make demo": "integration/test_demo.py",
     "pip install": "integration/test_installation.py",
+    "python -": "integration/test_first_event.py",
     "python -m streaming.examples.dispatcher": "unit/client/test_dispatcher.py",
     "python -m streaming.examples.on_register": "integration/test_watch_kafka.py",
     "reexpand advise": "integration/test_advise.py",
