@@ -48,7 +48,7 @@ SECTIONS = {
     "Evidence": ["docs/performance.md", "docs/chaos.md", "docs/compared.md"],
     "Develop": ["docs/how-it-decides.md", "CONTRIBUTING.md", "CHANGELOG.md"],
 }
-"""Sections of the navigation by task, and their pages. Pages that are not listed follow in a section of their folder."""
+"""Sections of the navigation by task, and their pages. Other pages follow in a section of their folder."""
 
 HOME = re.compile(r"https://github\.com/reexpand/reexpand/(?:blob|raw)/main/")
 """Prefix of the main page's links, which are absolute for package indexes."""
