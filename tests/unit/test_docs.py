@@ -2,7 +2,6 @@
 
 import ast
 import re
-import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cache
@@ -92,33 +91,34 @@ def test_the_readme_is_short() -> None:
     assert README.stat().st_size <= README_BYTES
 
 
-@pytest.mark.parametrize("name", Settings.model_fields)
-def test_every_setting_is_in_the_tables(name: str) -> None:
-    """With its option, its environment variable and its key of the file in one table, and its meaning in the other."""
-    rows = [line.split("|")[1:-1] for line in _text(DOCS / "configuration.md").splitlines() if line.startswith("| `")]
-    ((_, variable, key, _),) = [row for row in rows if f"`{name}`, `{JOB_OPTIONS[name]}" in row[0]]
-    assert f"`REEXPAND_{name.upper()}=" in variable
-    assert f"`{name} = " in key
-    assert any(len(row) == 2 and f"`{name}`" in row[0] for row in rows)
+SETTINGS = re.findall(
+    r"^\| `(\w+)`(?: †)? \| `(\w+ = [^`]+)` \| (.+?) \| (.+) \|$", _text(DOCS / "configuration.md"), re.MULTILINE
+)
+"""Rows of the table of settings: name, example, default and meaning."""
 
 
-@pytest.mark.parametrize("name", Settings.model_fields)
-def test_the_forms_of_a_setting_are_valid(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The example of the environment variable and that of the file, each as it stands in the table."""
-    page = _text(DOCS / "configuration.md")
-    (variable,) = re.findall(rf"`(REEXPAND_{name.upper()}=[^`]+)` \|", page)
-    (line,) = re.findall(rf"\| `({name} = [^`]+)` \|", page)
+def test_every_setting_is_in_the_table_once() -> None:
+    assert sorted(name for name, *_ in SETTINGS) == sorted(Settings.model_fields)
+
+
+@pytest.mark.parametrize(("name", "example", "given_default"), [row[:3] for row in SETTINGS], ids=lambda text: text)
+def test_the_forms_of_a_setting_are_valid(
+    name: str, example: str, given_default: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The example as a key of the file and as a variable; it differs from the default."""
     monkeypatch.chdir(tmp_path)
     for file in ("groups.toml", "kafka.properties", "token"):
         Path(file).touch()
     given = {field: "given" for field in ("bootstrap_servers", "checkpoint") if field != name}
     default = Settings.model_fields[name].default
+    value = example.partition(" = ")[2].strip('"{}').replace(" ", "")
     with monkeypatch.context() as patch:
-        patch.setenv(*shlex.split(variable)[0].split("=", 1))
+        patch.setenv(f"REEXPAND_{name.upper()}", value)
         by_variable = getattr(load(given), name)
-    Path("reexpand.toml").write_text(line, encoding="utf-8")
+    Path("reexpand.toml").write_text(example, encoding="utf-8")
     monkeypatch.setenv("REEXPAND_CONFIG", "reexpand.toml")
     assert by_variable == getattr(load(given), name) != default
+    assert not isinstance(default, str) or given_default == f"`{default}`"
 
 
 @pytest.mark.parametrize("word", WORDS)
