@@ -11,7 +11,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from streaming.local import classes, jars
-from streaming.local.network import key_store
 
 AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")
 """Bundle of the certificates of the authorities, in PEM."""
@@ -20,7 +19,7 @@ with TemporaryDirectory() as folder:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(AUTHORITIES)
     store = Path(folder, "cacerts")
-    store.write_bytes(key_store(context.get_ca_certs(binary_form=True)))
+    store.write_bytes(jars.key_store(context.get_ca_certs(binary_form=True)))
     os.environ["JAVA_TOOL_OPTIONS"] = f"-Djavax.net.ssl.trustStore={store}"
     jars.s3()
     classes.sink()  # which needs the jars of Spark's Kafka connector

@@ -215,10 +215,10 @@ def _make_archive() -> None:
 
     from streaming.cli.run import provide_java
     from streaming.demo.rehearsal import rehearse
-    from streaming.local import class_archive, classes, jars
+    from streaming.local import classes, jars
     from streaming.local.java import find_java
 
-    file = class_archive.archive(find_java().home, [*jars.spark(), classes.sink()])
+    file = classes.archive_file(find_java().home, [*jars.spark(), classes.sink()])
     if not file.exists():
         provide_java()
         with Console(stderr=True).status("a job runs, to see which Java classes it loads"):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 from streaming.errors import DemoFailed
 from streaming.local import guardian
-from streaming.local.class_archive import LAUNCH_VARIABLE
+from streaming.local.classes import LAUNCH_VARIABLE
 from streaming.local.java import OPTIONS_VARIABLE, short_lived
 
 if TYPE_CHECKING:

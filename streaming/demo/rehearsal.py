@@ -16,7 +16,7 @@ from streaming.errors import DemoFailed
 from streaming.events.model import Stream
 from streaming.kafka import specs as topics
 from streaming.kafka.topics import create_topics
-from streaming.local import class_archive
+from streaming.local import classes
 from streaming.local.broker import Broker
 
 _SECONDS = 180.0
@@ -30,7 +30,7 @@ def rehearse(archive: Path) -> None:
     """Run the job on a broker of its own until its first update, and make the archive of the classes it has loaded.
 
     Args:
-        archive: name of the archive, from `class_archive.archive`.
+        archive: name of the archive, from `classes.archive_file`.
 
     Raises:
         DemoFailed: the job does not start, or does not answer.
@@ -39,18 +39,18 @@ def rehearse(archive: Path) -> None:
     """
     with TemporaryDirectory(prefix="reexpand-") as name:
         folder = Path(name)
-        classes, log = folder / "classes", folder / "job.log"
+        loaded, log = folder / "classes", folder / "job.log"
         with Broker(folder / "kafka") as broker:
             settings = Settings.model_construct(
                 bootstrap_servers=broker.bootstrap_servers, checkpoint=str(folder / "checkpoint")
             )
             create_topics(broker.bootstrap_servers, topics.specs(settings))
             _send_all(settings)
-            with Job(settings, log, folder / "spark", class_archive.recording(classes)) as job:
+            with Job(settings, log, folder / "spark", classes.recording_options(loaded)) as job:
                 _wait_for_update(settings, job)
                 if job.stop(_STOP_SECONDS) != 0:
                     raise job.failure("did not end in order")
-        class_archive.make(archive, classes, log.read_text(encoding="utf-8", errors="replace"))
+        classes.make_archive(archive, loaded, log.read_text(encoding="utf-8", errors="replace"))
 
 
 def _send_all(settings: Settings) -> None:

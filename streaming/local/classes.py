@@ -1,7 +1,10 @@
-"""Jars of this package's own Java classes: a sink for Spark that PySpark cannot express, and a start of RocketMQ.
+"""Compiled Java classes: jars of this package's own sources, and the archive that speeds up the start of Spark.
 
-Janino compiles them, the compiler that Spark has for its own generated code: no development kit is needed. The jars lie
-beside the downloaded ones, under a digest of the sources and of what they are compiled against.
+Janino, the compiler that Spark uses for generated code, compiles the sources without a JDK. The jars are stored next to
+the downloaded ones, under a digest of the sources and their libraries.
+
+The archive uses Java's class data sharing: its classes are already loaded and verified. It fits one Java and one class
+path, so its name contains a digest of both. Without a matching archive, Java starts normally.
 """
 
 from __future__ import annotations
@@ -9,39 +12,46 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import shlex
 import tempfile
 import zipfile
-from collections import deque
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
-from streaming.errors import JarsUnavailable
 from streaming.local import jars
-from streaming.local.cache import cache_folder, locked, write_whole
 from streaming.local.java import FIRST_TIER, find_java
-from streaming.local.process import run
+from streaming.local.process import cache_folder, run_tool, storing, write_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 SOURCES = Path(__file__).parents[1] / "spark" / "jvm"
-"""Folder of the Java sources of the sink."""
+"""Folder of the Java sources of the sink, which PySpark cannot express."""
 
 _ROCKETMQ_SOURCES = Path(__file__).parent / "jvm"
-_LOG_LINES_SHOWN = 15
-"""Number of lines of the compiler's output in an error message."""
+
+LAUNCH_VARIABLE = "SPARK_PRINT_LAUNCH_COMMAND"
+"""Environment variable that makes Spark's launcher print the command of the JVM."""
+
+_LAUNCH = "Spark Command: "
+
+_QUIET = ("-Xlog:disable", "-Xlog:all=error:stderr")
+"""Options that suppress messages about classes missing from the archive."""
 
 
 def sink() -> Path:
-    """Return the jar of the sink; compile it when it is not in the cache.
+    """Return the jar of the sink. Compile it if it is not in the cache.
 
     Raises:
-        JarsUnavailable: the jars that it is compiled against cannot be had, or it cannot be compiled or stored.
+        JarsUnavailable: a library is missing, or the jar cannot be compiled or stored.
     """
-    return _compiled("reexpand-sink.jar", SOURCES, jars.LOCAL, [*_spark_jars(), *jars.spark()])
+    return _compiled("reexpand-sink.jar", SOURCES, jars.LOCAL, [*jars.pyspark(), *jars.spark()])
 
 
 def rocketmq() -> Path:
-    """Return the jar that starts RocketMQ; compile it when it is not in the cache.
+    """Return the jar that starts RocketMQ. Compile it if it is not in the cache.
 
     Raises:
         JarsUnavailable: as for `sink`.
@@ -50,23 +60,17 @@ def rocketmq() -> Path:
 
 
 def _compiled(name: str, folder: Path, versions: jars.JarSets, libraries: list[Path]) -> Path:
-    """Return the jar of the Java sources of a folder, compiled against some libraries."""
+    """Return the jar of the Java sources in a folder, compiled with these libraries."""
     sources = sorted(folder.rglob("*.java"))
     root = cache_folder() / "jars"
     target = root / f"classes-{_digest(sources, versions)}" / name
     if target.exists():
         return target
-    try:
-        with locked(root / "lock-classes") as lock, tempfile.TemporaryDirectory() as temporary:
-            if not target.exists():  # else another process has compiled it meanwhile
-                classes = Path(temporary)
-                _compile(sources, libraries, classes, lock)
-                write_whole(target, _packed(classes))
-    except OSError as error:
-        raise JarsUnavailable(
-            f"The jar {name} cannot be stored in {root}: {error.strerror}. "
-            "Make room there, or set XDG_CACHE_HOME to a folder that can be written."
-        ) from error
+    with storing(f"The jar {name}", root / "lock-classes") as lock, tempfile.TemporaryDirectory() as temporary:
+        if not target.exists():  # otherwise another process has compiled it
+            classes = Path(temporary)
+            _compile(sources, libraries, classes, lock)
+            write_whole(target, _packed(classes))
     return target
 
 
@@ -77,24 +81,13 @@ def _digest(sources: list[Path], versions: jars.JarSets) -> str:
 
 def _compile(sources: list[Path], libraries: list[Path], classes: Path, lock: IO[str]) -> None:
     """Compile the sources into a folder of class files."""
-    log: deque[str] = deque(maxlen=_LOG_LINES_SHOWN)
     command = [
-        *(str(find_java().executable), FIRST_TIER, "-cp", os.pathsep.join(map(str, _spark_jars()))),
+        *(str(find_java().executable), FIRST_TIER, "-cp", os.pathsep.join(map(str, jars.pyspark()))),
         "org.codehaus.commons.compiler.samples.CompilerDemo",
         *("-g", "-d", str(classes), "-classpath", os.pathsep.join(map(str, libraries)), *map(str, sources)),
     ]
-    if run(command, lock, lambda line: log.append(line.rstrip())):
-        raise JarsUnavailable(
-            f"Classes of this package cannot be compiled. Remove {cache_folder() / 'jars'} and try again. "
-            "The end of the compiler's output:\n" + "\n".join(f"    {line}" for line in log)
-        )
-
-
-def _spark_jars() -> list[Path]:
-    # Located, not imported: the import of PySpark takes long.
-    spec = find_spec("pyspark")
-    folders = spec.submodule_search_locations if spec else None
-    return sorted(Path((folders or ["."])[0], "jars").glob("*.jar"))
+    failure = f"Java classes of this package cannot be compiled. Remove {cache_folder() / 'jars'} and try again."
+    run_tool(command, lock, failure)
 
 
 def _packed(classes: Path) -> bytes:
@@ -104,3 +97,60 @@ def _packed(classes: Path) -> bytes:
         for file in sorted(classes.rglob("*.class")):
             archive.write(file, file.relative_to(classes).as_posix())
     return jar.getvalue()
+
+
+def archive_file(home: Path, class_path: Sequence[Path]) -> Path:
+    """Return the path of an archive, which may not exist.
+
+    Args:
+        home: folder of the Java.
+        class_path: jars in addition to Spark's own.
+    """
+    try:
+        release = (home / "release").read_bytes()
+    except OSError:  # a wrapper, whose path contains a digest of its Java
+        release = b""
+    spec = find_spec("pyspark")  # located instead of imported, which takes long
+    parts = [str(home), str(spec and spec.origin), version("pyspark"), *map(str, class_path)]
+    digest = hashlib.sha256("\n".join(parts).encode() + release).hexdigest()[:16]
+    return cache_folder() / "classes" / f"{digest}.jsa"
+
+
+def archive_options(class_path: Sequence[Path]) -> list[str]:
+    """Return the JVM options that use the archive for these jars; none if there is no archive."""
+    home = os.environ.get("JAVA_HOME")
+    if not home:  # spark-submit with another Java
+        return []
+    file = archive_file(Path(home), class_path)
+    return [f"-XX:SharedArchiveFile={file}", "-Xshare:auto", *_QUIET] if file.exists() else []
+
+
+def recording_options(classes: Path) -> list[str]:
+    """Return the JVM options that write the names of all loaded classes to a file."""
+    return [f"-XX:DumpLoadedClassList={classes}"]
+
+
+def make_archive(target: Path, classes: Path, log: str) -> None:
+    """Create the archive of the classes that a job has loaded.
+
+    Args:
+        target: path of the archive, from `archive_file`.
+        classes: file of `recording_options`.
+        log: log of the job, which was started with `LAUNCH_VARIABLE`.
+
+    Raises:
+        JarsUnavailable: Java cannot create the archive, or it cannot be stored.
+    """
+    words = shlex.split(next(line for line in log.splitlines() if line.startswith(_LAUNCH)).removeprefix(_LAUNCH))
+    partial = target.with_suffix(f".{os.getpid()}")
+    command = [
+        words[0],
+        *("-Xshare:dump", f"-XX:SharedClassListFile={classes}", f"-XX:SharedArchiveFile={partial}", *_QUIET),
+        *("-cp", words[words.index("-cp") + 1]),
+    ]
+    with storing("The archive of Spark's classes", target.parent / "lock") as lock:
+        try:
+            run_tool(command, lock, "Java cannot create an archive of Spark's classes.")
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)

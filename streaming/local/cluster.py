@@ -1,22 +1,17 @@
-"""A Spark standalone cluster of a master and workers, as child processes with the lifetime of their parent."""
+"""A local Spark standalone cluster of a master and workers, as child processes."""
 
 from __future__ import annotations
 
-import os
 import re
 import signal
-import subprocess
 import time
-from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Self
 
 from streaming.errors import ClusterFailed
-from streaming.local.cache import write_whole
-from streaming.local.guardian import guarded
 from streaming.local.java import FIRST_TIER, environment, find_java
-from streaming.local.node import HOST
-from streaming.local.process import end_of
+from streaming.local.process import Child, end_of, tail, write_whole
+from streaming.local.server import HOST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +19,7 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.05
 _STOP_SECONDS = 10.0
-"""Seconds for an orderly end, after which a process is killed."""
+"""Timeout of a graceful stop, after which a process is killed."""
 
 _MASTER_STARTED = r"Starting Spark master at (spark://\S+)"
 _WORKER_REGISTERED = r"Successfully registered with master (spark://\S+)"
@@ -33,22 +28,21 @@ _WORKER_REGISTERED = r"Successfully registered with master (spark://\S+)"
 class SparkCluster:
     """A standalone master and its workers, on free ports of the loopback interface.
 
-    | Usage | What happens |
+    | Usage | Effect |
     |---|---|
     | `with SparkCluster(folder) as cluster:` | a master and two workers of one core each, stopped at the end |
     | `reexpand run --master $URL ...` | the job runs on it, with `cluster.url` as URL |
     | `.kill_worker(1)`, `.start_worker(1)` | for tests of a job during faults of the cluster |
 
-    All processes die with this one, even when it is killed. Not for use from several threads at once.
+    All processes end with this process, even if it is killed. Not thread-safe.
 
     Args:
-        folder: folder of its own, created when it does not exist, for the log of each process and, in `worker-N`, the
-            logs of each executor.
-        workers: number of workers; they are numbered from 1.
+        folder: dedicated folder, created if needed, for the log of each process and, in `worker-N`, of each executor.
+        workers: number of workers, numbered from 1.
         cores: cores of each worker, which is the number of tasks that it runs at a time.
-        memory: memory of each worker, at least the 1g that an executor has by default.
-        timeout: seconds within which the master, and then each worker, must be up.
-        options: options of Spark for master and workers; `configuration` is the folder with them.
+        memory: memory of each worker, at least 1g, the default of an executor.
+        timeout: seconds within which the master, and then each worker, must start.
+        options: Spark options of master and workers, stored in the folder `configuration`.
     """
 
     def __init__(
@@ -68,7 +62,7 @@ class SparkCluster:
         self._timeout = timeout
         self._options = options
         self._url = ""
-        self._processes: dict[str, _Process] = {}
+        self._processes: dict[str, Child] = {}
 
     def __enter__(self) -> Self:
         return self.start()
@@ -90,10 +84,11 @@ class SparkCluster:
         """Start master and workers, and wait until the workers are registered.
 
         Raises:
-            ClusterFailed: one of them does not come up; the message has the end of its log.
+            ClusterFailed: a process does not start. The error contains the end of its log.
         """
         try:
-            self._url = self._launch("master", "master.Master").wait_for(_MASTER_STARTED, self._timeout)
+            self._launch("master", "master.Master")
+            self._url = self._wait_for("master", _MASTER_STARTED)
             for number in self._numbers:
                 self._launch_worker(number)
             for number in self._numbers:
@@ -107,30 +102,32 @@ class SparkCluster:
         return self
 
     def start_worker(self, number: int) -> None:
-        """Start a killed worker again, and wait until the master knows it; a running job gets an executor there.
+        """Restart a killed worker, and wait until it is registered. A running job gets an executor there.
 
         Raises:
-            ClusterFailed: the worker does not come up.
+            ClusterFailed: the worker does not start.
         """
         self._launch_worker(number)
         self._wait_for_worker(number)
 
     def kill_worker(self, number: int) -> None:
-        """Kill a worker and its executors, as the crash of their machine would."""
-        self._processes.pop(f"worker-{number}").kill()
+        """Kill a worker and its executors, as a crash of their machine would."""
+        self._processes.pop(f"worker-{number}").kill_group()
 
     def pause_worker(self, number: int) -> None:
         """Freeze a worker and its executors, as a hanging machine would, until `resume_worker`."""
-        self._processes[f"worker-{number}"].signal(signal.SIGSTOP)
+        self._processes[f"worker-{number}"].send_group(signal.SIGSTOP)
 
     def resume_worker(self, number: int) -> None:
-        """Let a paused worker go on."""
-        self._processes[f"worker-{number}"].signal(signal.SIGCONT)
+        """Resume a paused worker."""
+        self._processes[f"worker-{number}"].send_group(signal.SIGCONT)
 
     def stop(self) -> None:
-        """Stop all processes; kill them if they do not end by themselves."""
+        """Stop all processes gracefully; kill them after a timeout."""
         for process in reversed(self._processes.values()):  # workers would log the loss of their master as an error
-            process.stop()
+            process.send(signal.SIGTERM)
+            process.wait(_STOP_SECONDS)
+            process.kill_group()
         self._processes.clear()
 
     def _launch_worker(self, number: int) -> None:
@@ -139,77 +136,39 @@ class SparkCluster:
         self._launch(name, "worker.Worker", *size, "--work-dir", str(self.folder / name), self._url)
 
     def _wait_for_worker(self, number: int) -> None:
-        self._processes[f"worker-{number}"].wait_for(_WORKER_REGISTERED, self._timeout)
+        self._wait_for(f"worker-{number}", _WORKER_REGISTERED)
 
-    def _launch(self, name: str, class_name: str, *arguments: str) -> _Process:
+    def _wait_for(self, name: str, pattern: str) -> str:
+        """Wait until the log of a process matches the pattern, and return its first group."""
+        process, log_file = self._processes[name], self._log_file(name)
+        deadline = time.monotonic() + self._timeout
+        while process.running and time.monotonic() < deadline:
+            if match := re.search(pattern, tail(log_file)):
+                return match[1]
+            time.sleep(_POLL_SECONDS)
+        how = f"has not started after {self._timeout:.0f} s" if process.running else "ended while starting"
+        raise ClusterFailed(f"The Spark {name} {how}. {end_of(log_file)}")
+
+    def _log_file(self, name: str) -> Path:
+        return self.folder / f"{name}.log"
+
+    def _launch(self, name: str, class_name: str, *arguments: str) -> None:
         from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415 -- imports all of pyspark
 
         lines = "".join(f"{name} {value}\n" for name, value in self._options.items())
         write_whole(self.configuration / "spark-defaults.conf", lines.encode(), mode=0o600)
-        home = _find_spark_home()  # the Spark that the job's driver finds: both must be the same
+        home = _find_spark_home()  # the installation that the job's driver uses too
         variables = {
             **environment(find_java()),
             "SPARK_HOME": home,
-            # The machine's own settings are for other clusters.
+            # The settings of this machine are for other clusters.
             "SPARK_CONF_DIR": str(self.configuration),
             "SPARK_LOCAL_IP": HOST,
             "SPARK_LOCAL_DIRS": str(self.folder / "scratch"),
-            # Neither master nor worker does much; executors have options of their own.
+            # Master and worker need little; executors have separate options.
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": FIRST_TIER,
         }
         command = [f"{home}/bin/spark-class", f"org.apache.spark.deploy.{class_name}"]
         command += ["--host", HOST, "--port", "0", "--webui-port", "0", *arguments]
-        process = _Process(name, command, variables, self.folder / f"{name}.log")
-        self._processes[name] = process
-        return process
-
-
-class _Process:
-    """Master or worker, in one process group with its guardian and its child processes."""
-
-    def __init__(self, name: str, command: list[str], variables: dict[str, str], log_file: Path) -> None:
-        self._name = name
-        self._log_file = log_file
-        with log_file.open("wb") as log:
-            self._guardian = subprocess.Popen(
-                guarded(command),
-                env=variables,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=log,
-                bufsize=0,
-                start_new_session=True,  # Ctrl-C reaches this process only, which then stops the cluster
-            )
-
-    def wait_for(self, pattern: str, timeout: float) -> str:
-        """Wait until the log matches the pattern, and return its first group."""
-        deadline = time.monotonic() + timeout
-        while self._guardian.poll() is None and time.monotonic() < deadline:
-            if match := re.search(pattern, self._log()):
-                return match[1]
-            time.sleep(_POLL_SECONDS)
-        how = f"is not up after {timeout:.0f} s" if self._guardian.poll() is None else "ended while starting"
-        raise ClusterFailed(f"The Spark {self._name} {how}. The end of {self._log_file}:\n{end_of(self._log_file)}")
-
-    def stop(self) -> None:
-        """Ask the process to end, and its executors with it; kill them if they do not."""
-        if self._guardian.stdin is not None:
-            with suppress(BrokenPipeError):
-                self._guardian.stdin.write(bytes([signal.SIGTERM]))
-        with suppress(subprocess.TimeoutExpired):
-            self._guardian.wait(_STOP_SECONDS)
-        self.kill()
-
-    def kill(self) -> None:
-        """Kill the process and its executors."""
-        with suppress(ProcessLookupError):
-            self.signal(signal.SIGKILL)
-        self._guardian.communicate()
-
-    def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the process and its executors."""
-        os.killpg(self._guardian.pid, number)
-
-    def _log(self) -> str:
-        return self._log_file.read_text(encoding="utf-8", errors="replace")
+        self._processes[name] = Child(command, self._log_file(name), environment=variables)

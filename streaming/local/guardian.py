@@ -1,11 +1,11 @@
-"""Run a command, and end it with the parent of this process: `python guardian.py COMMAND [ARGUMENT...]`.
+"""Run a command that ends with the parent of this process: `python guardian.py COMMAND [ARGUMENT...]`.
 
 The first line of standard output is the process id of the command. Every byte on standard input is the number of a
-signal to send to the command; the end of standard input kills it. The kernel closes standard input however the parent
-dies. The output of the command goes to standard error. The exit code is the command's, or 128 plus the number of the
-signal that ended it.
+signal to send to the command, and the end of standard input kills it. The kernel closes standard input when the parent
+ends for any reason. The output of the command goes to standard error. The exit code is the command's, or 128 plus the
+number of the signal that ended it.
 
-This module imports nothing of the project, so that it starts at once.
+This module imports no other module of the project, so it starts quickly.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def guarded(command: list[str]) -> list[str]:
 
 
 def _prepare() -> None:
-    """Ask Linux to kill the command when this guardian is killed; other systems have no call for it.
+    """Make Linux kill the command when this guardian is killed. Other systems have no such call.
 
-    SIGINT gets its default action back: a shell starts background jobs with SIGINT ignored, and the command would
+    Restore the default action of SIGINT: a shell starts background jobs with SIGINT ignored, and the command would
     inherit that.
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -48,7 +48,7 @@ def main() -> int:
         stdin=subprocess.DEVNULL,
         stdout=2,
         stderr=2,
-        preexec_fn=_prepare,  # noqa: PLW1509 -- no thread has been started yet
+        preexec_fn=_prepare,  # noqa: PLW1509 - no thread has been started yet
     )
     os.write(1, b"%d\n" % command.pid)
     os.close(1)

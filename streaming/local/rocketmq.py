@@ -11,10 +11,9 @@ from typing import IO, TYPE_CHECKING
 
 from streaming.errors import BrokerFailed
 from streaming.local import classes, jars
-from streaming.local.cache import write_whole
+from streaming.local.process import write_whole
 from streaming.local.java import FIRST_TIER, find_java
-from streaming.local.node import HOST, free_port, is_free
-from streaming.local.server import Server
+from streaming.local.server import HOST, Server, free_port, is_free
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -1,39 +1,46 @@
-"""A Java server as a child process with the lifetime of its parent, in a folder of its own."""
+"""A local Java server as a child process, which locks its folder, and the ports of such servers."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import secrets
 import signal
-import subprocess
+import socket
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self
 
 from streaming.errors import BrokerFailed, FolderInUse
-from streaming.local.guardian import guarded
 from streaming.local.java import Java, environment
-from streaming.local.process import end_of
+from streaming.local.process import Child, end_of, tail
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 POLL_SECONDS = 0.05
 
+HOST = "127.0.0.1"
+"""Address of the loopback interface."""
+
+_PORTS = range(20_000, 32_768)
+"""Ports for servers, below the ephemeral ports of the kernel.
+
+With an ephemeral port, a client that reconnects while its broker is down could be assigned the broker's own port,
+connect to itself, and block the port.
+"""
+
 _LOCK_SECONDS = 5.0
-"""Seconds to wait for the lock of the folder."""
+"""Timeout of the folder's lock, in seconds."""
 
 
 class Server:
-    """A server of this machine, which dies with this process, even when this process is killed.
-
-    Not for use from several threads at once.
+    """A local server that ends with this process, even if this process is killed. Not thread-safe.
 
     Args:
-        folder: data folder, created when it does not exist; one server at a time works in it.
-        log_name: name of its log file there.
-        timeout: seconds within which the server must accept requests.
+        folder: data folder, created if needed. It is locked while the server runs.
+        log_name: name of the log file in the folder.
+        timeout: seconds within which the server must answer.
     """
 
     def __init__(self, folder: Path | str, log_name: str, timeout: float) -> None:
@@ -41,7 +48,7 @@ class Server:
         self.log_file = self.folder / log_name
         self._timeout = timeout
         self._lock: IO[str] | None = None
-        self._guardian: subprocess.Popen[bytes] | None = None
+        self._child: Child | None = None
         self._pid = 0
 
     def __enter__(self) -> Self:
@@ -52,24 +59,24 @@ class Server:
 
     @property
     def running(self) -> bool:
-        """True while the process of the server lives, paused or not."""
-        return self._guardian is not None and self._guardian.poll() is None
+        """True while the process of the server exists, paused or not."""
+        return self._child is not None and self._child.running
 
     @property
     def pid(self) -> int:
-        """Process id of the server or, when it is not running, of its last process."""
+        """Process id of the server or, if it is not running, of its last process."""
         return self._pid
 
     def start(self) -> Self:
         """Start the server and wait until it answers.
 
         Raises:
-            FolderInUse: another server works in this folder.
-            BrokerFailed: the server does not start; the message has the end of its log.
+            FolderInUse: another server uses this folder.
+            BrokerFailed: the server does not start. The error contains the end of its log.
         """
         if self.running:
             return self
-        self.kill()  # release what a server that ended by itself has left
+        self.kill()  # release the resources of a server that has ended
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock = lock = self._lock_folder()
@@ -83,53 +90,48 @@ class Server:
         return self
 
     def stop(self, timeout: float = 30) -> None:
-        """Stop the server in an orderly way; kill it if it still runs after `timeout` seconds."""
-        if self._guardian is not None:
-            self._send(signal.SIGTERM)
-            self._send(signal.SIGCONT)
-            with suppress(subprocess.TimeoutExpired):
-                self._guardian.wait(timeout)
+        """Stop the server gracefully; kill it after `timeout` seconds."""
+        if self._child is not None:
+            self._child.send(signal.SIGTERM)
+            self._child.send(signal.SIGCONT)
+            self._child.wait(timeout)
         self.kill()
 
     def kill(self) -> None:
         """Kill the server, as a crash would."""
-        if self._guardian is not None:
-            self._send(signal.SIGKILL)
-            self._guardian.communicate()
-            self._guardian = None
+        if self._child is not None:
+            self._child.kill()
+            self._child = None
         if self._lock is not None:
             self._lock.close()
             self._lock = None
 
     def pause(self) -> None:
-        """Freeze the server: connections stay open, requests get no answer."""
-        self._send(signal.SIGSTOP)
+        """Freeze the server: connections stay open, and requests are not answered."""
+        if self._child is not None:
+            self._child.send(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let the server go on after `pause`."""
-        self._send(signal.SIGCONT)
+        """Resume the server after `pause`."""
+        if self._child is not None:
+            self._child.send(signal.SIGCONT)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the server ends by itself; return False when it still runs after `timeout` seconds."""
-        if self._guardian is not None:
-            try:
-                self._guardian.wait(timeout)
-            except subprocess.TimeoutExpired:
-                return False
-        return True
+        """Wait until the server ends; return False if it still runs after `timeout` seconds."""
+        return self._child is None or self._child.wait(timeout) is not None
 
     def _begin(self, lock: IO[str]) -> None:
-        """Launch the process, and wait until it answers; the folder exists and is locked."""
+        """Start the process and wait until it answers. The folder exists and is locked."""
         raise NotImplementedError
 
     def _wait_until(self, answers: Callable[[], bool]) -> None:
-        """Wait until the launched server answers.
+        """Wait until the started server answers.
 
         Args:
-            answers: tells whether it does.
+            answers: returns True if it does.
 
         Raises:
-            BrokerFailed: it ends before, or does not answer in time.
+            BrokerFailed: the server ends, or does not answer in time.
         """
         deadline = time.monotonic() + self._timeout
         while not answers():
@@ -138,30 +140,16 @@ class Server:
             time.sleep(POLL_SECONDS)
 
     def _spawn(self, java: Java, command: Sequence[str], lock: IO[str]) -> None:
-        """Start the process, with the folder as its working directory and a new log."""
+        """Start the process in the folder, with a new log."""
+        if self._child is not None:
+            self._child.kill()
         if self.log_file.exists():
             self.log_file.replace(self.log_file.with_suffix(".log.1"))
-        with self.log_file.open("wb") as log:
-            self._guardian = subprocess.Popen(
-                guarded(list(command)),
-                cwd=self.folder,
-                env=environment(java),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                bufsize=0,
-                start_new_session=True,  # Ctrl-C reaches this process only, which then stops the server
-                pass_fds=[lock.fileno()],  # the folder stays locked until the server is gone
-            )
-        self._pid = int(self._guardian.stdout.readline() or 0) if self._guardian.stdout else 0
-
-    def _release(self) -> None:
-        """Kill the process; the folder stays locked, for another attempt."""
-        if self._guardian is not None:
-            self._guardian.communicate()
+        self._child = Child(command, self.log_file, environment=environment(java), folder=self.folder, lock=lock)
+        self._pid = self._child.pid
 
     def _lock_folder(self) -> IO[str]:
-        """Lock the folder; wait `_LOCK_SECONDS` for it, since the server of a killed parent takes a moment to end."""
+        """Lock the folder. Wait for the server of a killed parent, which takes a moment to end."""
         lock = (self.folder / "lock").open("a+", encoding="utf-8")
         deadline = time.monotonic() + _LOCK_SECONDS
         while True:
@@ -176,8 +164,7 @@ class Server:
                 holder = lock.read().strip()
                 lock.close()
                 raise FolderInUse(
-                    f"A broker started by process {holder} works in {self.folder}. "
-                    "Stop it, or give this one a folder of its own."
+                    f"A broker started by process {holder} uses {self.folder}. Stop it, or choose another folder."
                 ) from None
         lock.truncate(0)
         lock.write(f"{os.getpid()}\n")
@@ -185,15 +172,30 @@ class Server:
         return lock
 
     def _failed(self) -> BrokerFailed:
-        """Return the error of a server that does not come up."""
+        """Return the error of a server that does not start."""
         how = f"did not answer within {self._timeout:.0f} s" if self.running else "ended while starting"
-        return BrokerFailed(f"The broker {how}. The end of {self.log_file}:\n{end_of(self.log_file)}")
+        return BrokerFailed(f"The broker {how}. {end_of(self.log_file)}")
 
     def _log(self) -> str:
-        return self.log_file.read_text(encoding="utf-8", errors="replace")
+        return tail(self.log_file)
 
-    def _send(self, number: signal.Signals) -> None:
-        """Send a signal through the guardian: only a parent knows that a process id is still its child's."""
-        if self._guardian is not None and self._guardian.stdin is not None:
-            with suppress(BrokenPipeError):
-                self._guardian.stdin.write(bytes([number]))
+
+def is_free(port: int) -> bool:
+    """Return True if a server could listen on this port now."""
+    with socket.socket() as probe:
+        # Like Java: the closed connections of a broker that has just ended do not block its port.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+        return True
+
+
+def free_port(besides: int = 0) -> int:
+    """Return a random free port. Another process may take it before the caller does."""
+    for _ in range(1000):
+        port = secrets.choice(_PORTS)
+        if port != besides and is_free(port):
+            return port
+    raise BrokerFailed(f"No port of {_PORTS.start} to {_PORTS.stop - 1} is free on {HOST}.")

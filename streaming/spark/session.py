@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from streaming.config import Settings
 from streaming.errors import SparkUnavailable
 from streaming.kafka.options import SECRET_NAMES
-from streaming.local import class_archive
+from streaming.local import classes
 from streaming.local import jars as local_jars
 from streaming.spark import surroundings
 from streaming.storage import s3
@@ -132,7 +132,7 @@ def options(
             level="warn" if is_verbose else "error",
             told="warn" if is_verbose else "off",
         )
-        archive = class_archive.options(jars) if _is_local(settings) else []
+        archive = classes.archive_options(jars) if _is_local(settings) else []
         chosen |= {
             "spark.driver.extraJavaOptions": " ".join([java_options, *archive]),
             "spark.executor.extraJavaOptions": java_options,

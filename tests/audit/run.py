@@ -12,7 +12,7 @@ from cyclonedx.model.bom import Bom
 from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.output.json import JsonV1Dot6
 
-from streaming.local.cache import cache_folder
+from streaming.local.process import cache_folder
 from tests.audit.materials import ROOT, Material, jars_of_spark, locked_jars, packages
 
 BILL = ROOT / ".reexpand" / "audit" / "bom.json"

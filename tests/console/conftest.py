@@ -22,7 +22,7 @@ from streaming.console.explaining import UpdatesExplainer
 from streaming.console.live import LiveRelation
 from streaming.console.sources import BatchTiming, ConsoleSources
 from streaming.local.broker import Broker
-from streaming.local.node import free_port
+from streaming.local.server import free_port
 from streaming.operations.dlq.tail import LetterTail
 from tests.console.rows import LETTERS, ROWS
 from tests.support.running_job import Streams

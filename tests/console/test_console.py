@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streaming.local.node import free_port
+from streaming.local.server import free_port
 from tests.console.conftest import served
 from tests.console.rows import HOSTILE, HOSTILE_CLIENT
 from tests.support.processes import eventually

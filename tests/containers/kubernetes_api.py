@@ -13,8 +13,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from streaming.local.cache import cache_folder
-from streaming.local.node import free_port
+from streaming.local.process import cache_folder
+from streaming.local.server import free_port
 from tests.support.processes import eventually
 
 if TYPE_CHECKING:

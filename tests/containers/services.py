@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 
-from streaming.local.node import free_port
+from streaming.local.server import free_port
 from tests.support.engine import obstacle
 from tests.support.processes import eventually
 

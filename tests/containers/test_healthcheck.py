@@ -12,7 +12,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from streaming.address import Address
-from streaming.local.node import free_port
+from streaming.local.server import free_port
 from streaming.monitor.health import Condition, Health
 from streaming.monitor.routes import routes
 from streaming.monitor.server import HttpServer

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient
 from streaming.local import classes, jars
 from streaming.local.broker import Broker
 from streaming.local.java import short_lived
-from streaming.local.node import free_port
+from streaming.local.server import free_port
 from tests.support.brokers import SharedBroker
 from tests.support.engine import obstacle
 from tests.support.guarded_streams import GuardedStreams

@@ -21,9 +21,10 @@ from streaming.cli import main
 from streaming.errors import BrokerFailed, FolderInUse, TopicsUnusable
 from streaming.kafka.specs import INPUT
 from streaming.kafka.topics import TopicSpec, configurations, configure, create_topics
-from streaming.local import node
+from streaming.local import broker as broker_module
+from streaming.local import server
 from streaming.local.broker import Broker
-from streaming.local.node import HOST
+from streaming.local.server import HOST
 from tests.support.processes import alive, eventually
 from tests.support.running_job import PRODUCERS_TIME, TOPIC_SETTINGS, Streams
 
@@ -219,8 +220,8 @@ def test_a_port_taken_at_the_last_moment_is_replaced(
         def free_port(besides: int = 0) -> int:
             return next(choices, 0) or original(besides)
 
-        original = node.free_port
-        monkeypatch.setattr(node, "free_port", free_port)
+        original = server.free_port
+        monkeypatch.setattr(broker_module, "free_port", free_port)
         assert own_broker(tmp_path / "kafka").bootstrap_servers != f"{HOST}:{number}"
 
 
@@ -228,7 +229,7 @@ def test_a_second_broker_on_a_folder_is_refused(own_broker: StartBroker, monkeyp
     """The error names the process that has the folder, and the first broker goes on."""
     monkeypatch.setattr("streaming.local.server._LOCK_SECONDS", 0.2)
     first = own_broker()
-    with pytest.raises(FolderInUse, match=rf"process {os.getpid()} works in {first.folder}"):
+    with pytest.raises(FolderInUse, match=rf"process {os.getpid()} uses {first.folder}"):
         own_broker(first.folder)
     assert answers(first.bootstrap_servers)
 

@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.events.model import Stream
 from streaming.kafka.permissions import lag_group
-from streaming.local.node import free_port
+from streaming.local.server import free_port
 from tests.support.processes import eventually
 from tests.support.prometheus import DASHBOARD, is_installed, scraping
 from tests.support.running_job import SETTLE_SECONDS, START_SECONDS, Job, Streams, running

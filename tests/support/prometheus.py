@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from streaming.local.node import free_port
+from streaming.local.server import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,8 +11,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from streaming.local.cache import cache_folder
-from streaming.local.node import free_port
+from streaming.local.process import cache_folder
+from streaming.local.server import free_port
 from tests.support.processes import eventually
 
 VERSION = "v1.8.0"

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from streaming.kafka.permissions import Grant
 from streaming.local.broker import Broker
-from streaming.local.node import HOST, free_port
+from streaming.local.server import HOST, free_port
 
 MECHANISM = "SCRAM-SHA-512"
 _SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"

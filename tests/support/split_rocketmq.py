@@ -12,9 +12,8 @@ from typing import IO, TYPE_CHECKING, Self
 from streaming.errors import BrokerFailed
 from streaming.local import jars
 from streaming.local.java import find_java
-from streaming.local.node import free_port
+from streaming.local.server import Server, free_port
 from streaming.local.rocketmq import JAVA_OPTIONS, Ports, configuration, load_ports
-from streaming.local.server import Server
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

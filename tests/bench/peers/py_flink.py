@@ -28,7 +28,7 @@ from pyflink.table import StreamTableEnvironment
 from pyflink.table.expressions import col
 
 from streaming.events.model import Source
-from streaming.local.node import free_port
+from streaming.local.server import free_port
 from tests.bench.peers.decisions import Entry, Event, Operator, placed
 from tests.bench.peers.process import say_ready, setting
 

@@ -10,8 +10,8 @@ import os
 import tempfile
 from pathlib import Path
 
-from streaming.local.cache import cache_folder
 from streaming.local.java import find_java
+from streaming.local.process import cache_folder
 from tests.bench.peers import kafka_streams
 from tests.bench.peers.jars import JARS
 from tests.bench.streaming.driver import JOB, NO_OP, System

@@ -29,7 +29,7 @@ from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
-from streaming.local.node import free_port
+from streaming.local.server import free_port
 from tests.bench.command import broker_and_folder
 from tests.bench.streaming.cpu import cpu_seconds
 from tests.bench.streaming.driver import JOB, Driver, System

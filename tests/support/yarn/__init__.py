@@ -13,8 +13,7 @@ from xml.sax.saxutils import escape
 
 from streaming.local.jars import JarSets
 from streaming.local.java import find_java
-from streaming.local.node import HOST, free_port
-from streaming.local.server import Server
+from streaming.local.server import HOST, Server, free_port
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

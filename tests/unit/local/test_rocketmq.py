@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from streaming.errors import BrokerFailed
-from streaming.local.node import HOST
 from streaming.local.rocketmq import RocketMQ, configuration, load_ports
+from streaming.local.server import HOST
 
 
 def test_ports_are_kept_and_all_differ(tmp_path: Path) -> None:

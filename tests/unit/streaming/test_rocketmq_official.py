@@ -25,7 +25,7 @@ from rocketmq.grpc_protocol.service_pb2_grpc import (
 from streaming.consumers.rocketmq_keeper import Keeper
 from streaming.consumers.rocketmq_official import OfficialConsumer, _QuickChannel
 from streaming.consumers.rocketmq_subscriptions import OwnLiteTopics
-from streaming.local.node import free_port
+from streaming.local.server import free_port
 from tests.support.processes import eventually
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from streaming.errors import JarsUnavailable
-from streaming.local import class_archive
+from streaming.local import classes
 from streaming.local.java import environment, find_java
 
 JARS = [Path("/jars/a.jar"), Path("/jars/b.jar")]
@@ -23,31 +23,31 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_jvm_starts_with_an_archive_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert class_archive.options(JARS) == []
-    file = class_archive.archive(find_java().home, JARS)
+    assert classes.archive_options(JARS) == []
+    file = classes.archive_file(find_java().home, JARS)
     file.parent.mkdir(parents=True)
     file.touch()
-    assert class_archive.options(JARS)[:2] == [f"-XX:SharedArchiveFile={file}", "-Xshare:auto"]
+    assert classes.archive_options(JARS)[:2] == [f"-XX:SharedArchiveFile={file}", "-Xshare:auto"]
     monkeypatch.delenv("JAVA_HOME")
-    assert class_archive.options(JARS) == []
+    assert classes.archive_options(JARS) == []
 
 
 def test_each_java_has_an_archive_of_its_own(tmp_path: Path) -> None:
     """Also a later release of the same Java in the same folder."""
-    names = {class_archive.archive(tmp_path, JARS)}
+    names = {classes.archive_file(tmp_path, JARS)}
     for text in ('JAVA_VERSION="21.0.8"', 'JAVA_VERSION="21.0.9"'):
         (tmp_path / "release").write_text(text)
-        names.add(class_archive.archive(tmp_path, JARS))
-    names.add(class_archive.archive(tmp_path / "other", JARS))
-    names.add(class_archive.archive(tmp_path, JARS[:1]))
+        names.add(classes.archive_file(tmp_path, JARS))
+    names.add(classes.archive_file(tmp_path / "other", JARS))
+    names.add(classes.archive_file(tmp_path, JARS[:1]))
     assert len(names) == 5
 
 
 def test_what_java_says_is_shown_and_nothing_is_left(cache: Path, tmp_path: Path) -> None:
     """An archive appears whole or not at all."""
     log = LAUNCH.format(java=find_java().executable)
-    with pytest.raises(JarsUnavailable, match=r"cannot make an archive .*\n    .+"):
-        class_archive.make(class_archive.archive(find_java().home, JARS), tmp_path / "no-list", log)
+    with pytest.raises(JarsUnavailable, match=r"cannot create an archive .*\n    .+"):
+        classes.make_archive(classes.archive_file(find_java().home, JARS), tmp_path / "no-list", log)
     assert [file.name for file in (cache / "reexpand" / "classes").iterdir()] == ["lock"]
 
 
@@ -55,18 +55,20 @@ def test_a_cache_that_cannot_be_written_is_named(cache: Path, tmp_path: Path) ->
     (cache / "reexpand").mkdir(exist_ok=True)
     (cache / "reexpand" / "classes").touch()
     with pytest.raises(JarsUnavailable, match=f"cannot be stored in {cache}/reexpand/classes: "):
-        class_archive.make(class_archive.archive(find_java().home, JARS), tmp_path / "list", LAUNCH.format(java="java"))
+        classes.make_archive(
+            classes.archive_file(find_java().home, JARS), tmp_path / "list", LAUNCH.format(java="java")
+        )
 
 
 def test_an_archive_of_other_classes_stops_no_java(tmp_path: Path) -> None:
     """It says nothing about it either."""
-    classes = tmp_path / "list"
-    classes.write_text("java/lang/Object id: 0\n")
+    loaded = tmp_path / "list"
+    loaded.write_text("java/lang/Object id: 0\n")
     java = str(find_java().executable)
     log = f"Spark Command: {java} -cp {tmp_path} Main\n"
-    file = class_archive.archive(find_java().home, JARS)
-    class_archive.make(file, classes, log)
+    file = classes.archive_file(find_java().home, JARS)
+    classes.make_archive(file, loaded, log)
     assert file.stat().st_size > 0
-    command = [java, *class_archive.options(JARS), "-cp", "/elsewhere", "-version"]
+    command = [java, *classes.archive_options(JARS), "-cp", "/elsewhere", "-version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "archive" not in done.stderr + done.stdout
