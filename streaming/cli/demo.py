@@ -40,6 +40,7 @@ def demo(ctx: click.Context, *, home: Path, cluster: bool, rocketmq: bool, keep:
         from streaming.demo import lite_run  # noqa: PLC0415 - a verb imports its own needs
 
         ctx.exit(lite_run.run(home, as_json=as_json))
-    from streaming.demo import run_demo  # noqa: PLC0415 - a verb imports its own needs
+    from streaming.demo import runner, screen  # noqa: PLC0415 - a verb imports its own needs
 
-    ctx.exit(run_demo(home, keep, as_json, cluster))
+    output = screen.JsonScreen() if as_json else screen.TextScreen()
+    ctx.exit(runner.run(home, output, keep=keep, on_cluster=cluster))

@@ -1,4 +1,4 @@
-"""A short run of the job that nobody watches: from the classes that it loads comes the archive of Java classes."""
+"""A short run of the job that records the Java classes for the archive."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tempfile import TemporaryDirectory
 from confluent_kafka import Producer
 
 from streaming.config import Settings
-from streaming.demo.follower import Follower
 from streaming.demo.process import Job
 from streaming.demo.scenario import SCENES
+from streaming.demo.verdict import Follower
 from streaming.errors import DemoFailed
 from streaming.events.model import Stream
 from streaming.kafka import specs as topics
@@ -20,21 +20,21 @@ from streaming.local import classes
 from streaming.local.broker import Broker
 
 _SECONDS = 180.0
-"""Longest time until the first update."""
+"""Timeout of the first update."""
 
 _STOP_SECONDS = 60.0
 _POLL_SECONDS = 0.2
 
 
 def rehearse(archive: Path) -> None:
-    """Run the job on a broker of its own until its first update, and make the archive of the classes it has loaded.
+    """Run the job on a dedicated broker until its first update, and archive the classes that it has loaded.
 
     Args:
-        archive: name of the archive, from `classes.archive_file`.
+        archive: path of the archive, from `classes.archive_file`.
 
     Raises:
-        DemoFailed: the job does not start, or does not answer.
-        JarsUnavailable: the archive cannot be made or stored.
+        DemoFailed: the job does not start, or writes no update.
+        JarsUnavailable: the archive cannot be created or stored.
         BrokerFailed: the broker does not start.
     """
     with TemporaryDirectory(prefix="reexpand-") as name:
@@ -49,7 +49,7 @@ def rehearse(archive: Path) -> None:
             with Job(settings, log, folder / "spark", classes.recording_options(loaded)) as job:
                 _wait_for_update(settings, job)
                 if job.stop(_STOP_SECONDS) != 0:
-                    raise job.failure("did not end in order")
+                    raise job.failure("did not stop cleanly")
         classes.make_archive(archive, loaded, log.read_text(encoding="utf-8", errors="replace"))
 
 
@@ -60,7 +60,7 @@ def _send_all(settings: Settings) -> None:
         for step in scene.steps:
             producer.produce(names[step.stream], step.value, step.key)
     if producer.flush(_STOP_SECONDS):
-        raise DemoFailed("The broker of the rehearsal takes no events.")
+        raise DemoFailed("The broker does not accept the events of the rehearsal.")
 
 
 def _wait_for_update(settings: Settings, job: Job) -> None:
@@ -71,4 +71,4 @@ def _wait_for_update(settings: Settings, job: Job) -> None:
             for _ in follower.poll(_POLL_SECONDS):
                 pass
             if time.monotonic() > deadline:
-                raise job.failure(f"has not answered after {_SECONDS:.0f} s")
+                raise job.failure(f"has written no update after {_SECONDS:.0f} s")

@@ -1,4 +1,4 @@
-"""Run of the demo: start broker and job, send the scenes, follow the output, judge it, and stop everything."""
+"""Run of the demo: start broker and job, send the scenes, read the output, compare it, and stop everything."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from streaming.config import Settings
-from streaming.demo.follower import Coordinates, Follower, ReceivedUpdate
 from streaming.demo.process import Job
 from streaming.demo.scenario import SCENES, relation
-from streaming.demo.verdict import Transcript, judge
+from streaming.demo.verdict import Coordinates, Follower, ReceivedUpdate, Transcript, judge
 from streaming.errors import ReexpandError
 from streaming.events.model import Stream
 from streaming.kafka import specs as topics
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from streaming.demo.verdict import Verdict
 
 PACE_SECONDS = 0.6
-"""Least time between two events in seconds, for the reader's sake; each event also waits for the last one's answer."""
+"""Minimum interval between two events in seconds, for readability. Each event also waits for the expected updates."""
 
 _OVERTURE_PACE_SECONDS = 0.25
 _READY_SECONDS = 90.0
@@ -49,15 +48,31 @@ _TERMINATED = 143
 
 
 def run(home: Path, screen: Screen, *, keep: bool, on_cluster: bool = False) -> int:
-    """Play the demo in `home` and return its exit code.
+    """Run the demo in `home`, and return its exit code: 0 if the result equals the oracle's.
+
+    Args:
+        home: parent of the folder `demo`, which is cleared at the start. Only logs stay in it.
+        screen: destination of the output.
+        keep: keep broker and job running after the summary, until Ctrl-C.
+        on_cluster: run the job on a Spark cluster of two workers, and kill one of them in the middle.
 
     Raises:
-        ReexpandError: the broker, the cluster or the job does not start, or ended by itself.
+        ReexpandError: the broker, the cluster or the job does not start, or ends unexpectedly.
     """
+
+    def play(folder: Path) -> int:
+        with screen:
+            return _run(folder, screen, keep=keep, on_cluster=on_cluster)
+
+    return play_in(home, play)
+
+
+def play_in(home: Path, play: Callable[[Path], int]) -> int:
+    """Call `play` with the demo's folder, and return its exit code. SIGTERM and Ctrl-C end it."""
     former = signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
     try:
-        with demo_folder(home) as folder, screen:
-            return _run(folder, screen, keep=keep, on_cluster=on_cluster)
+        with demo_folder(home) as folder:
+            return play(folder)
     except KeyboardInterrupt:
         return _INTERRUPTED
     finally:
@@ -73,7 +88,7 @@ def _run(folder: Path, screen: Screen, *, keep: bool, on_cluster: bool) -> int:
         if on_cluster:
             screen.phase(f"Kafka listens on {broker.bootstrap_servers}; starting a Spark cluster of two workers")
             cluster = stack.enter_context(SparkCluster(folder / "cluster"))
-        # The defaults of `reexpand run`; settings in the environment are for the user's own jobs.
+        # The defaults of `reexpand run`. Settings in the environment are for the user's own jobs.
         settings = Settings.model_construct(
             bootstrap_servers=broker.bootstrap_servers,
             checkpoint=str(folder / "checkpoint"),
@@ -87,7 +102,7 @@ def _run(folder: Path, screen: Screen, *, keep: bool, on_cluster: bool) -> int:
         def check() -> None:
             job.check()
             if not broker.running:
-                raise ReexpandError(f"The broker ended by itself; its log is {broker.log_file}.")
+                raise ReexpandError(f"The broker ended unexpectedly. Its log is {broker.log_file}.")
 
         play = Play(settings, screen, follower, check, cluster)
         try:
@@ -100,10 +115,10 @@ def _run(folder: Path, screen: Screen, *, keep: bool, on_cluster: bool) -> int:
 def _play(play: Play, job: Job, screen: Screen, settings: Settings, *, keep: bool) -> int:
     play.all(job)
     if not keep:
-        screen.phase("stopping the job, to read all its output back")
+        screen.phase("stopping the job to read all its output")
         code = job.stop()
         if code != 0:
-            raise job.failure(f"did not end in order (exit code {code})")
+            raise job.failure(f"did not stop cleanly (exit code {code})")
     verdict = play.verdict()
     screen.verdict(verdict)
     if keep:
@@ -114,14 +129,14 @@ def _play(play: Play, job: Job, screen: Screen, settings: Settings, *, keep: boo
 
 
 class Play:
-    """Performance of the scenes on a running job.
+    """Run of the scenes on a running job.
 
     Args:
-        settings: address of Kafka, and the names of the topics.
-        screen: destination of the report.
+        settings: address of Kafka, and topic names.
+        screen: destination of the output.
         follower: reader of the output topics.
         check: raises if the broker or the job has ended.
-        cluster: cluster of the job; one of its workers is killed half way, with an event in flight.
+        cluster: cluster of the job. One of its workers is killed in the middle, while an event is processed.
     """
 
     def __init__(
@@ -142,7 +157,7 @@ class Play:
         self._topics = dict(zip(Stream, settings.inputs, strict=True))
 
     def all(self, job: Job) -> None:
-        """Play all scenes, the first one while the job starts; return early if the right answer does not come."""
+        """Run all scenes, the first while the job starts. Return early if the expected output does not arrive."""
         overture, *rest = SCENES
         self._screen.scene(overture)
         for step in overture.steps:
@@ -150,11 +165,11 @@ class Play:
             self._watch(_OVERTURE_PACE_SECONDS)
         if not self._watch(_READY_SECONDS, lambda: job.is_ready):
             raise job.failure(f"is not ready after {_READY_SECONDS:.0f} s")
-        self._screen.phase("the job is ready; its first micro-batch warms Spark and Python up")
+        self._screen.phase("the job is ready; the first micro-batch warms up Spark and Python")
         if not self._watch(_FIRST_BATCH_SECONDS, self._settled):
             return
         total = sum(len(scene.steps) for scene in rest)
-        self._screen.phase("the job answers", total)
+        self._screen.phase("the job has written its first updates", total)
         done = 0
         for scene in rest:
             self._screen.scene(scene)
@@ -163,13 +178,13 @@ class Play:
                 done += 1
                 if self._cluster is not None and done == total // 2:
                     self._cluster.kill_worker(1)
-                    self._screen.phase("worker 1 is killed with all that it runs; worker 2 takes over", total, done)
+                    self._screen.phase("worker 1 and its executors are killed; worker 2 takes over", total, done)
                 self._watch(PACE_SECONDS)
                 if not self._watch(_SETTLE_SECONDS, self._settled):
                     return
 
     def verdict(self) -> Verdict:
-        """Judge the result, read back from the beginning of the topics."""
+        """Compare the result, which is read again from the beginning of the topics."""
         with Follower(self._settings) as reader:
             reader.read_to_end()
             return judge(self._transcript, reader.relation, relation(self._transcript.steps))
@@ -182,7 +197,7 @@ class Play:
             return
 
     def _settled(self) -> bool:
-        """Tell whether the job has given every expected answer so far."""
+        """Return True if the job has written all expected output so far."""
         transcript = self._transcript
         return (
             self._follower.relation == relation(transcript.steps)
@@ -190,7 +205,7 @@ class Play:
         )
 
     def _watch(self, seconds: float, until: Callable[[], bool] = lambda: False) -> bool:
-        """Show the output until a condition holds, for at most `seconds`; return True if it holds."""
+        """Show the output until a condition holds or a timeout; return True if it holds."""
         deadline = time.monotonic() + seconds
         while not (done := until()) and (left := deadline - time.monotonic()) > 0:
             self._check()
@@ -204,7 +219,7 @@ class Play:
         return done
 
     def _send(self, step: Step) -> None:
-        """Write an event to Kafka, and note its place."""
+        """Write an event to Kafka, and record its position."""
         delivered: list[Coordinates] = []
 
         def on_delivery(error: KafkaError | None, message: Message) -> None:
@@ -216,17 +231,17 @@ class Play:
         try:
             self._producer.flush(_SEND_SECONDS)
         except KafkaException as error:
-            raise ReexpandError(f"The broker refuses an event: {error}.") from error
+            raise ReexpandError(f"The broker rejects an event: {error}.") from error
         if not delivered:
             self._check()
-            raise ReexpandError(f"The broker does not take an event within {_SEND_SECONDS:.0f} s.")
+            raise ReexpandError(f"The broker does not accept an event within {_SEND_SECONDS:.0f} s.")
         self._transcript.sent.append((step, delivered[0]))
         self._screen.sent(step)
 
 
 @contextmanager
 def demo_folder(home: Path) -> Iterator[Path]:
-    """Provide an empty folder for this demo alone; only logs stay in it afterwards."""
+    """Create an empty folder and lock it. Only logs stay in it afterwards."""
     folder = home / "demo"
     with ExitStack() as stack:
         try:
@@ -237,7 +252,7 @@ def demo_folder(home: Path) -> Iterator[Path]:
                 shutil.rmtree(folder)
             folder.mkdir()
         except BlockingIOError:
-            raise ReexpandError(f"Another demo runs in {home}. End it, or give this one another --home.") from None
+            raise ReexpandError(f"Another demo is running in {home}. Stop it, or choose another --home.") from None
         except OSError as error:
             raise ReexpandError(f"The demo cannot work in {home}: {error}.") from error
         try:

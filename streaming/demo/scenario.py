@@ -1,6 +1,6 @@
-"""Scenario of the demo: orders of regions and tenants, and sensors of plants, in scenes.
+"""Scenario of the demo, in scenes: orders of regions and tenants, and sensors of plants.
 
-Everything here is data. The scenes are in `SCENES`; `relation` gives the expected result.
+`SCENES` contains the events, and `relation` returns the expected result.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ SENSORS = "sensors"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One input record of the scenario.
+    """An input record of the scenario.
 
     Attributes:
         stream: destination of the record.
         key: key of the record.
         value: value of the record.
-        says: meaning of the record, in words.
-        rejected: reason of the dead letter that the job must write; None if the record is valid.
+        says: description of the record.
+        rejected: reason of the expected dead letter; None if the record is valid.
     """
 
     stream: Stream
@@ -42,7 +42,7 @@ class Step:
 
     @property
     def entries(self) -> list[bytes]:
-        """Entries for the oracle: the record itself, or each element of a subscription record's set."""
+        """Entries for the oracle: the record, or the elements of a subscription record."""
         if self.stream is not Stream.SUBSCRIPTIONS:
             return [self.value]
         return [orjson.dumps(entry) for entry in orjson.loads(self.value)["subscriptionSet"]]
@@ -57,7 +57,7 @@ class Scene:
 
 
 def relation(steps: Sequence[Step]) -> set[Effective]:
-    """Return the relation after these steps, by definition."""
+    """Return the relation after these steps according to the oracle."""
     entries = {
         stream: [entry for step in steps if step.stream is stream for entry in step.entries] for stream in Stream
     }
@@ -67,40 +67,39 @@ def relation(steps: Sequence[Step]) -> set[Effective]:
 def appears(parent: str, topic: str) -> Step:
     """Return the creation of a topic."""
     event = {"event": "CREATED", "parentTopic": parent, "liteTopic": topic}
-    return Step(Stream.TOPICS, parent, orjson.dumps(event), f"topic {parent}/{topic} appears")
+    return Step(Stream.TOPICS, parent, orjson.dumps(event), f"create topic {parent}/{topic}")
 
 
 def appears_by_lmq_name(parent: str, topic: str) -> Step:
-    """Return the creation of a topic, under the name of its queue in the broker."""
+    """Return the creation of a topic that is reported by the name of its queue in the broker."""
     name = lmq_name(parent, topic)
     event = {"event": "CREATED", "lmqName": name}
-    return Step(Stream.TOPICS, parent, orjson.dumps(event), f"topic {parent}/{topic} appears, reported as {name}")
+    return Step(Stream.TOPICS, parent, orjson.dumps(event), f"create topic {parent}/{topic}, reported as {name}")
 
 
 def vanishes(parent: str, topic: str) -> Step:
     """Return the deletion of a topic."""
     event = {"event": "DELETED", "parentTopic": parent, "liteTopic": topic}
-    return Step(Stream.TOPICS, parent, orjson.dumps(event), f"topic {parent}/{topic} vanishes")
+    return Step(Stream.TOPICS, parent, orjson.dumps(event), f"delete topic {parent}/{topic}")
 
 
 def wildcard_group(group: str, parent: str) -> Step:
-    """Return the start of wildcard mode for a group: its entries are patterns."""
+    """Return the declaration of a wildcard group, whose entries are patterns."""
     event = {"group": group, "attributes": {BIND_TOPIC: parent, WILDCARD: "true"}}
-    return Step(Stream.GROUPS, group, orjson.dumps(event), f"group {group} on {parent} subscribes by patterns")
+    return Step(Stream.GROUPS, group, orjson.dumps(event), f"declare {group} on {parent} as a wildcard group")
 
 
 def literal_group(group: str, parent: str) -> Step:
-    """Return the start of literal mode for a group: its entries are plain names."""
+    """Return the declaration of a literal group, whose entries are topic names."""
     event = {"group": group, "attributes": {BIND_TOPIC: parent}}
-    return Step(Stream.GROUPS, group, orjson.dumps(event), f"group {group} on {parent} subscribes by names")
+    return Step(Stream.GROUPS, group, orjson.dumps(event), f"declare {group} on {parent} as a literal group")
 
 
 def group_deleted(group: str) -> Step:
-    """Return the loss of a group's attributes."""
+    """Return the deletion of a group's attributes."""
     event: dict[str, Any] = {"group": group, "attributes": {}}
-    return Step(
-        Stream.GROUPS, group, orjson.dumps(event), f"group {group} loses its attributes: its entries are plain names"
-    )
+    says = f"delete the attributes of group {group}: its entries become topic names"
+    return Step(Stream.GROUPS, group, orjson.dumps(event), says)
 
 
 def request(
@@ -114,7 +113,7 @@ def request(
     version: int | None = None,
     rejected: Reason | None = None,
 ) -> Step:
-    """Return a subscription request of a client, in the form of the broker's own request body."""
+    """Return a subscription request of a client, in the format of the broker's request body."""
     entry = {
         "action": action,
         "clientId": client,
@@ -128,25 +127,25 @@ def request(
 
 
 def subscribes(client: str, group: str, parent: str, *entries: str, version: int | None = None) -> Step:
-    """Return a request with the whole set of a client; an empty one asks for everything."""
-    wanted = ", ".join(entries) or f"to everything under {parent}"
-    says = f"{client} ({group}) subscribes {wanted}"
+    """Return a request with the complete set of a client. An empty set matches everything."""
+    wanted = ", ".join(entries) or f"everything under {parent}"
+    says = f"{client} ({group}) subscribes to {wanted}"
     return request(Action.COMPLETE_ADD, client, group, parent, entries, says=says, version=version)
 
 
 def adds(client: str, group: str, parent: str, entry: str) -> Step:
-    """Return a request for one more entry in a client's set."""
+    """Return a request that adds an entry to a client's set."""
     return request(Action.PARTIAL_ADD, client, group, parent, [entry], says=f"{client} ({group}) adds {entry}")
 
 
 def leaves(client: str, group: str, parent: str) -> Step:
     """Return the end of a client's subscription."""
-    return request(Action.COMPLETE_REMOVE, client, group, parent, [], says=f"{client} ({group}) leaves")
+    return request(Action.COMPLETE_REMOVE, client, group, parent, [], says=f"{client} ({group}) unsubscribes")
 
 
 SCENES = (
     Scene(
-        "Groups, clients and topics, sent while Spark starts: the job finds them when it comes",
+        "Groups, clients and topics, sent while Spark starts: the job reads them later",
         (
             wildcard_group("billing", ORDERS),
             subscribes("acme-billing", "billing", ORDERS, "*__acme__**"),
@@ -167,7 +166,7 @@ SCENES = (
         ),
     ),
     Scene(
-        "Topics appear: each is matched against the patterns kept in state (lazy)",
+        "New topics: each is matched with the patterns in state (lazy)",
         (
             appears(ORDERS, "eu__acme__order__shipped"),
             appears(ORDERS, "us__globex__invoice__issued"),
@@ -176,7 +175,7 @@ SCENES = (
         ),
     ),
     Scene(
-        "Clients subscribe anew: their patterns meet the topics that exist (eager)",
+        "Changed subscriptions: their patterns are matched with the existing topics (eager)",
         (
             subscribes("globex-billing", "billing", ORDERS, "*__globex__**"),
             subscribes("eu-dashboard", "dashboards", ORDERS, "eu__acme__**", "us__acme__**", version=3),
@@ -186,7 +185,7 @@ SCENES = (
                 "dashboards",
                 ORDERS,
                 ["eu__**"],
-                says="eu-dashboard (dashboards) is heard late: version 2 after version 3 changes nothing",
+                says="eu-dashboard (dashboards) sends version 2 after version 3, which changes nothing",
                 version=2,
             ),
             request(
@@ -202,7 +201,7 @@ SCENES = (
         ),
     ),
     Scene(
-        "A group turns out to subscribe by patterns, after its client subscribed",
+        "A group is declared as a wildcard group after its client subscribed",
         (
             subscribes("courier-app", "couriers", ORDERS, "us__acme__order__created", "*__*__order__shipped"),
             wildcard_group("couriers", ORDERS),
@@ -210,13 +209,13 @@ SCENES = (
         ),
     ),
     Scene(
-        "What cannot be applied becomes a dead letter, and nothing else suffers",
+        "Invalid events become dead letters, and other events are not affected",
         (
             Step(
                 Stream.TOPICS,
                 ORDERS,
                 b'{"event": "CREATED", "parentTopic": "orders", "liteTop',
-                "a topic event arrives cut off in the middle",
+                "a topic event is truncated",
                 Reason.NOT_JSON,
             ),
             request(
@@ -225,7 +224,7 @@ SCENES = (
                 "dashboards",
                 ORDERS,
                 ["**__order"],
-                says="eu-dashboard (dashboards) subscribes **__order, which is not valid: it keeps what it has",
+                says="eu-dashboard (dashboards) subscribes to **__order, which is invalid and changes nothing",
                 version=4,
                 rejected=Reason.INVALID_PATTERN,
             ),
@@ -233,7 +232,7 @@ SCENES = (
         ),
     ),
     Scene(
-        "Topics, clients and a group's attributes go",
+        "Topics, clients and a group's attributes are deleted",
         (
             vanishes(ORDERS, "us__acme__order__created"),
             leaves("acme-billing", "billing", ORDERS),
@@ -243,4 +242,4 @@ SCENES = (
         ),
     ),
 )
-"""Scenes in order; the first one is sent before the job is ready."""
+"""Scenes in order. The first scene is sent before the job is ready."""

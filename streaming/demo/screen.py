@@ -1,4 +1,4 @@
-"""Output of the demo: text for people, with colour and a progress bar on a terminal, or one JSON object a line."""
+"""Output of the demo: text, with colour and a progress bar on a terminal, or one JSON object per line."""
 
 from __future__ import annotations
 
@@ -20,19 +20,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from streaming.config import Settings
-    from streaming.demo.follower import DeadLetter, ReceivedUpdate
     from streaming.demo.scenario import Scene, Step
-    from streaming.demo.verdict import Verdict
+    from streaming.demo.verdict import DeadLetter, ReceivedUpdate, Verdict
 
 _LEGEND = (
-    (">", "cyan", "someone sends an event to Kafka"),
-    ("+", "green", "the job says that a client now receives a topic, by which of its patterns"),
-    ("-", "red", "the job says that a client no longer receives a topic"),
-    ("!", "yellow", "the job could not apply an event: a dead letter, with the reason"),
+    (">", "cyan", "an event is sent to Kafka"),
+    ("+", "green", "update: a client receives a topic, by these patterns"),
+    ("-", "red", "update: a client no longer receives a topic"),
+    ("!", "yellow", "dead letter: the event could not be applied, with the reason"),
 )
 _NOTES = (
-    "lazy: a topic came or went, and met the patterns in state. eager: a subscription changed, and met the topics.",
-    "The time at the end of a line is what passed between the event's record in Kafka and the update's.",
+    "lazy: a topic changed, and was matched with patterns. eager: a subscription changed, and was matched with topics.",
+    "The time at the end of a line is the latency from the event in Kafka to the update.",
 )
 _CAUSES = {
     Cause.TOPIC_CREATED: "topic created",
@@ -40,7 +39,7 @@ _CAUSES = {
     Cause.TOPIC_EXPIRED: "topic expired",
     Cause.SUBSCRIBED: "subscribed",
     Cause.UNSUBSCRIBED: "unsubscribed",
-    Cause.LEASE_EXPIRED: "client silent",
+    Cause.LEASE_EXPIRED: "lease expired",
     Cause.GROUP_CHANGED: "group changed",
     Cause.SELECTOR_CHANGED: "selector",
     Cause.EVICTED: "evicted",
@@ -57,7 +56,7 @@ _DIFFERENCES_SHOWN = 10
 
 
 class Screen(Protocol):
-    """Destination of the demo's reports; entered before anything else."""
+    """Destination of the demo's output, as a context manager."""
 
     def __enter__(self) -> Self: ...
 
@@ -85,15 +84,15 @@ class Screen(Protocol):
         """Report the result."""
 
     def kept(self, settings: Settings, log_file: str) -> None:
-        """Report that broker and job run on until Ctrl-C."""
+        """Report that broker and job keep running until Ctrl-C."""
 
 
 class TextScreen:
-    """Lines for people.
+    """Output as text.
 
     Args:
-        console: destination; standard output by default. Only a terminal gets colour and a progress bar, and
-            `NO_COLOR` is honoured.
+        console: destination; standard output by default. Colour and progress bar require a terminal, and `NO_COLOR` is
+            respected.
     """
 
     def __init__(self, console: Console | None = None) -> None:
@@ -132,7 +131,7 @@ class TextScreen:
         """Print a line at the first jar, and move the progress bar."""
         if not self._downloading:
             self._downloading = True
-            self._line(Text("downloading what Kafka and Spark need, once", "dim"))
+            self._line(Text("downloading the jars of Kafka and Spark, once", "dim"))
         self._restart_bar(f"downloading {what}", total, done)
 
     def scene(self, scene: Scene) -> None:
@@ -141,7 +140,7 @@ class TextScreen:
         self._print(Text(scene.title, "bold"))
 
     def sent(self, step: Step) -> None:
-        """Print the event in words."""
+        """Print the description of the event."""
         self._line(Text.assemble((">", "cyan"), f" {step.says}"))
         self._advance()
 
@@ -189,12 +188,12 @@ class TextScreen:
             self._print(Text(f"  and {len(verdict.differences) - _DIFFERENCES_SHOWN} more", "red"))
 
     def kept(self, settings: Settings, log_file: str) -> None:
-        """Print addresses, and a command that sends an event."""
+        """Print the address, and a command that sends an event."""
         self._print(Text())
-        self._print(Text(f"Kafka listens on {settings.bootstrap_servers}, and the job runs; its log is {log_file}."))
-        self._print(Text("Send an event from another terminal, and see its updates here:"))
+        self._print(Text(f"Kafka listens on {settings.bootstrap_servers}. The log of the job is {log_file}."))
+        self._print(Text("Send an event from another terminal to see its updates here:"))
         self._print(Text(f"  {by_hand(settings)}", "cyan"))
-        self._print(Text("Ctrl-C ends everything."))
+        self._print(Text("Ctrl-C stops everything."))
 
     def _restart_bar(self, what: str, total: int | None, done: int) -> None:
         if self._task is not None:
@@ -219,7 +218,7 @@ class TextScreen:
 
 
 class JsonScreen:
-    """One JSON object a line, with its `type` and, as `at`, the seconds since the start.
+    """Output as one JSON object per line, with its `type` and, in `at`, the seconds since the start.
 
     Args:
         stream: destination; standard output by default.
@@ -248,7 +247,7 @@ class JsonScreen:
         self._write("scene", title=scene.title)
 
     def sent(self, step: Step) -> None:
-        """Write a `sent` object, with the record as text: some records are not JSON."""
+        """Write a `sent` object. The record is text, because some records are not JSON."""
         self._write("sent", stream=step.stream, says=step.says, key=step.key, value=step.value.decode())
 
     def update(self, update: ReceivedUpdate, *, cold: bool) -> None:
@@ -304,7 +303,7 @@ class JsonScreen:
 
 
 def by_hand(settings: Settings) -> str:
-    """Return a shell command that sends one event, with the installed packages alone."""
+    """Return a shell command that sends an event, using only installed packages."""
     event = json.dumps({"event": "CREATED", "parentTopic": ORDERS, "liteTopic": "eu__globex__order__paid"})
     return (
         f"{sys.executable} -c 'from confluent_kafka import Producer; "
@@ -325,8 +324,8 @@ def _rows(verdict: Verdict) -> list[tuple[str, Text]]:
     p50, p95 = verdict.percentile_ms(50), verdict.percentile_ms(95)
     latency = "not measured" if p50 is None or p95 is None else f"{p50 / 1000:.2f} s / {p95 / 1000:.2f} s"
     measured = (
-        f"event to update, {len(verdict.latencies_ms)} updates; the {verdict.cold} that waited for the first, cold "
-        "micro-batch are left out"
+        f"event to update, {len(verdict.latencies_ms)} updates, without the {verdict.cold} of the first, cold "
+        "micro-batch"
     )
     passed, style = ("passed", "green") if verdict.ok else ("FAILED", "bold red")
     return [

@@ -1,27 +1,185 @@
-"""Result of the demo: counts, latencies, and the comparison with the oracle."""
+"""Output of the job, as the demo reads it, and its comparison with the oracle."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from streaming.updates.model import Op
+import orjson
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+from streaming.client import Relation
+from streaming.errors import ReexpandError
+from streaming.kafka.clients import PARTITION_END
+from streaming.oracle import Effective
+from streaming.updates.model import Cause, Op
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from streaming.demo.follower import Coordinates, DeadLetter, ReceivedUpdate
+    from confluent_kafka import Message
+
+    from streaming.config import Settings
     from streaming.demo.scenario import Step
-    from streaming.oracle import Effective
+
+_TIMEOUT_SECONDS = 15.0
+_LAZY = frozenset({Cause.TOPIC_CREATED, Cause.TOPIC_DELETED, Cause.TOPIC_EXPIRED, Cause.QUOTA_FREED})
+
+
+class Coordinates(NamedTuple):
+    """Position of a record in Kafka."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedUpdate:
+    """An update, as read from Kafka.
+
+    Attributes:
+        sent_ms: time of the causing event's record, in milliseconds since the epoch.
+        seen_ms: time when the update was read. It can be read when its transaction is committed.
+    """
+
+    op: Op
+    row: Effective
+    patterns: tuple[str, ...]
+    cause: Cause
+    sent_ms: int
+    seen_ms: int
+
+    @property
+    def path(self) -> str:
+        """`lazy` if a topic was matched with stored patterns; `eager` if a pattern was matched with stored topics."""
+        return "lazy" if self.cause in _LAZY else "eager"
+
+    @property
+    def latency_ms(self) -> int:
+        """Milliseconds from the causing event's record to the reading of the update."""
+        return self.seen_ms - self.sent_ms
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A dead letter, as read from Kafka."""
+
+    reason: str
+    message: str
+    source: Coordinates
+    seen_ms: int
+
+
+def effective_rows(relation: Relation) -> set[Effective]:
+    """Convert the rows of a relation to the oracle's type."""
+    return {Effective(row.parent, row.group, row.client_id, row.lite_topic, row.part or "") for row in relation.rows()}
+
+
+def parse_update(value: bytes, seen_ms: int) -> ReceivedUpdate:
+    """Parse the value of an update."""
+    record: dict[str, Any] = orjson.loads(value)
+    return ReceivedUpdate(
+        Op(record["op"]),
+        Effective(record["parentTopic"], record["group"], record["clientId"], record["liteTopic"]),
+        tuple(record["patterns"]),
+        Cause(record["cause"]),
+        record["source"]["timestamp"],
+        seen_ms,
+    )
+
+
+def parse_dead_letter(value: bytes, seen_ms: int) -> DeadLetter:
+    """Parse the value of a dead letter."""
+    record: dict[str, Any] = orjson.loads(value)
+    source = record["source"]
+    coordinates = Coordinates(source["topic"], source["partition"], source["offset"])
+    return DeadLetter(record["reason"], record["message"], coordinates, seen_ms)
+
+
+class Follower:
+    """Reader of the output topics from their beginning, with the relation after the updates read so far."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._topics = settings.updates, settings.dead_letters
+        self._relation = Relation()
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": settings.bootstrap_servers,
+                "group.id": "reexpand-demo",  # required but unused: partitions are assigned manually
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,  # the last offset may be a transaction marker
+                "log_level": 0,
+            }
+        )
+        cluster = self._consumer.list_topics(timeout=_TIMEOUT_SECONDS)
+        self._partitions = [
+            TopicPartition(topic, number, OFFSET_BEGINNING)
+            for topic in self._topics
+            for number in cluster.topics[topic].partitions
+        ]
+        self._consumer.assign(self._partitions)
+        self._positions = {(part.topic, part.partition): 0 for part in self._partitions}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+    @property
+    def relation(self) -> set[Effective]:
+        """Relation after the updates read so far."""
+        return effective_rows(self._relation)
+
+    def poll(self, seconds: float) -> Iterator[ReceivedUpdate | DeadLetter]:
+        """Yield the available records, after waiting at most `seconds` for the first."""
+        message = self._consumer.poll(seconds)
+        while message is not None:
+            error = message.error()
+            if error is None or error.code() == PARTITION_END:
+                reached = (message.offset() or 0) + (error is None)
+                self._positions[message.topic() or "", message.partition() or 0] = reached
+            if error is None:
+                yield from self._read(message)
+            message = self._consumer.poll(0)
+
+    def read_to_end(self) -> None:
+        """Read all records that exist now.
+
+        Raises:
+            ReexpandError: the broker does not return the records in time.
+        """
+        deadline = time.monotonic() + _TIMEOUT_SECONDS
+        ends = {
+            (part.topic, part.partition): self._consumer.get_watermark_offsets(part, timeout=_TIMEOUT_SECONDS)[1]
+            for part in self._partitions
+        }
+        while any(self._positions[place] < end for place, end in ends.items()):
+            if time.monotonic() > deadline:
+                raise ReexpandError(f"The updates cannot be read back within {_TIMEOUT_SECONDS:.0f} s.")
+            for _ in self.poll(0.1):
+                pass
+
+    def _read(self, message: Message) -> Iterator[ReceivedUpdate | DeadLetter]:
+        value, seen_ms = message.value(), int(time.time() * 1_000)
+        if message.topic() == self._topics[0]:
+            self._relation.apply(message.key(), value)
+            if value is not None:
+                yield parse_update(value, seen_ms)
+        elif value is not None:
+            yield parse_dead_letter(value, seen_ms)
 
 
 @dataclass(slots=True)
 class Transcript:
-    """Everything sent and everything received, in order.
+    """Sent and received records, in order.
 
     Attributes:
-        sent: the steps, each with its place in Kafka.
+        sent: the steps, with their positions in Kafka.
     """
 
     sent: list[tuple[Step, Coordinates]] = field(default_factory=list)
@@ -40,18 +198,18 @@ class Transcript:
         return min(answers, default=None)
 
     def is_cold(self, update: ReceivedUpdate) -> bool:
-        """Tell whether the event of an update waited for the first micro-batch, in which Spark and Python warm up."""
+        """Return True if an update is in the first micro-batch, in which Spark and Python warm up."""
         first = self.first_answer_ms
         return first is None or update.sent_ms <= first
 
     @property
     def expected_dead_letters(self) -> set[tuple[Coordinates, str]]:
-        """Places of the invalid steps, each with the expected reason."""
+        """Positions of the invalid steps, with the expected reasons."""
         return {(place, step.rejected) for step, place in self.sent if step.rejected is not None}
 
     @property
     def found_dead_letters(self) -> set[tuple[Coordinates, str]]:
-        """Places of the refused entries, each with the given reason."""
+        """Positions of the rejected entries, with the reasons in their dead letters."""
         return {(letter.source, letter.reason) for letter in self.dead_letters}
 
 
@@ -63,11 +221,11 @@ class Verdict:
         sent: number of events, by stream.
         updates: number of updates, by op.
         dead_letters: number of dead letters, by reason.
-        latencies_ms: latencies of all but the cold updates, sorted.
-        cold: number of cold updates.
+        latencies_ms: sorted latencies of the warm updates.
+        cold: number of updates of the first micro-batch.
         held: number of (client, topic) pairs in the updates topic.
-        missing: pairs of the oracle alone.
-        surplus: pairs of the updates topic alone.
+        missing: pairs that only the oracle has.
+        surplus: pairs that only the updates topic has.
         dead_letters_missing: expected dead letters without a match.
         dead_letters_surplus: dead letters without an expected match.
     """
@@ -90,17 +248,17 @@ class Verdict:
 
     @property
     def sentence(self) -> str:
-        """Outcome in one sentence."""
+        """Result in one sentence."""
         if self.ok:
             return (
-                f"the updates topic, read back from its beginning, holds the {self.held} (client, topic) pairs of the "
-                "batch oracle, and every dead letter is an expected one"
+                f"the updates topic, read from its beginning, contains the {self.held} (client, topic) pairs of the "
+                "batch oracle, and all dead letters are expected"
             )
         wrong = (
             (self.missing, "missing from the updates topic"),
-            (self.surplus, "in the updates topic without reason"),
-            (self.dead_letters_missing, "not written as dead letters"),
-            (self.dead_letters_surplus, "written as dead letters without reason"),
+            (self.surplus, "surplus in the updates topic"),
+            (self.dead_letters_missing, "missing dead letters"),
+            (self.dead_letters_surplus, "unexpected dead letters"),
         )
         counts = ", ".join(f"{len(items)} {what}" for items, what in wrong if items)
         return f"the result differs from the batch oracle: {counts}"
@@ -123,7 +281,7 @@ class Verdict:
 
 
 def judge(transcript: Transcript, held: set[Effective], wanted: set[Effective]) -> Verdict:
-    """Compare the rows of the updates topic with the wanted ones, and the dead letters with the expected ones."""
+    """Compare the rows of the updates topic and the dead letters with the expected ones."""
     expected, found = transcript.expected_dead_letters, transcript.found_dead_letters
     warm = [update.latency_ms for update in transcript.updates if not transcript.is_cold(update)]
     return Verdict(

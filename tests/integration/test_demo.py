@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _PROGRAM = (
-    "import sys, pathlib, streaming.demo as demo; "
-    "sys.exit(demo.run_demo(pathlib.Path(sys.argv[1]), False, False, cluster=sys.argv[2] == 'cluster'))"
+    "import sys, pathlib; from streaming.demo import runner, screen; "
+    "home, where = pathlib.Path(sys.argv[1]), sys.argv[2]; "
+    "sys.exit(runner.run(home, screen.TextScreen(), keep=False, on_cluster=where == 'cluster'))"
 )
 _TIMEOUT_SECONDS = 300
 

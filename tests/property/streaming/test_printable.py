@@ -17,8 +17,8 @@ from rich.console import Console
 from streaming.adapters.watch import in_words
 from streaming.cli import log as cli_log
 from streaming.cli import printing
-from streaming.demo.follower import Coordinates, DeadLetter, ReceivedUpdate
 from streaming.demo.screen import TextScreen
+from streaming.demo.verdict import Coordinates, DeadLetter, ReceivedUpdate
 from streaming.inquiry.listing import SubscriberFacts, SubscriptionFacts, TopicDetails
 from streaming.inquiry.model import (
     ClientFacts,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -36,7 +37,7 @@ FAILING = "import os, sys; print('REEXPAND_SHARDS' in os.environ); sys.exit('no 
 
 
 def start(program: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
-    monkeypatch.setattr(module, "_START", program)
+    monkeypatch.setattr(module, "START", (sys.executable, "-P", "-c", program))
     return Job(SETTINGS, folder / "job.log", folder / "spark")
 
 
@@ -64,6 +65,6 @@ def test_a_job_that_ends_by_itself_is_reported_with_its_log(tmp_path: Path, monk
     """Settings for the user's own jobs do not reach it."""
     monkeypatch.setenv("REEXPAND_SHARDS", "none of its business")
     with start(FAILING, tmp_path, monkeypatch) as job:
-        with pytest.raises(DemoFailed, match=r"(?s)ended by itself. The end of .*job\.log:.*no such broker"):
+        with pytest.raises(DemoFailed, match=r"(?s)ended unexpectedly. The end of .*job\.log:.*no such broker"):
             eventually(lambda: job.is_ready, 20)
         assert job.log_file.read_text().startswith("False")

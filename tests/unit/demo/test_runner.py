@@ -11,10 +11,9 @@ import pytest
 
 from streaming.config import Settings
 from streaming.demo import runner
-from streaming.demo.follower import Coordinates, ReceivedUpdate
 from streaming.demo.scenario import ORDERS, appears, relation, subscribes, wildcard_group
 from streaming.demo.screen import JsonScreen
-from streaming.demo.verdict import Transcript, judge
+from streaming.demo.verdict import Coordinates, ReceivedUpdate, Transcript, judge
 from streaming.errors import ReexpandError
 from streaming.oracle import Effective
 
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from streaming.demo.follower import DeadLetter
-    from streaming.demo.verdict import Verdict
+    from streaming.demo.verdict import DeadLetter, Verdict
 
 STEPS = [wildcard_group("g", ORDERS), subscribes("c", "g", ORDERS), appears(ORDERS, "eu__a")]
 TRANSCRIPT = Transcript([(step, Coordinates("in", 0, offset)) for offset, step in enumerate(STEPS)])
@@ -113,7 +111,7 @@ def test_the_folder_is_empty_at_first_and_only_logs_stay(tmp_path: Path) -> None
 def test_a_second_demo_in_the_same_home_is_refused(tmp_path: Path) -> None:
     with (
         runner.demo_folder(tmp_path) as folder,
-        pytest.raises(ReexpandError, match=r"Another demo runs in .*another --home"),
+        pytest.raises(ReexpandError, match=r"Another demo is running in .*another --home"),
         runner.demo_folder(tmp_path),
     ):
         pass

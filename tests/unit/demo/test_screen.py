@@ -14,10 +14,9 @@ import pytest
 from rich.console import Console
 
 from streaming.config import Settings
-from streaming.demo.follower import Coordinates, DeadLetter, ReceivedUpdate
 from streaming.demo.scenario import SCENES
 from streaming.demo.screen import JsonScreen, TextScreen
-from streaming.demo.verdict import Verdict
+from streaming.demo.verdict import Coordinates, DeadLetter, ReceivedUpdate, Verdict
 from streaming.events.parsing import parse_topic_event
 from streaming.oracle import Effective
 from streaming.updates.model import Cause, Op

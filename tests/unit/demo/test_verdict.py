@@ -7,9 +7,16 @@ from dataclasses import replace
 import pytest
 
 from streaming.client import Relation
-from streaming.demo.follower import Coordinates, DeadLetter, ReceivedUpdate, effective_rows
 from streaming.demo.scenario import ORDERS, Step, appears, relation, subscribes, wildcard_group
-from streaming.demo.verdict import Transcript, Verdict, judge
+from streaming.demo.verdict import (
+    Coordinates,
+    DeadLetter,
+    ReceivedUpdate,
+    Transcript,
+    Verdict,
+    effective_rows,
+    judge,
+)
 from streaming.events.model import Reason, Stream
 from streaming.oracle import Effective
 from streaming.updates.model import Cause, Op
@@ -35,7 +42,7 @@ def verdict(held: set[Effective], *letters: DeadLetter) -> Verdict:
 def test_what_the_oracle_says_passes() -> None:
     result = verdict(RIGHT, LETTER)
     assert result.ok
-    assert "holds the 1 (client, topic) pairs" in result.sentence
+    assert "contains the 1 (client, topic) pairs" in result.sentence
     assert result.differences == []
     assert (result.sent, result.updates, result.dead_letters) == (
         {"groups": 1, "subscriptions": 1, "topics": 2},
@@ -50,13 +57,13 @@ def test_what_the_oracle_says_passes() -> None:
         (verdict(set(), LETTER), "1 missing from the updates topic", "missing: c (g) receives orders/eu__a"),
         (
             verdict({*RIGHT, OTHER}, LETTER),
-            "1 in the updates topic without reason",
+            "1 surplus in the updates topic",
             "surplus: c (g) receives orders/us__a",
         ),
-        (verdict(RIGHT), "1 not written as dead letters", "missing: dead letter not-json for in[0]@3"),
+        (verdict(RIGHT), "1 missing dead letters", "missing: dead letter not-json for in[0]@3"),
         (
             verdict(RIGHT, LETTER, replace(LETTER, source=PLACES[2])),
-            "1 written as dead letters without reason",
+            "1 unexpected dead letters",
             "surplus: dead letter not-json for in[0]@2",
         ),
     ],
