@@ -37,9 +37,9 @@ def demo(ctx: click.Context, *, home: Path, cluster: bool, rocketmq: bool, keep:
     if rocketmq and (cluster or keep):
         raise click.UsageError("--rocketmq goes with neither --cluster nor --keep.")
     if rocketmq:
-        from streaming.demo import lite_run  # noqa: PLC0415 - a verb imports its own needs
+        from streaming.rocketmq import demo  # noqa: PLC0415 - a verb imports its own needs
 
-        ctx.exit(lite_run.run(home, as_json=as_json))
+        ctx.exit(demo.run(home, as_json=as_json))
     from streaming.demo import runner, screen  # noqa: PLC0415 - a verb imports its own needs
 
     output = screen.JsonScreen() if as_json else screen.TextScreen()

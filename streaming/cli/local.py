@@ -91,8 +91,8 @@ def _rocketmq(folder: Path | None, parents: tuple[str, ...], groups: Mapping[str
     if folder is None:
         yield {}
         return
-    from streaming.adapters.rocketmq import admin
-    from streaming.local.rocketmq import RocketMQ
+    from streaming.rocketmq import admin
+    from streaming.rocketmq.server import RocketMQ
 
     with RocketMQ(folder) as server:
         admin.create(server.broker, parents, groups)

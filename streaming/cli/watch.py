@@ -85,8 +85,8 @@ def watch_rocketmq(
     Example:
       reexpand watch-rocketmq --bootstrap-servers broker:9092 --namesrv rocketmq:9876 --parent orders
     """
-    from streaming.adapters.rocketmq import access, watcher
     from streaming.kafka.options import for_librdkafka
+    from streaming.rocketmq import access, watcher
 
     settings = _settings(bootstrap_servers, topic_events, kafka_options)
     options = watcher.RocketMQOptions(client=for_librdkafka(settings), access=access.load(rocketmq_options), **given)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streaming.adapters.rocketmq import admin
-from streaming.local.rocketmq import RocketMQ
+from streaming.rocketmq import admin
+from streaming.rocketmq.server import RocketMQ
 from tests.support.processes import eventually
 from tests.support.rocketmq import does, send
 from tests.support.rocketmq_watcher import announced, watch_command, watching
@@ -16,7 +16,7 @@ from tests.support.rocketmq_watcher import announced, watch_command, watching
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streaming.adapters.rocketmq.remoting import Link
+    from streaming.rocketmq.remoting import Link
     from tests.support.running_job import Streams
 
 SEEN_SECONDS = 30

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streaming.adapters.rocketmq import admin
+from streaming.rocketmq import admin
 from tests.support.processes import eventually
 from tests.support.rocketmq import does, send
 from tests.support.rocketmq_watcher import announced, watching

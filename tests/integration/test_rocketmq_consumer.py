@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streaming.adapters.rocketmq import admin
-from streaming.consumers.rocketmq import OffsetOption, WildcardLiteConsumer
 from streaming.errors import LiteSubscriptionRefused
+from streaming.rocketmq import admin
+from streaming.rocketmq.consumer import OffsetOption, WildcardLiteConsumer
 from tests.support.lite_world import LiteWorld, Received, lite_world
 from tests.support.processes import eventually
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streaming.adapters.rocketmq.remoting import Link, Refused, Unreachable
+from streaming.rocketmq.remoting import Link, Refused, Unreachable
 from tests.support.lite_world import LiteWorld, consume_command, lite_world
 from tests.support.processes import eventually
 from tests.support.rocketmq import send

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streaming.adapters.rocketmq import admin
-from streaming.adapters.rocketmq.remoting import Link
-from streaming.consumers.rocketmq import PATTERN_CLIENT, official_client
-from streaming.consumers.rocketmq_subscriptions import LiteRequest
 from streaming.events.model import Action
 from streaming.local import jars
-from streaming.local.rocketmq import RocketMQ
+from streaming.rocketmq import admin
+from streaming.rocketmq.consumer import PATTERN_CLIENT, official_client
+from streaming.rocketmq.remoting import Link
+from streaming.rocketmq.server import RocketMQ
+from streaming.rocketmq.subscriptions import LiteRequest
 from tests.support.processes import eventually
 
 if TYPE_CHECKING:

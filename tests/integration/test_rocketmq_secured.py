@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trustme
 
-from streaming.adapters.rocketmq import access, admin
+from streaming.rocketmq import access, admin
 from tests.support.lite_world import consume_command
 from tests.support.processes import eventually
 from tests.support.rocketmq import does, send

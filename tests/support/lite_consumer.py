@@ -9,8 +9,8 @@ import os
 import sys
 import time
 
-from streaming.consumers.rocketmq import Topics, WildcardLiteConsumer
 from streaming.errors import LiteSubscriptionRefused
+from streaming.rocketmq.consumer import Topics, WildcardLiteConsumer
 
 
 def main() -> None:

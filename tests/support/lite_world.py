@@ -10,9 +10,9 @@ from collections import defaultdict
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from streaming.adapters.rocketmq import admin
-from streaming.consumers.rocketmq import Topics, WildcardLiteConsumer
-from streaming.local.rocketmq import RocketMQ
+from streaming.rocketmq import admin
+from streaming.rocketmq.consumer import Topics, WildcardLiteConsumer
+from streaming.rocketmq.server import RocketMQ
 from tests.support.rocketmq import does, send
 from tests.support.rocketmq_watcher import watch_command
 from tests.support.running_job import Job, Streams
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from streaming.adapters.rocketmq.remoting import Link
+    from streaming.rocketmq.remoting import Link
     from tests.support.split_rocketmq import SplitRocketMQ
 
 

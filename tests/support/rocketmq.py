@@ -4,8 +4,8 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 
-from streaming.adapters.rocketmq.access import RocketMQAccess
-from streaming.adapters.rocketmq.remoting import Link
+from streaming.rocketmq.access import RocketMQAccess
+from streaming.rocketmq.remoting import Link
 
 _SEND = 10
 _OPEN = RocketMQAccess()

@@ -12,7 +12,7 @@ from tests.support.running_job import REEXPAND
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streaming.local.rocketmq import RocketMQ
+    from streaming.rocketmq.server import RocketMQ
     from tests.support.running_job import Streams
     from tests.support.split_rocketmq import SplitRocketMQ
 

@@ -13,7 +13,7 @@ from streaming.errors import BrokerFailed
 from streaming.local import jars
 from streaming.local.java import find_java
 from streaming.local.server import Server, free_port
-from streaming.local.rocketmq import JAVA_OPTIONS, Ports, configuration, load_ports
+from streaming.rocketmq.server import JAVA_OPTIONS, Ports, configuration, load_ports
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -19,9 +19,9 @@ from typing import Any
 from rich.table import Table
 from rocketmq import ClientConfiguration, ConsumeResult, Credentials, LitePushConsumer, MessageListener
 
-from streaming.adapters.rocketmq import admin
-from streaming.adapters.rocketmq.remoting import Link
 from streaming.client import Change, SubscriptionClient
+from streaming.rocketmq import admin
+from streaming.rocketmq.remoting import Link
 from tests.bench.command import arguments, broker_and_folder, show
 from tests.support.lite_world import LiteWorld, Received, lite_world
 from tests.support.processes import eventually

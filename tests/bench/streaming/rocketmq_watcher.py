@@ -20,11 +20,11 @@ from typing import Self
 from confluent_kafka import Consumer
 from rich.table import Table
 
-from streaming.adapters.rocketmq import admin
-from streaming.adapters.rocketmq.access import RocketMQAccess
-from streaming.adapters.rocketmq.brokers import ParentBroker
-from streaming.adapters.rocketmq.remoting import Refused
-from streaming.local.rocketmq import RocketMQ
+from streaming.rocketmq import admin
+from streaming.rocketmq.access import RocketMQAccess
+from streaming.rocketmq.brokers import ParentBroker
+from streaming.rocketmq.remoting import Refused
+from streaming.rocketmq.server import RocketMQ
 from tests.bench.command import arguments, broker_and_folder, show
 from tests.bench.streaming.cpu import cpu_seconds
 from tests.support.processes import eventually, resident_bytes

@@ -193,7 +193,7 @@ def test_the_demo_on_rocketmq_names_the_extra_that_it_needs(monkeypatch: pytest.
     def missing() -> NoReturn:
         raise ExtraMissing("Install it: pip install 'reexpand[rocketmq]'")
 
-    monkeypatch.setattr("streaming.demo.lite_run.official_client", missing)
+    monkeypatch.setattr("streaming.rocketmq.demo.official_client", missing)
     result = run("demo", "--rocketmq")
     assert result.exit_code == 2
     assert result.output == "Error: Install it: pip install 'reexpand[rocketmq]'\n"

@@ -1,4 +1,4 @@
-"""Requests of one client to the job: its patterns, and their repetition."""
+"""Requests of a client to the job, which carry its patterns."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 WRITE_SECONDS = 30.0
-"""Longest wait in seconds for Kafka to take a request."""
+"""Timeout in seconds for writing a request."""
 
 
 class OffsetOption(NamedTuple):
-    """The place from which a client reads the topics that are there when it subscribes.
+    """Start position of a client in topics that exist when it subscribes.
 
-    RocketMQ 5.5.0 takes the type TIMESTAMP as well, and does nothing with it, so there is none here.
+    RocketMQ 5.5.0 also accepts the type TIMESTAMP but ignores it, so this class has no such option.
 
     Attributes:
         type: POLICY, OFFSET or TAIL_N.
-        value: of POLICY 0 (where the group was), 1 (the first message) or 2 (the next message).
+        value: for POLICY 0 (the group's offset), 1 (the first message) or 2 (the next message).
     """
 
     type: str
@@ -36,39 +36,39 @@ class OffsetOption(NamedTuple):
 
     @classmethod
     def last(cls) -> OffsetOption:
-        """Go on where the group was; the same as no option."""
+        """Continue at the group's offset, like no option."""
         return cls("POLICY", 0)
 
     @classmethod
     def min(cls) -> OffsetOption:
-        """Begin with the first message of a topic."""
+        """Start at the first message of a topic."""
         return cls("POLICY", 1)
 
     @classmethod
     def max(cls) -> OffsetOption:
-        """Begin with the next message of a topic."""
+        """Start at the next message of a topic."""
         return cls("POLICY", 2)
 
     @classmethod
     def at(cls, offset: int) -> OffsetOption:
-        """Begin at an offset."""
+        """Start at an offset."""
         return cls("OFFSET", offset)
 
     @classmethod
     def tail(cls, count: int) -> OffsetOption:
-        """Go back by a number of messages; RocketMQ 5.5.0 counts from where the group was, not from the end."""
+        """Go back by a number of messages. RocketMQ 5.5.0 counts from the group's offset, not from the end."""
         return cls("TAIL_N", count)
 
 
 class PatternSet:
-    """Patterns of one client, and the requests that make the job know of them.
+    """Patterns of a client, and the requests that change them.
 
     Args:
         client_id: id of the client.
-        group: its group.
+        group: group of the client.
         parent: parent topic of the patterns.
         dialect: dialect of the patterns.
-        selector: condition on topics, as in the records.
+        selector: condition on topics, as in subscription records.
     """
 
     def __init__(
@@ -80,16 +80,11 @@ class PatternSet:
         self._dialect = dialect
         self._patterns: dict[str, None] = {}
 
-    @property
-    def patterns(self) -> tuple[str, ...]:
-        """The patterns, in order."""
-        return tuple(self._patterns)
-
     def add(self, patterns: Iterable[str], option: OffsetOption | None) -> dict[str, Any] | None:
-        """Return the request for further patterns; None where none is new.
+        """Add patterns, and return the request; None if no pattern is new.
 
         Raises:
-            InvalidPattern: one of them is invalid; then none is added.
+            InvalidPattern: a pattern is invalid. None of them is added.
         """
         new = dict.fromkeys(patterns)
         for pattern in new:
@@ -103,9 +98,9 @@ class PatternSet:
         return self._request(action, list(new)) | further
 
     def remove(self, patterns: Iterable[str]) -> dict[str, Any] | None:
-        """Return the request without some patterns; None where the client has none of them.
+        """Remove patterns, and return the request; None if the client has none of them.
 
-        The last pattern takes the client with it, since an empty set would ask for every topic.
+        Removing the last pattern ends the client, because an empty set would match every topic.
         """
         gone = [pattern for pattern in dict.fromkeys(patterns) if pattern in self._patterns]
         if not gone:
@@ -115,7 +110,7 @@ class PatternSet:
         return self._request(Action.PARTIAL_REMOVE, gone) if self._patterns else self.end()
 
     def repeat(self) -> dict[str, Any] | None:
-        """Return the request that keeps the lease; None without patterns."""
+        """Return the request that renews the lease; None without patterns."""
         return self._request(Action.COMPLETE_ADD, list(self._patterns)) if self._patterns else None
 
     def end(self) -> dict[str, Any]:
@@ -127,21 +122,21 @@ class PatternSet:
 
 
 class InputWriter:
-    """Writer of one client's records to inputs of the job, in order.
+    """Ordered writer of a client's records to inputs of the job.
 
     Args:
         bootstrap_servers: Kafka brokers.
         group: group of the client, the key of its records.
-        options: further client options, in the names of librdkafka.
+        options: additional librdkafka options.
 
     Raises:
-        ConfigInvalid: an option is not valid.
+        ConfigInvalid: an option is invalid.
     """
 
     def __init__(self, bootstrap_servers: str, group: str, options: Mapping[str, Any]) -> None:
         self._group = group
         self._lock = threading.Lock()
-        # The partitioner is that of Java, so that the requests of a group stay in one partition for any writer.
+        # Java's default partitioner, to keep the requests of a group in one partition for any writer.
         self._producer = create(
             Producer,
             {
@@ -155,10 +150,10 @@ class InputWriter:
         )
 
     def write(self, topic: str, value: Mapping[str, Any], seconds: float = WRITE_SECONDS) -> None:
-        """Write a record, and wait until Kafka has it.
+        """Write a record, and wait for Kafka's confirmation.
 
         Raises:
-            NotWritten: Kafka refuses it, or does not take it in time; in the latter case it is written later.
+            NotWritten: Kafka rejects the record, or does not confirm it in time. In this case the write continues.
         """
         refused: list[KafkaError] = []
 
@@ -171,20 +166,24 @@ class InputWriter:
                 self._producer.produce(topic, orjson.dumps(value), self._group, on_delivery=written)
                 left = self._producer.flush(seconds)
             except KafkaException as error:
-                raise NotWritten(f"The topic {topic} takes no request: {reason(error, writable(topic))}.") from None
+                raise _rejected(topic, error) from None
         if refused:
-            raise NotWritten(f"The topic {topic} takes no request: {reason(refused[0], writable(topic))}.")
+            raise _rejected(topic, refused[0])
         if left:
-            raise NotWritten(f"The topic {topic} has not taken a request within {seconds:g} s; it is still tried.")
+            raise NotWritten(f"The topic {topic} has not accepted a request within {seconds:g} s. The write continues.")
+
+
+def _rejected(topic: str, error: KafkaError | KafkaException) -> NotWritten:
+    return NotWritten(f"The topic {topic} does not accept a request: {reason(error, writable(topic))}.")
 
 
 def group_event(group: str, parent: str, attributes: Mapping[str, str]) -> dict[str, Any]:
-    """Return the event that declares a group whose entries are patterns.
+    """Return the event that declares a wildcard group.
 
     Raises:
-        ConfigInvalid: the attributes bind it to another parent.
+        ConfigInvalid: the attributes bind the group to another parent.
     """
     bound = attributes.get(BIND_TOPIC, parent)
     if bound != parent:
-        raise ConfigInvalid(f"The attributes bind the group {group!r} to {bound!r}, and the consumer is of {parent!r}.")
+        raise ConfigInvalid(f"The attributes bind the group {group!r} to {bound!r}, but the consumer uses {parent!r}.")
     return {"group": group, "attributes": {WILDCARD: "true", **attributes, BIND_TOPIC: parent}}

@@ -1,18 +1,21 @@
-"""Consumer of RocketMQ's lite topics with patterns in place of names."""
+"""Consumer of RocketMQ lite topics by pattern."""
 
 from __future__ import annotations
 
 import logging
+import queue
 import threading
 import time
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from streaming.client import UPDATES, Op, Subscriber, SubscriptionClient
-from streaming.consumers.rocketmq_handover import Delivery, Handover
-from streaming.consumers.rocketmq_keeper import Keeper
-from streaming.consumers.rocketmq_requests import WRITE_SECONDS, InputWriter, OffsetOption, PatternSet, group_event
-from streaming.consumers.rocketmq_subscriptions import OwnLiteTopics
 from streaming.errors import ClientError, ExtraMissing, NotWritten
+from streaming.rocketmq.keeper import Keeper
+from streaming.rocketmq.requests import WRITE_SECONDS, InputWriter, OffsetOption, PatternSet, group_event
+from streaming.rocketmq.subscriptions import OwnLiteTopics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -25,30 +28,81 @@ __all__ = ["OffsetOption", "WildcardLiteConsumer"]
 log = logging.getLogger("reexpand.consumer")
 
 PATTERN_CLIENT = "@reexpand"
-"""End of the client ids, by which the mirror of a broker leaves these clients out: their patterns are in Kafka."""
+"""Suffix of the client ids. The broker's mirror hook skips these clients, because their patterns are in Kafka."""
 
 _READY_SECONDS = 60.0
 _CLOSE_SECONDS = 5.0
 _REPEAT_SECONDS = 1.0
-"""Wait in seconds for a repetition to be written: it holds up what RocketMQ is told."""
+"""Timeout in seconds for writing a repetition, which delays requests to RocketMQ."""
 
 _POLL_SECONDS = 0.2
 
 
 def official_client() -> ModuleType:
-    """Return the module that uses RocketMQ's official client.
+    """Import the module that uses RocketMQ's official client.
 
     Raises:
         ExtraMissing: the official client is not installed.
     """
     try:
-        from streaming.consumers import rocketmq_official  # noqa: PLC0415 - an extra
+        from streaming.rocketmq import official  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         raise ExtraMissing(
             f"RocketMQ's official client is not installed ({error}). Install it: pip install 'reexpand[rocketmq]' "
             "(from a checkout: pip install '.[rocketmq]')"
         ) from None
-    return rocketmq_official
+    return official
+
+
+@dataclass(frozen=True, eq=False)
+class Delivery:
+    """A message for a loop, with its result: True if the loop consumed it."""
+
+    message: Any
+    done: Future[bool] = field(default_factory=Future)
+
+    def end(self, *, is_consumed: bool) -> None:
+        """Set the result once. Later calls are ignored."""
+        with suppress(InvalidStateError):
+            self.done.set_result(is_consumed)
+
+
+class Handover:
+    """Queue of messages from the threads of the official client to threads that iterate."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[Delivery] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._open: set[Delivery] = set()
+        self._closed = False
+
+    def consume(self, message: Any) -> bool:
+        """Offer a message, and wait for its result; False after `close`."""
+        delivery = Delivery(message)
+        with self._lock:
+            if self._closed:
+                return False
+            self._open.add(delivery)
+        self._queue.put(delivery)
+        try:
+            return delivery.done.result()
+        finally:
+            with self._lock:
+                self._open.remove(delivery)
+
+    def take(self, seconds: float) -> Delivery | None:
+        """Return the next message, or None after a timeout."""
+        try:
+            return self._queue.get(timeout=seconds)
+        except queue.Empty:
+            return None
+
+    def close(self) -> None:
+        """Return all messages unconsumed, because the official client waits for them when it closes."""
+        with self._lock:
+            self._closed = True
+            for delivery in self._open:
+                delivery.end(is_consumed=False)
 
 
 class Topics(NamedTuple):
@@ -60,10 +114,11 @@ class Topics(NamedTuple):
 
 
 class WildcardLiteConsumer:
-    """The official `LitePushConsumer` with patterns in place of names.
+    """The official `LitePushConsumer` with patterns instead of names.
 
-    Its patterns go to the job as requests of a client. The lite topics that the job gives to this client are subscribed
-    to in RocketMQ, as they come and go. Messages come as those of the official client, to a listener or by iteration:
+    The consumer sends its patterns to the job as requests of a client. It subscribes in RocketMQ to the lite topics
+    that the job assigns to this client. Messages arrive like messages of the official client, in a listener or by
+    iteration:
 
         with WildcardLiteConsumer("proxy:8081", "billing", "orders", "kafka:9092") as consumer:
             consumer.subscribe("*__acme__**")
@@ -72,27 +127,27 @@ class WildcardLiteConsumer:
 
     Args:
         endpoints: addresses of RocketMQ's proxies, HOST:PORT[;HOST:PORT...].
-        group: consumer group; in RocketMQ it has `lite.bind.topic`, and not `lite.sub.wildcard`.
+        group: consumer group; in RocketMQ it needs `lite.bind.topic`, without `lite.sub.wildcard`.
         parent: parent of the lite topics.
         bootstrap_servers: Kafka brokers of the job.
-        listener: called with each message, or an official `MessageListener`; an exception, or the result FAILURE,
-            makes RocketMQ deliver the message again. Without a listener messages come by iteration.
-        attributes: declares the group to the job, with these attributes and as a group of patterns; None: it is
-            declared elsewhere, by a group event or the job's file of groups.
+        listener: called with each message, or an official `MessageListener`. After an exception or the result FAILURE
+            RocketMQ redelivers the message. Without a listener, iterate over the consumer.
+        attributes: declares the group to the job as a wildcard group with these attributes; None if it is declared
+            elsewhere, by a group event or the job's group file.
         dialect: dialect of the patterns.
-        selector: condition on tags and properties of topics, `{"type": ..., "expression": ...}`; one for the group.
+        selector: condition on tags and properties of topics, `{"type": ..., "expression": ...}`; one per group.
         credentials: access key and secret key of RocketMQ.
         namespace: namespace of parent and group in RocketMQ.
         tls: use TLS to RocketMQ.
         threads: number of threads that call the listener.
-        kafka_options: further options of the Kafka clients, in the names of librdkafka.
+        kafka_options: additional librdkafka options of the Kafka clients.
         topics: Kafka topics of the job.
-        repeat_seconds: time between two repetitions of the patterns; below the job's lease (`client_timeout_ms`).
-        sync_seconds: time between two repetitions of all names to RocketMQ, which forgets them when it restarts.
+        repeat_seconds: interval of repeating the patterns, below the job's lease (`client_timeout_ms`).
+        sync_seconds: interval of repeating all names to RocketMQ, which loses them when it restarts.
 
     Raises:
         ExtraMissing: the official client is not installed.
-        ConfigInvalid: an option is not valid.
+        ConfigInvalid: an option is invalid.
     """
 
     def __init__(
@@ -132,7 +187,7 @@ class WildcardLiteConsumer:
         self._writer = InputWriter(bootstrap_servers, group, self._kafka[1])
         self._topics = topics
         self._lite_topics = OwnLiteTopics()
-        self._keeper = Keeper(self._official, self._lite_topics, self._besides, sync_seconds)
+        self._keeper = Keeper(self._official, self._lite_topics, self._attend, sync_seconds)
         self._repeat_seconds, self._repeat_at = repeat_seconds, time.monotonic() + repeat_seconds
         self._updates: SubscriptionClient | None = None
         self._stop = threading.Event()
@@ -144,12 +199,12 @@ class WildcardLiteConsumer:
         self.close()
 
     def start(self) -> Self:
-        """Connect to RocketMQ and Kafka; the patterns come with `subscribe`.
+        """Connect to RocketMQ and Kafka. Call `subscribe` next.
 
         Raises:
-            LiteSubscriptionRefused: RocketMQ does not answer, or takes no lite subscription.
+            LiteSubscriptionRefused: RocketMQ does not answer, or rejects lite subscriptions.
             ClientError: the updates cannot be read.
-            NotWritten: Kafka does not take the declaration of the group.
+            NotWritten: Kafka does not accept the declaration of the group.
         """
         self._official.start()
         try:
@@ -172,24 +227,24 @@ class WildcardLiteConsumer:
         return self
 
     def subscribe(self, *patterns: str, offset: OffsetOption | None = None) -> None:
-        """Ask for all lite topics that match, those of now and those that are born later.
+        """Subscribe to all existing and future lite topics that match.
 
         Args:
             patterns: patterns in the dialect of the consumer.
-            offset: where to begin in topics that are there now; later ones are read from their first message.
+            offset: start position in existing topics. New topics are read from their first message.
 
         Raises:
-            InvalidPattern: a pattern is invalid; none is subscribed to.
-            NotWritten: Kafka does not take the request.
+            InvalidPattern: a pattern is invalid. None of them is subscribed to.
+            NotWritten: Kafka does not accept the request.
         """
         with self._changing:
             self._request(self._patterns.add(patterns, offset))
 
     def unsubscribe(self, *patterns: str) -> None:
-        """Ask for the lite topics of these patterns no longer.
+        """Unsubscribe from patterns.
 
         Raises:
-            NotWritten: Kafka does not take the request.
+            NotWritten: Kafka does not accept the request.
         """
         with self._changing:
             self._request(self._patterns.remove(patterns))
@@ -199,15 +254,15 @@ class WildcardLiteConsumer:
         return self.messages()
 
     def messages(self, timeout: float | None = None) -> Iterator[Any]:
-        """Yield messages, in any number of threads; each is acknowledged when the next one is asked for.
+        """Yield messages, in any number of threads. Requesting the next message acknowledges the previous message.
 
-        A message in whose turn the loop ends, by `break` or an exception, is delivered again.
+        If a `break` or an exception ends the loop, RocketMQ redelivers the message.
 
         Args:
-            timeout: seconds without a message after which the iteration ends; None: it does not.
+            timeout: seconds without a message after which the iteration ends; None for no timeout.
 
         Raises:
-            ClientError: the consumer cannot go on.
+            ClientError: the updates can no longer be read.
         """
         while (delivery := self._next(timeout)) is not None:
             try:
@@ -219,28 +274,28 @@ class WildcardLiteConsumer:
 
     @property
     def client_id(self) -> str:
-        """Id of the client, in RocketMQ and for the job."""
+        """Id of the client, in RocketMQ and in the job."""
         return self._subscriber.client_id
 
     @property
     def lite_topics(self) -> frozenset[str]:
-        """Lite topics to which the client subscribes now."""
+        """Lite topics that the client subscribes to now."""
         return frozenset(self._lite_topics.names)
 
     @property
     def not_received(self) -> dict[str, str]:
-        """Lite topics that match and cannot be subscribed to, each with the reason."""
+        """Lite topics that match but cannot be subscribed to, each with the reason."""
         return self._lite_topics.not_received
 
     def close(self) -> None:
-        """End the client in RocketMQ and for the job; messages of a running loop are delivered again to others."""
+        """End the client in RocketMQ and in the job. RocketMQ redelivers messages that a loop has not acknowledged."""
         if self._stop.is_set():
             return
         self._stop.set()
         try:
             self._writer.write(self._topics.subscription_events, self._patterns.end(), _CLOSE_SECONDS)
         except NotWritten as error:
-            log.warning("the job learns of the end of %s by its lease only: %s", self.client_id, error)
+            log.warning("the job ends %s only when its lease expires: %s", self.client_id, error)
         self._end_clients()
 
     def _end_clients(self) -> None:
@@ -259,7 +314,7 @@ class WildcardLiteConsumer:
         log.debug("%s %s", "+" if change.op is Op.ADD else "-", change.row.lite_topic)
 
     def _on_message(self, message: Any) -> Any:
-        """Pass a message on, unless its topic has gone to another client meanwhile: then that one gets it."""
+        """Consume a message, or reject it if the job has since assigned its topic to another client."""
         if self._lite_topics.is_lost(message.lite_topic):
             return self._failure
         result = self._consume(message)
@@ -281,15 +336,15 @@ class WildcardLiteConsumer:
         if self.error is not None:
             raise type(self.error)(*self.error.args) from self.error
 
-    def _besides(self) -> None:
-        """Keep the lease, and look after the updates."""
+    def _attend(self) -> None:
+        """Renew the lease, and check the reader of updates."""
         if self._updates is not None and self._updates.error is not None and self.error is None:
             self.error = self._updates.error
-            log.error("the consumer %s learns of no further change: %s", self.client_id, self.error)
+            log.error("the consumer %s receives no further updates: %s", self.client_id, self.error)
         if time.monotonic() < self._repeat_at:
             return
         if not self._changing.acquire(blocking=False):
-            return  # another request is being written, which may take long
+            return  # another request is being written, which may take time
         self._repeat_at = time.monotonic() + self._repeat_seconds
         try:
             self._request(self._patterns.repeat(), _REPEAT_SECONDS)

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from streaming.adapters.rocketmq.messages import Damaged, Message, decode
+from streaming.rocketmq.brokers import Damaged, Message, decode
 
 FIRST = {"__LITE_TOPIC": "a", "INNER_MULTI_QUEUE_OFFSET": "0", "TAGS": "paid", "region": "eu", "UNIQ_KEY": "1"}
 
@@ -42,5 +42,5 @@ def test_messages_are_read_one_after_the_other(flag: int, wide: bool) -> None:  
 def test_damaged_bytes_are_told(cut: int) -> None:
     with pytest.raises(Damaged):
         list(decode(stored(FIRST)[:-cut]))
-    with pytest.raises(Damaged, match="no message begins at byte 0"):
+    with pytest.raises(Damaged, match="no message at byte 0"):
         list(decode(bytes(200)))

@@ -1,4 +1,4 @@
-"""How servers of RocketMQ are reached that ask for TLS or a login: a file of options, and the signature of a request.
+"""TLS and login of RocketMQ clients: the options file, and request signatures.
 
 Sources: `org.apache.rocketmq.acl.common.AclClientRPCHook` and `TlsSystemConfig` of RocketMQ 5.5.
 """
@@ -20,12 +20,12 @@ _NAMES = (*_LOGIN, _TRUST, _CERTIFICATE, _KEY)
 
 @dataclass(frozen=True)
 class RocketMQAccess:
-    """Login and TLS of a client of the remoting protocol; by default neither.
+    """Login and TLS of a remoting client. The default uses neither.
 
     Attributes:
-        access_key: name of the user; empty for no login.
+        access_key: user name; empty for no login.
         secret_key: password of the user.
-        tls: context of TLS; None for plain connections.
+        tls: TLS context; None for plain connections.
     """
 
     access_key: str = ""
@@ -33,7 +33,7 @@ class RocketMQAccess:
     tls: ssl.SSLContext | None = None
 
     def signed(self, fields: Mapping[str, str], body: bytes) -> Mapping[str, str]:
-        """Return the header fields of a request together with user and signature, if there is a login."""
+        """Add user and signature to the header fields of a request, if there is a login."""
         if not self.access_key:
             return fields
         named = {**fields, "AccessKey": self.access_key}
@@ -43,23 +43,23 @@ class RocketMQAccess:
 
 
 def load(path: Path | None) -> RocketMQAccess:
-    """Return the access that a file of options describes, in the names that RocketMQ's own tools have.
+    """Read an options file that uses the option names of RocketMQ's own tools.
 
-    The authority signs the servers' certificates. As with RocketMQ's own clients, these need not name their hosts, so
-    it must be an authority that signs no others.
+    The CA must not sign certificates of other services, because host names are not verified. RocketMQ's own clients do
+    not verify them either.
 
     Args:
         path: the file; None for access without login and TLS.
 
     Raises:
-        ConfigInvalid: the file or a certificate cannot be read, or an option is unknown or lacks its partner.
+        ConfigInvalid: the file or a certificate cannot be read, or an option is unknown or incomplete.
     """
     if path is None:
         return RocketMQAccess()
     given = properties.read(path)
     for name in given:
         if name not in _NAMES:
-            raise ConfigInvalid(f"{path}: {name} is no option of RocketMQ here; known are {', '.join(_NAMES)}")
+            raise ConfigInvalid(f"{path}: unknown option {name}; expected one of {', '.join(_NAMES)}")
     for one, other in (_LOGIN, _LOGIN[::-1], (_CERTIFICATE, _KEY), (_KEY, _CERTIFICATE), (_CERTIFICATE, _TRUST)):
         if given.get(one) and not given.get(other):
             raise ConfigInvalid(f"{path}: {one} needs {other} as well")
@@ -68,7 +68,7 @@ def load(path: Path | None) -> RocketMQAccess:
 
 
 def _context(path: Path, given: Mapping[str, str]) -> ssl.SSLContext:
-    """Return a context that trusts the authority, and shows the client's certificate if there is one."""
+    """Create a TLS context from the CA and the optional client certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     name = _TRUST
@@ -76,7 +76,7 @@ def _context(path: Path, given: Mapping[str, str]) -> ssl.SSLContext:
         context.load_verify_locations(path.parent / given[_TRUST])
         if given.get(_CERTIFICATE):
             name = f"{_CERTIFICATE} or {_KEY}"
-            # An encrypted key is refused: without a password OpenSSL would ask for it on the terminal.
+            # Reject an encrypted key: without a password OpenSSL would prompt for one on the terminal.
             context.load_cert_chain(path.parent / given[_CERTIFICATE], path.parent / given[_KEY], password="")
     except OSError as error:
         raise ConfigInvalid(f"{path}: {name} cannot be used ({error.strerror or error})") from None

@@ -22,10 +22,10 @@ from rocketmq.grpc_protocol.service_pb2_grpc import (
     add_MessagingServiceServicer_to_server,
 )
 
-from streaming.consumers.rocketmq_keeper import Keeper
-from streaming.consumers.rocketmq_official import OfficialConsumer, _QuickChannel
-from streaming.consumers.rocketmq_subscriptions import OwnLiteTopics
 from streaming.local.server import free_port
+from streaming.rocketmq.keeper import Keeper
+from streaming.rocketmq.official import OfficialConsumer, _QuickChannel
+from streaming.rocketmq.subscriptions import OwnLiteTopics
 from tests.support.processes import eventually
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
-"""`reexpand watch-rocketmq`: follows births and deaths of lite topics, and announces each of them.
+"""`reexpand watch-rocketmq`: announces births and deaths of lite topics.
 
-A birth is the first message of a lite topic. It lies in one of the parent's own queues as well, from which the broker
-sends it at once. A death is silent, so `Deaths` looks for it.
+A birth is the first message of a lite topic. It is also in one of the parent's own queues, from which the broker sends
+it immediately. The broker does not announce a death, so `Deaths` searches for it.
 """
 
 import asyncio
@@ -16,19 +16,17 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from streaming.adapters.rocketmq.access import RocketMQAccess
-from streaming.adapters.rocketmq.admin import Queue
-from streaming.adapters.rocketmq.deaths import PROBES_A_LOOK, Deaths, living, now_ms
-from streaming.adapters.rocketmq.lite_topics import Life, LiteTopics
-from streaming.adapters.rocketmq.messages import Damaged, Message
-from streaming.adapters.rocketmq.parent import Parent
-from streaming.adapters.rocketmq.remoting import Refused, Unreachable
-from streaming.adapters.rocketmq.together import together
 from streaming.adapters.topic_events import NoAnswer, Stopped, TopicEvents, read_back, until_answered
 from streaming.adapters.watch import TopicChange, Watch
 from streaming.errors import ConfigInvalid, WatchFailed
 from streaming.events.model import check_name
 from streaming.kafka.reach import wait_for_broker
+from streaming.rocketmq.access import RocketMQAccess
+from streaming.rocketmq.admin import Queue
+from streaming.rocketmq.brokers import Damaged, Message, Parent
+from streaming.rocketmq.deaths import PROBES_A_LOOK, Deaths, living, now_ms
+from streaming.rocketmq.lite_topics import Life, LiteTopics
+from streaming.rocketmq.remoting import Refused, Unreachable, together
 
 if TYPE_CHECKING:
     from streaming.config import Settings
@@ -36,33 +34,33 @@ if TYPE_CHECKING:
 log = logging.getLogger("reexpand")
 
 READY = "ready: watching %d lite topics of %s at %s"
-"""Log line after all existing lite topics are announced; scripts may wait for it."""
+"""Log line after all existing lite topics are announced. Scripts may wait for it."""
 
 _START_SECONDS = 30.0
-"""Longest wait for RocketMQ, and for Kafka, at the start, in seconds."""
+"""Timeout of RocketMQ and of Kafka at the start, in seconds."""
 
 _REGISTERED_SECONDS = 45.0
-"""Time in seconds after which all brokers are known: one registers at a new name server within half a minute."""
+"""Time in seconds within which all brokers register: a broker registers at a new name server within 30 s."""
 
 _RETRY_SECONDS = 0.5
 _ROUTE_SECONDS, _EARLY_ROUTE_SECONDS = 30.0, 5.0
-"""Time between two looks at the brokers and queues of the parent, in seconds; the latter while topics are missing."""
+"""Interval of requests for brokers and queues, in seconds; the shorter interval while topics are missing."""
 
 _EVENTS_A_WRITE = 5_000
-"""Most events that are written at once; more cost memory only."""
+"""Maximum number of events per write, which bounds memory."""
 
 _NO_TOPIC = 17
 _FAULTS = (Unreachable, Refused, Damaged)
 
 
 class RocketMQOptions(NamedTuple):
-    """Options of a watcher of RocketMQ.
+    """Options of the watcher.
 
     Attributes:
         name_server: address of the name server.
         parent: parent topic.
-        once: end as soon as the announced topics are exactly the existing ones.
-        client: further options of the Kafka client.
+        once: exit as soon as the announced topics equal the existing topics.
+        client: additional options of the Kafka client.
         access: login and TLS of RocketMQ.
     """
 
@@ -77,13 +75,13 @@ def run(settings: "Settings", options: RocketMQOptions, announced: Callable[[byt
     """Watch until SIGTERM or SIGINT.
 
     Args:
-        settings: address of Kafka, and the name of the topic of events.
+        settings: address of Kafka, and the topic of events.
         options: options of the watcher.
         announced: called with each written event.
 
     Raises:
-        ConfigInvalid: an option is not valid.
-        WatchFailed: RocketMQ or Kafka does not answer at the start, or Kafka does not take the events.
+        ConfigInvalid: an option is invalid.
+        WatchFailed: RocketMQ or Kafka does not answer at the start, or Kafka rejects the events.
     """
     problem = check_name("--parent", options.parent)
     if problem is not None:
@@ -99,12 +97,12 @@ def run(settings: "Settings", options: RocketMQOptions, announced: Callable[[byt
     asyncio.run(_until_stopped(work(), stop))
     if stop.is_set():
         if options.once:
-            raise WatchFailed("Stopped before everything was announced.")
+            raise WatchFailed("Stopped before all changes were announced.")
         log.info("stopped")
 
 
 async def _until_stopped(work: Awaitable[None], stop: threading.Event) -> None:
-    """Do some work until it ends, or until a signal arrives."""
+    """Await some work. A signal cancels it."""
     task = asyncio.ensure_future(work)
 
     def on_signal() -> None:
@@ -117,12 +115,12 @@ async def _until_stopped(work: Awaitable[None], stop: threading.Event) -> None:
         await task
     except (asyncio.CancelledError, Stopped):
         pass
-    except ExceptionGroup as group:  # of which the first one has ended the others
+    except ExceptionGroup as group:  # the first error cancelled the others
         raise group.exceptions[0] from None
 
 
 class _LiteWatcher:
-    """Tasks of the watcher: one for each queue, two for each broker, one that announces."""
+    """Tasks of the watcher: one per queue, one per broker, and one that writes events."""
 
     def __init__(
         self,
@@ -143,7 +141,7 @@ class _LiteWatcher:
         self._silent: set[str] = set()
 
     async def run(self) -> None:
-        """Announce how the existing topics differ from the announced ones, then follow them."""
+        """Announce the differences between existing and announced topics, then follow changes."""
         try:
             self._registered_at = time.monotonic() + _REGISTERED_SECONDS
             await self._catch_up()
@@ -159,27 +157,27 @@ class _LiteWatcher:
     # At the start.
 
     async def _catch_up(self) -> None:
-        """Announce how the existing topics differ from the announced ones."""
+        """Announce the differences between existing and announced topics."""
         changes = iter(await self._survey(await self._history()))
         while some := list(islice(changes, _EVENTS_A_WRITE)):
             await self._write(some)
         log.info(READY, len(self._topics), self._options.parent, self._options.name_server)
-        gc.freeze()  # what is known now mostly stays: looking through it again and again would delay births
+        gc.freeze()  # most of these objects stay, and traversing them in each collection would delay births
 
     async def _history(self) -> Mapping[str, str | None]:
-        """Return the topics that were announced before, with their ids."""
+        """Read back the announced topics, with their ids."""
         watch, deadline = Watch(), time.monotonic() + _START_SECONDS
         try:
             await asyncio.to_thread(until_answered, lambda: read_back(self._events, watch), deadline, self._stop)
         except NoAnswer as error:
             raise WatchFailed(
                 f"Kafka at {self._events.bootstrap_servers} does not answer: {error}. "
-                "Check the address and the client options, and that the broker runs."
+                "Check the address, the client options, and that the broker is running."
             ) from None
         return watch.announced
 
     async def _survey(self, former: Mapping[str, str | None]) -> list[TopicChange]:
-        """Find all lite topics that exist, and return how they differ from those announced before."""
+        """Find all existing lite topics; return the differences from the announced topics."""
         deadline = time.monotonic() + _START_SECONDS
         registered = self._registered_at if former else 0
         while True:
@@ -209,7 +207,7 @@ class _LiteWatcher:
             await asyncio.sleep(_RETRY_SECONDS)
 
     async def _living(self, broker: str, births: Mapping[str, Message | None]) -> dict[Life, float]:
-        """Return the lives on a broker of those topics that live there, each with the time of its last message."""
+        """Probe topics on a broker; return the living topics with the time of their last message."""
         alive: dict[Life, float] = {}
         lives = (Life(broker, topic, birth.stored_ms if birth else 0) for topic, birth in births.items())
         while some := list(islice(lives, PROBES_A_LOOK)):
@@ -219,6 +217,7 @@ class _LiteWatcher:
     # Afterwards.
 
     async def _follow(self) -> None:
+        """Follow all queues and brokers, including new ones."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._announce())
             queues, brokers = set[Queue](), set[str]()
@@ -238,7 +237,7 @@ class _LiteWatcher:
                         self._note(self._topics.give_up())
 
     async def _follow_queue(self, queue: Queue) -> None:
-        """Take over the births of a queue as they happen."""
+        """Record births in a queue as they happen."""
         while True:
             try:
                 found = await self._parent.brokers[queue.broker].pull(
@@ -256,7 +255,7 @@ class _LiteWatcher:
                     self._topics.expect(life, now_ms(), message.stored_ms, self._parent.lasts_ms[queue.broker])
 
     async def _join(self, broker: str, queues: Sequence[Queue]) -> None:
-        """Take over the living topics of new queues, and missing ones that their broker has; then follow them."""
+        """Record the topics of a broker's new queues, and missing topics found there; then follow the queues."""
         births: dict[str, Message | None] = {}
         while True:
             try:
@@ -271,7 +270,7 @@ class _LiteWatcher:
         await asyncio.gather(*map(self._follow_queue, queues))
 
     async def _take(self, broker: str, births: Mapping[str, Message | None]) -> None:
-        """Take over those of some births whose topics live, and of the missing topics."""
+        """Record the living topics among some births and the missing topics."""
         known = {**dict.fromkeys(self._topics.missing), **births}
         for life, last_ms in (await self._living(broker, known)).items():
             birth = known[life.topic]
@@ -282,7 +281,7 @@ class _LiteWatcher:
             self._topics.expect(life, now_ms(), last_ms, self._parent.lasts_ms[broker])
 
     async def _follow_deaths(self, name: str) -> None:
-        """Take over the ends of topics on a broker."""
+        """Record ends of topics on a broker."""
         deaths = Deaths(name, self._topics, self._note)
         while True:
             await asyncio.sleep(deaths.pause_seconds)
@@ -298,7 +297,7 @@ class _LiteWatcher:
             self._changes.put_nowait(change)
 
     async def _announce(self) -> None:
-        """Write changes in the order in which they were seen, as many at once as there are."""
+        """Write changes in order, all pending changes per write."""
         while True:
             changes = [await self._changes.get()]
             while not self._changes.empty():
@@ -310,10 +309,10 @@ class _LiteWatcher:
             self._announced(event)
 
     async def _pause(self, broker: str, error: Exception) -> None:
-        """Wait before the next attempt; log a line when a broker stops answering."""
+        """Wait before the next attempt, and log when a broker stops answering."""
         if broker not in self._silent:
             self._silent.add(broker)
-            log.warning("no news of broker %s: %s", broker, error)
+            log.warning("broker %s does not answer: %s", broker, error)
         await asyncio.sleep(_RETRY_SECONDS)
 
     def _answers(self, broker: str) -> None:
@@ -325,5 +324,5 @@ class _LiteWatcher:
         return WatchFailed(
             f"The parent {self._options.parent!r} at {self._options.name_server} cannot be watched: {error}. "
             "Check the address of the name server, that the parent exists there with message.type=LITE, "
-            "and --rocketmq-options, where RocketMQ asks for TLS or a login."
+            "and --rocketmq-options if RocketMQ requires TLS or a login."
         )

@@ -1,4 +1,4 @@
-"""A real RocketMQ with lite topics: name server, broker and proxy, in one process with the lifetime of its parent."""
+"""A local RocketMQ with lite topics: name server, broker and proxy in one child process."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import IO, TYPE_CHECKING
 
 from streaming.errors import BrokerFailed
 from streaming.local import classes, jars
-from streaming.local.process import write_whole
 from streaming.local.java import FIRST_TIER, find_java
+from streaming.local.process import write_whole
 from streaming.local.server import HOST, Server, free_port, is_free
 
 if TYPE_CHECKING:
@@ -29,44 +29,43 @@ JAVA_OPTIONS = (
     FIRST_TIER,
     "-XX:+ExitOnOutOfMemoryError",
     "-Djava.awt.headless=true",
-    # The broker's files are mapped and unmapped with classes of the JDK.
+    # The broker maps and unmaps files with internal classes of the JDK.
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
     "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
     "-Drocketmq.home.dir=.",
-    "-Duser.home=.",  # below which its logs lie
+    "-Duser.home=.",  # for its logs
 )
-"""Options of Java for any of the servers."""
+"""Java options of each server."""
 
 _BROKER_SETTINGS = {
-    "enableLmq": "true",  # without it lite messages are taken and never delivered
+    "enableLmq": "true",  # without it lite messages are accepted but never delivered
     "storeType": "defaultRocksDB",
-    "enablePropertyFilter": "true",  # for the watcher, which asks for births only
-    "autoCreateTopicEnable": "false",  # a misspelt topic is an error, not a new topic
+    "enablePropertyFilter": "true",  # lets the watcher select births
+    "autoCreateTopicEnable": "false",  # a misspelt topic is an error
     "autoCreateSubscriptionGroup": "false",
     "mappedFileSizeCommitLog": "16777216",
     "storePathRootDir": "store",
     "storePathCommitLog": "store/commitlog",
 }
-"""Usual settings of the broker; paths are relative to the folder, which can so be moved."""
-
+"""Default settings of the broker. Paths are relative, so the folder can be moved."""
 
 _INVISIBLE_MS = 20_000
-"""Time in milliseconds after which a message goes to another client, where its own one has been killed.
+"""Time in milliseconds after which a message of a killed client is redelivered to another client.
 
-The proxy prolongs it for clients that live. Its own default of a minute would hold up the topic for so long.
+The proxy extends it for live clients. Its default of one minute would block the topic for that long.
 """
 
 
 @dataclass(frozen=True)
 class Ports:
-    """Ports of the servers, kept in their folder.
+    """Ports of the servers, stored in their folder.
 
     Attributes:
         name_server: port of the name server.
-        broker: port of the broker; two below lies its fast port.
-        replication: port for copies of the broker, of which there are none.
-        proxy: port of the proxy for clients of gRPC.
-        proxy_remoting: port of the proxy for clients of the former protocol.
+        broker: port of the broker. Its second port is lower by two.
+        replication: port for replicas of the broker (there are none).
+        proxy: port of the proxy for gRPC clients.
+        proxy_remoting: port of the proxy for remoting clients.
     """
 
     name_server: int
@@ -77,22 +76,22 @@ class Ports:
 
 
 class RocketMQ(Server):
-    """A RocketMQ 5.5 of one node; its data and its addresses survive restarts.
+    """A RocketMQ 5.5 of one node. Data and addresses survive restarts.
 
-    | Usage | What happens |
+    | Usage | Effect |
     |---|---|
     | `with RocketMQ() as server:` | data in `.reexpand/rocketmq`, stopped at the end |
     | `RocketMQ(folder, settings={"minLiteTTl": "20000"})` | any setting of the broker |
 
-    Name server and broker listen on the loopback interface only; the proxy listens on all, since it has no setting for
-    it.
+    Name server and broker listen on the loopback interface. The proxy listens on all interfaces, because it has no
+    setting for the interface.
 
     Args:
-        folder: data folder, created when it does not exist; one server at a time works in it.
-        settings: settings of the broker that win over the usual ones.
-        plugins: further jars, such as that of a hook.
-        java_options: further options of Java.
-        timeout: seconds within which it must be up.
+        folder: data folder, created if needed. It is locked while the server runs.
+        settings: settings of the broker that override the defaults.
+        plugins: additional jars, such as a hook.
+        java_options: additional Java options.
+        timeout: seconds until it must be ready.
     """
 
     def __init__(
@@ -111,7 +110,7 @@ class RocketMQ(Server):
 
     @property
     def name_server(self) -> str:
-        """Address of the name server, as tools and clients of the remoting protocol take it."""
+        """Address of the name server, for tools and remoting clients."""
         return f"{HOST}:{self._started().name_server}"
 
     @property
@@ -121,12 +120,12 @@ class RocketMQ(Server):
 
     @property
     def endpoints(self) -> str:
-        """Address of the proxy, as clients of gRPC take it."""
+        """Address of the proxy, for gRPC clients."""
         return f"{HOST}:{self._started().proxy}"
 
     def _started(self) -> Ports:
         if self._ports is None:
-            raise BrokerFailed(f"The RocketMQ of {self.folder} was not started.")
+            raise BrokerFailed(f"The RocketMQ in {self.folder} is not started.")
         return self._ports
 
     def _begin(self, lock: IO[str]) -> None:
@@ -141,12 +140,12 @@ class RocketMQ(Server):
 
 
 def configuration(folder: Path, ports: Ports, settings: Mapping[str, str]) -> list[str]:
-    """Write the configuration files of name server, broker and proxy into a folder; return their names.
+    """Write the configuration files of name server, broker and proxy; return their names.
 
     Args:
         folder: folder of the servers.
-        ports: their ports.
-        settings: settings of the broker that win over the usual ones.
+        ports: ports of the servers.
+        settings: settings of the broker that override the defaults.
     """
     address = f"{HOST}:{ports.name_server}"
     names = {"listenPort": ports.name_server, "bindAddress": HOST, "kvConfigPath": "names/kv.json"}
@@ -165,7 +164,7 @@ def configuration(folder: Path, ports: Ports, settings: Mapping[str, str]) -> li
     proxy = {
         "rocketMQClusterName": CLUSTER,
         "proxyName": CLUSTER,
-        "proxyMode": "CLUSTER",  # in local mode it fails at lite subscriptions
+        "proxyMode": "CLUSTER",  # local mode does not support lite subscriptions
         "namesrvAddr": address,
         "grpcServerPort": ports.proxy,
         "remotingListenPort": ports.proxy_remoting,
@@ -182,7 +181,7 @@ def configuration(folder: Path, ports: Ports, settings: Mapping[str, str]) -> li
 
 
 def load_ports(folder: Path) -> Ports:
-    """Return the ports of this folder; choose new ones for a new folder, and where others use them."""
+    """Load the ports of a folder. Choose new ports for a new folder, or if a port is in use."""
     path = folder / "ports.json"
     try:
         former = Ports(**json.loads(path.read_text(encoding="utf-8")))
@@ -196,7 +195,7 @@ def load_ports(folder: Path) -> Ports:
         return former
     ports = _free_ports()
     if former is not None:
-        log.warning("a port of RocketMQ is taken: its addresses change")
+        log.warning("a port of RocketMQ is in use: its addresses change")
     write_whole(path, json.dumps(asdict(ports)).encode())
     return ports
 

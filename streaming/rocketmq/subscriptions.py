@@ -1,4 +1,4 @@
-"""Lite topics of one client: those that the job gives it, and those that RocketMQ has still to be told of."""
+"""Lite topics of a client, and the changes to send to RocketMQ."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from streaming.client import Change
 
 MAX_REQUEST_NAMES = 300
-"""Most names in a request for changes; the proxy of 5.5.0 refuses a request with more than the quota and 300."""
+"""Maximum number of names in a request for changes. The proxy of 5.5.0 rejects more than the quota plus 300."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _DEATHS = frozenset({Cause.TOPIC_DELETED.value, Cause.TOPIC_EXPIRED.value})
 _REFUSING_SECONDS = 600.0
-"""Time in seconds within which messages of a lost topic may still be under way to the client."""
+"""Time in seconds within which messages of a lost topic may still arrive."""
 
 
 class LiteRequest(NamedTuple):
-    """A request to RocketMQ about lite topics of the client.
+    """A request to RocketMQ that changes the lite topics of the client.
 
     Attributes:
-        option: offset option of a PARTIAL_ADD, its type and value.
+        option: offset option of a PARTIAL_ADD: type and value.
     """
 
     action: Action
@@ -38,16 +38,16 @@ class LiteRequest(NamedTuple):
 
 
 class OwnLiteTopics:
-    """The lite topics of a client, in any number of threads.
+    """Thread-safe set of a client's lite topics, with its pending changes.
 
-    Changes gather until they are taken. Of several changes of a topic the last one counts; an addition is sent also
-    where RocketMQ has the topic, since it forgets the subscriptions of topics that die.
+    Only the last change of a topic is sent. An addition is sent even if RocketMQ has the topic, because RocketMQ drops
+    the subscriptions of topics that end.
 
     Args:
-        clock: time in seconds, of a clock that does not go back.
+        clock: monotonic time in seconds.
 
     Attributes:
-        pending: set while there is something to take.
+        pending: set while there are changes to take.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -63,13 +63,13 @@ class OwnLiteTopics:
         self._max_name_bytes = 64
 
     def limit(self, quota: int | None, max_name_bytes: int) -> None:
-        """Set the limits of RocketMQ: the number of topics of a client (None: no limit), and the length of a name."""
+        """Set RocketMQ's limits: topics per client (None for no limit), and the length of a name."""
         with self._lock:
             self._quota, self._max_name_bytes = quota, max_name_bytes
             self._promote()
 
     def apply(self, change: Change) -> None:
-        """Follow a change of the client's rows."""
+        """Apply a change of the client's rows."""
         name = change.row.lite_topic
         with self._lock:
             if change.op is Op.ADD:
@@ -79,24 +79,24 @@ class OwnLiteTopics:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names to which the client subscribes, in order."""
+        """Names that the client subscribes to, in order."""
         with self._lock:
             return tuple(self._held)
 
     @property
     def not_received(self) -> dict[str, str]:
-        """Lite topics that match and are not subscribed to, each with the reason."""
+        """Lite topics that match but are not subscribed to, each with the reason."""
         with self._lock:
             over = f"beyond the quota of {self._quota} lite topics"
             return {**self._invalid, **dict.fromkeys(self._waiting, over)}
 
     def is_lost(self, name: str) -> bool:
-        """Tell whether the client has lost a topic to another one, or no longer wants it."""
+        """Return True if the client has lost a topic to another client, or has unsubscribed from it."""
         with self._lock:
             return name in self._lost
 
     def take(self) -> list[LiteRequest]:
-        """Return requests for all gathered changes: additions by offset option, then removals."""
+        """Take the pending changes as requests: additions by offset option, then removals."""
         with self._lock:
             self.pending.clear()
             changes, self._changes = self._changes, {}
@@ -116,7 +116,7 @@ class OwnLiteTopics:
         ]
 
     def put_back(self, requests: Iterable[LiteRequest]) -> None:
-        """Gather again what could not be sent, but for topics that have changed since."""
+        """Restore changes that could not be sent, except for topics that have changed since."""
         with self._lock:
             for action, names, option in requests:
                 op = Op.REMOVE if action is Action.PARTIAL_REMOVE else Op.ADD
@@ -148,7 +148,7 @@ class OwnLiteTopics:
                 self._lost[name] = self._clock()
 
     def _promote(self) -> None:
-        """Subscribe to topics for which there is room now."""
+        """Subscribe to waiting topics while the quota allows it."""
         while self._waiting and self._has_room():
             name = next(iter(self._waiting))
             del self._waiting[name]
@@ -164,9 +164,9 @@ class OwnLiteTopics:
 
     def _flaw(self, name: str) -> str | None:
         if _NAME.fullmatch(name) is None:
-            return "RocketMQ's proxy takes letters, digits, _ and - in a name"
+            return "RocketMQ's proxy accepts only letters, digits, _ and - in a name"
         if len(name) > self._max_name_bytes:
-            return f"RocketMQ's proxy takes names of at most {self._max_name_bytes} bytes, and this one has {len(name)}"
+            return f"RocketMQ's proxy accepts names of at most {self._max_name_bytes} bytes, got {len(name)}"
         return None
 
     def _forget_lost(self) -> None:
@@ -180,7 +180,7 @@ def _parts(names: list[str]) -> Iterable[tuple[str, ...]]:
 
 
 def _option(given: dict[str, Any] | None) -> tuple[str, int] | None:
-    """Return the offset option of an update, if it has one that RocketMQ knows."""
+    """Return the offset option of an update, if it is one that RocketMQ supports."""
     if not given or type(given.get("value")) is not int:
         return None
     return given["type"], given["value"]

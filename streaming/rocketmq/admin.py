@@ -1,13 +1,13 @@
-"""Parents, groups and routes of a RocketMQ, over its remoting protocol."""
+"""Administration of parents, groups and lite topics of a RocketMQ, over the remoting protocol."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import orjson
 
-from streaming.adapters.rocketmq.remoting import Link, Refused, Unreachable, loads
 from streaming.errors import BrokerFailed
+from streaming.rocketmq.remoting import Link, Refused, Unreachable
 
 _UPDATE_AND_CREATE_TOPIC = 17
 _GET_ROUTE = 105
@@ -29,7 +29,7 @@ class Route(NamedTuple):
     """Brokers of a parent topic.
 
     Attributes:
-        addresses: address of the master of each broker, by its name.
+        addresses: address of each broker's master, by broker name.
         queues: all queues.
     """
 
@@ -38,41 +38,62 @@ class Route(NamedTuple):
 
 
 def create(broker: str, parents: Iterable[str], groups: Mapping[str, str]) -> None:
-    """Create parents and consumer groups on a broker, or change them.
+    """Create or change parents and consumer groups on a broker.
 
     Args:
-        broker: its address.
-        parents: names of parents, whose lite topics end after a day without a message.
+        broker: address of the broker.
+        parents: names of parents. Their lite topics expire after a day without a message.
         groups: parent of each group.
 
     Raises:
-        BrokerFailed: the broker does not answer, or does not accept one.
+        BrokerFailed: the broker does not answer, or rejects a parent or group.
     """
 
-    async def create_all() -> None:
+    async def create_all(link: Link) -> None:
+        for parent in parents:
+            await create_parent(link, parent, minutes=_DAY_MINUTES)
+        for group, parent in groups.items():
+            await create_group(link, group, {"lite.bind.topic": parent})
+
+    _run(broker, create_all, "create parents and groups")
+
+
+def delete(broker: str, parent: str, name: str) -> None:
+    """Delete a lite topic.
+
+    Args:
+        broker: address of the broker.
+        parent: parent of the lite topic.
+        name: name of the lite topic.
+
+    Raises:
+        BrokerFailed: the broker does not answer, or rejects the request.
+    """
+    _run(broker, lambda link: delete_lite_topic(link, parent, name), f"delete the lite topic {name!r}")
+
+
+def _run(broker: str, work: Callable[[Link], Awaitable[None]], what: str) -> None:
+    async def run() -> None:
         async with Link(broker) as link:
-            for parent in parents:
-                await create_parent(link, parent, minutes=_DAY_MINUTES)
-            for group, parent in groups.items():
-                await create_group(link, group, {"lite.bind.topic": parent})
+            await work(link)
 
     try:
-        asyncio.run(create_all())
+        asyncio.run(run())
     except (Refused, Unreachable) as error:
-        raise BrokerFailed(f"RocketMQ at {broker} does not create parents and groups: {error}.") from None
+        raise BrokerFailed(f"RocketMQ at {broker} cannot {what}: {error}.") from None
 
 
 async def create_parent(broker: Link, name: str, *, minutes: int, queues: int = 4) -> None:
-    """Create a parent topic on a broker, or change it.
+    """Create or change a parent topic on a broker.
 
     Args:
         broker: the broker.
         name: name of the parent.
-        minutes: time without a message after which a lite topic ends.
-        queues: number of its own queues.
+        minutes: time without a message after which a lite topic expires.
+        queues: number of the parent's own queues.
 
     Raises:
-        Refused: the broker does not accept it.
+        Refused: the broker rejects the request.
         Unreachable: the broker does not answer.
     """
     fields = {
@@ -90,15 +111,15 @@ async def create_parent(broker: Link, name: str, *, minutes: int, queues: int = 
 
 
 async def create_group(broker: Link, name: str, attributes: Mapping[str, str]) -> None:
-    """Create a consumer group on a broker, or change it.
+    """Create or change a consumer group on a broker.
 
     Args:
         broker: the broker.
         name: name of the group.
-        attributes: its attributes, such as `lite.bind.topic`, the parent.
+        attributes: attributes of the group, such as `lite.bind.topic`, the parent.
 
     Raises:
-        Refused: the broker does not accept it.
+        Refused: the broker rejects the request.
         Unreachable: the broker does not answer.
     """
     group = {"groupName": name, "attributes": {f"+{key}": value for key, value in attributes.items()}}
@@ -109,43 +130,20 @@ async def delete_lite_topic(broker: Link, parent: str, name: str) -> None:
     """Delete a lite topic on a broker.
 
     Raises:
-        Refused: the broker does not do it.
+        Refused: the broker rejects the request.
         Unreachable: the broker does not answer.
     """
     (await broker.ask(_DELETE_TOPIC, {"topic": f"%LMQ%${parent}${name}"})).checked()
 
 
-def delete(broker: str, parent: str, name: str) -> None:
-    """Delete a lite topic.
-
-    Args:
-        broker: address of the broker.
-        parent: its parent.
-        name: its name.
-
-    Raises:
-        BrokerFailed: the broker does not answer, or does not do it.
-    """
-
-    async def run() -> None:
-        async with Link(broker) as link:
-            await delete_lite_topic(link, parent, name)
-
-    try:
-        asyncio.run(run())
-    except (Refused, Unreachable) as error:
-        raise BrokerFailed(f"RocketMQ at {broker} does not delete the lite topic {name!r}: {error}.") from None
-
-
 async def route(name_server: Link, parent: str) -> Route:
-    """Return the brokers that have a parent topic.
+    """Return the brokers and queues of a parent topic.
 
     Raises:
-        Refused: the name server knows no such topic.
+        Refused: the name server has no such topic.
         Unreachable: the name server does not answer.
     """
-    fields = {"topic": parent, "acceptStandardJsonOnly": True}
-    found = loads((await name_server.ask(_GET_ROUTE, fields)).checked().body)
+    found = (await name_server.ask(_GET_ROUTE, {"topic": parent, "acceptStandardJsonOnly": True})).json()
     addresses = {broker["brokerName"]: broker["brokerAddrs"] for broker in found["brokerDatas"]}
     return Route(
         {name: of_brokers["0"] for name, of_brokers in addresses.items() if "0" in of_brokers},

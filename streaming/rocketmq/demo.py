@@ -1,9 +1,11 @@
-"""Run of the demo on RocketMQ: servers, job, watcher, tenants, consumers of patterns, and the check of messages."""
+"""The demo on RocketMQ: tenants send orders to lite topics, and consumers with patterns receive them.
+
+It runs Kafka, RocketMQ, the job and the watcher, and compares the received messages with the oracle.
+"""
 
 from __future__ import annotations
 
 import json
-import signal
 import statistics
 import subprocess
 import sys
@@ -12,57 +14,126 @@ import time
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import orjson
 from rich.console import Console
 from rich.text import Text
 
-from streaming.adapters.rocketmq import admin
+from streaming import oracle
 from streaming.config import Settings
-from streaming.consumers.rocketmq import WildcardLiteConsumer, official_client
-from streaming.demo.lite_scenario import BEFORE, SCENES, USERS, receivers
-from streaming.demo.process import Job
-from streaming.demo.runner import demo_folder
+from streaming.demo.process import START, Job
+from streaming.demo.runner import play_in
 from streaming.demo.scenario import ORDERS
 from streaming.errors import DemoFailed
+from streaming.events.model import BIND_TOPIC, WILDCARD, Action
 from streaming.kafka import specs as topics
 from streaming.kafka.topics import create_topics
 from streaming.local import jars
 from streaming.local.broker import Broker
 from streaming.local.guardian import guarded
-from streaming.local.rocketmq import RocketMQ
 from streaming.printable import printable
+from streaming.rocketmq import admin
+from streaming.rocketmq.consumer import WildcardLiteConsumer, official_client
+from streaming.rocketmq.server import RocketMQ
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from streaming.demo.lite_scenario import LiteScene, PatternUser
-
 _READY_SECONDS = 120.0
 _SETTLE_SECONDS = 60.0
 _PACE_SECONDS = 0.4
 _CALM_SECONDS = 1.0
-"""Wait in seconds for messages that must not come."""
+"""Time in seconds to wait for unexpected messages."""
 
 _POLL_SECONDS = 0.02
-_STOP_SECONDS = 20.0
-_INTERRUPTED, _TERMINATED = 130, 143
+
+
+class PatternUser(NamedTuple):
+    """A consumer: its name, which is also its group, and its pattern."""
+
+    name: str
+    pattern: str
+
+
+class LiteScene(NamedTuple):
+    """Messages under a common title.
+
+    Attributes:
+        topics: lite topics that receive one message each.
+        deleted: a lite topic that an administrator deletes before.
+        is_without_job: the job is killed before and restarted after.
+    """
+
+    title: str
+    topics: tuple[str, ...]
+    deleted: str | None = None
+    is_without_job: bool = False
+
+
+USERS = (
+    PatternUser("acme-billing", "*__acme__**"),
+    PatternUser("globex-billing", "*__globex__**"),
+    PatternUser("eu-warehouse", "eu__*__order__*"),
+    PatternUser("auditor", "**"),
+)
+
+BEFORE = LiteScene(
+    "Tenants send their first orders, before any client has subscribed",
+    ("eu__acme__order__created", "us__globex__invoice__issued"),
+)
+SCENES = (
+    LiteScene(
+        "Topics are born while the consumers run",
+        ("eu__globex__order__created", "us__acme__order__created", "eu__initech__order__shipped"),
+    ),
+    LiteScene(
+        "More messages of existing topics arrive at RocketMQ's own speed",
+        ("eu__acme__order__created", "us__globex__invoice__issued", "eu__globex__order__created"),
+    ),
+    LiteScene(
+        "An administrator deletes a topic; the others continue",
+        ("eu__acme__order__created",),
+        deleted="us__acme__order__created",
+    ),
+    LiteScene(
+        "The job is killed: existing topics continue, and a new topic waits for the job",
+        ("eu__acme__order__created", "eu__acme__invoice__issued"),
+        is_without_job=True,
+    ),
+    LiteScene(
+        "The job runs again",
+        ("eu__acme__invoice__issued", "us__initech__order__created", "us__globex__invoice__issued"),
+    ),
+)
+
+
+def receivers(topics: list[str], deleted: set[str]) -> dict[str, set[str]]:
+    """Return the lite topics of each consumer according to the oracle, after these births and deletions."""
+    groups = [_json(group=user.name, attributes={BIND_TOPIC: ORDERS, WILDCARD: "true"}) for user in USERS]
+    requests = [
+        _json(
+            action=Action.COMPLETE_ADD, clientId=user.name, group=user.name, topic=ORDERS, liteTopicSet=[user.pattern]
+        )
+        for user in USERS
+    ]
+    events = [_json(event="CREATED", parentTopic=ORDERS, liteTopic=topic) for topic in topics]
+    events += [_json(event="DELETED", parentTopic=ORDERS, liteTopic=topic) for topic in deleted]
+    relation = oracle.replay(events, requests, groups)
+    return {user.name: {row.lite_topic for row in relation if row.client_id == user.name} for user in USERS}
+
+
+def _json(**fields: object) -> bytes:
+    return orjson.dumps(fields)
 
 
 def run(home: Path, *, as_json: bool) -> int:
-    """Play the demo in `home`, and return its exit code: 0 if each consumer received what the oracle says.
+    """Run the demo in `home`, and return its exit code: 0 if the received messages equal the oracle's.
 
     Raises:
-        ReexpandError: a server or the job does not start, or the official client of RocketMQ is not installed.
+        ReexpandError: a server or the job does not start, or RocketMQ's official client is not installed.
     """
     official_client()
-    former = signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
-    try:
-        with demo_folder(home) as folder:
-            return _run(folder, LiteScreen(as_json=as_json))
-    except KeyboardInterrupt:
-        return _INTERRUPTED
-    finally:
-        signal.signal(signal.SIGTERM, former)
+    return play_in(home, lambda folder: _run(folder, LiteScreen(as_json=as_json)))
 
 
 class Arrival(NamedTuple):
@@ -74,14 +145,14 @@ class Arrival(NamedTuple):
 
 
 class LiteScreen:
-    """Lines for people, or one JSON object a line."""
+    """Output as text, or as one JSON object per line."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._console = None if as_json else Console(highlight=False, emoji=False)
         self._started = time.monotonic()
         self._lock = threading.Lock()
 
-    def say(self, kind: str, text: str, style: str = "", **fields: Any) -> None:
+    def show(self, kind: str, text: str, style: str = "", **fields: Any) -> None:
         """Print a line."""
         at = time.monotonic() - self._started
         with self._lock:
@@ -93,7 +164,7 @@ class LiteScreen:
 
 
 class LitePlay:
-    """Messages that were sent, and those that came."""
+    """Sent and received messages."""
 
     def __init__(self, screen: LiteScreen) -> None:
         self.screen = screen
@@ -106,12 +177,12 @@ class LitePlay:
     def send(self, producer: Any, topic: str) -> None:
         """Send a message to a lite topic."""
         number = sum(name == topic for name, _ in self.sent) + 1
-        self.screen.say("sent", f"> message {number} to {topic}", "cyan", liteTopic=topic, number=number)
+        self.screen.show("sent", f"> message {number} to {topic}", "cyan", liteTopic=topic, number=number)
         self.sent[topic, str(number)] = time.monotonic()
         producer.send(topic, str(number).encode())
 
     def listener(self, user: PatternUser) -> Callable[[Any], None]:
-        """Return what a consumer calls with a message."""
+        """Return the listener of a consumer."""
 
         def consume(message: Any) -> None:
             arrival, now = Arrival(user.name, message.lite_topic, message.body.decode()), time.monotonic()
@@ -121,7 +192,7 @@ class LitePlay:
                     return
                 self.arrived[arrival] = now
             took = now - self.sent.get(arrival[1:], now)
-            self.screen.say(
+            self.screen.show(
                 "received",
                 f"  + {user.name:15} {message.lite_topic:28} message {arrival.body}  by {user.pattern:16} {took:.3f} s",
                 "green", client=user.name, liteTopic=message.lite_topic, number=int(arrival.body), seconds=took,
@@ -130,18 +201,18 @@ class LitePlay:
         return consume
 
     def expected(self) -> set[Arrival]:
-        """Return what must have come: all messages of all topics that a consumer receives or received."""
+        """Return the expected messages: all messages of the topics that a consumer receives or received."""
         ever = receivers(list(dict.fromkeys(topic for topic, _ in self.sent)), set())
         return {Arrival(user, *message) for user, names in ever.items() for message in self.sent if message[0] in names}
 
     def held(self) -> dict[str, set[str]]:
-        """Return the lite topics that each consumer must have now."""
+        """Return the expected lite topics of each consumer."""
         return receivers(list(dict.fromkeys(topic for topic, _ in self.sent)), self.deleted)
 
 
 def _run(folder: Path, screen: LiteScreen) -> int:
     jars.fetch()
-    screen.say("phase", "starting Kafka and RocketMQ; its jars (106 MB) are downloaded when they are first asked for")
+    screen.show("phase", "starting Kafka and RocketMQ; RocketMQ's jars (106 MB) are downloaded on first use")
     with ExitStack() as stack:
         broker = stack.enter_context(Broker(folder / "kafka"))
         rocketmq = stack.enter_context(RocketMQ(folder / "rocketmq"))
@@ -150,7 +221,7 @@ def _run(folder: Path, screen: LiteScreen) -> int:
             bootstrap_servers=broker.bootstrap_servers, checkpoint=str(folder / "checkpoint"), master=None
         )
         create_topics(broker.bootstrap_servers, topics.specs(settings))
-        screen.say(
+        screen.show(
             "phase", f"Kafka {broker.bootstrap_servers}, RocketMQ {rocketmq.endpoints}; starting job and watcher"
         )
         stack.enter_context(_watcher(settings, rocketmq, folder))
@@ -161,7 +232,7 @@ def _run(folder: Path, screen: LiteScreen) -> int:
         _title(screen, BEFORE)
         for topic in BEFORE.topics:
             play.send(producer, topic)
-        _wait(screen, lambda: job.is_ready, _READY_SECONDS, "the job is not ready")
+        _wait(screen, job)
         consumers = []
         for user in USERS:
             consumer = WildcardLiteConsumer(
@@ -170,30 +241,30 @@ def _run(folder: Path, screen: LiteScreen) -> int:
             )  # fmt: skip
             consumers.append(stack.enter_context(consumer))
             consumer.subscribe(user.pattern)
-            screen.say("subscribed", f"> {user.name} subscribes to {user.pattern}", "cyan")
+            screen.show("subscribed", f"> {user.name} subscribes to {user.pattern}", "cyan")
         _settle(play)
         for scene in SCENES:
             _title(screen, scene)
             if scene.deleted is not None:
                 play.deleted.add(scene.deleted)
                 admin.delete(rocketmq.broker, ORDERS, scene.deleted)
-                screen.say("deleted", f"> {scene.deleted} is deleted", "red", liteTopic=scene.deleted)
+                screen.show("deleted", f"> delete {scene.deleted}", "red", liteTopic=scene.deleted)
             if scene.is_without_job:
                 job.kill()
-                screen.say("phase", "the job is killed with SIGKILL")
+                screen.show("phase", "the job is killed with SIGKILL")
             for topic in scene.topics:
                 play.send(producer, topic)
                 time.sleep(_PACE_SECONDS)
             if scene.is_without_job:
-                screen.say("phase", "the job starts again on its checkpoint")
+                screen.show("phase", "restarting the job from its checkpoint")
                 job = _job(jobs, settings, folder, 2)
-                _wait(screen, lambda: job.is_ready, _READY_SECONDS, "the job is not ready")  # noqa: B023 - of now
+                _wait(screen, job)
             _settle(play)
         return _judge(play, {user.name: consumer.lite_topics for user, consumer in zip(USERS, consumers, strict=True)})
 
 
 def _title(screen: LiteScreen, scene: LiteScene) -> None:
-    screen.say("scene", scene.title, "bold")
+    screen.show("scene", scene.title, "bold")
 
 
 def _job(jobs: ExitStack, settings: Settings, folder: Path, number: int) -> Job:
@@ -202,9 +273,8 @@ def _job(jobs: ExitStack, settings: Settings, folder: Path, number: int) -> Job:
 
 @contextmanager
 def _watcher(settings: Settings, rocketmq: RocketMQ, folder: Path) -> Iterator[None]:
-    """Run `reexpand watch-rocketmq`; it ends with this process in any case."""
-    start = "import sys; from streaming.cli import main; sys.exit(main(prog_name='reexpand'))"
-    command = [sys.executable, "-P", "-c", start, "watch-rocketmq", "--parent", ORDERS]
+    """Run `reexpand watch-rocketmq`. It ends with this process in any case."""
+    command = [*START, "watch-rocketmq", "--parent", ORDERS]
     command += ["--namesrv", rocketmq.name_server, "--bootstrap-servers", settings.bootstrap_servers]
     with (folder / "watcher.log").open("wb") as log:
         process = subprocess.Popen(
@@ -213,43 +283,43 @@ def _watcher(settings: Settings, rocketmq: RocketMQ, folder: Path) -> Iterator[N
     try:
         yield
     finally:
-        process.communicate()  # the end of its standard input ends it
+        process.communicate()  # closing its standard input ends it
 
 
-def _wait(screen: LiteScreen, until: Callable[[], bool], seconds: float, otherwise: str) -> None:
-    deadline = time.monotonic() + seconds
-    while not until():
+def _wait(screen: LiteScreen, job: Job) -> None:
+    deadline = time.monotonic() + _READY_SECONDS
+    while not job.is_ready:
         if time.monotonic() > deadline:
-            raise DemoFailed(f"After {seconds:.0f} s {otherwise}.")
+            raise DemoFailed(f"The job is not ready after {_READY_SECONDS:.0f} s.")
         time.sleep(_POLL_SECONDS)
-    screen.say("phase", "ready")
+    screen.show("phase", "ready")
 
 
 def _settle(play: LitePlay) -> None:
-    """Wait until all has come that must; the judgement says what has not."""
+    """Wait for all expected messages. `_judge` reports missing ones after a timeout."""
     deadline = time.monotonic() + _SETTLE_SECONDS
     while not play.expected() <= play.arrived.keys() and time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)
 
 
 def _judge(play: LitePlay, found: dict[str, frozenset[str]]) -> int:
-    """Compare what was received with the oracle, say the result, and return the exit code."""
+    """Compare the received messages with the oracle, print the result, and return the exit code."""
     time.sleep(_CALM_SECONDS)
     expected, arrived = play.expected(), set(play.arrived)
     missing, surplus = sorted(expected - arrived), sorted(arrived - expected)
     held = {name: set(names) for name, names in found.items()} == play.held()
-    for what, wrong in (("missing", missing), ("surplus", surplus)):
+    for kind, wrong in (("missing", missing), ("surplus", surplus)):
         for each in wrong:
-            play.screen.say(what, f"{what}: {each.user} {each.topic} message {each.body}", "red", **each._asdict())
+            play.screen.show(kind, f"{kind}: {each.user} {each.topic} message {each.body}", "red", **each._asdict())
     took = sorted(play.arrived[each] - play.sent[each[1:]] for each in expected & arrived if each.body != "1")
     later = f"{statistics.median(took) * 1_000:.0f} ms" if took else "not measured"
     is_right = held and not missing and not surplus
     text = (
-        f"{'passed' if is_right else 'FAILED'}: of {len(expected)} deliveries of the oracle {len(missing)} are missing,"
-        f" {len(surplus)} are surplus, {play.repeated} came twice; subscriptions in RocketMQ are "
-        f"{'those' if held else 'NOT those'} of the oracle; later messages took {later} at the median"
+        f"{'passed' if is_right else 'FAILED'}: {len(missing)} of {len(expected)} expected deliveries are missing, "
+        f"{len(surplus)} are surplus, {play.repeated} were repeated; the subscriptions in RocketMQ "
+        f"{'equal' if held else 'DIFFER FROM'} the oracle's; latency of later messages: {later} (median)"
     )
-    play.screen.say(
+    play.screen.show(
         "summary", text, "green" if is_right else "bold red", ok=is_right, expected=len(expected),
         missing=len(missing), surplus=len(surplus), repeated=play.repeated,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The watcher of RocketMQ with brokers of the test's own; the integration test has a real one."""
+"""The watcher of RocketMQ with fake brokers. The integration test uses a real broker."""
 
 import asyncio
 import threading
@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, ClassVar, cast
 import pytest
 from click.testing import CliRunner
 
-from streaming.adapters.rocketmq import deaths, parent, watcher
-from streaming.adapters.rocketmq.admin import Queue, Route
-from streaming.adapters.rocketmq.brokers import Probe, Pulled
-from streaming.adapters.rocketmq.deaths import now_ms
-from streaming.adapters.rocketmq.messages import Message
-from streaming.adapters.rocketmq.remoting import Link, Refused, Unreachable
 from streaming.adapters.watch import TopicChange
 from streaming.cli import main
 from streaming.kafka import reach
+from streaming.rocketmq import brokers, deaths, watcher
+from streaming.rocketmq.admin import Queue, Route
+from streaming.rocketmq.brokers import Message, Probe, Pulled
+from streaming.rocketmq.deaths import now_ms
+from streaming.rocketmq.remoting import Link, Refused, Unreachable
 
 if TYPE_CHECKING:
     from streaming.adapters.topic_events import TopicEvents
@@ -93,19 +92,19 @@ class FakeBroker:
 
 @pytest.fixture(autouse=True)
 def _fakes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parent, "ParentBroker", FakeBroker)
+    monkeypatch.setattr(brokers, "ParentBroker", FakeBroker)
     monkeypatch.setattr(watcher, "_ROUTE_SECONDS", 0.02)
     monkeypatch.setattr(watcher, "_EARLY_ROUTE_SECONDS", 0.02)
     monkeypatch.setattr(watcher, "_REGISTERED_SECONDS", 0.5)
     monkeypatch.setattr(watcher, "_RETRY_SECONDS", 0.01)
 
 
-def routed(monkeypatch: pytest.MonkeyPatch, *brokers: Mapping[str, int]) -> None:
+def routed(monkeypatch: pytest.MonkeyPatch, *routes: Mapping[str, int]) -> None:
     """Let the name server answer with numbers of queues by broker, the last answer again and again.
 
     It knows no parent without brokers.
     """
-    answers = list(brokers)
+    answers = list(routes)
 
     async def route(_: Link, __: str) -> Route:
         found = answers.pop(0) if len(answers) > 1 else answers[0]
@@ -114,7 +113,7 @@ def routed(monkeypatch: pytest.MonkeyPatch, *brokers: Mapping[str, int]) -> None
         queues = [Queue(name, number) for name, count in found.items() for number in range(count)]
         return Route({name: name for name in found}, queues)
 
-    monkeypatch.setattr(parent, "route", route)
+    monkeypatch.setattr(brokers, "route", route)
 
 
 def watched(events: FakeEvents, *, once: bool = False, until: int = 0) -> list[TopicChange]:

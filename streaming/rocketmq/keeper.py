@@ -1,4 +1,4 @@
-"""Thread that keeps RocketMQ's subscriptions of one client in step with its lite topics."""
+"""Thread that keeps RocketMQ's subscriptions of a client equal to its lite topics."""
 
 from __future__ import annotations
 
@@ -7,51 +7,51 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from streaming.consumers.rocketmq_subscriptions import LiteRequest
 from streaming.errors import LiteSubscriptionRefused
 from streaming.events.model import Action
+from streaming.rocketmq.subscriptions import LiteRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streaming.consumers.rocketmq_official import OfficialConsumer
-    from streaming.consumers.rocketmq_subscriptions import OwnLiteTopics
+    from streaming.rocketmq.official import OfficialConsumer
+    from streaming.rocketmq.subscriptions import OwnLiteTopics
 
 log = logging.getLogger("reexpand.consumer")
 
 _RETRY_SECONDS = 0.5
 _LONGEST_RETRY_SECONDS = 5.0
 _IDLE_SECONDS = 0.5
-"""Longest time in seconds between two calls of what is done besides."""
+"""Maximum time in seconds between two calls of `attend`."""
 
 
 class Keeper:
-    """Sends changes as they come, all that have gathered in one request each way, and all names from time to time.
+    """Sender of subscription changes. It batches pending changes, and repeats all names periodically.
 
-    One thread sends everything, so that an older set never overtakes a newer name.
+    A single thread sends all requests, so an older set of names never replaces a newer set.
 
     Args:
         official: the official client.
         topics: lite topics of the client.
-        besides: called at least twice a second.
-        sync_seconds: time between two repetitions of all names.
+        attend: called at least twice per second.
+        sync_seconds: interval of repeating all names.
     """
 
     def __init__(
-        self, official: OfficialConsumer, topics: OwnLiteTopics, besides: Callable[[], None], sync_seconds: float
+        self, official: OfficialConsumer, topics: OwnLiteTopics, attend: Callable[[], None], sync_seconds: float
     ) -> None:
-        self._official, self._topics, self._besides = official, topics, besides
+        self._official, self._topics, self._attend = official, topics, attend
         self._sync_seconds = sync_seconds
-        self._trouble = ""
-        self._told: set[str] = set()
+        self._is_failing = False
+        self._reported: set[str] = set()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"lite topics of {official.client_id}", daemon=True)
 
     def start(self) -> None:
-        """Send an empty set, and then what comes: a proxy or group that does not fit is told at the start.
+        """Send an empty set to check proxy and group, then start the thread.
 
         Raises:
-            LiteSubscriptionRefused: RocketMQ does not answer, or takes no lite subscription.
+            LiteSubscriptionRefused: RocketMQ does not answer, or rejects lite subscriptions.
         """
         try:
             self._clear()
@@ -62,7 +62,7 @@ class Keeper:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop sending, and take all names from RocketMQ."""
+        """Stop the thread, and remove all names from RocketMQ."""
         self._stop.set()
         self._topics.pending.set()
         if self._thread.ident is None:
@@ -70,8 +70,8 @@ class Keeper:
         self._thread.join()
         try:
             self._clear()
-        except Exception as error:  # noqa: BLE001 - whatever gRPC raises, the client ends
-            log.warning("RocketMQ learns of the end of %s by its time-out only: %r", self._official.client_id, error)
+        except Exception as error:  # noqa: BLE001 - the client closes after any error of gRPC
+            log.warning("RocketMQ removes %s only after its timeout: %r", self._official.client_id, error)
 
     def _clear(self) -> None:
         self._official.send(LiteRequest(Action.COMPLETE_ADD, ()), ())
@@ -89,12 +89,12 @@ class Keeper:
                 sync_at = time.monotonic() + self._sync_seconds if is_full else sync_at
             else:
                 self._stop.wait(wait)
-                # RocketMQ may have lost the names meanwhile, so the next request has all of them.
+                # RocketMQ may have lost the names meanwhile, so the next request contains all of them.
                 wait, sync_at = min(2 * wait, _LONGEST_RETRY_SECONDS), 0.0
-            self._besides()
+            self._attend()
 
     def _send(self, *, is_full: bool) -> bool:
-        """Send what has changed, and all names if it is time; return True unless it has to be tried again."""
+        """Send pending changes, and all names if `is_full`. Return False to retry."""
         self._topics.limit(self._official.quota, self._official.max_name_bytes)
         left = self._topics.take()
         names = self._topics.names
@@ -104,36 +104,37 @@ class Keeper:
                 del left[0]
             if is_full:
                 self._official.send(LiteRequest(Action.COMPLETE_ADD, names), names)
-        except Exception as error:  # noqa: BLE001 - whatever gRPC raises, it is tried again
+        except Exception as error:  # noqa: BLE001 - any error of gRPC is retried
             self._topics.put_back(left)
-            is_refused = isinstance(error, LiteSubscriptionRefused)
-            self._tell(str(error) if is_refused else f"RocketMQ's proxy does not answer: {_in_words(error)}.")
+            self._report_failure(error)
             return False
-        if self._trouble:
-            log.info("RocketMQ takes the lite subscriptions of %s again", self._official.client_id)
-            self._trouble = ""
-        self._tell_not_received()
+        if self._is_failing:
+            log.info("RocketMQ accepts the lite subscriptions of %s again", self._official.client_id)
+            self._is_failing = False
+        self._report_not_received()
         return True
 
-    def _tell(self, trouble: str) -> None:
-        """Log the first failure of a row of them."""
-        if not self._trouble:
-            log.warning("%s It is tried again.", trouble)
-        self._trouble = trouble
+    def _report_failure(self, error: Exception) -> None:
+        """Log the first of several failures in a row."""
+        if not self._is_failing:
+            is_refused = isinstance(error, LiteSubscriptionRefused)
+            reason = str(error) if is_refused else f"RocketMQ's proxy does not answer: {_in_words(error)}."
+            log.warning("%s Retrying.", reason)
+        self._is_failing = True
 
-    def _tell_not_received(self) -> None:
-        """Log the topics that match and cannot be received, when there are new ones."""
+    def _report_not_received(self) -> None:
+        """Log new topics that match but cannot be received."""
         found = self._topics.not_received
-        new = [name for name in found if name not in self._told]
+        new = [name for name in found if name not in self._reported]
         if new:
             more = f", and {len(new) - 1} more" if len(new) > 1 else ""
             log.warning(
                 "%s does not receive %r%s: %s", self._official.client_id, new[0][:100], more, found[new[0]]
             )  # fmt: skip
-        self._told = set(found)
+        self._reported = set(found)
 
 
 def _in_words(error: Exception) -> str:
-    """Return the reason of an error of gRPC, whose own text has several lines, or any other error."""
+    """Return the one-line details of a gRPC error, or any other error."""
     details = getattr(error, "details", None)
     return str(details()) if callable(details) else repr(error)

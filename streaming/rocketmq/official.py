@@ -1,8 +1,8 @@
-"""The official client of RocketMQ, as the wildcard consumer uses it: the only module that imports it.
+"""Wrapper of RocketMQ's official client, and its only importer.
 
-Its version is pinned, since it is used past its public methods. `subscribe_lite` of 5.1.2 extends a set by the letters
-of a name, so requests are sent through its connection. Its own sync every 30 s would overtake them, so it is stopped,
-and the wildcard consumer repeats the whole set itself.
+The version of the official client is pinned, because this module uses private parts of it. `subscribe_lite` of 5.1.2
+adds each letter of a name to a set, so this module sends the requests itself. The periodic sync of the official client
+would overwrite them, so it is stopped, and the wildcard consumer repeats the whole set instead.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self
 
 import grpc
@@ -24,7 +25,7 @@ from streaming.errors import LiteSubscriptionRefused
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streaming.consumers.rocketmq_subscriptions import LiteRequest
+    from streaming.rocketmq.subscriptions import LiteRequest
 
 SUCCESS, FAILURE = ConsumeResult.SUCCESS, ConsumeResult.FAILURE
 
@@ -37,25 +38,25 @@ _CHANNEL_OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 500),
     ("grpc.min_reconnect_backoff_ms", 1_000),
-    ("grpc.max_reconnect_backoff_ms", 2_000),  # by default it rises to two minutes while a proxy is away
+    ("grpc.max_reconnect_backoff_ms", 2_000),  # the default rises to two minutes while a proxy is down
 )
 _RENEW_SECONDS = 1.0
-"""Shortest time in seconds between two looks at the streams to the proxies."""
+"""Minimum interval in seconds of checking the streams to the proxies."""
 
 
 class OfficialConsumer:
-    """A `LitePushConsumer` whose subscriptions are sent as they are given.
+    """A `LitePushConsumer` that sends the given subscription requests.
 
     Args:
         endpoints: addresses of proxies, HOST:PORT[;HOST:PORT...].
         group: consumer group.
         parent: parent of the lite topics.
         consume: called with each message, in threads of the official client; returns `SUCCESS` or `FAILURE`.
-        credentials: access key and secret key; empty texts for none.
+        credentials: access key and secret key; empty for none.
         namespace: namespace of parent and group.
         tls: use TLS.
         threads: number of threads that call `consume`.
-        client_suffix: end of the id of the client.
+        client_suffix: suffix of the client id.
     """
 
     def __init__(
@@ -78,49 +79,49 @@ class OfficialConsumer:
             self._configuration,
             group,
             parent,
-            _Listener(consume),
+            SimpleNamespace(consume=consume),
             consumption_thread_count=threads,
             tls_enable=tls,
         )
         self._consumer._Client__client_id = f"{self._consumer.client_id}{client_suffix}"  # noqa: SLF001 - see above
         self._manager = self._consumer._LitePushConsumer__subscription_manager  # noqa: SLF001 - see above
-        # Its own method fails where metrics are off, which ends the stream by which RocketMQ tells of another quota.
+        # Its own method fails if metrics are off, which ends the stream that carries changes of the quota.
         self._consumer.reset_metric = self._consumer.client_metrics.reset_metrics
-        # It logs that a heartbeat has failed, and raises in a thread that prints a traceback.
+        # It logs a failed heartbeat, and then raises in a thread that prints a traceback.
         self._consumer._Client__heartbeat_callback = _quiet(self._consumer._Client__heartbeat_callback)  # noqa: SLF001
         self._open_quick_channels(tls=tls)
         self._renew_at = 0.0
 
     @property
     def client_id(self) -> str:
-        """Id of the client, which the official one makes of host, process, and time."""
+        """Id of the client: host, process and time, with the suffix."""
         return str(self._consumer.client_id)
 
     @property
     def quota(self) -> int:
-        """Largest number of lite topics of the client, as RocketMQ says at the start and every five minutes."""
+        """Maximum number of lite topics per client, which RocketMQ sends at the start and every five minutes."""
         return int(self._manager.lite_subscription_quota)
 
     @property
     def max_name_bytes(self) -> int:
-        """Longest name of a lite topic, in bytes."""
+        """Maximum length of a lite topic's name, in bytes."""
         return int(self._manager.max_lite_topic_size)
 
     def start(self) -> None:
-        """Connect, and receive messages from now on.
+        """Connect and start to receive messages.
 
         Raises:
-            LiteSubscriptionRefused: RocketMQ does not answer, or refuses the client.
+            LiteSubscriptionRefused: RocketMQ does not answer, or rejects the client.
         """
         try:
             self._consumer.startup()
         except Exception as error:
-            # A failure of its start makes its own clean-up fail, and that error would hide the first one.
+            # After a failed start its clean-up fails too, and that error would hide the cause.
             first = error.__context__ or error
             raise LiteSubscriptionRefused(
-                f"RocketMQ does not take the consumer of group {self._group!r} on {self._parent!r} ({first}). "
+                f"RocketMQ does not accept the consumer of group {self._group!r} on {self._parent!r} ({first}). "
                 f"Check that {self._where} answers, that the parent is of message type LITE, and that the group exists "
-                f"with lite.bind.topic={self._parent}, and without lite.sub.wildcard."
+                f"with lite.bind.topic={self._parent} and without lite.sub.wildcard."
             ) from error
         self._manager.stop_scheduler()
 
@@ -129,13 +130,13 @@ class OfficialConsumer:
 
         Args:
             request: the request.
-            names: all names of the client, which the official one is told as its own.
+            names: all names of the client, which the official client sends in its own requests.
 
         Raises:
-            LiteSubscriptionRefused: RocketMQ refuses it.
+            LiteSubscriptionRefused: RocketMQ rejects the request.
             Exception: the proxy does not answer; any error of gRPC.
         """
-        # As a new set: the official client reads the former one in threads of its own.
+        # A new set, because threads of the official client read the previous one.
         self._manager._LiteTopicSubscriptionManager__lite_topics = set(names)  # noqa: SLF001 - see above
         message = SyncLiteSubscriptionRequest()
         message.action = LiteSubscriptionAction.Value(request.action.value)
@@ -156,17 +157,17 @@ class OfficialConsumer:
             raise self._refusal(answer.status.code, answer.status.message) from error
 
     def renew(self) -> None:
-        """Introduce the client anew to proxies whose streams have ended.
+        """Register the client again at proxies whose streams have ended.
 
-        A proxy knows its clients by those streams. One that has started again answers nothing but errors to others, and
-        the official client opens a new stream after up to ten minutes.
+        A proxy rejects clients without a stream. After a restart of the proxy, the official client opens a new stream
+        only after up to ten minutes.
         """
         if time.monotonic() >= self._renew_at:
             self._renew_at = time.monotonic() + _RENEW_SECONDS
             self._consumer.rpc_client.get_channel_io_loop().call_soon_threadsafe(self._renew)
 
     def _renew(self) -> None:
-        """Do so, in the thread of the official client's connections."""
+        """Reopen ended streams, in the connection thread of the official client."""
         if not self._consumer.is_running:
             return
         for endpoints in self._consumer.route_manager.get_all_endpoints().values():
@@ -175,7 +176,7 @@ class OfficialConsumer:
                 self._consumer.on_new_endpoints(endpoints)
 
     def _open_quick_channels(self, *, tls: bool) -> None:
-        """Let the official client use connections that are tried again soon."""
+        """Replace the connections of the official client by connections that reconnect quickly."""
         client = self._consumer.rpc_client
         retrieve = client.retrieve_or_create_channel
 
@@ -189,7 +190,7 @@ class OfficialConsumer:
         client.retrieve_or_create_channel = quick
 
     def stop(self) -> None:
-        """End; messages under way are waited for."""
+        """Close the client after waiting for messages in progress."""
         if self._consumer.is_running:
             self._consumer.shutdown()
 
@@ -198,8 +199,8 @@ class OfficialConsumer:
 
 
 def refusal(code: str, message: str, where: str, group: str, parent: str) -> str:
-    """Return a sentence about a refused request: the reason, and what to do about it."""
-    text = f"RocketMQ refuses the lite subscriptions of group {group!r} on {parent!r}: {code}, {message.strip()!r}."
+    """Describe a rejected request: the reason, and a remedy."""
+    text = f"RocketMQ rejects the lite subscriptions of group {group!r} on {parent!r}: {code}, {message.strip()!r}."
     if "NullPointerException" in message:
         return f"{text} If {where} runs in local mode, start it in cluster mode (-pm cluster)."
     if Code.Value(code) in _QUOTA_CODES:
@@ -207,15 +208,15 @@ def refusal(code: str, message: str, where: str, group: str, parent: str) -> str
     if code == "TOPIC_NOT_FOUND":
         return (
             f"{text} Create {parent!r} with message.type=LITE, if it does not exist. "
-            "A name server that has just started learns of it within half a minute."
+            "Brokers register at a restarted name server within 30 s."
         )
     if "org.apache.rocketmq.remoting.netty" in message:
-        return f"{text} {where[0].upper()}{where[1:]} does not reach the broker: check that it runs."
-    return f"{text} The group needs lite.bind.topic={parent}, and no lite.sub.wildcard, in RocketMQ."
+        return f"{text} {where[0].upper()}{where[1:]} does not reach the broker: check that the broker is running."
+    return f"{text} In RocketMQ the group needs lite.bind.topic={parent} and no lite.sub.wildcard."
 
 
 def _quiet(callback: Callable[..., None]) -> Callable[..., None]:
-    """Return a callback that raises nothing."""
+    """Wrap a callback to suppress its exceptions."""
 
     def call(*arguments: Any, **options: Any) -> None:
         with suppress(Exception):
@@ -225,14 +226,14 @@ def _quiet(callback: Callable[..., None]) -> Callable[..., None]:
 
 
 class _QuickChannel(RpcChannel):  # type: ignore[misc] # untyped
-    """Connection of the official client that is tried again every other second while a proxy is away."""
+    """Connection of the official client that reconnects every two seconds while a proxy is down."""
 
     def __init__(self, endpoints: Any, tls: bool) -> None:  # noqa: FBT001 - as its base
         super().__init__(endpoints, tls)
         self._address, self._tls = endpoints.facade, tls
 
     def create_channel(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Make the connection; it is opened with the first request."""
+        """Create the connection, which the first request opens."""
         asyncio.set_event_loop(loop)
         if self._tls:
             channel = aio.secure_channel(self._address, grpc.ssl_channel_credentials(), _CHANNEL_OPTIONS)
@@ -242,7 +243,7 @@ class _QuickChannel(RpcChannel):  # type: ignore[misc] # untyped
 
 
 class LiteProducer:
-    """The official producer, for messages of lite topics of one parent; ends with its `with` block."""
+    """The official producer, for lite topics of a parent. A `with` block starts and stops it."""
 
     def __init__(self, endpoints: str, parent: str) -> None:
         self._parent = parent
@@ -256,14 +257,7 @@ class LiteProducer:
         self._producer.shutdown()
 
     def send(self, lite_topic: str, body: bytes) -> None:
-        """Send a message; the first one makes the lite topic."""
+        """Send a message. The first message creates the lite topic."""
         message = Message()
         message.topic, message.lite_topic, message.body = self._parent, lite_topic, body
         self._producer.send(message)
-
-
-class _Listener:
-    """What the official client calls with a message."""
-
-    def __init__(self, consume: Callable[[Any], Any]) -> None:
-        self.consume = consume

@@ -1,4 +1,4 @@
-"""The thread that keeps RocketMQ in step, and the whole consumer, beside an official client that is played."""
+"""The keeper of subscriptions and the whole consumer, with a fake official client."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from rocketmq.grpc_protocol import TelemetryCommand
 
 from streaming.client import Op
-from streaming.consumers import rocketmq
-from streaming.consumers.rocketmq import WildcardLiteConsumer
-from streaming.consumers.rocketmq_keeper import Keeper
-from streaming.consumers.rocketmq_official import OfficialConsumer, refusal
-from streaming.consumers.rocketmq_subscriptions import LiteRequest, OwnLiteTopics
 from streaming.errors import LiteSubscriptionRefused
 from streaming.events.model import Action
+from streaming.rocketmq import consumer as consumers
+from streaming.rocketmq.consumer import WildcardLiteConsumer
+from streaming.rocketmq.keeper import Keeper
+from streaming.rocketmq.official import OfficialConsumer, refusal
+from streaming.rocketmq.subscriptions import LiteRequest, OwnLiteTopics
 from streaming.updates.model import Cause
 from tests.support.processes import eventually
 from tests.support.update_records import add, remove
-from tests.unit.streaming.test_rocketmq_consumer import change
+from tests.unit.rocketmq.test_consumer import change
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -205,12 +205,12 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[Played]:
     found = Played()
 
     def make(*arguments: Any, **named: Any) -> Played:
-        assert named["client_suffix"] == rocketmq.PATTERN_CLIENT
+        assert named["client_suffix"] == consumers.PATTERN_CLIENT
         found.deliver = arguments[3]  # type: ignore[attr-defined]
         return found
 
     module = SimpleNamespace(OfficialConsumer=make, SUCCESS="success", FAILURE="failure")
-    monkeypatch.setattr(rocketmq, "official_client", lambda: module)
+    monkeypatch.setattr(consumers, "official_client", lambda: module)
     yield found
     assert found.is_stopped
 
@@ -288,7 +288,7 @@ def test_a_consumer_may_be_closed_in_its_own_loop(played: Played) -> None:
     [
         ("INTERNAL_SERVER_ERROR", "java.lang.NullPointerException", "in cluster mode (-pm cluster)"),
         ("LITE_SUBSCRIPTION_QUOTA_EXCEEDED", "quota", "Raise lite.sub.client.quota of the group"),
-        ("TOPIC_NOT_FOUND", "no route", "learns of it within half a minute"),
+        ("TOPIC_NOT_FOUND", "no route", "Brokers register at a restarted name server"),
         (
             "INTERNAL_SERVER_ERROR",
             "connect to b:1 failed. org.apache.rocketmq.remoting.netty.NettyRemotingClient.invoke",

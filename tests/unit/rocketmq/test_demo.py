@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streaming.demo import lite_run
-from streaming.demo.lite_run import LitePlay, LiteScreen
-from streaming.demo.lite_scenario import BEFORE, SCENES, USERS, receivers
+from streaming.rocketmq import demo
+from streaming.rocketmq.demo import BEFORE, SCENES, USERS, LitePlay, LiteScreen, receivers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,7 +61,7 @@ def test_what_is_missing_or_surplus_fails(
     found = {name: frozenset(names) for name, names in play.held().items()}
     if not held:
         found["auditor"] = frozenset()
-    code = lite_run._judge(play, found)
+    code = demo._judge(play, found)
     summary = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (summary["missing"], summary["surplus"]) == counts
     assert summary["ok"] == (counts == (0, 0) and held)

@@ -1,4 +1,4 @@
-"""RocketMQ's remoting protocol, against a server of the test's own."""
+"""RocketMQ's remoting protocol, against a fake server."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import orjson
 import pytest
 
-from streaming.adapters.rocketmq.remoting import Link, Refused, Response, Unreachable, decode, encode
+from streaming.rocketmq.remoting import Link, Refused, Response, Unreachable, decode, encode, together
 
 
 def frame(opaque: int, flag: int = 1, code: int = 0, body: bytes = b"", **fields: str) -> bytes:
@@ -51,7 +51,7 @@ def test_a_request_is_framed_as_java_reads_it() -> None:
 
 @pytest.mark.parametrize("bad", [b"", b"HTTP/1.1 400 Bad Request", b"\0\0\0\2[]", b"\0\0\0\2{}"])
 def test_what_is_no_frame_is_told(bad: bytes) -> None:
-    with pytest.raises(Unreachable, match="does not speak RocketMQ's protocol"):
+    with pytest.raises(Unreachable, match="does not use RocketMQ's protocol"):
         decode(bad)
 
 
@@ -80,7 +80,7 @@ def test_an_error_is_raised_with_its_code() -> None:
 
 
 def test_a_connection_that_ends_fails_its_requests_and_is_opened_anew() -> None:
-    answers = iter([[], [frame(1, body=b"second")]])
+    answers = iter([[], [frame(2, body=b"second")]])
 
     async def work(link: Link) -> None:
         with pytest.raises(Unreachable, match="has closed the connection"):
@@ -98,3 +98,24 @@ def test_who_does_not_answer_is_told() -> None:
             await Link("127.0.0.1:1").ask(1)
 
     asyncio.run(serving(lambda _: [], work))
+
+
+def test_the_first_error_ends_the_rest_and_is_raised() -> None:
+    """What goes on after it would change what the next attempt has read."""
+    done: list[str] = []
+
+    async def fail() -> None:
+        raise OSError("first")
+
+    async def work(name: str, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        done.append(name)
+
+    async def run() -> None:
+        await together(work(name, 0) for name in "ab")
+        with pytest.raises(OSError, match="first"):
+            await together([work("late", 0.01), fail()])
+        await asyncio.sleep(0.05)
+
+    asyncio.run(run())
+    assert sorted(done) == ["a", "b"]

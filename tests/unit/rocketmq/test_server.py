@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from streaming.errors import BrokerFailed
-from streaming.local.rocketmq import RocketMQ, configuration, load_ports
 from streaming.local.server import HOST
+from streaming.rocketmq.server import RocketMQ, configuration, load_ports
 
 
 def test_ports_are_kept_and_all_differ(tmp_path: Path) -> None:
@@ -23,7 +23,7 @@ def test_ports_that_others_use_are_replaced(tmp_path: Path, which: str, caplog: 
     ports = load_ports(tmp_path)
     with socket.create_server((HOST, ports.proxy if which == "proxy" else ports.broker - 2)):
         assert load_ports(tmp_path) != ports
-    assert "a port of RocketMQ is taken" in caplog.text
+    assert "a port of RocketMQ is in use" in caplog.text
 
 
 def test_ports_that_cannot_be_read_are_told(tmp_path: Path) -> None:
@@ -44,5 +44,5 @@ def test_own_settings_win_but_not_over_the_addresses(tmp_path: Path) -> None:
 
 
 def test_a_server_that_was_never_started_has_no_address(tmp_path: Path) -> None:
-    with pytest.raises(BrokerFailed, match="was not started"):
+    with pytest.raises(BrokerFailed, match="is not started"):
         _ = RocketMQ(tmp_path).endpoints

@@ -1,7 +1,7 @@
-"""The lite topics that exist, by broker, and the changes to announce; independent of any connection.
+"""Existing lite topics by broker, and the changes to announce. Independent of any connection.
 
-A parent may lie on several brokers, and each of them has lives of its own of a lite topic. The topic is announced with
-the first of them, and deleted with the last one.
+A parent may be on several brokers, and a lite topic has a separate life on each of them. The first life announces the
+topic, and the end of the last life announces its deletion.
 """
 
 import heapq
@@ -10,22 +10,22 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, KeysView, Mapping
 from typing import NamedTuple
 
-from streaming.adapters.rocketmq.messages import Message
 from streaming.adapters.watch import TopicChange
+from streaming.rocketmq.brokers import Message
 
 _OVERDUE_PARTS = 8
-"""A topic that outlives its time is asked for again after an eighth of the time by which it does."""
+"""An overdue topic is probed again after an eighth of the time by which it is overdue."""
 
 _MIN_PAUSE_MS = 1_000
 
 
 class Life(NamedTuple):
-    """The life of a lite topic on one broker.
+    """The life of a lite topic on a broker.
 
     Attributes:
         broker: name of the broker.
         topic: name of the lite topic.
-        born_ms: time at which its first message was stored; 0 where that message is gone.
+        born_ms: time at which its first message was stored; 0 if that message no longer exists.
     """
 
     broker: str
@@ -37,7 +37,7 @@ class LiteTopics:
     """Lives of all lite topics of a parent.
 
     Args:
-        announced: topics that exist for readers of the events, with their ids, from before a restart.
+        announced: topics that were announced before a restart, with their ids.
     """
 
     def __init__(self, announced: Mapping[str, str | None]) -> None:
@@ -49,14 +49,14 @@ class LiteTopics:
 
     @property
     def missing(self) -> KeysView[str]:
-        """Topics that were announced before a restart, and that no broker has turned out to have."""
+        """Topics that were announced before a restart and not found on a broker since."""
         return self._missing.keys()
 
     def __len__(self) -> int:
         return len(self._lives)
 
     def count(self, broker: str) -> int:
-        """Return the number of topics that live on a broker."""
+        """Return the number of topics on a broker."""
         return self._counts.get(broker, 0)
 
     def lives(self, broker: str) -> list[Life]:
@@ -64,12 +64,12 @@ class LiteTopics:
         return [lives[broker] for lives in self._lives.values() if broker in lives]
 
     def found(self, alive: Iterable[tuple[Life, Message | None]]) -> Iterator[TopicChange]:
-        """Take over what exists at the start, and yield how it differs from what was announced.
+        """Record the topics that exist at the start; yield the differences from the announced topics.
 
-        What is `missing` may be on brokers that have not registered yet, so it is not announced as deleted.
+        Missing topics are not announced as deleted: they may be on brokers that have not registered yet.
 
         Args:
-            alive: all lives, each with the message of its birth where that is known.
+            alive: all lives, each with its birth message if known.
         """
         births: dict[str, Message | None] = {}
         for life, birth in sorted(alive, key=lambda found: found[0].born_ms):
@@ -82,11 +82,11 @@ class LiteTopics:
             yield self._created(topic, births[topic])
 
     def back(self, life: Life, birth: Message | None) -> Iterator[TopicChange]:
-        """Take over a life of a missing topic; yield what is to be announced if it is a later one.
+        """Record a life of a missing topic; yield changes if it began after the announced life.
 
         Args:
             life: the life.
-            birth: message of its birth where that is known.
+            birth: its birth message if known.
         """
         topic_id = self._missing.pop(life.topic)
         self._add(life)
@@ -95,12 +95,12 @@ class LiteTopics:
             yield self._created(life.topic, birth)
 
     def give_up(self) -> Iterator[TopicChange]:
-        """Yield the ends of the missing topics."""
+        """Yield the deletions of the missing topics."""
         missing, self._missing = sorted(self._missing), {}
         yield from (TopicChange(False, topic) for topic in missing)
 
     def born(self, broker: str, birth: Message) -> Iterator[TopicChange]:
-        """Take over a birth, and yield what is to be announced; one that is known already changes nothing."""
+        """Record a birth and yield the changes to announce. Repeated births are ignored."""
         if birth.topic in self._missing:
             yield from self.back(Life(broker, birth.topic, birth.stored_ms), birth)
             return
@@ -117,7 +117,7 @@ class LiteTopics:
         yield self._created(birth.topic, birth)
 
     def ended(self, life: Life) -> Iterator[TopicChange]:
-        """Take over the end of a life, unless another one has begun meanwhile; yield what is to be announced."""
+        """Record the end of a life, unless a new life has begun since; yield the changes to announce."""
         lives = self._lives.get(life.topic, {})
         if lives.get(life.broker) != life:
             return
@@ -128,13 +128,13 @@ class LiteTopics:
             yield TopicChange(False, life.topic)
 
     def expect(self, life: Life, now_ms: float, last_ms: float, lasts_ms: float) -> None:
-        """Note when a life may end: some time after its last message, or some time after now where that has passed.
+        """Schedule the next probe of a life: at its expiration, or after a pause if it is overdue.
 
         Args:
             life: the life.
-            now_ms: present time.
+            now_ms: current time.
             last_ms: time of its last message.
-            lasts_ms: time that a life goes on without a message.
+            lasts_ms: time without a message after which a life expires.
         """
         end_ms = last_ms + lasts_ms
         if end_ms > now_ms:
@@ -144,9 +144,9 @@ class LiteTopics:
             heapq.heappush(self._overdue[life.broker], (now_ms + pause, life))
 
     def due(self, broker: str, now_ms: float, lasts_ms: float) -> list[Life]:
-        """Return the lives on a broker that may have ended by now; expect anew those that go on.
+        """Take the lives on a broker that may have ended. The caller reschedules lives that continue.
 
-        The time that a life goes on without a message may have changed since `expect`.
+        The expiration time may have changed since `expect`.
         """
         return [
             *self._taken(self._lasts[broker], now_ms - lasts_ms),
@@ -154,7 +154,7 @@ class LiteTopics:
         ]
 
     def overdue(self, broker: str) -> list[Life]:
-        """Return the lives on a broker that have outlived their time; expect anew those that go on."""
+        """Take the overdue lives on a broker. The caller reschedules lives that continue."""
         return list(self._taken(self._overdue[broker], math.inf))
 
     def _taken(self, noted: list[tuple[float, Life]], until_ms: float) -> Iterator[Life]:
@@ -170,7 +170,7 @@ class LiteTopics:
         lives[life.broker] = life
 
     def _is_later(self, topic: str, topic_id: str | None) -> bool:
-        """Tell whether all lives of a topic began after the one that was announced."""
+        """Return True if all lives of a topic began after the announced life."""
         announced = int(topic_id) if topic_id is not None and topic_id.isdecimal() else None
         return announced is not None and min(life.born_ms for life in self._lives[topic].values()) > announced
 

@@ -5,9 +5,9 @@ from math import inf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.adapters.rocketmq.lite_topics import Life, LiteTopics
-from streaming.adapters.rocketmq.messages import Message
 from streaming.adapters.watch import TopicChange, Watch
+from streaming.rocketmq.brokers import Message
+from streaming.rocketmq.lite_topics import Life, LiteTopics
 
 STEPS = st.lists(st.tuples(st.sampled_from("xy"), st.sampled_from("ab"), st.sampled_from(["birth", "end", "again"])))
 """Steps of random histories: broker, topic, and what happens there."""

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 
 from matcher import InvalidPattern
 from streaming.client import Change, Op, Row, Subscriber
-from streaming.consumers.rocketmq import WildcardLiteConsumer
-from streaming.consumers.rocketmq_handover import Handover
-from streaming.consumers.rocketmq_requests import OffsetOption, PatternSet, group_event
-from streaming.consumers.rocketmq_subscriptions import MAX_REQUEST_NAMES, LiteRequest, OwnLiteTopics
 from streaming.errors import ConfigInvalid, ExtraMissing
 from streaming.events.model import Action
+from streaming.rocketmq.consumer import Handover, WildcardLiteConsumer
+from streaming.rocketmq.requests import OffsetOption, PatternSet, group_event
+from streaming.rocketmq.subscriptions import MAX_REQUEST_NAMES, LiteRequest, OwnLiteTopics
 from streaming.updates.model import Cause
 
 if TYPE_CHECKING:
@@ -198,7 +197,7 @@ def test_an_invalid_pattern_is_told_and_nothing_is_added() -> None:
     patterns = patterns_of_me()
     with pytest.raises(InvalidPattern):
         patterns.add(["a__*", "a*b"], None)
-    assert patterns.patterns == ()
+    assert patterns.repeat() is None
 
 
 def test_an_offset_option_goes_with_the_first_request_only() -> None:
@@ -259,7 +258,7 @@ def test_without_the_extra_the_command_is_told(monkeypatch: pytest.MonkeyPatch) 
     original = builtins.__import__
 
     def without(name: str, *rest: Any, **named: Any) -> Any:
-        if name == "streaming.consumers" and "rocketmq_official" in (rest[2] if len(rest) > 2 else ()):
+        if name == "streaming.rocketmq" and "official" in (rest[2] if len(rest) > 2 else ()):
             raise ModuleNotFoundError("No module named 'rocketmq'")
         return original(name, *rest, **named)
 

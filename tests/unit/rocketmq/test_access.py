@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import trustme
 
-from streaming.adapters.rocketmq.access import RocketMQAccess, load
-from streaming.adapters.rocketmq.remoting import decode, encode
 from streaming.errors import ConfigInvalid
+from streaming.rocketmq.access import RocketMQAccess, load
+from streaming.rocketmq.remoting import decode, encode
 from tests.support.secured import pem
 
 
@@ -54,7 +54,7 @@ def test_a_file_names_login_authority_and_certificate_beside_it(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("accesskey=me", "accesskey is no option of RocketMQ here; known are accessKey, secretKey, tls"),
+        ("accesskey=me", "unknown option accesskey; expected one of accessKey, secretKey, tls"),
         ("accessKey=me", "accessKey needs secretKey"),
         ("secretKey=hidden", "secretKey needs accessKey"),
         ("tls.client.certPath=a\ntls.client.keyPath=b", "tls.client.certPath needs tls.client.trustCertPath"),

@@ -1,0 +1,261 @@
+"""Client of RocketMQ's remoting protocol: frames of a JSON header and a body, multiplexed over one connection.
+
+Source: `org.apache.rocketmq.remoting.protocol.RemotingCommand` of RocketMQ 5.5.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from contextlib import suppress
+from itertools import count
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import orjson
+
+from streaming.rocketmq.access import RocketMQAccess
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+
+SUCCESS = 0
+_RESPONSE_FLAG = 1
+_LENGTHS = struct.Struct(">II")
+_LENGTH_BYTES = 4
+_MAX_FRAME_BYTES = 64 * 1024 * 1024
+"""Maximum size of an accepted frame. RocketMQ's own limit is 16 MB."""
+
+_READ_BYTES = 256 * 1024
+"""Maximum number of bytes per read."""
+
+_CONNECT_SECONDS = 5.0
+_OPEN = RocketMQAccess()
+
+
+class Unreachable(Exception):
+    """A server does not answer, or the connection to it was closed."""
+
+
+class Refused(Exception):
+    """A server answered with an error.
+
+    Attributes:
+        code: error code, as in `ResponseCode`.
+    """
+
+    def __init__(self, code: int, remark: str) -> None:
+        super().__init__(f"code {code}: {remark}")
+        self.code = code
+
+
+class Response(NamedTuple):
+    """Response of a server.
+
+    Attributes:
+        code: 0 for success, or another code of `ResponseCode`.
+        fields: fields of the header, as strings.
+        remark: description, usually of an error.
+        body: body of the frame.
+    """
+
+    code: int
+    fields: Mapping[str, str]
+    remark: str
+    body: bytes
+
+    def checked(self) -> Response:
+        """Return this response if it reports success.
+
+        Raises:
+            Refused: it reports an error.
+        """
+        if self.code != SUCCESS:
+            raise Refused(self.code, self.remark)
+        return self
+
+    def json(self) -> Any:
+        """Parse the body of a successful response.
+
+        Raises:
+            Refused: the response reports an error.
+            Unreachable: the body is not JSON.
+        """
+        try:
+            return orjson.loads(self.checked().body)
+        except orjson.JSONDecodeError as error:
+            raise Unreachable(f"the response is not JSON ({error})") from None
+
+
+def encode(
+    code: int, opaque: int, fields: Mapping[str, object], body: bytes = b"", access: RocketMQAccess = _OPEN
+) -> bytes:
+    """Encode a request frame."""
+    texts = {name: _text(value) for name, value in fields.items()}
+    header = orjson.dumps(
+        {
+            "code": code,
+            "language": "PYTHON",
+            "version": 0,
+            "opaque": opaque,
+            "flag": 0,
+            "extFields": access.signed(texts, body),
+        }
+    )
+    # The upper byte of the second length is the header format: 0 for JSON.
+    return _LENGTHS.pack(4 + len(header) + len(body), len(header)) + header + body
+
+
+def decode(frame: bytes) -> tuple[int, bool, Response]:
+    """Decode a frame into its number, True for a response or False for a request, and its content.
+
+    Args:
+        frame: bytes after the first length.
+
+    Raises:
+        Unreachable: the frame has no JSON header, because the server uses another protocol.
+    """
+    try:
+        size = int.from_bytes(frame[:4])  # the upper byte is the header format, 0 for JSON
+        header = orjson.loads(frame[4 : 4 + size])
+        fields = {name: str(value) for name, value in (header.get("extFields") or {}).items()}
+        content = Response(header["code"], fields, header.get("remark") or "", frame[4 + size :])
+        return header["opaque"], bool(header["flag"] & _RESPONSE_FLAG), content
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Unreachable(f"does not use RocketMQ's protocol ({error})") from None
+
+
+class Link:
+    """Connection to a name server or a broker, opened on first use and again after it was closed.
+
+    Any number of requests may be pending at a time. An `async with` block closes the connection.
+
+    Args:
+        address: HOST:PORT.
+        access: login and TLS.
+    """
+
+    def __init__(self, address: str, access: RocketMQAccess = _OPEN) -> None:
+        self.address = address
+        self._access = access
+        self._numbers = count(1)
+        self._waiting: dict[int, asyncio.Future[Response]] = {}
+        self._opening = asyncio.Lock()
+        self._connection: tuple[asyncio.StreamWriter, asyncio.Task[None]] | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def ask(
+        self, code: int, fields: Mapping[str, object] | None = None, body: bytes = b"", *, seconds: float = 5
+    ) -> Response:
+        """Send a request and return its response, whatever its code.
+
+        Args:
+            code: request code, as in `RequestCode`.
+            fields: fields of the header.
+            body: body of the request.
+            seconds: timeout of the response.
+
+        Raises:
+            Unreachable: the server did not respond in time, or the connection failed.
+        """
+        writer = await self._open()
+        number = next(self._numbers)
+        answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = answer
+        try:
+            async with asyncio.timeout(seconds):
+                writer.write(encode(code, number, fields or {}, body, self._access))
+                await writer.drain()
+                return await answer
+        except TimeoutError:
+            raise Unreachable(f"{self.address} does not answer within {seconds:.0f} s") from None
+        except OSError as error:
+            raise Unreachable(f"{self.address}: {error}") from None
+        finally:
+            del self._waiting[number]
+
+    async def close(self) -> None:
+        """Close the connection. Pending requests fail."""
+        if self._connection is None:
+            return
+        writer, reading = self._connection
+        reading.cancel()
+        with suppress(asyncio.CancelledError):
+            await reading
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+
+    async def _open(self) -> asyncio.StreamWriter:
+        """Return the open connection, or connect."""
+        async with self._opening:
+            if self._connection is None or self._connection[1].done():
+                reader, writer = await self._connect()
+                self._connection = writer, asyncio.create_task(self._read(reader, writer))
+            return self._connection[0]
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        host, _, port = self.address.rpartition(":")
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                return await asyncio.open_connection(host, int(port), ssl=self._access.tls)
+        except TimeoutError:
+            raise Unreachable(f"{self.address} does not answer within {_CONNECT_SECONDS:.0f} s") from None
+        except (OSError, ValueError) as error:
+            raise Unreachable(f"{self.address} cannot be reached ({error})") from None
+
+    async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Deliver each response to its waiting request. Ignore requests that the server initiates."""
+        reason = "has closed the connection"
+        try:
+            async for frame in _frames(reader):
+                number, is_answer, content = decode(frame)
+                waiting = self._waiting.get(number)
+                if is_answer and waiting is not None and not waiting.done():
+                    waiting.set_result(content)
+        except OSError:
+            pass
+        except Unreachable as error:
+            reason = str(error)
+        finally:
+            for waiting in self._waiting.values():
+                if not waiting.done():
+                    waiting.set_exception(Unreachable(f"{self.address} {reason}"))
+            writer.close()
+
+
+async def _frames(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    """Yield the frames that arrive. One read takes many small frames."""
+    received = bytearray()
+    while chunk := await reader.read(_READ_BYTES):
+        received += chunk
+        start = 0
+        while len(received) - start >= _LENGTH_BYTES:
+            size = int.from_bytes(received[start : start + _LENGTH_BYTES])
+            if size > _MAX_FRAME_BYTES:
+                raise Unreachable(f"sends a frame of {size} bytes, which is not RocketMQ's protocol")
+            end = start + _LENGTH_BYTES + size
+            if end > len(received):
+                break
+            yield bytes(received[start + _LENGTH_BYTES : end])
+            start = end
+        del received[:start]
+
+
+def _text(value: object) -> str:
+    """Format a header field as Java does."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+async def together(work: Iterable[Coroutine[object, object, None]]) -> None:
+    """Run coroutines concurrently. On the first error, cancel the others and raise it."""
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for each in work:
+                tasks.create_task(each)
+    except ExceptionGroup as group:  # the first error cancelled the others
+        raise group.exceptions[0] from None
