@@ -14,7 +14,7 @@ from streaming import address
 from streaming.config import Settings
 from streaming.console.access import Access
 from streaming.console.timings import RecentBatches
-from streaming.monitor import token
+from streaming.monitor.server import read_token
 
 if TYPE_CHECKING:
     from streaming.monitor.batch import BatchReport
@@ -34,7 +34,7 @@ class JobConsole:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._access = Access(token.read(settings.http_token_file))
+        self._access = Access(read_token(settings.http_token_file))
         self._timings = RecentBatches()
         self._app: Starlette | None = None
         self._opening = threading.Lock()

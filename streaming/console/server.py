@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 from streaming.address import Address, parse
 from streaming.console.access import Access
 from streaming.errors import AddressUnusable, ConfigInvalid
-from streaming.monitor import token as secret
 from streaming.monitor.bounded import BoundedServer
+from streaming.monitor.server import checked_token, token_of_file
 
 if TYPE_CHECKING:
     import socket
@@ -51,9 +51,9 @@ def access(where: Address, token: str | None, token_file: Path | None) -> Access
         ConfigInvalid: the token is missing where others reach the address, is too short, or cannot be read.
     """
     if token_file is not None:
-        return Access(secret.of_file(token_file))
+        return Access(token_of_file(token_file))
     if token is not None:
-        return Access(secret.checked(token, VARIABLE))
+        return Access(checked_token(token, VARIABLE))
     if where.is_loopback:
         return Access()
     raise ConfigInvalid(

@@ -1,1 +1,1 @@
-"""Metrics and health of a running job, and the HTTP server that shows them; no Spark in here."""
+"""Metrics and health of a running job, and the HTTP server that provides them. No Spark in here."""

@@ -1,6 +1,6 @@
-"""An HTTP server of uvicorn with bounds: connections, time to send a request and to take its answer, answers at once.
+"""A uvicorn server with limits on connections, on running requests, and on the time of requests and responses.
 
-uvicorn itself has no time limit for a request that never arrives, and none for an answer that is never read.
+uvicorn itself has no timeout for incomplete requests or for responses that the client does not read.
 """
 
 import asyncio
@@ -21,29 +21,29 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 CONNECTIONS: Final = 256
-"""Greatest number of open connections. One more closes one that waits for its client."""
+"""Maximum number of open connections. Another connection closes one that waits for its client."""
 
 RECEIVE_SECONDS: Final = 10.0
-"""Time in seconds for a whole request, head and body, to arrive."""
+"""Timeout in seconds for receiving a request with its body."""
 
 ANSWER_SECONDS: Final = 60.0
-"""Time in seconds until an answer begins."""
+"""Timeout in seconds for starting a response."""
 
 TAKE_SECONDS: Final = 10.0
-"""Time in seconds for a client to take what is ready for it, beyond that of `SLOWEST`."""
+"""Timeout in seconds for a client to read a response, in addition to the time at `SLOWEST`."""
 
 SLOWEST: Final = 8_192
-"""Least number of bytes per second that a client must take."""
+"""Minimum number of bytes per second that a client must read."""
 
 RUNNING: Final = 32
-"""Greatest number of requests that are being answered at once; `/healthz` and `/readyz` do not count."""
+"""Maximum number of running requests, without `/healthz` and `/readyz`."""
 
 _HEAD_BYTES: Final = 16_384
 _ACCEPTED_AT_ONCE: Final = 32
-"""Connections accepted per turn of the event loop: a new one is read several turns before others replace it."""
+"""Connections accepted per iteration of the event loop, so new ones are read before others replace them."""
 
 _QUEUE: Final = 1_024
-"""Connections that the kernel keeps until they are accepted."""
+"""Connections that the kernel queues until they are accepted."""
 
 _LOOK_SECONDS: Final = 0.5
 _LOG_SECONDS: Final = 60.0
@@ -52,12 +52,12 @@ log = logging.getLogger("reexpand")
 
 
 class BoundedServer(uvicorn.Server):
-    """Server whose clients can exhaust neither its file descriptors nor its log.
+    """Server whose clients cannot exhaust its file descriptors or its log.
 
     Args:
         app: the application.
-        always: paths that are answered however many other requests are running.
-        options: further options of uvicorn.
+        always: paths that are answered regardless of the number of running requests.
+        options: additional uvicorn options.
     """
 
     def __init__(self, app: "ASGIApp", always: Collection[str] = (), **options: Any) -> None:
@@ -71,16 +71,16 @@ class BoundedServer(uvicorn.Server):
         self._looked = 0.0
 
     async def startup(self, sockets: "list[socket.socket] | None" = None) -> None:
-        """Listen."""
+        """Start to listen."""
         sparse = _Sparse()
         logging.getLogger("uvicorn.error").filters = [sparse]
-        asyncio.get_running_loop().set_exception_handler(lambda _, about: sparse.tell(about))
+        asyncio.get_running_loop().set_exception_handler(lambda _, about: sparse.report(about))
         await super().startup(sockets)
         for listener in sockets or ():
-            listener.listen(_QUEUE)  # asyncio has one number for the queue and for what it accepts at once
+            listener.listen(_QUEUE)  # asyncio uses one number for the queue and for accepted connections
 
     async def on_tick(self, counter: int) -> bool:
-        """Drop the connections whose time is over."""
+        """Drop connections that have timed out."""
         now = time.monotonic()
         if now - self._looked >= _LOOK_SECONDS:
             self._looked = now
@@ -97,7 +97,7 @@ class _Connections(ServerState):
         return [each for each in self.connections if isinstance(each, _Connection)]
 
     def make_room(self) -> None:
-        """Drop one connection if there are too many: of the address with most, that which has waited longest."""
+        """If there are too many connections, drop the oldest of the address with the most connections."""
         if len(self.connections) > CONNECTIONS:
             choice = [each for each in self.open() if each.waits] or self.open()
             by_host = Counter(each.host for each in choice)
@@ -106,10 +106,10 @@ class _Connections(ServerState):
 
 
 class _Connection(H11Protocol):
-    """One connection.
+    """A connection.
 
     Attributes:
-        since: monotonic time at which its present step began: a request, an answer, or the silence after one.
+        since: monotonic start time of its current step: a request, a response, or the idle time after it.
     """
 
     server_state: _Connections
@@ -126,12 +126,12 @@ class _Connection(H11Protocol):
 
     @property
     def waits(self) -> bool:
-        """True if the client must act next: send the rest of a request, take an answer, or ask again."""
+        """True if the server waits for the client to send or to read."""
         cycle = cast("RequestResponseCycle | None", self.cycle)  # before the first request
         return cycle is None or cycle.response_complete or cycle.more_body or self._take_until is not None
 
     def is_late(self, now: float) -> bool:
-        """Tell whether its time is over."""
+        """Return True if the connection has timed out."""
         if self._take_until is not None:
             return now > self._take_until
         if self.waits:
@@ -139,46 +139,46 @@ class _Connection(H11Protocol):
         return not self.cycle.response_started and now > self.since + ANSWER_SECONDS
 
     def drop(self) -> None:
-        """Close it at once, whatever its client has not taken yet."""
+        """Close the connection immediately, with unsent data."""
         self.connections.discard(self)
         self.transport.abort()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
-        """Begin."""
+        """Count the new connection."""
         super().connection_made(transport)
         self.server_state.make_room()
 
     def handle_events(self) -> None:
-        """Take over what has arrived."""
+        """Restart the clock for a new request."""
         former = self.cycle
         super().handle_events()
         if self.cycle is not former:
             self.since = time.monotonic()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request."""
+        """Restart the clock for the next request."""
         self.since = time.monotonic()
         super().on_response_complete()
 
     def pause_writing(self) -> None:
-        """Wait until the client has taken what is ready."""
+        """Start the timeout of reading the response."""
         ready = self.transport.get_write_buffer_size()
         self._take_until = time.monotonic() + TAKE_SECONDS + ready / SLOWEST
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        """Go on."""
+        """Stop the timeout of reading the response."""
         self._take_until = None
         self.since = time.monotonic()
         super().resume_writing()
 
 
 class Turns:
-    """Middleware that refuses requests beyond `RUNNING`; an answer that has begun counts no more.
+    """Middleware that rejects requests beyond `RUNNING`. Started responses do not count.
 
     Args:
         app: the application.
-        always: paths without a bound, whose answers take no time.
+        always: paths without a limit, whose responses take no time.
     """
 
     def __init__(self, app: "ASGIApp", always: Collection[str] = ()) -> None:
@@ -187,7 +187,7 @@ class Turns:
         self._running = 0
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        """Answer, or refuse."""
+        """Answer or reject a request."""
         if scope["type"] != "http" or scope["path"] in self._always:
             await self._app(scope, receive, send)
         elif self._running >= RUNNING:
@@ -216,7 +216,7 @@ class Turns:
 
 
 class _Sparse(logging.Filter):
-    """Filter that lets one error per minute through, and nothing below: clients cause what uvicorn logs."""
+    """Filter that passes one error per minute and drops lower levels, because clients can cause uvicorn's log lines."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -224,13 +224,13 @@ class _Sparse(logging.Filter):
         self._next = float("-inf")
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Tell whether a record is logged."""
+        """Return True if a record is logged."""
         return record.levelno >= logging.ERROR and self._is_due()
 
-    def tell(self, about: dict[str, Any]) -> None:
+    def report(self, about: dict[str, Any]) -> None:
         """Log an error of the event loop in one line."""
         if self._is_due():
-            log.warning("HTTP: %s: %r (logged once a minute)", about["message"], about.get("exception"))
+            log.warning("HTTP: %s: %r (logged once per minute)", about["message"], about.get("exception"))
 
     def _is_due(self) -> bool:
         now = self._now()

@@ -1,4 +1,4 @@
-"""The condition of a job, as probes ask for it: alive, and ready."""
+"""Condition of a job, for liveness and readiness probes."""
 
 import threading
 import time
@@ -7,10 +7,10 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 BEHIND_SECONDS: Final = 60.0
-"""Lag in seconds from which a job that was ready counts as catching up."""
+"""Lag in seconds above which a ready job counts as catching up."""
 
 CAUGHT_UP_SECONDS: Final = 5.0
-"""Lag in seconds below which a job that catches up counts as ready."""
+"""Lag in seconds below which a catching-up job counts as ready."""
 
 
 class Condition(StrEnum):
@@ -26,12 +26,12 @@ class Condition(StrEnum):
 
 
 class Answer(NamedTuple):
-    """Answer to a probe.
+    """Response to a probe.
 
     Attributes:
         condition: condition of the job.
         reason: the condition as a sentence.
-        details: facts beside it.
+        details: additional facts.
     """
 
     condition: Condition
@@ -40,29 +40,29 @@ class Answer(NamedTuple):
 
     @property
     def is_alive(self) -> bool:
-        """False if a restart would help: a micro-batch hangs."""
+        """False if a restart would help, because a micro-batch hangs."""
         return self.condition is not Condition.HUNG
 
     def is_ready(self, *, as_holder: bool = False) -> bool:
-        """Tell whether the job does its work: it writes updates in time, or waits to take over.
+        """Return True if the job writes updates in time, or is a standby.
 
         Args:
-            as_holder: a driver that stands by does not count.
+            as_holder: exclude standbys.
         """
         return self.condition is Condition.READY or (self.condition is Condition.STANDING_BY and not as_holder)
 
     def body(self) -> dict[str, Any]:
-        """Return the answer as JSON."""
+        """Return the JSON fields of the response."""
         return {"state": self.condition, "alive": self.is_alive, "ready": self.is_ready(), "reason": self.reason,
                 **self.details}  # fmt: skip
 
 
 class Health:
-    """What is known of the condition of a job; the job's threads tell it, and those of the server ask.
+    """Thread-safe condition of a job.
 
     Args:
         hang_seconds: time after which a micro-batch counts as hung.
-        now: a monotonic time in seconds.
+        now: returns a monotonic time in seconds.
     """
 
     def __init__(self, hang_seconds: float, now: Callable[[], float] = time.monotonic) -> None:
@@ -87,26 +87,26 @@ class Health:
 
     @property
     def is_catching_up(self) -> bool:
-        """True until the inputs are read, at the start and after the job has fallen behind."""
+        """True until the inputs are read, after the start or after falling behind."""
         return self._behind
 
     @property
     def unreachable_seconds(self) -> float:
-        """Seconds for which Kafka has not answered; 0 if it answers."""
+        """Seconds since Kafka's last response; 0 if Kafka answers."""
         return self._unreachable or 0.0
 
     def enter(self, phase: Condition, about: str) -> None:
-        """Begin a phase: starting, standing by, ready (which stands for a running query), or stopping."""
+        """Enter a phase: starting, standing by, ready (the query runs), or stopping."""
         with self._lock:
             self._phase, self._about = phase, about
             self._looked = self._now()
 
     def note_former(self, end: str) -> None:
-        """Note how the former driver of the checkpoint has ended."""
+        """Record how the former driver of the checkpoint ended."""
         self._former = end
 
     def look(self, batch: int, *, is_running: bool) -> None:
-        """Take over the last committed micro-batch, and whether the next one is being worked on."""
+        """Record the last committed micro-batch, and if the next one is running."""
         with self._lock:
             self._looked = self._now()
             if not is_running:
@@ -116,14 +116,14 @@ class Health:
             self._batch = batch
 
     def note_kafka(self, *, unreachable_for: float | None) -> None:
-        """Take over for how many seconds Kafka has not answered; None if it answers."""
+        """Record the seconds since Kafka's last response; None if Kafka answers."""
         with self._lock:
             if unreachable_for is None and self._unreachable is not None:
                 self._back = self._now()
             self._unreachable = unreachable_for
 
     def note_lag(self, records: int, seconds: float) -> None:
-        """Take over the lag of the inputs."""
+        """Record the lag of the inputs."""
         with self._lock:
             self._lag = (records, seconds)
             self._behind = seconds > CAUGHT_UP_SECONDS if self._behind else seconds > BEHIND_SECONDS
@@ -150,19 +150,19 @@ class Health:
         if self._unreachable is not None:
             return Condition.KAFKA_UNREACHABLE, f"Kafka has not answered for {self._unreachable:.0f} s"
         if self._lag is None:
-            return Condition.CATCHING_UP, "the query runs; how far it is behind is not known yet"
+            return Condition.CATCHING_UP, "the query is running; its lag is not yet known"
         records, seconds = self._lag
         if self._behind:
             return Condition.CATCHING_UP, f"{records:,} records are unread, the oldest for {seconds:.0f} s"
         return Condition.READY, self._about
 
     def _hung(self) -> str | None:
-        """Return the reason why the job counts as hung; None if it does not."""
+        """Return the reason if the job counts as hung, or None."""
         silent = self._now() - self._looked
         if silent > self._hang_seconds:
-            return f"the driver has not looked at the query for {silent:.0f} s: Spark does not answer"
+            return f"the driver has not checked the query for {silent:.0f} s: Spark does not answer"
         if self._running is None or self._unreachable is not None:
             return None
         number, since = self._running
-        running = self._now() - max(since, self._back)  # an outage of Kafka is no fault of the job
+        running = self._now() - max(since, self._back)  # time without Kafka does not count
         return f"micro-batch {number} has been running for {running:.0f} s" if running > self._hang_seconds else None

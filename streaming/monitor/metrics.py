@@ -1,21 +1,21 @@
-"""The metrics of a job, in a registry of their own."""
+"""Metrics of a job, in a dedicated registry."""
 
+import itertools
 import platform
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from streaming.events.model import Reason
-from streaming.monitor.batch import TOTAL, BatchReport
+from streaming.monitor.batch import TOTAL, BatchReport, LagMeter, ShardSizes, skew
 from streaming.monitor.health import Condition, Health
-from streaming.monitor.histogram import WeightedHistogram
-from streaming.monitor.lag import LagMeter
-from streaming.monitor.shards import ShardSizes, skew
 from streaming.subscription.client import Ignored
 from streaming.updates.op import Cause, Op
 
@@ -28,7 +28,7 @@ PHASES: Final = {
     "addBatch": "work",
     "commitOffsets": "commit",
 }
-"""Phases of a micro-batch: our word for each of Spark's."""
+"""Labels of the phases of a micro-batch, by Spark's names."""
 
 _LATENCY_BUCKETS: Final = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30, 60, 300, 3_600)
 _PHASE_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 5, 10, 30, 60, 300)
@@ -36,12 +36,44 @@ _PHASE_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 5, 
 ADD_AND_REMOVE: Final = {Op.ADD: "add", Op.REMOVE: "remove"}
 
 
+class WeightedHistogram:
+    """Histogram of a series with weighted observations, which prometheus_client does not support.
+
+    Args:
+        name: name of the metric.
+        text: description of the metric.
+        bounds: ascending upper bounds of the buckets; the last bucket has none.
+    """
+
+    def __init__(self, name: str, text: str, bounds: Sequence[float]) -> None:
+        self._name = name
+        self._text = text
+        self._bounds = bounds
+        self._weights = [0.0] * (len(bounds) + 1)
+        self._sum = 0.0
+        self._lock = threading.Lock()
+
+    def observe(self, values: Iterable[float], weight: float) -> None:
+        """Count each value with a weight."""
+        with self._lock:
+            for value in values:
+                self._weights[bisect_left(self._bounds, value)] += weight
+                self._sum += value * weight
+
+    def family(self) -> HistogramMetricFamily:
+        """Return the histogram as a metric."""
+        with self._lock:
+            totals = list(itertools.accumulate(self._weights))
+            buckets = [*zip(map(str, map(float, self._bounds)), totals[:-1], strict=True), ("+Inf", totals[-1])]
+            return HistogramMetricFamily(self._name, self._text, buckets=buckets, sum_value=self._sum)
+
+
 class Metrics:
-    """The metrics; who feeds them calls the methods, and gauges of health and lag are read when they are asked for.
+    """Metrics of the job. Gauges of health and lag are computed at each scrape.
 
     Args:
         health: condition of the job.
-        lag: lag of its inputs.
+        lag: lag of the inputs.
         memory: returns the memory of the job's processes in bytes, by kind.
         spark: version of Spark.
     """
@@ -49,7 +81,7 @@ class Metrics:
     def __init__(
         self, health: Health, lag: LagMeter, memory: Callable[[], Mapping[str, int]], spark: str = "unknown"
     ) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # a series more for each one, for nobody
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # an additional unused series per metric
         self.registry = CollectorRegistry()
         self.shards = ShardSizes()
         self._lag = lag
@@ -76,7 +108,7 @@ class Metrics:
             "reexpand_micro_batch_seconds", "Time of a micro-batch that read records, by phase.", ("phase",),
             buckets=_PHASE_BUCKETS, registry=registry,
         )  # fmt: skip
-        # A series that begins with its first event has no increase that Prometheus could see.
+        # Prometheus cannot compute an increase for a series that starts with its first event.
         for op in Op:
             for cause in Cause:
                 self._updates.labels(ADD_AND_REMOVE[op], cause)
@@ -105,7 +137,7 @@ class Metrics:
         )  # fmt: skip
 
     def follow(self, batch: BatchReport) -> None:
-        """Take over a micro-batch."""
+        """Record a micro-batch."""
         self._number.set(batch.number)
         if not batch.records:
             return
@@ -136,14 +168,14 @@ class Metrics:
             self._updates.labels(name, rest).inc(count)
 
     def reached(self, stage: str, seconds: float) -> None:
-        """Note when a stage of the start was reached first: `ready`, `first-micro-batch`, `caught-up`."""
-        if stage not in self._reached:  # a query may start again within the process
+        """Record when a stage of the start was first reached: `ready`, `first-micro-batch`, `caught-up`."""
+        if stage not in self._reached:  # a query may restart within the process
             self._reached.add(stage)
             self._recovery.labels(stage).set(seconds)
 
 
 class _Live(Collector):
-    """Gauges that are computed when they are asked for."""
+    """Gauges that are computed at each scrape."""
 
     def __init__(
         self,

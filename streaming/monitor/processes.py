@@ -1,4 +1,4 @@
-"""Memory of the driver, of Spark's JVM and of the Python workers on this machine, as Linux shows it."""
+"""Memory of the driver, Spark's JVM and the Python workers on this machine, from /proc."""
 
 import os
 import time
@@ -8,13 +8,13 @@ from typing import Final
 
 _PROC: Final = Path("/proc")
 _KEPT_SECONDS: Final = 30.0
-"""Time for which a measurement serves, in seconds: Linux counts all pages of a job for it, which takes 50 ms of CPU."""
+"""Validity of a measurement, in seconds. Linux counts all pages of the processes, which takes 50 ms of CPU."""
 
 
 class ProcessMemory:
-    """Meter of the memory of this process and of its descendants; it shows nothing where there is no /proc.
+    """Meter of the memory of this process and its descendants. Without /proc it returns nothing.
 
-    Memory that processes share, such as that of forked workers, counts in parts, so that the sum is right.
+    Shared memory, for example of forked workers, is divided among the processes, so the sum is correct.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -31,7 +31,7 @@ class ProcessMemory:
 
 
 def measured(pid: int) -> dict[str, int]:
-    """Return the memory of a process and of its descendants in bytes, by kind."""
+    """Measure the memory of a process and its descendants in bytes, by kind."""
     sizes: dict[str, int] = {}
     for each, kind in _family(pid):
         size = _bytes(each)

@@ -1,16 +1,24 @@
-"""The HTTP server of the job, in a thread of its own: metrics, health, and the routes of others."""
+"""The job's HTTP server in a thread: metrics, health, and other routes; and the token of the console."""
 
 import logging
+import os
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
+import anyio.to_thread
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
-from starlette.routing import BaseRoute
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
 
-from streaming.address import Address
+from streaming.address import Address, is_loopback_name
+from streaming.errors import ConfigInvalid
 from streaming.monitor.bounded import BoundedServer
-from streaming.monitor.routes import PROBES
+from streaming.monitor.health import Health
 
 if TYPE_CHECKING:
     import socket
@@ -19,13 +27,25 @@ log = logging.getLogger("reexpand")
 
 _STOP_SECONDS: Final = 2
 
+PROBES: Final = ("/healthz", "/readyz")
+"""Paths that are answered regardless of the number of running requests."""
+
+_UNAVAILABLE = 503
+_COLLECTED_AT_ONCE = 2
+
+TOKEN_VARIABLE: Final = "REEXPAND_HTTP_TOKEN"  # noqa: S105 - a name
+"""Environment variable of the token, if no file is given."""
+
+_LEAST_LENGTH: Final = 16
+"""Minimum number of characters of a token."""
+
 
 class HttpServer:
     """HTTP server, as a context manager.
 
     Args:
         address: host and port to listen on.
-        routes: routes and mounts of the application, in the order in which they are tried; each guards itself.
+        routes: routes and mounts of the application, in order. Each checks access itself.
     """
 
     def __init__(self, address: Address, routes: Sequence[BaseRoute]) -> None:
@@ -38,7 +58,7 @@ class HttpServer:
 
     @property
     def url(self) -> str | None:
-        """Address in force, as a URL; None if the server does not run."""
+        """URL of the server; None if it is not running."""
         return None if self._address is None else f"http://{self._address}"
 
     def __enter__(self) -> Self:
@@ -46,7 +66,7 @@ class HttpServer:
             self._socket = self._asked.listen()
         except OSError as error:
             log.warning(
-                "no metrics and no health: cannot listen on %s (%s). The job goes on; choose another address with "
+                "no metrics and no health: cannot listen on %s (%s). The job continues; choose another address with "
                 "--http HOST:PORT, port 0 for a free one, or --http off",
                 self._asked,
                 error.strerror or error,
@@ -64,9 +84,89 @@ class HttpServer:
         if self._server is not None and self._thread is not None:
             self._server.should_exit = True
             self._thread.join(_STOP_SECONDS)
-            if self._thread.is_alive():  # somebody's stream is open
+            if self._thread.is_alive():  # a stream is open
                 self._server.force_exit = True
                 self._thread.join(_STOP_SECONDS)
         if self._socket is not None:
             self._socket.close()
         self._address = None
+
+
+def routes(registry: CollectorRegistry, health: Health, *, local: bool = False) -> list[BaseRoute]:
+    """Return the routes `/metrics`, `/healthz` and `/readyz`.
+
+    Args:
+        registry: the metrics.
+        health: condition of the job.
+        local: answer only requests for a loopback name, to protect from DNS rebinding.
+    """
+    threads = anyio.CapacityLimiter(_COLLECTED_AT_ONCE)
+
+    def refusal(request: Request) -> Response | None:
+        if not local or is_loopback_name(request.headers.get("host", "")):
+            return None
+        return JSONResponse({"error": "this address answers to localhost only"}, 403)
+
+    async def metrics(request: Request) -> Response:
+        encode, content_type = choose_encoder(request.headers.get("accept", ""))
+        if refused := refusal(request):
+            return refused
+        text = await anyio.to_thread.run_sync(encode, registry, limiter=threads)
+        return Response(text, headers={"Content-Type": content_type})
+
+    # Both run in the event loop, because other requests may occupy all threads.
+    async def healthz(request: Request) -> Response:
+        answer = health.answer()
+        return refusal(request) or JSONResponse(answer.body(), 200 if answer.is_alive else _UNAVAILABLE)
+
+    async def readyz(request: Request) -> Response:
+        answer = health.answer()
+        is_ready = answer.is_ready(as_holder=request.query_params.get("role") == "holder")
+        body = {**answer.body(), "ready": is_ready}
+        return refusal(request) or JSONResponse(body, 200 if is_ready else _UNAVAILABLE)
+
+    return [Route("/metrics", metrics), *map(Route, PROBES, (healthz, readyz))]
+
+
+def read_token(file: Path | None) -> str | None:
+    """Return the token from a file or the environment; None if there is none.
+
+    Raises:
+        ConfigInvalid: the token cannot be read or is invalid.
+    """
+    if file is not None:
+        return token_of_file(file)
+    token = os.environ.get(TOKEN_VARIABLE, "").strip()
+    return checked_token(token, TOKEN_VARIABLE) if token else None
+
+
+def token_of_file(file: Path) -> str:
+    """Return the token in a file.
+
+    Raises:
+        ConfigInvalid: the file cannot be read, or the token is invalid.
+    """
+    try:
+        token = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigInvalid(f"the token cannot be read from {file}: {error}") from None
+    return checked_token(token, file)
+
+
+def checked_token(token: str, source: object) -> str:
+    """Check a token, and return it without surrounding whitespace.
+
+    Args:
+        token: the token.
+        source: its file or variable, for the error.
+
+    Raises:
+        ConfigInvalid: the token is too short or not ASCII. The error does not contain it.
+    """
+    token = token.strip()
+    if len(token) < _LEAST_LENGTH or not token.isascii():
+        raise ConfigInvalid(
+            f"the token in {source} has {len(token)} characters, but needs at least {_LEAST_LENGTH} ASCII characters. "
+            "Generate one with: openssl rand -hex 16"
+        )
+    return token

@@ -15,13 +15,11 @@ from streaming import address
 from streaming.config import Settings
 from streaming.errors import CheckpointUnusable, KafkaUnavailable
 from streaming.kafka.permissions import lag_group
-from streaming.monitor.batch import BatchReport
+from streaming.monitor.batch import BatchReport, LagMeter
 from streaming.monitor.health import Condition, Health
-from streaming.monitor.lag import LagMeter
 from streaming.monitor.metrics import Metrics
 from streaming.monitor.processes import ProcessMemory
-from streaming.monitor.routes import routes
-from streaming.monitor.server import HttpServer
+from streaming.monitor.server import HttpServer, routes
 from streaming.spark import positions
 from streaming.spark.checkpoint import CheckpointFiles
 from streaming.spark.input_ends import CommittedPositions, InputEnds

@@ -14,8 +14,7 @@ from prometheus_client import CollectorRegistry
 from streaming.address import Address
 from streaming.local.server import free_port
 from streaming.monitor.health import Condition, Health
-from streaming.monitor.routes import routes
-from streaming.monitor.server import HttpServer
+from streaming.monitor.server import HttpServer, routes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -103,7 +103,7 @@ def drive() -> None:
     with (
         patch.object(session, "options", options),
         patch.object(service, "QueryMonitor", SwitchedMonitor),
-        patch("streaming.monitor.routes.choose_encoder", timed_encoder),
+        patch("streaming.monitor.server.choose_encoder", timed_encoder),
     ):
         main(["run"])
 

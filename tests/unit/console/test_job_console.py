@@ -9,8 +9,8 @@ from starlette.testclient import TestClient
 
 from streaming.cli.job_console import JobConsole
 from streaming.config import Settings, load
-from streaming.monitor import token
 from streaming.monitor.batch import TOTAL, BatchReport
+from streaming.monitor.server import TOKEN_VARIABLE
 from tests.support.processes import eventually
 from tests.support.simulated import TOPIC, Simulated
 from tests.support.update_records import add
@@ -47,7 +47,7 @@ def test_it_reads_nothing_before_somebody_opens_it() -> None:
 
 
 def test_others_need_the_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(token.VARIABLE, raising=False)
+    monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
     assert JobConsole(settings("127.0.0.1:1", "off")).routes() == []
     assert JobConsole(settings("127.0.0.1:1", "0.0.0.0:0")).routes() == []
     (tmp_path / "token").write_text(SECRET)

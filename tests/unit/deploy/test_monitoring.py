@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from streaming.monitor.batch import LagMeter
 from streaming.monitor.health import Condition, Health
-from streaming.monitor.lag import LagMeter
 from streaming.monitor.metrics import Metrics
 from tests.support.prometheus import DASHBOARD as DASHBOARD_FILE
 from tests.support.prometheus import MONITORING

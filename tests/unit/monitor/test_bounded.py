@@ -23,8 +23,7 @@ from streaming.address import Address
 from streaming.monitor import bounded
 from streaming.monitor.bounded import CONNECTIONS, RUNNING, Turns
 from streaming.monitor.health import Condition, Health
-from streaming.monitor.routes import routes
-from streaming.monitor.server import HttpServer
+from streaming.monitor.server import HttpServer, routes
 from tests.support.processes import eventually
 
 _HALF = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
@@ -236,7 +235,7 @@ def test_malformed_requests_write_no_log(page: Page, caplog: pytest.LogCaptureFi
 def test_a_lack_of_descriptors_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     sparse = bounded._Sparse(now=lambda: 1_000.0)
     for _ in range(1_000):
-        sparse.tell({"message": "accept() out of system resource", "exception": OSError(24, "Too many open files")})
+        sparse.report({"message": "accept() out of system resource", "exception": OSError(24, "Too many open files")})
     assert len(caplog.records) == 1
     assert "Too many open files" in caplog.text
     assert "Traceback" not in caplog.text

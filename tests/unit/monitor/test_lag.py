@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.monitor.lag import InputLag, LagMeter
+from streaming.monitor.batch import InputLag, LagMeter
 
 
 class Time:

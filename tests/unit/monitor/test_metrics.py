@@ -11,13 +11,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from streaming.coordinator import COORDINATOR
-from streaming.monitor.batch import BatchReport
+from streaming.monitor.batch import SHOWN_PARENTS, BatchReport, LagMeter, ShardSizes
 from streaming.monitor.health import Health
-from streaming.monitor.histogram import WeightedHistogram
-from streaming.monitor.lag import LagMeter
-from streaming.monitor.metrics import Metrics
+from streaming.monitor.metrics import Metrics, WeightedHistogram
 from streaming.monitor.processes import measured
-from streaming.monitor.shards import SHOWN_PARENTS, ShardSizes
 from streaming.worker.facts import LABEL_CHARACTERS, KeyFacts, facts
 from streaming.worker.rows import InputRow, InputRows
 

@@ -13,10 +13,8 @@ from starlette.routing import Mount, Route
 
 from streaming.address import Address, parse
 from streaming.errors import ConfigInvalid
-from streaming.monitor import token
 from streaming.monitor.health import Condition, Health
-from streaming.monitor.routes import routes
-from streaming.monitor.server import HttpServer
+from streaming.monitor.server import TOKEN_VARIABLE, HttpServer, read_token, routes
 
 SECRET = "0123456789abcdef"  # noqa: S105 - of this test
 
@@ -94,13 +92,13 @@ def test_what_is_no_address_is_refused(text: str) -> None:
 
 
 def test_the_token_comes_from_a_file_or_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(token.VARIABLE, raising=False)
-    assert token.read(None) is None
-    monkeypatch.setenv(token.VARIABLE, SECRET)
-    assert token.read(None) == SECRET
+    monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
+    assert read_token(None) is None
+    monkeypatch.setenv(TOKEN_VARIABLE, SECRET)
+    assert read_token(None) == SECRET
     file = tmp_path / "token"
     file.write_text(f"{SECRET}-of-the-file\n")
-    assert token.read(file) == f"{SECRET}-of-the-file"
+    assert read_token(file) == f"{SECRET}-of-the-file"
     file.write_text("short")
-    with pytest.raises(ConfigInvalid, match="has 5 characters; at least 16"):
-        token.read(file)
+    with pytest.raises(ConfigInvalid, match="has 5 characters, but needs at least 16"):
+        read_token(file)
