@@ -15,8 +15,8 @@ from streaming.errors import LetterUnknown
 
 if TYPE_CHECKING:
     from streaming.config import Settings
+    from streaming.kafka.letters import Letter
     from streaming.kafka.reader import TopicReader
-    from streaming.operations.dlq.letters import Letter
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -36,7 +36,7 @@ class _Dlq(NamedTuple):
     def letters(
         self, ids: tuple[str, ...] = (), reasons: tuple[str, ...] = (), topics: tuple[str, ...] = ()
     ) -> list["Letter"]:
-        from streaming.operations.dlq import letters
+        from streaming.kafka import letters
 
         wanted = [letters.LetterId.of(text) for text in ids]
         chosen = letters.LetterFilter(wanted, reasons, topics)
@@ -125,7 +125,7 @@ def list_letters(
     Example:
       reexpand dlq list --bootstrap-servers broker:9092 --topic lite-group-events
     """
-    from streaming.operations.dlq import letters
+    from streaming.kafka import letters
 
     with _open(bootstrap_servers, kafka_options, dead_letters) as opened:
         found = opened.letters(reasons=reasons, topics=topics)

@@ -135,7 +135,7 @@ def _held(checkpoint: str | None, servers: str | None, kafka_options: Path | Non
 
 
 def _place(text: str) -> "EntryPlace":
-    from streaming.operations.dlq.letters import LetterId
+    from streaming.kafka.letters import LetterId
     from streaming.quarantine.decisions import EntryPlace
 
     return EntryPlace(*LetterId.of(text))

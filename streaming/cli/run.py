@@ -92,7 +92,7 @@ def run(config_file: Path | None, *, take_over: bool, accept_topics: bool, stand
     Example:
       reexpand run --bootstrap-servers broker:9092 --checkpoint /var/lib/reexpand --shards orders=16
     """
-    from streaming.cli.job_console import JobConsole
+    from streaming.console.server import JobConsole
     from streaming.spark import service
 
     if take_over and stands_by:

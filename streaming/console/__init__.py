@@ -1,12 +1,12 @@
-"""A page for browsers: who receives which topic, what happens now, a playground for patterns, and why.
+"""A web page that shows which client receives which topic and why, live updates, and a playground for patterns.
 
-| module | what it does |
+| module | contents |
 |---|---|
-| `app` | `console(sources, access)`: the application, to be served alone or mounted elsewhere |
-| `sources` | what the page reads, as protocols: a job has more of it than a console that stands alone |
-| `live` | the relation, read from the updates topic, within bounds of memory |
+| `app` | `console(sources, access)`: the application, standalone or mounted |
+| `sources` | data sources of the page; a console inside a job has more of them than a standalone console |
+| `live` | the relation, read from the updates topic, with limited memory |
 | `access` | hosts, tokens and headers |
-| `server` | the application on an address of its own |
+| `server` | the standalone server |
 
-`static` holds the page itself, which the browser runs as it is.
+`static` contains the files of the page, which are served unchanged.
 """

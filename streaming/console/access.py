@@ -1,4 +1,4 @@
-"""Access to the console: hosts, the token, sessions of browsers, and headers of all answers."""
+"""Access control of the console: hosts, the token, browser sessions, and response headers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 COOKIE: Final = "reexpand_console"
 SESSION_SECONDS: Final = 12 * 3_600
-"""Life of a session in seconds, after which a browser asks for the token again."""
+"""Lifetime of a session in seconds, after which the browser needs the token again."""
 
 _FORM_BYTES: Final = 8_192
 
@@ -31,19 +31,19 @@ HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
-    "Referrer-Policy": "same-origin",  # with no-referrer, browsers hide the origin of the login form
+    "Referrer-Policy": "same-origin",  # with no-referrer, browsers omit the origin of the login form
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-"""Headers of all answers: a page that shows hostile texts runs its own files, and nothing that stands in them."""
+"""Headers of all responses. The page may show hostile text, and runs only its own files."""
 
 
 class Access(NamedTuple):
-    """Conditions of an answer.
+    """Access rules of the console.
 
     Attributes:
-        token: secret that each request must bring; None for a console on the loopback interface.
-        hosts: further names under which a console without a token may be asked for.
+        token: secret that each request must contain; None for a console on the loopback interface.
+        hosts: additional host names that a console without a token accepts.
     """
 
     token: str | None = None
@@ -51,7 +51,7 @@ class Access(NamedTuple):
 
 
 class Sessions:
-    """Sessions of browsers that brought the token: signed by a key that ends with the process."""
+    """Sessions of browsers that have sent the token, signed with a key of this process."""
 
     def __init__(self, access: Access) -> None:
         self._token = access.token
@@ -59,7 +59,7 @@ class Sessions:
         self._ended: set[str] = set()
 
     def opens(self, token: str) -> bool:
-        """Tell whether a text is the token, in a time that tells nothing about it."""
+        """Compare a string with the token in constant time."""
         return self._token is not None and hmac.compare_digest(token.encode(), self._token.encode())
 
     def new(self) -> str:
@@ -68,13 +68,13 @@ class Sessions:
         return f"{session}.{self._signature(session)}"
 
     def holds(self, cookie: str) -> bool:
-        """Tell whether a cookie is that of a session which has not ended."""
+        """Return True if a cookie belongs to a valid session."""
         session, _, signature = cookie.rpartition(".")
         genuine = hmac.compare_digest(signature.encode(), self._signature(session).encode())
         return genuine and session not in self._ended and _until(session) > time.time()
 
     def end(self, cookie: str) -> None:
-        """End the session of a cookie, also for those who have a copy of it."""
+        """End the session of a cookie, including copies of the cookie."""
         if self.holds(cookie):
             now = time.time()
             self._ended = {each for each in self._ended if _until(each) > now}
@@ -85,15 +85,15 @@ class Sessions:
 
 
 def _until(session: str) -> int:
-    """Return the end of a genuine session, in seconds since the epoch."""
+    """Return the end of a session, in seconds since the epoch."""
     return int(session.partition(".")[0])
 
 
 class Guard:
-    """Middleware that lets in who may come in, and adds the headers.
+    """Middleware that checks access, and adds the headers.
 
-    Without a token only requests for a loopback name pass: a foreign page whose name was pointed at this machine brings
-    its own name. With a token each request needs it, or a session; the login form and the page's own files do not.
+    Without a token, only requests for a loopback name pass, to protect from DNS rebinding. With a token, each request
+    needs the token or a session, except for the login form and static files.
     """
 
     def __init__(self, app: ASGIApp, access: Access, sessions: Sessions) -> None:
@@ -102,7 +102,7 @@ class Guard:
         self._sessions = sessions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, refuse, or send to the login form."""
+        """Answer, reject, or redirect to the login form."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
@@ -120,7 +120,7 @@ class Guard:
         await (refusal or self._app)(scope, receive, with_headers)
 
     def _refusal(self, request: HTTPConnection) -> Response | None:
-        """Return the answer to a request that may not pass; None for any other."""
+        """Return the error of a request without access, or None."""
         refusal = self._unknown(request)
         if refusal is not None:
             return refusal
@@ -128,15 +128,15 @@ class Guard:
             is_foreign = foreign(request.headers)
         except ValueError:
             return _refused(400, "the Origin header is malformed")
-        return _refused(403, "a page of another origin has sent this request") if is_foreign else None
+        return _refused(403, "the request comes from a page of another origin") if is_foreign else None
 
     def _unknown(self, request: HTTPConnection) -> Response | None:
-        """Return the answer to a request without the token, or under a foreign name; None for any other."""
+        """Return the response to a request without token or with a foreign host name, or None."""
         if self._access.token is None:
             host = request.headers.get("host", "")
             if is_loopback_name(host) or host_name(host) in self._access.hosts:
                 return None
-            return _refused(403, "this console answers to localhost only; give it a token to serve other names")
+            return _refused(403, "this console answers only to localhost; set a token to serve other host names")
         path = _path(request)
         if path == "/login" or path.startswith("/static/") or self._is_known(request):
             return None
@@ -145,14 +145,14 @@ class Guard:
         return _refused(401, "the token is missing or wrong", {"WWW-Authenticate": "Bearer"})
 
     def _is_known(self, request: HTTPConnection) -> bool:
-        """Tell whether a request brings the token, or the cookie of a session."""
+        """Return True if a request contains the token or the cookie of a session."""
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         bearer = kind.lower() == "bearer" and self._sessions.opens(token.strip())
         return bearer or self._sessions.holds(request.cookies.get(COOKIE, ""))
 
 
 def foreign(headers: Headers) -> bool:
-    """Tell whether a browser says that another origin's page sends the request.
+    """Return True if a page of another origin sends the request, according to the browser.
 
     Raises:
         ValueError: the origin is malformed.
@@ -162,7 +162,7 @@ def foreign(headers: Headers) -> bool:
 
 
 async def form_token(request: Request) -> str:
-    """Return the token of a login form; empty where there is none."""
+    """Return the token in a login form; empty if there is none."""
     body = b""
     async for chunk in request.stream():
         body += chunk

@@ -1,4 +1,4 @@
-"""The application: routes of the page, of its questions, and of the login form."""
+"""The application: routes of the page, of its API, and of the login form."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from starlette.staticfiles import StaticFiles
 
 import matcher
 from matcher.dialects.wamp import POLICIES
-from streaming.console import asking, playground
+from streaming.console import asking
 from streaming.console.access import COOKIE, SESSION_SECONDS, Access, Guard, Sessions, form_token
 from streaming.console.asking import JsonAnswer
 from streaming.console.budget import fitting, shortened
@@ -34,21 +34,21 @@ if TYPE_CHECKING:
 
 STATIC: Final = Path(__file__).parent / "static"
 _SAMPLE: Final = 20
-"""Number of names from which the separator of a parent is told."""
+"""Number of names from which the separator of a parent is guessed."""
 
 THREADS: Final = 4
-"""Number of questions that are worked on at once; the others wait, and the server refuses those beyond its bound."""
+"""Number of requests that are processed at a time. Others wait, and the server rejects those beyond its limit."""
 
 
 def console(sources: ConsoleSources, access: Access = Access()) -> Starlette:  # noqa: B008 - a tuple does not change
-    """Return the application.
+    """Create the application.
 
-    It may be mounted below any path: the page asks with relative addresses. A server that ends calls `state.close`
-    first, which ends the streams of open pages.
+    It may be mounted below any path, because the page uses relative addresses. A server calls `state.close` before it
+    stops, to end the streams of open pages.
 
     Args:
-        sources: what it shows.
-        access: who may see it.
+        sources: data sources.
+        access: access rules.
     """
     sessions = Sessions(access)
     stream = ChangeStream(sources.relation)
@@ -68,7 +68,7 @@ def console(sources: ConsoleSources, access: Access = Access()) -> Starlette:  #
 
 
 class _Login:
-    """Login form of a console with a token, and the end of a session."""
+    """Login form of a console with a token, and logout."""
 
     def __init__(self, sessions: Sessions, *, has_token: bool) -> None:
         self._sessions = sessions
@@ -105,14 +105,14 @@ class _Login:
 
 
 class _Questions:
-    """Answers to the questions of the page; each is a function that Starlette runs in a thread."""
+    """API of the page. Each method runs in a thread."""
 
     def __init__(self, sources: ConsoleSources, *, has_token: bool) -> None:
         self._has_token = has_token
         self._sources = sources
         self._live = sources.relation
         self._threads = anyio.CapacityLimiter(THREADS)
-        self._asking = anyio.CapacityLimiter(THREADS)  # those wait for the job, which takes seconds
+        self._asking = anyio.CapacityLimiter(THREADS)  # these wait for the job, which takes seconds
 
     def routes(self) -> list[Route]:
         """Return the routes."""
@@ -209,7 +209,7 @@ class _Questions:
 
     def _letters(self, request: Request) -> JsonAnswer:
         if self._sources.letters is None:
-            return JsonAnswer({"letters": [], "total": 0, "counts": {}, "cut": 0, "error": "nobody reads them here"})
+            return JsonAnswer({"letters": [], "total": 0, "counts": {}, "cut": 0, "error": "no dead letters are read"})
         reason = asking.text(request, "reason", "")
         return JsonAnswer(self._sources.letters.page(reason, asking.start(request), asking.size(request))._asdict())
 
@@ -222,7 +222,7 @@ class _Questions:
     async def _match(self, request: Request) -> JsonAnswer:
         trial = await asking.trial(request)
         try:
-            found = await anyio.to_thread.run_sync(playground.attempt, trial, self._live, limiter=self._threads)
+            found = await anyio.to_thread.run_sync(asking.attempt, trial, self._live, limiter=self._threads)
         except (matcher.UnknownDialect, matcher.UnsupportedOption) as error:
             raise HTTPException(400, str(error)) from None
         return JsonAnswer(found)
@@ -231,7 +231,7 @@ class _Questions:
 def _in_turn(
     answer: Callable[[Request], JsonAnswer], threads: anyio.CapacityLimiter
 ) -> Callable[[Request], Awaitable[JsonAnswer]]:
-    """Return the endpoint of a question that is answered in one of a few threads."""
+    """Create an endpoint that runs in one of a limited number of threads."""
 
     async def endpoint(request: Request) -> JsonAnswer:
         return await anyio.to_thread.run_sync(answer, request, limiter=threads)
@@ -240,12 +240,12 @@ def _in_turn(
 
 
 def _rows(rows: list[Row]) -> list[dict[str, Any]]:
-    """Return what the page shows of rows: as many as one answer holds."""
+    """Convert rows for the page, as many as fit into a response."""
     return fitting(list(map(_row, rows)), lambda row: sum(len(str(value)) for value in row.values()))
 
 
 def _row(row: Row) -> dict[str, Any]:
-    """Return what the page shows of a row."""
+    """Convert a row for the page."""
     return {
         "group": row.group,
         "client": row.client_id,
@@ -260,7 +260,7 @@ def _row(row: Row) -> dict[str, Any]:
 
 
 _PATTERNS: Final = 16
-"""Number of patterns of a row that are shown."""
+"""Maximum number of shown patterns per row."""
 
 _FRESH: Final[Mapping[str, str]] = {"Cache-Control": "no-store"}
 
@@ -270,8 +270,8 @@ def _page(_: Request) -> Response:
 
 
 def _login_page(*, is_wrong: bool = False) -> Response:
-    """Return the login form; after a wrong token it says so."""
-    alert = '<p class="bad" role="alert" id="wrong">This is not the token.</p>\n' if is_wrong else ""
+    """Return the login form, with an error after a wrong token."""
+    alert = '<p class="bad" role="alert" id="wrong">The token is wrong.</p>\n' if is_wrong else ""
     state = ' aria-describedby="wrong" aria-invalid="true"' if is_wrong else ""
     form = Template((STATIC / "login.html").read_text(encoding="utf-8"))
     return HTMLResponse(form.substitute(alert=alert, state=state), 403 if is_wrong else 200, _FRESH)

@@ -1,37 +1,83 @@
-"""Questions of the page: parameters, with a sentence for each that is wrong."""
+"""Requests of the page: checked parameters, and the playground that tries a pattern on topics."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+import matcher
 from streaming.client.rows import Subscriber
-from streaming.console.playground import MAX_CHARACTERS, MAX_OWN, Trial
+from streaming.console.budget import MAX_SEGMENTS, STEPS, Budget, cost, shown_steps, widest_run
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
     from starlette.requests import Request
 
+    from matcher.dialects import Dialect
+    from matcher.pattern import Pattern
+    from streaming.console.live import LiveRelation
+
 PAGE: Final = 100
-"""Number of lines of a list that come at once, where the page does not say."""
+"""Default number of lines per page of a list."""
 
 MAX_PAGE: Final = 500
-"""Greatest number of lines of a list that come at once."""
+"""Maximum number of lines per page of a list."""
 
 _MAX_START: Final = 1_000_000_000
 _BODY_BYTES: Final = 1_048_576
 _SEPARATORS: Final = ("__", "/", ".")
 
+SCANNED = 20_000
+"""Maximum number of topics of a parent on which a pattern is tried."""
+
+SHOWN = 100
+"""Maximum number of matching topics, and of other topics, in a response."""
+
+_SAMPLE = 400
+"""Number of topics of a parent that are searched for near misses."""
+
+_STEPS_A_SEGMENT: Final = 10
+"""Steps for a shown segment, which costs more than a compared one."""
+
+_PAGE = 1_000
+MAX_OWN = 1_000
+"""Maximum number of topics in a request."""
+
+MAX_CHARACTERS = 16_384
+"""Maximum length of a pattern, and of a topic."""
+
+
+class Trial(NamedTuple):
+    """A pattern, and the topics on which it is tried.
+
+    Attributes:
+        pattern: text of the pattern.
+        dialect: dialect of pattern and topics.
+        policy: match policy, in dialect `wamp`.
+        allow_inner_multi: in dialect `lite`, allow `**` before the end.
+        topics: topics of the request.
+        parent: parent whose topics are used instead.
+    """
+
+    pattern: str
+    dialect: str
+    policy: str | None
+    allow_inner_multi: bool
+    topics: Sequence[str]
+    parent: str | None
+
 
 class JsonAnswer(Response):
-    """Answer in JSON."""
+    """Response in JSON."""
 
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        """Return the bytes of the answer."""
+        """Encode the response."""
         return orjson.dumps(content, option=orjson.OPT_NON_STR_KEYS)
 
 
@@ -39,7 +85,7 @@ def text(request: Request, name: str, default: str | None = None) -> str:
     """Return a parameter.
 
     Raises:
-        HTTPException: it is missing, and has no default.
+        HTTPException: the parameter is missing and has no default.
     """
     found = request.query_params.get(name, default)
     if found is None:
@@ -48,10 +94,10 @@ def text(request: Request, name: str, default: str | None = None) -> str:
 
 
 def number(request: Request, name: str, default: int, most: int) -> int:
-    """Return a parameter that is a number from 0 on.
+    """Return a parameter that is a number from 0.
 
     Raises:
-        HTTPException: it is none, or greater than `most`.
+        HTTPException: the parameter is not a number, or greater than `most`.
     """
     found = request.query_params.get(name, str(default))
     if not (found.isascii() and found.isdigit() and len(found) <= len(str(most)) and int(found) <= most):
@@ -60,23 +106,23 @@ def number(request: Request, name: str, default: int, most: int) -> int:
 
 
 def size(request: Request) -> int:
-    """Return the number of lines that are wanted."""
+    """Return the requested number of lines."""
     return number(request, "size", PAGE, MAX_PAGE) or PAGE
 
 
 def start(request: Request) -> int:
-    """Return the number of lines before the wanted ones."""
+    """Return the number of lines to skip."""
     return number(request, "start", 0, _MAX_START)
 
 
 def subscriber(request: Request) -> Subscriber:
-    """Return the subscriber of a question; without `part` it is the client as a whole."""
+    """Return the requested subscriber. Without `part` it is the whole client."""
     parent, group, client = (text(request, name) for name in ("parent", "group", "client"))
     return Subscriber(parent, group, client, request.query_params.get("part") or None)
 
 
 def separator(request: Request) -> str:
-    """Return the text at which names are divided."""
+    """Return the separator of names."""
     found = text(request, "separator", _SEPARATORS[0])
     if found not in _SEPARATORS:
         raise HTTPException(400, f"the parameter separator must be one of {' '.join(_SEPARATORS)}")
@@ -84,29 +130,29 @@ def separator(request: Request) -> str:
 
 
 def likely_separator(names: list[str]) -> str:
-    """Return the separator that stands in most of some names."""
+    """Return the separator that most of the names contain."""
     return max(_SEPARATORS, key=lambda each: sum(each in name for name in names))
 
 
 async def trial(request: Request) -> Trial:
-    """Return the question of the playground.
+    """Return the request of the playground.
 
     Raises:
-        HTTPException: it is not complete, or too large.
+        HTTPException: the request is incomplete or too large.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        raise HTTPException(415, "the question must be application/json")
+        raise HTTPException(415, "the request must be application/json")
     body = b""
     async for chunk in request.stream():
         body += chunk
         if len(body) > _BODY_BYTES:
-            raise HTTPException(413, f"the question is larger than {_BODY_BYTES:,} bytes")
+            raise HTTPException(413, f"the request is larger than {_BODY_BYTES:,} bytes")
     try:
         asked = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise HTTPException(400, f"the question is not JSON: {error}") from None
+        raise HTTPException(400, f"the request is not JSON: {error}") from None
     if not isinstance(asked, dict):
-        raise HTTPException(400, "the question must be an object")
+        raise HTTPException(400, "the request must be an object")
     pattern, topics = asked.get("pattern"), asked.get("topics", [])
     policy, parent = asked.get("policy") or None, asked.get("parent")
     if not (
@@ -115,10 +161,153 @@ async def trial(request: Request) -> Trial:
         and all(isinstance(each, str) for each in topics)
         and all(each is None or isinstance(each, str) for each in (policy, parent))
     ):
-        raise HTTPException(400, "pattern, policy, parent and topics must be texts")
+        raise HTTPException(400, "pattern, policy, parent and topics must be strings")
     if len(topics) > MAX_OWN or max(map(len, (pattern, *topics))) > MAX_CHARACTERS:
-        raise HTTPException(
-            413, f"at most {MAX_OWN:,} topics of {MAX_CHARACTERS:,} characters each can be tried at once"
-        )
+        raise HTTPException(413, f"at most {MAX_OWN:,} topics of {MAX_CHARACTERS:,} characters each can be tried")
     dialect, inner = str(asked.get("dialect", "lite")), asked.get("innerMulti") is True
     return Trial(pattern, dialect, policy, inner, topics, parent)
+
+
+def attempt(trial: Trial, relation: LiveRelation) -> dict[str, Any]:
+    """Try a pattern, and return the result for the page.
+
+    The work is limited. `cut` is a sentence if the limit was reached.
+
+    Raises:
+        matcher.UnknownDialect: no dialect has this name.
+        matcher.UnsupportedOption: the dialect does not support an option.
+    """
+    syntax: dict[str, Any] = {"policy": trial.policy, "allow_inner_multi": trial.allow_inner_multi}
+    dialect = matcher.get_dialect(trial.dialect)
+    try:
+        parsed = dialect.parse(trial.pattern, **syntax)
+    except matcher.InvalidPattern as flaw:
+        place = {"segment": flaw.segment, "position": flaw.position}
+        return {"valid": False, **place, "reason": flaw.reason, "hint": flaw.hint}
+    attempt = _Attempt(trial, dialect, parsed)
+    if trial.parent is None:
+        return attempt.on(trial.topics, trial.topics, len(trial.topics), len(trial.topics))
+    beginning = _beginning(parsed, dialect.separator)
+    _, candidates = relation.topics(trial.parent, beginning, "", 0)
+    total = relation.topics(trial.parent, "", "", 0)[1]
+    near = relation.sample(trial.parent, _SAMPLE)
+    return attempt.on(_topics(relation, trial.parent, beginning), near, candidates, total)
+
+
+class _Attempt:
+    """A pattern, with the remaining budgets for trying it and for showing the result."""
+
+    def __init__(self, trial: Trial, dialect: Dialect, parsed: Pattern) -> None:
+        self._trial = trial
+        self._dialect = dialect
+        self._parsed = parsed
+        self._width = widest_run(parsed)
+        self._trying = Budget()
+        self._showing = Budget(STEPS // 4)
+
+    def on(self, topics: Iterable[str], near: Sequence[str], candidates: int, total: int) -> dict[str, Any]:
+        """Try the pattern, and return the result.
+
+        Args:
+            topics: topics that may match.
+            near: topics that are searched for near misses.
+            candidates: number of `topics`.
+            total: number of all topics, including those that cannot match.
+        """
+        matching, checked = [], 0
+        for topic in topics:
+            fits = self._matches(topic)
+            if fits is None:
+                break
+            checked += 1
+            if fits:
+                matching.append(topic)
+        others = [topic for topic in near if self._matches(topic) is False]
+        shown = self._explained(matching[:SHOWN], matched=True)
+        if self._trial.parent is None:
+            misfits = self._explained(others[:SHOWN], matched=False)
+        else:
+            misfits = sorted(self._explained(others, matched=False), key=_misfit)[:SHOWN]
+        return {
+            "valid": True,
+            "matched": len(matching),
+            "checked": checked,
+            "candidates": candidates,
+            "total": total,
+            "matching": shown,
+            "others": misfits,
+            "cut": self._cut(),
+        }
+
+    def _matches(self, topic: str) -> bool | None:
+        """Return True if the pattern matches a topic; None if the budget is exhausted."""
+        if not self._trying.takes(self._cost(topic)):
+            return None
+        return self._dialect.matches(self._parsed, topic)
+
+    def _cost(self, topic: str) -> int:
+        return cost(self._trial.pattern, topic, self._dialect.separator, self._width)
+
+    def _explained(self, topics: Sequence[str], *, matched: bool) -> list[dict[str, Any]]:
+        """Explain topics segment by segment, while the budget allows it."""
+        found = []
+        for topic in topics:
+            segments = [text.count(self._dialect.separator) + 1 for text in (self._trial.pattern, topic)]
+            is_deep = max(segments) > MAX_SEGMENTS
+            parts = 0 if is_deep else _STEPS_A_SEGMENT * sum(segments) + self._cost(topic)
+            if not self._showing.takes(parts + len(topic) // 2):
+                break
+            if is_deep:
+                reason = f"more than {MAX_SEGMENTS} segments are not shown individually"
+                found.append({"topic": topic, "matched": matched, "outcome": "", "reason": reason, "steps": []})
+            else:
+                found.append(self._explanation(topic))
+        return found
+
+    def _explanation(self, topic: str) -> dict[str, Any]:
+        policy, inner = self._trial.policy, self._trial.allow_inner_multi
+        found = matcher.explain(self._trial.pattern, topic, self._dialect, policy=policy, allow_inner_multi=inner)
+        return {
+            "topic": topic,
+            "matched": found.matched,
+            "outcome": found.outcome,
+            "reason": found.reason,
+            "steps": shown_steps(found.steps),
+        }
+
+    def _cut(self) -> str:
+        """Return what is missing in the result, with a remedy; empty if it is complete."""
+        if self._trying.is_spent:
+            return "Not all topics were compared, to limit the work. Try fewer or shorter topics, or a shorter pattern."
+        if self._showing.is_spent:
+            return "Not all topics are shown segment by segment. Try fewer or shorter topics, or a shorter pattern."
+        return ""
+
+
+def _topics(relation: LiveRelation, parent: str, beginning: str) -> Iterator[str]:
+    """Yield the first topics of a parent with a prefix."""
+    after = ""
+    for _ in range(SCANNED // _PAGE):
+        page, _ = relation.topics(parent, beginning, after, _PAGE)
+        yield from page
+        if len(page) < _PAGE:
+            return
+        after = page[-1]
+
+
+def _beginning(pattern: Pattern, separator: str) -> str:
+    """Return the common prefix of all matching topics: the segments before the first wildcard."""
+    if pattern.literal is not None:
+        return pattern.literal
+    leading = []
+    for segment in pattern.segments:
+        if not isinstance(segment, str):
+            break
+        leading.append(segment)
+    return separator.join(leading)
+
+
+def _misfit(explanation: dict[str, Any]) -> tuple[int, int]:
+    """Return the sort key of topics that do not match. Near misses come first."""
+    steps = explanation["steps"]
+    return sum(not step["fits"] for step in steps) or len(steps) + 1, -len(steps)

@@ -1,4 +1,4 @@
-"""Budget of work for one answer of the console, in counted steps, whatever names strangers have chosen."""
+"""Budget of work per response of the console, in steps. It holds for arbitrary names."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 STEPS: Final = 400_000
-"""Steps of one answer: segments compared, and names looked at. They take some 0.2 s."""
+"""Steps per response: compared segments and searched names. They take some 0.2 s."""
 
 MAX_SEGMENTS: Final = 256
-"""Greatest number of segments of a pattern or topic that is shown segment by segment."""
+"""Maximum number of segments of a pattern or topic that is shown segment by segment."""
 
 MAX_SHOWN: Final = 256
-"""Number of characters of a pattern that a list shows."""
+"""Maximum number of characters of a pattern in a list."""
 
 MAX_CHARACTERS: Final = 500_000
-"""Number of characters of the names in one answer, after which a page of names ends."""
+"""Maximum number of characters of the names in a response."""
 
 _NAME_STEPS: Final = 8
 _CHARACTERS_A_STEP: Final = 64
@@ -33,18 +33,18 @@ _CHARACTERS_A_STEP: Final = 64
 
 @dataclass
 class Budget:
-    """Steps that are left for one answer.
+    """Remaining steps of a response.
 
     Attributes:
         left: number of steps.
-        is_spent: True once something was left out.
+        is_spent: True if something was omitted.
     """
 
     left: int = STEPS
     is_spent: bool = False
 
     def takes(self, steps: int) -> bool:
-        """Take steps, and tell whether they were left; nothing is affordable after the first refusal."""
+        """Take steps; return False if too few are left. After that, nothing can be taken."""
         if self.is_spent or steps > self.left:
             self.is_spent = True
             return False
@@ -52,7 +52,7 @@ class Budget:
         return True
 
     def search(self, names: Iterable[Any], contains: str) -> Iterator[Any]:
-        """Yield names, or tuples of names, that contain a text, until the budget is spent."""
+        """Yield names, or tuples of names, that contain a string, until the budget is spent."""
         for name in names:
             texts = (name,) if isinstance(name, str) else name
             if not self.takes(_NAME_STEPS + sum(map(len, texts)) // _CHARACTERS_A_STEP):
@@ -62,20 +62,20 @@ class Budget:
 
 
 def cost(pattern: str, topic: str, separator: str, width: int | None = None) -> int:
-    """Return the greatest number of steps in which a pattern is compared with a topic.
+    """Return the maximum number of steps for comparing a pattern with a topic.
 
     Args:
         pattern: text of the pattern.
         topic: name of the topic.
-        separator: text between two segments.
-        width: number of segments of the pattern that a segment of the topic may be compared with; all by default.
+        separator: separator of segments.
+        width: number of the pattern's segments that a segment of the topic may be compared with; all by default.
     """
     compared = (topic.count(separator) + 1) * (pattern.count(separator) + 1 if width is None else width)
     return _NAME_STEPS + compared + (len(pattern) + len(topic)) // _CHARACTERS_A_STEP
 
 
 def widest_run(pattern: Pattern) -> int:
-    """Return the greatest number of segments between two multi-segment wildcards; 1 without an inner one."""
+    """Return the maximum number of segments between two multi-segment wildcards; 1 without an inner wildcard."""
     if not pattern.has_many:
         return 1
     ends = [-1, *(at for at, segment in enumerate(pattern.segments) if segment is MANY), len(pattern.segments)]
@@ -83,21 +83,21 @@ def widest_run(pattern: Pattern) -> int:
 
 
 def shown_steps(steps: Iterable[Any]) -> list[dict[str, Any]]:
-    """Return the steps of an explanation as the page shows them: the first `MAX_SEGMENTS`."""
+    """Convert the first `MAX_SEGMENTS` steps of an explanation for the page."""
     return [asdict(step) for step, _ in zip(steps, range(MAX_SEGMENTS), strict=False)]
 
 
 def fitting(items: list[T], size: Callable[[T], int]) -> list[T]:
-    """Return the first of some items: as many as one answer holds, but at least one.
+    """Return the first items, as many as fit into a response, but at least one.
 
     Args:
         items: the items.
-        size: function that returns the number of characters of an item.
+        size: returns the number of characters of an item.
     """
     ends = accumulate(map(size, items))
     return [item for item, end in zip(items, ends, strict=True) if end <= MAX_CHARACTERS] or items[:1]
 
 
 def shortened(text: str) -> str:
-    """Return a text in the length that lists show."""
+    """Shorten a string for a list."""
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."

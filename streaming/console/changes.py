@@ -1,4 +1,4 @@
-"""The last changes of the relation, numbered, so that any number of readers can follow them without a queue each."""
+"""The last changes of the relation. They are numbered, so readers can follow them without a queue."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from streaming.client.relation import Change
 
 KEPT = 2_000
-"""Number of changes that are kept; a reader that falls behind further is told how many it has missed."""
+"""Maximum number of kept changes. A reader that falls behind further receives the number of missed changes."""
 
 REMOVALS = 20_000
-"""Number of pairs whose last REMOVE is kept for explanations."""
+"""Maximum number of pairs whose last REMOVE is kept for explanations."""
 
 SECONDS = 300
 """Length of the plot of rates and latencies, in seconds."""
 
 
 class SeenChange(NamedTuple):
-    """A change as the console saw it."""
+    """A change, with the time when the console read it."""
 
     number: int
     seen_ms: int
@@ -41,13 +41,13 @@ class SeenChange(NamedTuple):
 
 
 class Second(NamedTuple):
-    """Updates of one second.
+    """Updates within a second.
 
     Attributes:
         at: the second, since the epoch.
         adds: number of ADDs.
         removes: number of REMOVEs.
-        worst_ms: greatest time from the event to the console, in milliseconds; None where no event has a time.
+        worst_ms: maximum latency from the event to the console, in milliseconds; None without event times.
     """
 
     at: int
@@ -60,7 +60,7 @@ Pair = tuple[str, str, str, str | None, str]
 
 
 class Changes:
-    """The last changes, the last removal of each pair, and updates a second; safe in any number of threads."""
+    """The last changes, the last removal of each pair, and updates per second. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -70,7 +70,7 @@ class Changes:
         self.last = 0
 
     def add(self, change: Change, seen_ms: int, *, live: bool) -> None:
-        """Note a change; only those that are live, not read again from the past, count for rates and latencies."""
+        """Record a change. Only live changes count for rates and latencies."""
         row = change.row
         parent, group, client, part = row.subscriber
         patterns = tuple(map(shortened, row.patterns[:_PATTERNS]))
@@ -91,7 +91,7 @@ class Changes:
                 self._count(seen)
 
     def since(self, number: int, size: int) -> tuple[list[SeenChange], int]:
-        """Return the changes behind a number, at most the last `size`, and how many of them are left out."""
+        """Return the last changes after a number, at most `size`, and the number of omitted changes."""
         with self._lock:
             wanted = min(self.last - number, size, len(self._recent))
             if wanted <= 0:
@@ -102,7 +102,7 @@ class Changes:
         return shown[::-1], last - number - len(shown)
 
     def of_pair(self, pair: Pair) -> list[SeenChange]:
-        """Return what is kept of a pair, the newest first."""
+        """Return the kept changes of a pair, newest first."""
         with self._lock:
             found = {seen.number: seen for seen in self._recent if seen[3:8] == pair}
             removal = self._removals.get(pair)
@@ -111,7 +111,7 @@ class Changes:
         return fitting(sorted(found.values(), reverse=True), _characters)
 
     def seconds(self) -> list[Second]:
-        """Return the updates of the last seconds, those without any left out."""
+        """Return the counts of the last seconds with updates."""
         with self._lock:
             return list(self._seconds)
 
@@ -125,9 +125,9 @@ class Changes:
 
 
 def _characters(seen: SeenChange) -> int:
-    """Return the number of characters of the names of a change."""
+    """Return the number of characters of the names in a change."""
     return len(seen.parent) + len(seen.group) + len(seen.client) + len(seen.topic) + sum(map(len, seen.patterns))
 
 
 _PATTERNS = 16
-"""Number of patterns that are kept of a change."""
+"""Maximum number of kept patterns per change."""

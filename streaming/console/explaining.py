@@ -1,41 +1,35 @@
-"""Explanations from the updates alone, where no live state of the job is at hand."""
+"""Explanations of pairs: reasons from the live state of the job, and history from the updates."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-import matcher
-from streaming.console.budget import Budget, cost, shortened, shown_steps
+from streaming.console.budget import shown_steps
 from streaming.console.sources import Check, Explained
+from streaming.errors import InspectError
+from streaming.inspect import Explanation, Inspector, wording
 from streaming.updates.op import Cause, Op
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from streaming.client.rows import Row, Subscriber
+    from streaming.config import Settings
     from streaming.console.changes import SeenChange
     from streaming.console.live import LiveRelation
 
-BASIS = (
-    "Read from the updates topic alone: the rows, the patterns of the client's rows, and the last changes. Selectors, "
-    "quotas, bindings and entries that match no topic do not stand there."
-)
+BASIS: Final = "Answered by the running job, from its live state."
 
-_ROWS = 2_000
-"""Number of rows of a client in which its patterns are looked for."""
+UPDATES_BASIS: Final = "Read from the updates topic, which contains rows and changes. Reasons come from the job."
 
-_CUT: Final = "Not all patterns of the client were compared, which takes too long here: try `reexpand explain`."
+_ANSWER_SECONDS: Final = 5.0
+"""Timeout in seconds of the job's response."""
+
+_ENTRIES: Final = 12
+"""Maximum number of shown entries. Matching entries come first."""
 
 _PARTS: Final = 100
-"""Number of parts of a client that are looked at."""
+"""Maximum number of a client's parts that are read."""
 
-_STEPS_A_SEGMENT: Final = 10
-"""Steps for a segment that is shown: it costs more than one that is compared."""
-
-_SHOWN = 12
-"""Number of patterns that are explained."""
-
-_MEANING = {
+_MEANING: Final = {
     Cause.TOPIC_CREATED: "the topic was created",
     Cause.TOPIC_DELETED: "the topic was deleted",
     Cause.TOPIC_EXPIRED: "the topic reached the end of its time to live",
@@ -43,165 +37,80 @@ _MEANING = {
     Cause.UNSUBSCRIBED: "the client unsubscribed",
     Cause.LEASE_EXPIRED: "the client sent no request within its lease",
     Cause.GROUP_CHANGED: "the attributes of the group changed",
-    Cause.SELECTOR_CHANGED: "another selector holds for the group",
-    Cause.EVICTED: "a newer client of the exclusive group took the topic",
-    Cause.RELEASED: "a client of the exclusive group gave the topic back",
-    Cause.QUOTA_EXCEEDED: "the quota of the client leaves no room for the topic",
-    Cause.QUOTA_FREED: "the quota of the client has room again",
-    Cause.REPAIRED: "a correction by reexpand verify",
+    Cause.SELECTOR_CHANGED: "the selector of the group changed",
+    Cause.EVICTED: "a newer client of the exclusive group received the topic",
+    Cause.RELEASED: "another client of the exclusive group released the topic",
+    Cause.QUOTA_EXCEEDED: "the topic exceeded the quota of the client",
+    Cause.QUOTA_FREED: "the quota of the client allowed the topic again",
+    Cause.REPAIRED: "reexpand verify corrected the row",
 }
 
 
-class _Entry(NamedTuple):
-    """A pattern of a client, with its notation as far as it shows in the rows."""
-
-    text: str
-    dialect: str
-    policy: str | None = None
-
-
 class UpdatesExplainer:
-    """Explainer of what a follower of the updates can know; says so in each answer."""
+    """Explainer that reads only the updates: the history of a pair, and one sentence."""
 
     def __init__(self, relation: LiveRelation) -> None:
         self._live = relation
 
     def explain(self, subscriber: Subscriber, lite_topic: str) -> Explained:
-        """Explain one pair."""
+        """Explain a pair."""
         live = self._live
         parts = [subscriber] if subscriber.part is not None else live.parts(subscriber, _PARTS)
-        rows = [row for part in parts if (row := live.rows.row(part, lite_topic)) is not None]
-        history = self._history({subscriber, *parts}, lite_topic)
-        checks = [self._topic(subscriber, lite_topic), self._client(subscriber, parts)]
-        budget = Budget()
-        if rows:
-            checks += self._matching(rows, lite_topic, budget)
-            headline = f"{subscriber.client_id} receives {lite_topic}: {_why(rows[0])}."
-        else:
-            entries = self._entries(parts, budget)
-            patterns = _judged(entries, lite_topic, budget) if parts else []
-            checks += patterns + self._others(subscriber, lite_topic)
-            headline = _absence(subscriber, lite_topic, history, patterns, is_cut=budget.is_spent)
-        basis = f"{BASIS} {_CUT}" if budget.is_spent else BASIS
-        return Explained(bool(rows), headline, basis, checks, [change._asdict() for change in history])
-
-    def _history(self, subscribers: set[Subscriber], lite_topic: str) -> list[SeenChange]:
-        changes = self._live.changes
-        found = [seen for each in subscribers for seen in changes.of_pair((*each, lite_topic))]
-        return sorted(found, reverse=True)
-
-    def _topic(self, subscriber: Subscriber, lite_topic: str) -> Check:
-        count = self._live.rows.count_of_topic(subscriber.parent, lite_topic)
-        if count:
-            return Check("topic", True, f"The topic exists: {count:,} subscribers receive it.")
-        return Check("topic", None, "Nobody receives the topic; the updates do not tell whether it exists.")
-
-    def _client(self, client: Subscriber, parts: list[Subscriber]) -> Check:
-        count = sum(self._live.rows.count_of_subscriber(part) for part in parts)
-        if count:
-            return Check("client", True, f"The client receives {count:,} topics of {client.parent}.")
-        return Check(
-            "client",
-            None,
-            f"The client receives no topic of {client.parent}: it is not subscribed, its lease has ended, its group is "
-            "literal or bound to another parent, or its patterns match nothing.",
-        )
-
-    def _matching(self, rows: list[Row], lite_topic: str, budget: Budget) -> Iterator[Check]:
-        """Yield a check for each entry behind the rows of a pair."""
-        for row in rows[:_SHOWN]:
-            if not row.patterns:
-                yield Check("pattern", True, "The client is subscribed to every topic of the parent.")
-            for text in row.patterns[:_SHOWN]:
-                if text == lite_topic:
-                    yield Check("pattern", True, f"The entry {text} is the name of the topic.")
-                else:
-                    yield _check(_entry(row, text, budget), lite_topic, budget)
-
-    def _entries(self, parts: list[Subscriber], budget: Budget) -> dict[_Entry, None]:
-        """Return the patterns that stand in the rows of a client, in the order of their appearance."""
-        found: dict[_Entry, None] = {}
-        for part in parts:
-            for row in self._live.rows.page_of_subscriber(part, 0, _ROWS):
-                for text in row.patterns or ("",):
-                    if budget.is_spent:
-                        return found
-                    found.setdefault(_entry(row, text, budget) if text else _EVERYTHING)
-        return found
-
-    def _others(self, client: Subscriber, lite_topic: str) -> list[Check]:
-        rows = self._live.rows.page_of_topic(client.parent, lite_topic, 0, _ROWS)
-        holders = sorted({row.client_id for row in rows if row.group == client.group})
-        if not holders:
-            return []
-        names = ", ".join(holders[:3]) + (", ..." if len(holders) > len(holders[:3]) else "")
-        return [Check("group", None, f"In the same group {names} receives it; an exclusive group has one holder.")]
+        row = next((row for part in parts if (row := live.rows.row(part, lite_topic)) is not None), None)
+        changes = (seen for each in {subscriber, *parts} for seen in live.changes.of_pair((*each, lite_topic)))
+        history = sorted(changes, reverse=True)
+        headline = _headline(subscriber.client_id, lite_topic, row, history)
+        return Explained(row is not None, headline, UPDATES_BASIS, [], [change._asdict() for change in history])
 
 
-_EVERYTHING = _Entry("", "lite")
+class JobExplainer:
+    """Explainer that asks the running job, and adds the history from the updates.
+
+    Args:
+        settings: addresses, topics and client options of the job.
+        updates: explainer that is used alone if the job does not answer.
+    """
+
+    def __init__(self, settings: Settings, updates: UpdatesExplainer) -> None:
+        self._settings = settings
+        self._updates = updates
+
+    def explain(self, subscriber: Subscriber, lite_topic: str) -> Explained:
+        """Explain a pair."""
+        seen = self._updates.explain(subscriber, lite_topic)
+        try:
+            with Inspector(self._settings, _ANSWER_SECONDS) as inspector:
+                found = inspector.explain(
+                    subscriber.client_id, lite_topic, parent=subscriber.parent, group=subscriber.group
+                )
+        except InspectError as error:
+            return seen._replace(basis=f"{seen.basis} The job did not answer: {error}.")
+        return _shown(found[0])._replace(history=seen.history)
 
 
-def _judged(entries: dict[_Entry, None], lite_topic: str, budget: Budget) -> list[Check]:
-    """Return a check for each known pattern of a client; those that match come first, then the nearest."""
-    if _EVERYTHING in entries:
-        return [Check("pattern", True, "The client is subscribed to every topic of the parent.")]
-    checks = [_check(entry, lite_topic, budget) for entry in entries]
-    checks.sort(key=lambda check: (not check.met, check.met is None, sum(not step["fits"] for step in check.steps)))
-    return checks[:_SHOWN]
-
-
-def _entry(row: Row, text: str, budget: Budget) -> _Entry:
-    """Return an entry of a row with the first notation in which it matches the topic of the row."""
-    dialect, _, rest = (row.part or "").partition(":")
-    if dialect in matcher.DIALECTS:
-        policy, _, _ = rest.partition(":")
-        return _Entry(text, dialect, policy or None)
-    if row.share is not None:
-        return _Entry(text, "mqtt")
-    for name, rules in matcher.DIALECTS.items():
-        if not budget.takes(cost(text, row.lite_topic, rules.separator)):
-            break
-        if matcher.matches(text, row.lite_topic, name):
-            return _Entry(text, name)
-    return _Entry(text, "lite")
-
-
-def _check(entry: _Entry, lite_topic: str, budget: Budget) -> Check:
-    """Return the verdict of the matcher on one pattern."""
-    text, dialect, policy = entry
-    separator = matcher.get_dialect(dialect).separator
-    shown, segments = shortened(text), text.count(separator) + lite_topic.count(separator)
-    if not budget.takes(cost(text, lite_topic, separator) + _STEPS_A_SEGMENT * segments):
-        return Check("pattern", None, f"{shown} ({dialect}) was not compared.")
-    inner: dict[str, Any] = {"allow_inner_multi": True} if dialect == "lite" else {}
-    try:
-        found = matcher.explain(text, lite_topic, dialect, policy=policy, **inner)
-    except matcher.MatcherError as error:
-        return Check("pattern", None, f"{shown} ({dialect}): {error}")
-    return Check("pattern", found.matched, f"{shown} ({dialect}): {found.reason}.", shown_steps(found.steps))
-
-
-def _why(row: Row) -> str:
-    entries = ", ".join(row.patterns[:3]) or "its subscription to every topic"
-    return f"by {entries}, since {_meaning(row.cause)}"
+def _headline(client: str, lite_topic: str, row: Row | None, history: list[SeenChange]) -> str:
+    if row is not None:
+        entries = ", ".join(row.patterns[:3]) or "its subscription to every topic"
+        return f"{client} receives {lite_topic}: by {entries}, since {_meaning(row.cause)}."
+    if history and history[0].op == Op.REMOVE:
+        return f"{client} no longer receives {lite_topic}: {_meaning(history[0].cause)}."
+    return f"{client} does not receive {lite_topic}, and the kept updates contain no change of this pair."
 
 
 def _meaning(cause: str) -> str:
     return _MEANING.get(Cause(cause), cause) if cause in set(Cause) else cause
 
 
-def _absence(
-    subscriber: Subscriber, lite_topic: str, history: list[SeenChange], patterns: list[Check], *, is_cut: bool
-) -> str:
-    """Return the sentence on a pair without a row."""
-    pair = f"{subscriber.client_id} does not receive {lite_topic}"
-    last = history[0] if history else None
-    if last is not None and last.op == Op.REMOVE:
-        return f"{pair} any more: {_meaning(last.cause)}."
-    if any(check.met for check in patterns):
-        return f"{pair}, though a pattern of it matches: a selector, a quota, or an exclusive group takes it away."
-    if is_cut:
-        return f"{pair}; not all of its patterns were compared."
-    if patterns:
-        return f"{pair}: none of its known patterns matches."
-    return f"{pair}, nor any other topic of {subscriber.parent}."
+def _shown(found: Explanation) -> Explained:
+    pair = found.pair
+    verb = "receives" if found.received else "does not receive"
+    checks = [Check(name, None, f"{text}.") for name, text in wording.facts(found)]
+    entries = sorted(pair.entries, key=lambda entry: not entry.matches)[:_ENTRIES]
+    for entry in entries:
+        kind = "name" if entry.dialect is None else entry.dialect
+        place = f" It was sent by {entry.place}." if entry.place else ""
+        steps = shown_steps(entry.steps)
+        checks.append(Check("entry", entry.matches, f"{entry.entry} ({kind}): {entry.reason}.{place}", steps))
+    checks += (Check("hint", None, hint.text) for hint in found.hints)
+    decided = f" Decided by {pair.decided_by}." if pair.decided_by else ""
+    return Explained(found.received, f"{pair.client} {verb} {pair.topic}: {pair.reason}.{decided}", BASIS, checks)

@@ -1,4 +1,4 @@
-"""The relation as the console keeps it: followed from the updates topic, within bounds of memory."""
+"""The relation of the console, read from the updates topic with limited memory, and its names."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from sortedcontainers import SortedDict, SortedList
 
 from streaming.client.follower import SubscriptionClient
 from streaming.client.rows import Subscriber
-from streaming.console.budget import Budget
+from streaming.console.budget import MAX_CHARACTERS, Budget
 from streaming.console.changes import Changes
-from streaming.console.names import Level, SortedNames
 from streaming.updates.op import Op
 
 if TYPE_CHECKING:
@@ -24,22 +23,24 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MAX_ROWS = 1_000_000
-"""Default bound of the number of rows that are kept: some 350 MB."""
+"""Default maximum number of rows in memory, which take some 350 MB."""
+
+_LAST = 0x10FFFF
 
 
 class ReaderState(NamedTuple):
     """State of the reader.
 
     Attributes:
-        ready: all updates from before its start are read.
-        rows: number of rows that are kept.
-        topics: number of lite topics that have a row.
-        subscribers: number of subscribers that have a row.
-        left_out: number of ADDs that were not kept, because of the bound.
-        malformed: number of records that are no updates.
-        error: reason for which it has stopped; empty otherwise.
+        ready: True if all updates from before the start are read.
+        rows: number of rows.
+        topics: number of lite topics with a row.
+        subscribers: number of subscribers with a row.
+        left_out: number of ADDs beyond the maximum number of rows.
+        malformed: number of records that are not updates.
+        error: reason why the reader has stopped; empty otherwise.
         changes: number of the last change.
-        trouble: the last error of Kafka from which the reader recovers by itself; empty some time after that.
+        trouble: the last transient error of Kafka; empty some time after recovery.
     """
 
     ready: bool
@@ -54,12 +55,12 @@ class ReaderState(NamedTuple):
 
 
 class Found(NamedTuple, Generic[T]):
-    """A page of what a search has found.
+    """A page of search results.
 
     Attributes:
-        items: what the page shows.
-        total: number of all that was found.
-        complete: False if the search ended early, because its work is bounded.
+        items: results on the page.
+        total: number of all results.
+        complete: False if the search ended early, because its work is limited.
     """
 
     items: list[T]
@@ -67,8 +68,115 @@ class Found(NamedTuple, Generic[T]):
     complete: bool
 
 
+class Branch(NamedTuple):
+    """A topic, or all topics with a common prefix.
+
+    Attributes:
+        text: the segment.
+        prefix: prefix of the names, with the separator; empty for a topic.
+        topic: name of the topic; empty for a branch.
+        topics: number of topics.
+    """
+
+    text: str
+    prefix: str
+    topic: str
+    topics: int
+
+
+class Level(NamedTuple):
+    """A page of a level of the tree.
+
+    Attributes:
+        branches: branches and topics, sorted by name.
+        more: `after` of the next page; empty on the last page.
+    """
+
+    branches: list[Branch]
+    more: str
+
+
+class SortedNames:
+    """Sorted names, which are read as a tree. Not thread-safe.
+
+    Reading a level costs two binary searches per branch, regardless of the number of topics.
+    """
+
+    def __init__(self) -> None:
+        self._names: SortedList = SortedList()
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
+
+    def add(self, name: str) -> None:
+        """Add a name, if it is new."""
+        if name not in self._names:
+            self._names.add(name)
+
+    def remove(self, name: str) -> None:
+        """Remove a name, if it exists."""
+        self._names.discard(name)
+
+    def count(self, prefix: str) -> int:
+        """Return the number of names with a prefix."""
+        start, end = self._range(prefix)
+        return end - start
+
+    def page(self, prefix: str, after: str, size: int) -> list[str]:
+        """Return at most `size` names with a prefix, after the name `after` (empty: from the first name)."""
+        start, end = self._range(prefix)
+        if after:
+            start = max(start, self._names.bisect_right(after))
+        return list(self._names.islice(start, min(end, start + size)))
+
+    def sample(self, size: int) -> list[str]:
+        """Return at most `size` names, evenly spaced."""
+        count = len(self._names)
+        if count <= size:
+            return list(self._names)
+        return [self._names[at * count // size] for at in range(size)]
+
+    def level(self, prefix: str, separator: str, after: str, size: int) -> Level:
+        """Return the branches and topics directly below a prefix.
+
+        Args:
+            prefix: empty, or the prefix of a branch.
+            separator: separator of segments.
+            after: `more` of the previous page; empty for the first page.
+            size: maximum number of branches and topics.
+        """
+        at, end = self._range(prefix)
+        if after:
+            at = max(at, self._names.bisect_left(after))
+        found: list[Branch] = []
+        room = MAX_CHARACTERS
+        while at < end:
+            name = self._names[at]
+            if len(found) == size or (found and room < len(name)):
+                return Level(found, name)
+            room -= len(name)
+            cut = name.find(separator, len(prefix))
+            if cut < 0:
+                found.append(Branch(name[len(prefix) :], "", name, 1))
+                at += 1
+            else:
+                below = name[: cut + len(separator)]
+                behind = self._names.bisect_left(_behind(below))
+                found.append(Branch(name[len(prefix) : cut], below, "", behind - at))
+                at = behind
+        return Level(found, "")
+
+    def _range(self, prefix: str) -> tuple[int, int]:
+        if not prefix:
+            return 0, len(self._names)
+        return self._names.bisect_left(prefix), self._names.bisect_left(_behind(prefix))
+
+
 class _ParentNames:
-    """Names of the topics and subscribers of one parent."""
+    """Names of the topics and subscribers of a parent."""
 
     def __init__(self) -> None:
         self.topics = SortedNames()
@@ -76,20 +184,20 @@ class _ParentNames:
 
 
 class LiveRelation:
-    """The relation and its last changes; safe in any number of threads.
+    """The relation and its last changes. Thread-safe.
 
-    It keeps `max_rows` rows. New rows beyond are left out, and counted; they are missing from all answers until the
-    console is started anew, with a higher bound or for fewer parents. Rows that are kept stay right meanwhile.
+    It contains at most `max_rows` rows. New rows beyond that are counted but omitted from all responses, until the
+    console is restarted with a higher maximum or for fewer parents. The other rows stay correct.
 
     Args:
         bootstrap_servers: Kafka brokers.
         topic: the updates topic.
         options: librdkafka options.
-        max_rows: bound of the number of rows.
-        parents: only the rows of these parents; all where it is empty.
+        max_rows: maximum number of rows.
+        parents: parents whose rows are read; empty for all.
 
     Raises:
-        UpdatesUnreadable: an option is wrong.
+        UpdatesUnreadable: an option is invalid.
     """
 
     def __init__(
@@ -125,14 +233,14 @@ class LiveRelation:
 
     @property
     def rows(self) -> Relation:
-        """The rows."""
+        """Rows of the relation."""
         return self._client.relation
 
     def wait_ready(self, timeout: float) -> None:
         """Wait until all updates are read.
 
         Raises:
-            ClientError: they cannot be read, or not in time.
+            ClientError: the updates cannot be read, or not in time.
         """
         self._client.wait_ready(timeout)
 
@@ -145,24 +253,24 @@ class LiveRelation:
         return ReaderState(client.ready, *counts, client.malformed, error, self.changes.last, client.trouble)
 
     def parents(self) -> dict[str, int]:
-        """Return the number of topics of each parent, in the order of their names."""
+        """Return the number of topics of each parent, sorted by name."""
         with self._lock:
             return {name: len(names.topics) for name, names in self._names.items()}
 
     def parents_like(self, contains: str, start: int, size: int) -> Found[tuple[str, int]]:
-        """Return a page of the parents whose name contains a text, with the number of topics of each."""
+        """Return a page of the parents whose name contains a string, with their numbers of topics."""
         with self._lock:
             page = _page(self._names.keys(), contains, start, size)
             return page._replace(items=[(name, len(self._names[name].topics)) for name in page.items])
 
     def level(self, parent: str, prefix: str, separator: str, after: str, size: int) -> Level:
-        """Return a page of one level of a parent's tree; see `SortedNames.level`."""
+        """Return a page of a level of a parent's tree, as `SortedNames.level`."""
         with self._lock:
             names = self._names.get(parent)
             return names.topics.level(prefix, separator, after, size) if names else Level([], "")
 
     def topics(self, parent: str, prefix: str, after: str, size: int) -> tuple[list[str], int]:
-        """Return a page of the topics with a beginning, and the number of all of them."""
+        """Return a page of the topics with a prefix, and their total number."""
         with self._lock:
             names = self._names.get(parent)
             return (names.topics.page(prefix, after, size), names.topics.count(prefix)) if names else ([], 0)
@@ -174,18 +282,18 @@ class LiveRelation:
             return names.topics.sample(size) if names else []
 
     def exists(self, parent: str, lite_topic: str) -> bool:
-        """Tell whether anybody receives a lite topic."""
+        """Return True if a lite topic has receivers."""
         return self.rows.count_of_topic(parent, lite_topic) > 0
 
     def subscribers(self, parent: str, start: int, size: int, contains: str = "") -> Found[Subscriber]:
-        """Return a page of the subscribers of a parent whose group or client contains a text."""
+        """Return a page of the subscribers of a parent whose group or client contains a string."""
         with self._lock:
             names = self._names.get(parent)
             page = _page(names.subscribers if names else SortedList(), contains, start, size)
         return page._replace(items=[_subscriber(parent, key) for key in page.items])
 
     def parts(self, client: Subscriber, most: int | None = None) -> list[Subscriber]:
-        """Return the subscribers of a client that have a row: all, or the first ones."""
+        """Return the subscribers of a client with a row: all, or the first `most`."""
         group, client_id = client.group, client.client_id
         with self._lock:
             names = self._names.get(client.parent)
@@ -199,7 +307,7 @@ class LiveRelation:
         return found
 
     def _admits(self, subscriber: Subscriber) -> bool:
-        """Tell whether a new row is kept; called by the client's thread only, as is `_note`."""
+        """Return True if a new row is kept. Only the client's thread calls this and `_note`."""
         if self._only and subscriber.parent not in self._only:
             return False
         if self._rows < self.max_rows:
@@ -208,7 +316,7 @@ class LiveRelation:
         return False
 
     def _note(self, change: Change) -> None:
-        """Keep the names in step with the rows."""
+        """Update the names after a change of a row."""
         self._began.wait()
         row, rows = change.row, self.rows
         parent, group, client, part = row.subscriber
@@ -239,7 +347,7 @@ class LiveRelation:
 
 
 def _page(names: Any, contains: str, start: int, size: int) -> Found[Any]:
-    """Return a page of sorted names, or tuples of names, that contain a text."""
+    """Return a page of sorted names, or tuples of names, that contain a string."""
     if not contains:
         return Found(list(islice(names, start, start + size)), len(names), complete=True)
     budget = Budget()
@@ -250,3 +358,9 @@ def _page(names: Any, contains: str, start: int, size: int) -> Found[Any]:
 def _subscriber(parent: str, key: tuple[str, str, str]) -> Subscriber:
     group, client, part = key
     return Subscriber(parent, group, client, part or None)
+
+
+def _behind(prefix: str) -> str:
+    """Return the smallest string that is greater than every string with this prefix."""
+    head = prefix.rstrip(chr(_LAST))
+    return head[:-1] + chr(ord(head[-1]) + 1) if head else chr(_LAST) * (len(prefix) + 1)

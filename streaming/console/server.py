@@ -1,54 +1,73 @@
-"""The console on an address of its own, until SIGTERM or Ctrl-C."""
+"""Servers of the console: standalone until SIGTERM or Ctrl-C, or as a page of a running job."""
 
 from __future__ import annotations
 
+import logging
+import threading
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
+
+from starlette.concurrency import run_in_threadpool
+from starlette.routing import Mount
 
 from streaming.address import Address, parse
 from streaming.console.access import Access
+from streaming.console.app import console
+from streaming.console.explaining import JobExplainer, UpdatesExplainer
+from streaming.console.letters import LetterTail
+from streaming.console.live import MAX_ROWS, LiveRelation
+from streaming.console.sources import ConsoleSources, RecentBatches
 from streaming.errors import AddressUnusable, ConfigInvalid
+from streaming.kafka.options import for_librdkafka
 from streaming.monitor.bounded import BoundedServer
-from streaming.monitor.server import checked_token, token_of_file
+from streaming.monitor.server import checked_token, read_token, token_of_file
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
 
     from starlette.applications import Starlette
+    from starlette.routing import BaseRoute
+    from starlette.types import Receive, Scope, Send
+
+    from streaming.config import Settings
+    from streaming.monitor.batch import BatchReport
+
+log = logging.getLogger("reexpand")
 
 VARIABLE: Final = "REEXPAND_CONSOLE_TOKEN"
-"""Environment variable of the token, where no file names it."""
+"""Environment variable of the token, if no file is given."""
 
 _GOODBYE_SECONDS: Final = 2
-"""Time that answers have at the end, in seconds."""
+"""Timeout of running responses at the end, in seconds."""
 
 
 def address(text: str) -> Address:
-    """Read HOST:PORT.
+    """Parse HOST:PORT.
 
     Raises:
-        ConfigInvalid: the text is none.
+        ConfigInvalid: the text is not an address.
     """
     try:
         found = parse(text)
     except ValueError:
         found = None
     if found is None:
-        raise ConfigInvalid(f"--http {text!r} is no address; it looks as 127.0.0.1:9465")
+        raise ConfigInvalid(f"--http {text!r} is not an address; expected HOST:PORT, such as 127.0.0.1:9465")
     return found
 
 
 def access(where: Address, token: str | None, token_file: Path | None) -> Access:
-    """Return who may see a console.
+    """Return the access rules of a console.
 
     Args:
-        where: its address.
+        where: address of the console.
         token: token from the environment.
-        token_file: file with the token, which goes before.
+        token_file: file with the token, which has precedence.
 
     Raises:
-        ConfigInvalid: the token is missing where others reach the address, is too short, or cannot be read.
+        ConfigInvalid: the token is too short, cannot be read, or is missing for a non-loopback address.
     """
     if token_file is not None:
         return Access(token_of_file(token_file))
@@ -57,8 +76,38 @@ def access(where: Address, token: str | None, token_file: Path | None) -> Access
     if where.is_loopback:
         return Access()
     raise ConfigInvalid(
-        f"others reach {where.host}, so the console needs a token there: give it by --token-file or in "
+        f"other machines can reach {where.host}, so the console needs a token: use --token-file or "
         f"{VARIABLE}, or listen on 127.0.0.1"
+    )
+
+
+def open_sources(
+    stack: ExitStack,
+    settings: Settings,
+    about: Mapping[str, str],
+    *,
+    max_rows: int = MAX_ROWS,
+    parents: Collection[str] = (),
+    timings: RecentBatches | None = None,
+) -> ConsoleSources:
+    """Start to read updates and dead letters.
+
+    Args:
+        stack: closes the readers.
+        settings: addresses, topics and client options of the job.
+        about: labels in the header of the page.
+        max_rows: maximum number of rows.
+        parents: parents whose rows are read; empty for all.
+        timings: timings of the job's micro-batches.
+    """
+    servers, options = settings.bootstrap_servers, for_librdkafka(settings)
+    relation = stack.enter_context(
+        LiveRelation(servers, settings.updates, options=options, max_rows=max_rows, parents=parents)
+    )
+    letters = stack.enter_context(LetterTail(servers, settings.dead_letters, options))
+    explainer = JobExplainer(settings, UpdatesExplainer(relation))
+    return ConsoleSources(
+        relation, explainer, letters, timings, {"broker": servers, "updates": settings.updates, **about}
     )
 
 
@@ -67,8 +116,8 @@ def serve(app: Starlette, where: Address, opened: Callable[[str], None]) -> None
 
     Args:
         app: the application.
-        where: its address; port 0 takes a free one.
-        opened: called with the URL once it listens.
+        where: address to listen on; port 0 for a free port.
+        opened: called with the URL when the server listens.
 
     Raises:
         AddressUnusable: the address cannot be listened on.
@@ -78,7 +127,7 @@ def serve(app: Starlette, where: Address, opened: Callable[[str], None]) -> None
     except OSError as error:
         raise AddressUnusable(
             f"the console cannot listen on {where}: {error.strerror or error}. "
-            "Choose another address with --http; port 0 takes a free one."
+            "Choose another address with --http, or port 0 for a free port."
         ) from None
     with listener:
         opened(f"http://{Address(where.host, listener.getsockname()[1])}/")
@@ -86,13 +135,62 @@ def serve(app: Starlette, where: Address, opened: Callable[[str], None]) -> None
 
 
 class _ConsoleServer(BoundedServer):
-    """Server that ends the streams of open pages before it waits for them."""
+    """Server that ends the streams of open pages before it stops."""
 
     def __init__(self, app: Starlette, **options: Any) -> None:
         super().__init__(app, **options)
         self._close = app.state.close
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End."""
+        """Stop the server."""
         self._close()
         await super().shutdown(sockets)
+
+
+class JobConsole:
+    """Page of a running job. It reads no data before its first request.
+
+    Args:
+        settings: settings of the job.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._access = Access(read_token(settings.http_token_file))
+        self._timings = RecentBatches()
+        self._app: Starlette | None = None
+        self._opening = threading.Lock()
+        self._open = ExitStack()
+
+    def routes(self) -> list[BaseRoute]:
+        """Return the route of the page; none for a non-loopback address without a token."""
+        where = parse(self._settings.http)
+        if where is None:
+            return []
+        if self._access.token is None and not where.is_loopback:
+            log.info("no console at %s: other machines can reach it, and there is no --http-token-file", where)
+            return []
+        return [Mount("/", app=self._serve)]
+
+    def follow(self, batch: BatchReport) -> None:
+        """Add a committed micro-batch."""
+        self._timings.follow(batch)
+
+    def close(self) -> None:
+        """End the streams of open pages, and stop reading."""
+        with self._opening:
+            self._open.close()
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = await run_in_threadpool(self._start) if self._app is None else self._app
+        await app(scope, receive, send)
+
+    def _start(self) -> Starlette:
+        """Start to read updates and dead letters, once."""
+        with self._opening:
+            if self._app is None:
+                about = {"checkpoint": self._settings.checkpoint}
+                sources = open_sources(self._open, self._settings, about, timings=self._timings)
+                self._app = console(sources, self._access)
+                self._open.callback(self._app.state.close)
+            return self._app

@@ -1,27 +1,37 @@
-"""Sources of the console: the records that it shows, and protocols of those that have them."""
+"""Data sources of the console: their records and protocols."""
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from streaming.monitor.batch import TOTAL
+from streaming.updates.op import Op
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streaming.client.rows import Subscriber
     from streaming.console.live import LiveRelation
+    from streaming.monitor.batch import BatchReport
+
+_BATCHES: Final = 500
+"""Maximum number of micro-batches with records in the timings."""
+
+_UPDATES: Final = tuple(f"{op.lower()}:" for op in Op)
 
 
 class BatchTiming(NamedTuple):
-    """Timing of one micro-batch.
+    """Timing of a micro-batch.
 
     Attributes:
         number: number of the micro-batch.
-        started_ms: its start, in milliseconds since the epoch.
-        seconds: its duration.
+        started_ms: start, in milliseconds since the epoch.
+        seconds: duration.
         records: number of input records.
         updates: number of updates.
-        phases: duration of its phases in seconds, by name, in their order.
+        phases: duration of each phase in seconds, by name, in order.
     """
 
     number: int
@@ -33,20 +43,41 @@ class BatchTiming(NamedTuple):
 
 
 class Timings(Protocol):
-    """Timings of the last micro-batches, which only the job itself has."""
+    """Timings of the last micro-batches, which only the job has."""
 
     def recent(self) -> Sequence[BatchTiming]:
-        """Return the last micro-batches, the oldest first, 500 at most."""
+        """Return the last micro-batches, at most 500, oldest first."""
+
+
+class RecentBatches:
+    """The last micro-batches. One thread may add them while others read."""
+
+    def __init__(self) -> None:
+        self._kept: deque[BatchTiming] = deque(maxlen=_BATCHES)
+
+    def follow(self, batch: BatchReport) -> None:
+        """Add a committed micro-batch."""
+        if not batch.records:
+            return
+        phases = dict(batch.phases)
+        seconds = phases.pop(TOTAL, 0.0)
+        updates = sum(count for kind, count in batch.counts.items() if kind.startswith(_UPDATES))
+        began = int((batch.ended - seconds) * 1_000)
+        self._kept.append(BatchTiming(batch.number, began, seconds, batch.records, updates, phases))
+
+    def recent(self) -> list[BatchTiming]:
+        """Return the last micro-batches, oldest first."""
+        return list(self._kept)
 
 
 class Check(NamedTuple):
-    """One condition that a pair of client and topic meets, or does not meet.
+    """A condition for a pair of client and topic.
 
     Attributes:
-        name: name of the condition, such as `pattern` or `quota`.
-        met: True, False, or None where it is not known.
-        detail: one sentence.
-        steps: the pattern beside the topic, segment by segment, as the fields of `matcher.explain.Step`.
+        name: name of the condition, such as `entry` or `quota`.
+        met: True or False; None if unknown.
+        detail: a sentence.
+        steps: comparison of pattern and topic by segment, with the fields of `matcher.explain.Step`.
     """
 
     name: str
@@ -56,14 +87,14 @@ class Check(NamedTuple):
 
 
 class Explained(NamedTuple):
-    """Reason for which a client does or does not receive a topic.
+    """Reason why a client does or does not receive a topic.
 
     Attributes:
         receives: True if it does.
-        headline: one sentence.
-        basis: what the answer was read from.
+        headline: a sentence.
+        basis: source of the explanation.
         checks: the conditions, in the order in which they decide.
-        history: updates of the pair, the newest first, with the fields of `streaming.console.changes.SeenChange`.
+        history: updates of the pair, newest first, with the fields of `streaming.console.changes.SeenChange`.
     """
 
     receives: bool
@@ -74,21 +105,21 @@ class Explained(NamedTuple):
 
 
 class Explainer(Protocol):
-    """Source of explanations; safe in any number of threads."""
+    """Thread-safe source of explanations."""
 
     def explain(self, subscriber: Subscriber, lite_topic: str) -> Explained:
-        """Explain one pair; a subscriber without a part stands for the client with all of its parts."""
+        """Explain a pair. A subscriber without a part is the client with all its parts."""
 
 
 class LetterPage(NamedTuple):
-    """A part of the dead letters.
+    """A page of dead letters.
 
     Attributes:
-        letters: id, reason, message, the beginning of the entry (`original`), its size, and time of each.
-        total: number of dead letters that are kept and fit the question.
+        letters: id, reason, message, beginning of the entry (`original`), size and time of each dead letter.
+        total: number of kept dead letters that match the request.
         counts: number of kept dead letters by reason.
         cut: number of older dead letters that are not kept.
-        error: reason for which they cannot be read now; empty otherwise.
+        error: reason why they cannot be read now; empty otherwise.
     """
 
     letters: Sequence[Mapping[str, Any]]
@@ -99,22 +130,22 @@ class LetterPage(NamedTuple):
 
 
 class Letters(Protocol):
-    """Source of dead letters; safe in any number of threads."""
+    """Thread-safe source of dead letters."""
 
     def page(self, reason: str, start: int, size: int) -> LetterPage:
-        """Return dead letters of a reason (all, where it is empty), the newest first."""
+        """Return dead letters with a reason, or all if it is empty, newest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSources:
-    """Everything that one console shows.
+    """Data sources of a console.
 
     Attributes:
-        relation: the relation, and the last changes.
+        relation: the relation, and its last changes.
         explainer: source of explanations.
-        letters: dead letters; None where nobody reads them.
-        timings: timings of the job's micro-batches; None beside a job.
-        about: texts for the head of the page, such as the broker's address, by name.
+        letters: dead letters; None if they are not read.
+        timings: timings of the job's micro-batches; None for a standalone console.
+        about: labels in the header of the page, such as the broker's address, by name.
     """
 
     relation: LiveRelation

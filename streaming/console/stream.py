@@ -1,4 +1,4 @@
-"""Live changes for browsers, as server-sent events."""
+"""Live changes as server-sent events."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
     from streaming.console.live import LiveRelation
 
 MAX_STREAMS: Final = 64
-"""Greatest number of pages that follow the changes at once."""
+"""Maximum number of pages that follow the changes."""
 
 _AT_ONCE: Final = 200
-"""Greatest number of changes in one event; a page is told how many more there were."""
+"""Maximum number of changes per event. The event also contains the number of omitted changes."""
 
 _LOOK_SECONDS: Final = 0.25
 _STATE_SECONDS: Final = 1.0
 _BEAT_SECONDS: Final = 15.0
-"""Longest silence in seconds, so that proxies keep the connection and a lost one is noticed."""
+"""Maximum time between events in seconds, for proxies and for detecting lost connections."""
 
 
 class ChangeStream:
-    """Streams of one console.
+    """Streams of a console.
 
-    No stream has a queue of its own: it reads the last changes behind its number, so a slow browser costs no memory.
+    Streams have no queues: each reads the changes after its last number, so a slow browser needs no memory.
     """
 
     def __init__(self, relation: LiveRelation) -> None:
@@ -46,10 +46,10 @@ class ChangeStream:
         self._run = token_hex(4)
 
     async def follow(self, request: Request) -> Response:
-        """Follow the changes from now on, or from the last event that the browser has seen."""
+        """Stream the changes from now, or after the last event that the browser has received."""
         if self._open >= MAX_STREAMS:
-            return JsonAnswer({"error": f"{MAX_STREAMS} pages follow the changes already"}, 503, {"Retry-After": "10"})
-        self._open += 1  # before the answer begins: those that are asked for at the same time count as well
+            return JsonAnswer({"error": f"{MAX_STREAMS} pages already follow the changes"}, 503, {"Retry-After": "10"})
+        self._open += 1  # before the response starts, to include concurrent requests
         run, _, number = request.headers.get("last-event-id", "").partition("-")
         seen = int(number) if run == self._run and number.isascii() and number.isdigit() else None
         events = self._events(self._relation.changes.last if seen is None else seen)
@@ -59,7 +59,7 @@ class ChangeStream:
         self._open -= 1
 
     def close(self) -> None:
-        """End all streams within a moment: a server that ends waits for them."""
+        """End all streams, before the server stops."""
         self._closed = True
 
     async def _events(self, seen: int) -> AsyncIterator[bytes]:
@@ -67,7 +67,7 @@ class ChangeStream:
         told, told_at = None, 0.0
         while not self._closed:
             health, now = self._relation.health(), time.monotonic()
-            if not health.ready:  # the past is read: a page asks for what it shows when all is there
+            if not health.ready:  # send nothing while catching up; the page reloads when the reader is ready
                 seen = health.changes
             changes, missed = self._relation.changes.since(seen, _AT_ONCE)
             if changes:
@@ -85,14 +85,14 @@ class ChangeStream:
 
 
 class _Stream(StreamingResponse):
-    """Stream that says when it has ended, also where it has never begun."""
+    """Stream that reports its end, even if it never started."""
 
     def __init__(self, ended: Callable[[], None], *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._ended = ended
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the events until the client goes."""
+        """Send the events until the client disconnects."""
         try:
             await super().__call__(scope, receive, send)
         finally:

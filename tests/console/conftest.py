@@ -19,11 +19,11 @@ from streaming.address import Address
 from streaming.console.access import Access
 from streaming.console.app import console
 from streaming.console.explaining import UpdatesExplainer
+from streaming.console.letters import LetterTail
 from streaming.console.live import LiveRelation
 from streaming.console.sources import BatchTiming, ConsoleSources
 from streaming.local.broker import Broker
 from streaming.local.server import free_port
-from streaming.operations.dlq.tail import LetterTail
 from tests.console.rows import LETTERS, ROWS
 from tests.support.running_job import Streams
 from tests.support.simulated import TOPIC, Simulated

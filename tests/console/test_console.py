@@ -225,7 +225,7 @@ def test_a_token_is_asked_for_once(broker: Simulated, opened: Open) -> None:
         assert page.url == f"{url}login"
         page.keyboard.type("not the token")
         page.keyboard.press("Enter")
-        page.get_by_text("This is not the token.").wait_for()
+        page.get_by_text("The token is wrong.").wait_for()
         page.keyboard.type(TOKEN)
         page.keyboard.press("Enter")
         heading(page, "Topics").wait_for()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streaming.console.job_explaining import BASIS
+from streaming.console.explaining import BASIS
 from streaming.events.model import Stream
 from tests.console.conftest import COMMAND, own_streams
 from tests.support.processes import eventually

@@ -14,7 +14,7 @@ import matcher
 from matcher import selectors
 from matcher.batch import FlatPatterns, FlatTopics
 from streaming import state
-from streaming.console.playground import MAX_CHARACTERS, MAX_OWN, Trial, attempt
+from streaming.console.asking import MAX_CHARACTERS, MAX_OWN, Trial, attempt
 from streaming.events.model import Notation, Source, Stream
 from streaming.events.routing import Routing
 from streaming.inquiry.answering import Asked, Inquiry, answer_shard

@@ -26,12 +26,12 @@ import streaming.client
 from streaming.client import UPDATES, Change, NotReady, SubscriptionClient, UpdatesUnreadable
 from streaming.console.app import console
 from streaming.console.explaining import UpdatesExplainer
+from streaming.console.letters import LetterTail
 from streaming.console.live import LiveRelation
 from streaming.console.sources import ConsoleSources
 from streaming.events.model import BIND_TOPIC, WILDCARD, Stream
 from streaming.kafka.specs import COMPACTION
 from streaming.kafka.topics import TopicSpec, create_topics
-from streaming.operations.dlq.tail import LetterTail
 from streaming.oracle import Effective
 from tests.support.histories import expected, history
 from tests.support.processes import eventually

@@ -82,7 +82,7 @@ def test_a_browser_logs_in_by_a_form_and_out_again(guarded: TestClient) -> None:
     assert guarded.get("/login").status_code == 200
     wrong = guarded.post("/login", data={"token": "another"})
     assert wrong.status_code == 403
-    assert "This is not the token" in wrong.text
+    assert "The token is wrong" in wrong.text
     assert "set-cookie" not in wrong.headers
     right = guarded.post("/login", data={"token": TOKEN}, headers={"origin": "http://console.example"})
     assert (right.status_code, right.headers["location"]) == (303, "/")

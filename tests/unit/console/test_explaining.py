@@ -1,15 +1,25 @@
-"""Explanations from the updates."""
+"""Explanations from the updates, and from a job that may not answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
 from streaming.client import Subscriber
-from streaming.console.budget import Budget
-from streaming.console.explaining import _MEANING, BASIS, UpdatesExplainer
-from streaming.console.live import LiveRelation
+from streaming.config import load
+from streaming.console import explaining
+from streaming.console.explaining import _MEANING, BASIS, UPDATES_BASIS, JobExplainer, UpdatesExplainer
+from streaming.errors import InspectError
+from streaming.inquiry.model import EntryVerdict, GroupFacts, Hint, PairFacts, PairVerdict, SegmentStep
+from streaming.inspect import Explanation
 from streaming.updates.op import Cause
 from tests.support.processes import eventually
-from tests.support.simulated import Simulated
-from tests.support.update_records import add, remove
+from tests.support.update_records import remove
+
+if TYPE_CHECKING:
+    from streaming.console.live import LiveRelation
+    from tests.support.simulated import Simulated
 
 C1 = Subscriber("orders", "billing", "c1")
 
@@ -19,71 +29,99 @@ def explainer(still: LiveRelation) -> UpdatesExplainer:
     return UpdatesExplainer(still)
 
 
-def test_a_row_is_explained_by_its_pattern(explainer: UpdatesExplainer) -> None:
+def test_a_row_names_its_entries_and_its_cause(explainer: UpdatesExplainer) -> None:
     found = explainer.explain(C1, "eu__acme__created")
     assert found.receives
     assert found.headline == "c1 receives eu__acme__created: by eu__**, since the client subscribed."
-    assert [(check.name, check.met) for check in found.checks] == [("topic", True), ("client", True), ("pattern", True)]
-    assert [step["fits"] for step in found.checks[2].steps] == [True, True, True]
-    assert found.basis == BASIS
+    assert (found.basis, found.checks) == (UPDATES_BASIS, [])
+    assert [seen["op"] for seen in found.history] == ["ADD"]
 
 
-def test_a_subscription_to_everything_has_no_pattern(explainer: UpdatesExplainer) -> None:
+def test_a_subscription_to_everything_has_no_entries(explainer: UpdatesExplainer) -> None:
     found = explainer.explain(Subscriber("orders", "audit", "c2"), "eu__acme__created")
-    assert found.checks[2].detail == "The client is subscribed to every topic of the parent."
+    assert "by its subscription to every topic" in found.headline
 
 
-def test_a_client_without_a_matching_pattern(explainer: UpdatesExplainer) -> None:
-    """The known patterns are those of its other rows, with the verdict on each segment."""
-    found = explainer.explain(C1, "us__acme__created")
-    assert not found.receives
-    assert found.headline == "c1 does not receive us__acme__created: none of its known patterns matches."
-    pattern = found.checks[2]
-    assert pattern.met is False
-    assert pattern.detail == "eu__** (lite): segment 1 of the topic, 'us', is not 'eu'."
-
-
-def test_a_pattern_that_matches_though_nothing_is_received(explainer: UpdatesExplainer) -> None:
-    found = explainer.explain(C1, "eu__new")
-    assert not found.receives
-    assert found.headline.endswith(
-        "though a pattern of it matches: a selector, a quota, or an exclusive group takes it away."
-    )
-    assert [check.met for check in found.checks] == [None, True, True]
-
-
-def test_an_explanation_compares_a_bounded_number_of_patterns(
-    explainer: UpdatesExplainer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Budget, "__init__", lambda self: self.__dict__.update(left=60, is_spent=False))
-    found = explainer.explain(C1, "us__acme__created")
-    assert found.headline == "c1 does not receive us__acme__created; not all of its patterns were compared."
-    assert "reexpand explain" in found.basis
-    assert found.checks[2].detail == "eu__** (lite) was not compared."
-
-
-def test_the_last_removal_says_why(broker: Simulated, live: LiveRelation) -> None:
-    names = {"parent": "orders", "client": "c1", "group": "billing"}
-    broker.write(remove("eu__acme__created", changes={"cause": "EVICTED"}, **names), partition=0)
-    broker.write(add("eu__acme__created", client="c9", group="billing", parent="orders"), partition=0)
-    assert eventually(lambda: live.rows.row(Subscriber("orders", "billing", "c9"), "eu__acme__created") is not None)
-    found = UpdatesExplainer(live).explain(C1, "eu__acme__created")
-    assert found.headline.endswith("any more: a newer client of the exclusive group took the topic.")
-    assert found.checks[-1].detail.startswith("In the same group c9 receives it")
-    assert [seen["op"] for seen in found.history] == ["REMOVE", "ADD"]
-
-
-def test_parts_of_a_client_are_looked_at_in_their_dialect(explainer: UpdatesExplainer) -> None:
+def test_a_client_stands_for_its_parts(explainer: UpdatesExplainer) -> None:
     found = explainer.explain(Subscriber("sensors", "hot", "c3"), "eu/berlin/temp")
     assert found.receives
-    assert found.checks[2].detail == "eu/# (mqtt): every segment fits."
+    assert [seen["part"] for seen in found.history] == ["share:s"]
 
 
-def test_a_client_that_is_not_known(explainer: UpdatesExplainer) -> None:
-    found = explainer.explain(Subscriber("orders", "g", "nobody"), "eu__acme__created")
-    assert found.headline == "nobody does not receive eu__acme__created, nor any other topic of orders."
-    assert found.checks[1].met is None
+@pytest.mark.parametrize("client", ["c1", "unknown"])
+def test_a_pair_without_changes(explainer: UpdatesExplainer, client: str) -> None:
+    found = explainer.explain(Subscriber("orders", "billing", client), "us__acme__created")
+    assert not found.receives
+    assert found.headline.startswith(f"{client} does not receive us__acme__created, and the kept updates contain no")
+    assert found.history == []
+
+
+def test_the_last_removal_names_its_cause(broker: Simulated, live: LiveRelation) -> None:
+    names = {"parent": "orders", "client": "c1", "group": "billing"}
+    broker.write(remove("eu__acme__created", changes={"cause": "EVICTED"}, **names), partition=0)
+    assert eventually(lambda: live.rows.row(C1, "eu__acme__created") is None)
+    found = UpdatesExplainer(live).explain(C1, "eu__acme__created")
+    assert found.headline == (
+        "c1 no longer receives eu__acme__created: a newer client of the exclusive group received the topic."
+    )
+    assert [seen["op"] for seen in found.history] == ["REMOVE", "ADD"]
 
 
 def test_every_cause_has_a_meaning() -> None:
     assert _MEANING.keys() == set(Cause)
+
+
+class FakeInspector:
+    """A job that answers, or does not."""
+
+    def __init__(self, answer: Explanation | None) -> None:
+        self.answer = answer
+
+    def __call__(self, *_: object) -> FakeInspector:
+        """Stand for the constructor."""
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close nothing."""
+
+    def explain(self, *_: object, **__: object) -> list[Explanation]:
+        """Answer."""
+        if self.answer is None:
+            raise InspectError("no job answers")
+        return [self.answer]
+
+
+def job_explainer(monkeypatch: pytest.MonkeyPatch, updates: UpdatesExplainer, answer: Any) -> JobExplainer:
+    monkeypatch.setattr(explaining, "Inspector", FakeInspector(answer))
+    return JobExplainer(load({"bootstrap_servers": "broker:1", "checkpoint": "unused"}), updates)
+
+
+def test_reasons_come_from_the_job(monkeypatch: pytest.MonkeyPatch, explainer: UpdatesExplainer) -> None:
+    """With each entry segment by segment, and the history from the updates."""
+    steps = (
+        SegmentStep("us", "eu", fits=False, verdict="differs"),
+        SegmentStep("**", "acme", fits=True, verdict="any"),
+    )
+    entry = EntryVerdict("us__**", "lite", None, matches=False, reason="segment 1 differs", steps=steps)
+    pair = PairFacts(
+        parent="orders", topic="eu__acme__created", group="billing", client="c1", verdict=PairVerdict.NO_MATCH,
+        reason="no entry matches", decided_by=None, topic_facts=None, client_facts=None, entries=(entry,),
+        group_facts=GroupFacts("billing", {}, "wildcard", exclusive=False, quota=-1),
+    )  # fmt: skip
+    answer = Explanation(pair, None, None, None, (Hint("x", "a hint"),))
+    found = job_explainer(monkeypatch, explainer, answer).explain(C1, "eu__acme__created")
+    assert found.headline == "c1 does not receive eu__acme__created: no entry matches."
+    assert found.basis == BASIS
+    shown = next(check for check in found.checks if check.name == "entry")
+    assert (shown.met, [step["fits"] for step in shown.steps]) == (False, [False, True])
+    assert found.checks[-1].detail == "a hint"
+    assert [seen["op"] for seen in found.history] == ["ADD"]
+
+
+def test_without_an_answer_the_updates_are_used(monkeypatch: pytest.MonkeyPatch, explainer: UpdatesExplainer) -> None:
+    found = job_explainer(monkeypatch, explainer, None).explain(C1, "eu__acme__created")
+    assert found.headline.startswith("c1 receives eu__acme__created")
+    assert found.basis == f"{UPDATES_BASIS} The job did not answer: no job answers."

@@ -7,8 +7,8 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from streaming.cli.job_console import JobConsole
 from streaming.config import Settings, load
+from streaming.console.server import JobConsole
 from streaming.monitor.batch import TOTAL, BatchReport
 from streaming.monitor.server import TOKEN_VARIABLE
 from tests.support.processes import eventually

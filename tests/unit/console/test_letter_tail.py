@@ -7,9 +7,9 @@ import orjson
 import pytest
 from confluent_kafka import Message
 
-from streaming.operations.dlq import letters
-from streaming.operations.dlq import tail as module
-from streaming.operations.dlq.tail import LetterTail
+from streaming.console import letters as module
+from streaming.console.letters import LetterTail
+from streaming.kafka import letters
 from tests.support.processes import eventually
 from tests.support.simulated import Simulated
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.console.names import Branch, SortedNames
+from streaming.console.live import Branch, SortedNames
 
 SEPARATORS = ("__", "/", ".")
 names_drawn = st.lists(st.text(st.sampled_from("ab_/.\U0010ffff"), max_size=9), max_size=40)

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 import matcher
 from matcher.dialects.lite import Lite
-from streaming.console import playground
+from streaming.console import asking
+from streaming.console.asking import Trial, attempt
 from streaming.console.budget import STEPS
 from streaming.console.live import LiveRelation
-from streaming.console.playground import Trial, attempt
 from tests.support.simulated import TOPIC, Simulated
 from tests.support.update_records import add
 
@@ -69,8 +69,8 @@ def test_topics_of_a_parent_are_tried(still: LiveRelation) -> None:
 
 
 def test_a_large_parent_is_tried_in_part_and_says_so(broker: Simulated, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(playground, "SCANNED", 40)
-    monkeypatch.setattr(playground, "_PAGE", 10)
+    monkeypatch.setattr(asking, "SCANNED", 40)
+    monkeypatch.setattr(asking, "_PAGE", 10)
     broker.write(*(add(f"a__{number:03}") for number in range(100)), partition=0)
     with LiveRelation(broker.address, TOPIC) as large:
         large.wait_ready(10)
@@ -144,4 +144,4 @@ def test_a_topic_that_matches_has_the_beginning_that_is_searched(
     rules = matcher.get_dialect(dialect)
     text, name = rules.separator.join(pattern), rules.separator.join(topic)
     if matcher.matches(text, name, dialect):
-        assert name.startswith(playground._beginning(rules.parse(text), rules.separator))
+        assert name.startswith(asking._beginning(rules.parse(text), rules.separator))

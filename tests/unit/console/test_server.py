@@ -39,7 +39,7 @@ def test_an_address(text: str, found: Address) -> None:
     "text", ["", "9465", ":9465", "localhost", "localhost:", "localhost:x", "localhost:65536", "a:²"]
 )
 def test_a_text_that_is_no_address(text: str) -> None:
-    with pytest.raises(ConfigInvalid, match=re.escape(f"--http {text!r} is no address")):
+    with pytest.raises(ConfigInvalid, match=re.escape(f"--http {text!r} is not an address")):
         address(text)
 
 

@@ -1,4 +1,4 @@
-"""The last dead letters of a job, followed in a thread of its own, within bounds of memory."""
+"""The last dead letters of a job, read in a thread, with limited memory."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from streaming.console.sources import LetterPage
 from streaming.errors import TopicUnreadable
+from streaming.kafka import letters as dead
 from streaming.kafka.reader import Span, TopicReader
-from streaming.operations.dlq import letters as dead
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from streaming.kafka.reader import Partition
 
 KEPT: Final = 1_000
-"""Number of dead letters that are kept: the last ones."""
+"""Maximum number of kept dead letters."""
 
 _CHARACTERS: Final = 2_048
-"""Number of characters of an entry, and of a message, that are kept."""
+"""Maximum number of kept characters of an entry, and of a message."""
 
 _LOOK_SECONDS: Final = 2.0
 
 
 class LetterTail:
-    """Follower of the dead letters, as a context manager; safe in any number of threads.
+    """Reader of new dead letters, as a context manager. Thread-safe.
 
     Args:
         bootstrap_servers: addresses of brokers.
         topic: topic of the dead letters.
-        options: further client options, in the names of librdkafka.
+        options: additional librdkafka options.
     """
 
     def __init__(self, bootstrap_servers: str, topic: str, options: Mapping[str, str]) -> None:
@@ -56,7 +56,7 @@ class LetterTail:
         self._thread.join()
 
     def page(self, reason: str, start: int, size: int) -> LetterPage:
-        """Return dead letters of a reason (all, where it is empty), the newest first."""
+        """Return dead letters with a reason, or all if it is empty, newest first."""
         with self._lock:
             held, cut, error = list(self._held.values()), self._cut, self._error
         counts: dict[str, int] = {}
@@ -80,11 +80,11 @@ class LetterTail:
                 self._stop.wait(_LOOK_SECONDS)
 
     def _look(self, reader: TopicReader) -> None:
-        """Read what has come since the last look."""
+        """Read new dead letters."""
         spans = {}
         for partition, (start, end) in reader.spans([self._topic]).items():
             at = self._next.get(partition, end + 1)
-            if at > end:  # the first look, or another topic of the same name
+            if at > end:  # the first time, or if the topic was recreated
                 at = max(start, end - KEPT)
                 self._cut += at - start
             spans[partition] = Span(at, end)

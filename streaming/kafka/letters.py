@@ -14,7 +14,7 @@ _ID = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})\[(?P<partition>\d+)\]@(?P<of
 
 
 class LetterId(NamedTuple):
-    """Place of a rejected entry, by which its dead letter is known."""
+    """Position of a rejected entry, which identifies its dead letter."""
 
     topic: str
     partition: int
@@ -23,15 +23,15 @@ class LetterId(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """Read an id as `str` writes it.
+        """Parse an id in the format of `str`.
 
         Raises:
-            ConfigInvalid: the text is none.
+            ConfigInvalid: the text is not an id.
         """
         found = _ID.fullmatch(text)
         if found is None:
             raise ConfigInvalid(
-                f"{text!r} is not the id of a dead letter; it looks as lite-topic-events[0]@12 or ...@12#3"
+                f"{text!r} is not the id of a dead letter; expected lite-topic-events[0]@12 or ...@12#3"
             )
         topic, *numbers = found.groups("0")
         return cls(topic, *map(int, numbers))
@@ -44,9 +44,9 @@ class Letter(NamedTuple):
     """A dead letter.
 
     Attributes:
-        id: place of the rejected entry.
-        value: the dead letter as it stands in Kafka.
-        partition: number of the partition in which it stands.
+        id: position of the rejected entry.
+        value: the dead letter in Kafka.
+        partition: number of its partition.
     """
 
     id: LetterId
@@ -60,10 +60,10 @@ class Letter(NamedTuple):
 
 
 class LetterFilter(NamedTuple):
-    """Choice of dead letters; an empty one chooses all.
+    """Filter of dead letters. Empty criteria match all.
 
     Attributes:
-        ids: places of rejected entries.
+        ids: positions of rejected entries.
         reasons: reasons.
         topics: Kafka topics of the rejected entries.
     """
@@ -73,7 +73,7 @@ class LetterFilter(NamedTuple):
     topics: Collection[str] = ()
 
     def admits(self, letter: Letter) -> bool:
-        """Tell whether a dead letter is chosen."""
+        """Return True if a dead letter matches."""
         return (
             (not self.ids or letter.id in self.ids)
             and (not self.reasons or letter.reason in self.reasons)
@@ -82,9 +82,9 @@ class LetterFilter(NamedTuple):
 
 
 def read(reader: TopicReader, topic: str, chosen: LetterFilter) -> list[Letter]:
-    """Return the dead letters that a filter admits, in the order of their rejection.
+    """Return the dead letters that match a filter, in the order of their rejection.
 
-    A dead letter that was written again counts once, and one whose entry was written back does not count any more.
+    Rewritten dead letters are returned once. Dead letters whose entry was replayed are omitted.
 
     Raises:
         TopicUnreadable: Kafka does not answer, or has no such topic.
@@ -101,7 +101,7 @@ def read(reader: TopicReader, topic: str, chosen: LetterFilter) -> list[Letter]:
 
 
 def records(block: Iterable[Message]) -> Iterator[tuple[LetterId, Mapping[str, Any] | None, Message]]:
-    """Yield the dead letters among some messages; None for one that is done."""
+    """Yield the dead letters among some messages; None for one whose entry was replayed."""
     for message in block:
         key, value = _json(message.key()), _json(message.value())
         if isinstance(key, list) and len(key) == len(LetterId._fields) and isinstance(value, dict | None):
@@ -109,7 +109,7 @@ def records(block: Iterable[Message]) -> Iterator[tuple[LetterId, Mapping[str, A
 
 
 def _json(data: Any) -> Any:
-    """Return what JSON says; None for nothing, and for what is no JSON, which the job did not write."""
+    """Parse JSON; None for no data or for invalid JSON, which the job did not write."""
     try:
         return None if data is None else orjson.loads(data)
     except orjson.JSONDecodeError:
@@ -117,7 +117,7 @@ def _json(data: Any) -> Any:
 
 
 def counts(letters: Iterable[Letter]) -> dict[str, int]:
-    """Return the number of dead letters by reason, the most frequent first."""
+    """Return the number of dead letters by reason, most frequent first."""
     found: dict[str, int] = {}
     for letter in letters:
         found[letter.reason] = found.get(letter.reason, 0) + 1
