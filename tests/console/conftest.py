@@ -1,6 +1,6 @@
-"""A console on a simulated broker, and a real Chromium that looks at it.
+"""A console on a simulated broker, opened in a real Chromium.
 
-Chromium is the one on the PATH, or that of playwright. `make test-console` installs both; without them the tests of
+Chromium comes from the PATH or from playwright. `make test-console` installs both; without them the tests of
 this folder are skipped.
 """
 
@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import uvicorn
 
+import matcher
 from streaming.address import Address
 from streaming.console.access import Access
 from streaming.console.app import console
+from streaming.console.budget import shown_steps
 from streaming.console.explaining import UpdatesExplainer
 from streaming.console.letters import LetterTail
 from streaming.console.live import LiveRelation
-from streaming.console.sources import BatchTiming, ConsoleSources
+from streaming.console.sources import BatchTiming, Check, ConsoleSources, Explained
 from streaming.local.broker import Broker
 from streaming.local.server import free_port
 from tests.console.rows import LETTERS, ROWS
@@ -29,7 +31,9 @@ from tests.support.running_job import Streams
 from tests.support.simulated import TOPIC, Simulated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from streaming.client.rows import Subscriber
 
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 _FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
@@ -49,6 +53,25 @@ class Batches:
                         {"offsets": 0.02, "route": 0.05, "expand": 0.1 + number % 7 / 25})
             for number in range(30)
         ]  # fmt: skip
+
+
+class FakeJob:
+    """Explainer that compares the entries of some clients, as the job does."""
+
+    entries: Mapping[str, str] = {"eu-dashboard": "eu__**", "globex-billing": "*__globex__**"}
+
+    def __init__(self, relation: LiveRelation) -> None:
+        self._updates = UpdatesExplainer(relation)
+
+    def explain(self, subscriber: Subscriber, lite_topic: str) -> Explained:
+        """Return the explanation of the updates, with the entry of the client by segment."""
+        seen = self._updates.explain(subscriber, lite_topic)
+        entry = self.entries.get(subscriber.client_id)
+        if entry is None:
+            return seen
+        found = matcher.explain(entry, lite_topic)
+        check = Check("entry", found.matched, f"{entry} (lite): {found.reason}.", shown_steps(found.steps))
+        return seen._replace(checks=[check])
 
 
 @pytest.fixture(scope="session")
@@ -92,7 +115,7 @@ def served(broker: Simulated, port: int = 0, token: str | None = None, **options
     ):
         relation.wait_ready(60)
         about = {"broker": broker.address, "updates": TOPIC}
-        sources = ConsoleSources(relation, UpdatesExplainer(relation), letters, Batches(), about)
+        sources = ConsoleSources(relation, FakeJob(relation), letters, Batches(), about)
         app = console(sources, Access(token))
         config = uvicorn.Config(app, host=where.host, port=where.port, log_level="error", lifespan="off")
         server = uvicorn.Server(config)

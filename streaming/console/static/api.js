@@ -1,4 +1,4 @@
-// Questions to the server, relative to the page, so that it works below any path.
+// Requests to the server, relative to the page, so the page works below any path.
 
 export class Refused extends Error {}
 
@@ -8,8 +8,8 @@ async function answer(response) {
     throw new Refused("the session has ended");
   }
   let found = {};
-  try { found = await response.json(); } catch { found = { error: `the server answers ${response.status}` }; }
-  if (!response.ok) throw new Refused(found.error || `the server answers ${response.status}`);
+  try { found = await response.json(); } catch { found = { error: `the server returned status ${response.status}` }; }
+  if (!response.ok) throw new Refused(found.error || `the server returned status ${response.status}`);
   return found;
 }
 

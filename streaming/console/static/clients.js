@@ -1,4 +1,4 @@
-// Subscribers of a parent, and what one of them receives.
+// Subscribers of a parent, and the topics of a chosen subscriber.
 
 import { field, h, hash, link, name, plural, shown, spaced, wait } from "./dom.js";
 import { parentChoice } from "./parents.js";
@@ -11,7 +11,7 @@ export async function clients({ root, parameters, signal, complain, on }) {
   const detail = h("section", { class: "detail", "aria-label": "Topics of the client" });
   const list = new Pages({
     caption: `Subscribers of ${parent}`, heads: ["Client", "Group", "Topics"], question: "subscribers",
-    parameters: { parent, contains: "" }, list: "subscribers", signal, complain, empty: "No subscriber has this name.",
+    parameters: { parent, contains: "" }, list: "subscribers", signal, complain, empty: "No subscriber matches.",
     cells: (row) => [
       h("span", { class: "client" },
         h("a", { href: hash("clients", { parent, group: row.group, client: row.client, part: row.part }),
@@ -27,12 +27,12 @@ export async function clients({ root, parameters, signal, complain, on }) {
     h("div", { class: "split" }, h("section", { class: "panel", "aria-label": "Subscribers" }, list.element), detail));
   await list.load();
   let pages = null;
-  if (client === null) detail.append(h("h2", {}, "Topics"), h("p", { class: "muted" }, "Choose a client to see what it receives."));
+  if (client === null) detail.append(h("h2", {}, "Topics"), h("p", { class: "muted" }, "Choose a client to see its topics."));
   else {
     pages = new Pages({
       caption: `Topics of ${client}`, heads: ["Topic", "By", "Since", ""], question: "received",
       parameters: { parent, group, client, ...(part ? { part } : {}) }, list: "rows", signal, complain,
-      empty: "The client receives nothing of this parent now.",
+      empty: "The client receives no topic of this parent.",
       cells: (row) => [
         h("a", { class: "name", href: hash("topics", { parent, topic: row.topic }) }, shown(row.topic)), patterns(row), cause(row.cause),
         h("a", { class: "why", href: hash("explain", { parent, group, client, part, topic: row.topic }),

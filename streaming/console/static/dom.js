@@ -1,4 +1,4 @@
-// Elements made from texts. Texts become text nodes and never markup: names of topics are written by others.
+// Elements with text. Text always becomes text nodes, never markup, because names are untrusted.
 
 export function h(tag, attributes, ...children) {
   const svg = tag === "svg" || SVG.has(tag);
@@ -32,7 +32,7 @@ export function when(milliseconds) {
 
 const two = (number) => String(number).padStart(2, "0");
 
-// Names may hold characters that turn the direction of texts or show nothing; each becomes visible.
+// Makes invisible characters and characters that change the text direction visible.
 const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
 
 export function shown(text) {
@@ -67,7 +67,7 @@ export function wait(milliseconds, act) {
   };
 }
 
-// At most one call in `milliseconds`, the last one always: for lists that follow live changes.
+// At most one call per `milliseconds`, and always the last call: for lists that follow live changes.
 export function spaced(milliseconds, act) {
   let timer = 0;
   return () => {

@@ -6,7 +6,7 @@ import { parentChoice } from "./parents.js";
 import { cause } from "./rows.js";
 import { steps } from "./steps.js";
 
-const MARKS = new Map([[true, ["\u2713", "met", "met"]], [false, ["\u2717", "unmet", "not met"]], [null, ["?", "unknown", "not known"]]]);
+const MARKS = new Map([[true, ["\u2713", "met", "met"]], [false, ["\u2717", "unmet", "not met"]], [null, ["?", "unknown", "unknown"]]]);
 
 export async function explain({ root, parameters, signal, complain, on }) {
   const asked = { group: "", client: "", part: "", topic: "" };
@@ -64,7 +64,7 @@ export async function explain({ root, parameters, signal, complain, on }) {
 
   root.replaceChildren(h("h1", {}, "Explain"), form, answer);
   if (!asked.client || !asked.topic) {
-    answer.append(h("p", { class: "muted" }, "Give a client and a topic. “Why?” beside a row in the other views leads here too."));
+    answer.append(h("p", { class: "muted" }, "Enter a client and a topic. “Why?” next to a row in other views also opens this view."));
     return;
   }
   await load();

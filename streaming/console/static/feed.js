@@ -1,4 +1,4 @@
-// Live changes, as server-sent events; a browser connects again by itself and tells the last event that it has seen.
+// Live changes as server-sent events. Browsers reconnect automatically and send the id of the last event.
 
 const listeners = { changes: new Set(), state: new Set(), lost: new Set(), again: new Set() };
 let last = null;

@@ -1,4 +1,4 @@
-// Dead letters, the newest first.
+// Dead letters, newest first.
 
 import { ask } from "./api.js";
 import { count, field, h, name, plural, select, shown, when } from "./dom.js";
@@ -7,7 +7,7 @@ const SIZE = 25;
 
 export async function letters({ root, state, signal, complain, every }) {
   if (!state.hasLetters) {
-    root.replaceChildren(h("h1", {}, "Dead letters"), h("p", { class: "nothing" }, "This console does not read them."));
+    root.replaceChildren(h("h1", {}, "Dead letters"), h("p", { class: "nothing" }, "This console does not read dead letters."));
     return;
   }
   let reason = "";
@@ -32,8 +32,8 @@ export async function letters({ root, state, signal, complain, every }) {
       chooser.replaceChildren(field("Reason", select([["", `all (${count(all)})`], ...counts.map(([key, each]) => [key, `${key} (${count(each)})`])], reason,
         (value) => { reason = value; start = 0; drawn = ""; load().catch(complain); })));
     }
-    figures.textContent = found.error ? `They cannot be read now: ${found.error}`
-      : `${plural(all, "dead letter")}${found.cut ? `; ${count(found.cut)} older ones are not kept here` : ""}.`;
+    figures.textContent = found.error ? `Dead letters cannot be read: ${found.error}`
+      : `${plural(all, "dead letter")}${found.cut ? `; ${count(found.cut)} older ones are not shown` : ""}.`;
     const open = new Set([...list.querySelectorAll("details[open]")].map((each) => each.dataset.id));
     list.replaceChildren(...found.letters.map((letter) => h("li", {},
       h("details", { "data-id": letter.id, open: open.has(letter.id) },
@@ -41,7 +41,7 @@ export async function letters({ root, state, signal, complain, every }) {
         h("dl", {}, h("dt", {}, "Id"), h("dd", {}, name(letter.id)),
           h("dt", {}, "Entry"), h("dd", {}, `${count(letter.bytes || 0)} bytes${letter.encoding === "base64" ? ", as base64" : ""}${letter.truncated ? ", the beginning" : ""}`,
             h("pre", {}, shown(letter.original))),
-          h("dt", {}, "Write it back"), h("dd", {}, h("code", {}, `reexpand dlq replay '${letter.id}'`)))))));
+          h("dt", {}, "Replay"), h("dd", {}, h("code", {}, `reexpand dlq replay '${letter.id}'`)))))));
     before.disabled = start === 0;
     behind.disabled = start + SIZE >= found.total;
     pager.hidden = found.total <= SIZE;

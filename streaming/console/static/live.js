@@ -1,4 +1,4 @@
-// Changes as they come.
+// Live changes.
 
 import { clock, count, field, h, hash, plural, shown } from "./dom.js";
 import { feed } from "./feed.js";
@@ -26,7 +26,7 @@ export async function live({ root, on }) {
   const body = h("tbody");
   const figures = h("p", { class: "muted", role: "status" });
   const search = h("input", { type: "search", spellcheck: "false", autocomplete: "off", oninput: () => draw() });
-  const table = h("table", {}, h("caption", { class: "unseen" }, "Changes, the newest first"),
+  const table = h("table", {}, h("caption", { class: "unseen" }, "Changes, newest first"),
     h("thead", {}, h("tr", {}, ["Time", "Update", "Client", "Topic", "Cause", ""].map(head))), body);
   const draw = () => {
     const wanted = search.value;
@@ -34,13 +34,13 @@ export async function live({ root, on }) {
     body.replaceChildren(...found.slice(0, SHOWN).map(line));
     table.hidden = !found.length;
     figures.textContent = kept.length
-      ? `${plural(kept.length, "change")} since this page was opened${missed ? `; ${count(missed)} more came faster than a page can show` : ""}.`
-      : "No change yet since this page was opened.";
+      ? `${plural(kept.length, "change")} since this page was opened${missed ? `; ${count(missed)} more were skipped because they arrived too fast` : ""}.`
+      : "No changes since this page was opened.";
   };
   const pause = h("button", { type: "button", "aria-pressed": "false", onclick: () => {
     paused = !paused;
     pause.setAttribute("aria-pressed", String(paused));
-    pause.textContent = paused ? "Go on" : "Pause";
+    pause.textContent = paused ? "Resume" : "Pause";
     if (!paused) draw();
   } }, "Pause");
   root.replaceChildren(h("h1", {}, "Live"), h("div", { class: "tools" }, field("Contains", search), pause), figures,

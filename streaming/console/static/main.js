@@ -1,4 +1,4 @@
-// Views by the address behind `#`, so that each can be kept and sent; health above, the source of it all below.
+// Views by the fragment of the address, which can be bookmarked; health at the top, data sources at the bottom.
 
 import { ask, Refused } from "./api.js";
 import { count, h, plural } from "./dom.js";
@@ -65,7 +65,7 @@ function figures(found, connected) {
     h("span", {}, plural(found.subscribers, "subscriber")),
     h("span", {}, plural(found.rows, "row")),
     found.ready ? null : h("span", {}, `${count(found.changes)} updates read`),
-    found.left_out ? h("span", { class: "bad" }, `${count(found.left_out)} rows are left out: more than ${count(state.maxRows)}`) : null,
+    found.left_out ? h("span", { class: "bad" }, `${count(found.left_out)} rows are omitted: the maximum is ${count(state.maxRows)}`) : null,
     found.malformed ? h("span", { class: "bad" }, `${plural(found.malformed, "record")} malformed`) : null,
     found.error ? h("span", { class: "bad" }, found.error) : null,
     found.trouble && !found.error ? h("span", { class: "bad" }, `Kafka: ${found.trouble}`) : null,
@@ -83,7 +83,7 @@ async function begin() {
   let last = state;
   feed.on("state", (found) => { last = found; figures(found, true); });
   feed.on("lost", () => figures(last, false));
-  feed.on("again", show); // another run of the console, or all is read now: what is shown is old
+  feed.on("again", show); // the console was restarted, or has caught up: reload the view
   feed.open();
   addEventListener("hashchange", show);
   document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });

@@ -1,11 +1,11 @@
-// Choice of a parent topic.
+// Selection of a parent topic.
 
 import { ask } from "./api.js";
 import { field, h, plural } from "./dom.js";
 
 export const SEPARATORS = [["__", "__ (lite)"], ["/", "/ (mqtt)"], [".", ". (nats, wamp)"]];
 
-// Return the parents, a text field with their names, and the separator of the chosen one.
+// Return the parents, a select field, and the separator of the selected parent.
 export async function parentChoice(chosen, signal, onchange) {
   const { parents, total } = await ask("parents", { size: 500 }, signal);
   const current = chosen && parents.some((each) => each.parent === chosen) ? chosen : parents.length ? parents[0].parent : "";
@@ -17,6 +17,6 @@ export async function parentChoice(chosen, signal, onchange) {
     parent: chosen || current,
     separator: found ? found.separator : "__",
     total,
-    control: field("Parent", list, total > parents.length ? h("small", {}, `${parents.length} of ${total} parents; the others by their address`) : null),
+    control: field("Parent", list, total > parents.length ? h("small", {}, `${parents.length} of ${total} parents; open others by address`) : null),
   };
 }

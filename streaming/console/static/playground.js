@@ -1,4 +1,4 @@
-// A pattern tried while it is typed.
+// A pattern that is tried on topics while you type.
 
 import { ask, tell } from "./api.js";
 import { count, field, h, name, select, spaced, wait } from "./dom.js";
@@ -48,17 +48,17 @@ export async function playground({ root, parameters, state, signal, complain, on
     pattern.setAttribute("aria-invalid", String(!found.valid));
     if (!found.valid) {
       verdict.className = "verdict-line bad";
-      verdict.replaceChildren(h("strong", {}, "No pattern: "), `${found.reason}, in segment ${found.segment}; ${found.hint}.`, caret(found.position) || "");
+      verdict.replaceChildren(h("strong", {}, "Invalid pattern: "), `${found.reason}, in segment ${found.segment}; ${found.hint}.`, caret(found.position) || "");
       matching.replaceChildren();
       others.replaceChildren();
       return;
     }
-    const cut = found.checked < found.candidates && kept.source === "own" ? ` among the first ${count(found.checked)}` : found.checked < found.candidates ? ` among the first ${count(found.checked)} of ${count(found.candidates)} with its beginning` : "";
+    const cut = found.checked < found.candidates && kept.source === "own" ? ` among the first ${count(found.checked)}` : found.checked < found.candidates ? ` among the first ${count(found.checked)} of ${count(found.candidates)} with its prefix` : "";
     verdict.className = `verdict-line ${found.matched ? "good" : ""}`;
     verdict.replaceChildren(h("strong", {}, `${count(found.matched)} of ${count(found.total)}`), ` topics match${cut}.${found.cut && ` ${found.cut}`}`);
     matching.replaceChildren(...section("Match", found.matching, found.matched));
     const left = found.total - found.matched;
-    others.replaceChildren(...section(kept.source === "own" ? "Do not match" : "Do not match, the nearest first", found.others, cut ? found.others.length : left));
+    others.replaceChildren(...section(kept.source === "own" ? "Do not match" : "Do not match, near misses first", found.others, cut ? found.others.length : left));
   }
 
   function caret(position) {
@@ -81,9 +81,9 @@ export async function playground({ root, parameters, state, signal, complain, on
   const pattern = h("input", { type: "text", class: "big", spellcheck: "false", autocomplete: "off", autocapitalize: "off", maxlength: "16384",
     "aria-describedby": "verdict pattern-note", value: kept.pattern, oninput: () => { kept.pattern = pattern.value; later(); } });
   const own = h("textarea", { rows: "7", spellcheck: "false", value: kept.topics, oninput: () => { kept.topics = own.value; later(); } });
-  const ownField = field("Topics, one a line", own);
+  const ownField = field("Topics, one per line", own);
   const parentField = parents.length ? field("Topics of", select(parents.map((each) => [each.parent, each.parent]), kept.parent, (value) => { kept.parent = value; later(); })) : null;
-  const policy = field("Policy", select([["", "none: the notation with *"], ...state.policies.map((each) => [each, each])], kept.policy, (value) => { kept.policy = value; later(); }));
+  const policy = field("Policy", select([["", "none: wildcard *"], ...state.policies.map((each) => [each, each])], kept.policy, (value) => { kept.policy = value; later(); }));
   const inner = h("input", { type: "checkbox", checked: kept.innerMulti, onchange: () => { kept.innerMulti = inner.checked; later(); } });
   const innerField = h("label", { class: "check" }, inner, "** before the end");
   const note = h("small", { id: "pattern-note" });
@@ -112,7 +112,7 @@ export async function playground({ root, parameters, state, signal, complain, on
       h("section", { class: "panel form", "aria-label": "Pattern and topics" },
         h("div", { class: "tools" }, field("Dialect", dialect), policy, innerField),
         field("Pattern", pattern, note),
-        parents.length ? h("fieldset", {}, h("legend", {}, "Try it on"), radio("own", "topics of mine"), radio("parent", "topics that are received")) : null,
+        parents.length ? h("fieldset", {}, h("legend", {}, "Try it on"), radio("own", "own topics"), radio("parent", "received topics")) : null,
         ownField, parentField),
       h("section", { class: "detail", "aria-label": "Result" }, verdict, matching, others)));
   arrange();

@@ -1,4 +1,4 @@
-// Plots as SVG: bars by time, with a cross-hair for pointer and keyboard.
+// Plots as SVG: bars over time, with a cross-hair for pointer and keyboard.
 
 import { h } from "./dom.js";
 
@@ -13,7 +13,7 @@ function steps(most) {
   return Array.from({ length: Math.ceil(most / step) + 1 }, (_, at) => at * step);
 }
 
-// `bars`: {label, parts: [{value, kind}], text}; `unit(value)` writes a value of the axis.
+// `bars`: {label, parts: [{value, kind}], text}; `unit(value)` formats a value of the axis.
 export function plot({ label, bars, unit, width, least = 1 }) {
   const WIDTH = Math.max(300, width);
   const total = (bar) => bar.parts.reduce((sum, part) => sum + part.value, 0);
@@ -34,7 +34,7 @@ export function plot({ label, bars, unit, width, least = 1 }) {
     told.textContent = bars[at].text;
   };
   const svg = h("svg", {
-    viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", tabindex: "0", "aria-label": `${label}. Arrow keys go from bar to bar.`, class: "plot",
+    viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", tabindex: "0", "aria-label": `${label}. Use the arrow keys to select a bar.`, class: "plot",
     onpointermove: (event) => {
       const box = svg.getBoundingClientRect();
       point(Math.floor((((event.clientX - box.left) / box.width) * WIDTH - LEFT) / step));

@@ -1,4 +1,4 @@
-// Tables of rows, in pages.
+// Paged tables of rows.
 
 import { ask } from "./api.js";
 import { count, h, hash, link, name, shown } from "./dom.js";
@@ -15,7 +15,7 @@ export const cause = (text) => h("span", { class: `cause ${text.toLowerCase()}` 
 
 export const head = (text) => h("th", { scope: "col" }, text || h("span", { class: "unseen" }, "Explanation"));
 
-// A table with pages of `size`; `heads` are texts, `cells(row)` gives the cells of a line.
+// A table with pages of `size` rows; `heads` are strings, `cells(row)` returns the cells of a row.
 export class Pages {
   constructor({ caption, heads, question, parameters, list, cells, empty, signal, complain, size = 50 }) {
     Object.assign(this, { heads, question, parameters, list, cells, empty, signal, complain, size });
@@ -41,7 +41,7 @@ export class Pages {
     this.asked = (this.asked || 0) + 1;
     const mine = this.asked;
     const found = await ask(this.question, { ...this.parameters, start: this.start, size: this.size }, this.signal);
-    if (mine !== this.asked) return found; // a later question is on its way
+    if (mine !== this.asked) return found; // a later request is pending
     const lines = found[this.list];
     this.total = found.total;
     if (!lines.length && this.start) {

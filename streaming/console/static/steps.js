@@ -1,4 +1,4 @@
-// A pattern beside a topic, segment by segment.
+// Comparison of a pattern and a topic by segment.
 
 import { h, shown } from "./dom.js";
 

@@ -1,4 +1,4 @@
-// Micro-batches of the job, where it tells of them, and rates and latencies as this console sees them.
+// Micro-batches of the job if available, and rates and latencies as this console measures them.
 
 import { ask } from "./api.js";
 import { clock, count, h, plural } from "./dom.js";
@@ -9,14 +9,14 @@ const hour = (milliseconds) => new Date(milliseconds).toLocaleTimeString("en-GB"
 
 export async function timings({ root, signal, complain, every }) {
   const batches = h("section", { "aria-label": "Micro-batches" });
-  const rates = h("section", { "aria-label": "Updates a second" });
+  const rates = h("section", { "aria-label": "Updates per second" });
   const late = h("section", { "aria-label": "Latency" });
   let drawn = "";
   const width = () => root.clientWidth - 36;
 
   function drawBatches(found) {
     if (found === null) {
-      batches.replaceChildren(h("h2", {}, "Micro-batches"), h("p", { class: "note" }, "Only the job itself knows them: open the console that it serves. This one stands alone, and reads Kafka."));
+      batches.replaceChildren(h("h2", {}, "Micro-batches"), h("p", { class: "note" }, "Only the console of the job shows micro-batches. This console is standalone and reads only Kafka."));
       return;
     }
     const names = [...new Set(found.flatMap((batch) => Object.keys(batch.phases)))];
@@ -41,13 +41,13 @@ export async function timings({ root, signal, complain, every }) {
     const by = new Map(found.map((each) => [each.at, each]));
     const range = Array.from({ length: 120 }, (_, at) => now - 119 + at);
     const bars = range.map((at) => ({ at, ...(by.get(at) || { adds: 0, removes: 0, worst_ms: null }) }));
-    rates.replaceChildren(h("h2", {}, "Updates a second"), key([["add", "ADD"], ["remove", "REMOVE"]]), plot({
-      label: "Updates a second, over two minutes", width: width(), least: 4, unit: (value) => count(Math.round(value)),
+    rates.replaceChildren(h("h2", {}, "Updates per second"), key([["add", "ADD"], ["remove", "REMOVE"]]), plot({
+      label: "Updates per second, over two minutes", width: width(), least: 4, unit: (value) => count(Math.round(value)),
       bars: bars.map((bar) => ({ label: hour(bar.at * 1000), parts: [{ value: bar.adds, kind: "add" }, { value: bar.removes, kind: "remove" }],
         text: `${hour(bar.at * 1000)}: ${count(bar.adds)} ADD, ${count(bar.removes)} REMOVE` })),
     }));
-    late.replaceChildren(h("h2", {}, "Latency", h("small", {}, " from the record of the event to this console, the greatest of each second")), plot({
-      label: "Greatest latency a second, over two minutes", width: width(), least: 0.1, unit: seconds,
+    late.replaceChildren(h("h2", {}, "Latency", h("small", {}, " from the event's record to this console, maximum per second")), plot({
+      label: "Maximum latency per second, over two minutes", width: width(), least: 0.1, unit: seconds,
       bars: bars.map((bar) => ({ label: hour(bar.at * 1000), parts: [{ value: (bar.worst_ms || 0) / 1000, kind: "latency" }],
         text: bar.worst_ms === null ? `${hour(bar.at * 1000)}: no update` : `${hour(bar.at * 1000)}: ${seconds(bar.worst_ms / 1000)}` })),
     }));

@@ -1,4 +1,4 @@
-// The tree of topics, and who receives the chosen one.
+// The tree of topics, and the receivers of the chosen topic.
 
 import { ask } from "./api.js";
 import { field, h, hash, link, name, plural, select, shown, spaced, wait } from "./dom.js";
@@ -10,7 +10,7 @@ export async function topics({ root, parameters, signal, complain, on }) {
   const choice = await parentChoice(parameters.get("parent"), signal, (parent) => { location.hash = hash("topics", { parent }); });
   const parent = choice.parent;
   if (!parent) {
-    root.replaceChildren(h("h1", {}, "Topics"), h("p", { class: "nothing" }, "Nobody receives a topic yet. The page shows the first one as it comes."));
+    root.replaceChildren(h("h1", {}, "Topics"), h("p", { class: "nothing" }, "No topic has receivers yet. The first one appears here automatically."));
     on("changes", () => { if (!parameters.get("parent")) dispatchEvent(new Event("hashchange")); });
     return;
   }
@@ -45,13 +45,13 @@ export async function topics({ root, parameters, signal, complain, on }) {
   const headline = h("p", { class: "muted" });
   async function showReceivers() {
     if (!topic) {
-      detail.replaceChildren(h("h2", {}, "Receivers"), h("p", { class: "muted" }, "Choose a topic to see who receives it."));
+      detail.replaceChildren(h("h2", {}, "Receivers"), h("p", { class: "muted" }, "Choose a topic to see its receivers."));
       return;
     }
     pages = new Pages({
       caption: `Receivers of ${topic}`, heads: ["Client", "Group", "By", "Since", ""], question: "receivers",
       parameters: { parent, topic }, list: "rows", signal, complain,
-      empty: "Nobody receives this topic.",
+      empty: "The topic has no receivers.",
       cells: (row) => [
         client(row, parent), shown(row.group), patterns(row), cause(row.cause),
         h("a", { class: "why", href: hash("explain", { parent, group: row.group, client: row.client, part: row.part, topic }),
@@ -72,7 +72,7 @@ export async function topics({ root, parameters, signal, complain, on }) {
       field("Divided at", select(SEPARATORS, separator, (value) => { separator = value; plant().catch(complain); })),
       field("Begins with", search)),
     h("div", { class: "split" }, h("section", { "aria-label": "Tree", class: "panel" }, holder), detail),
-    h("p", { class: "note" }, "The tree holds the topics that somebody receives: the updates do not name any other."),
+    h("p", { class: "note" }, "The tree contains only topics with receivers, because the updates contain no others."),
   );
   await Promise.all([plant(), showReceivers()]);
   const refresh = spaced(1000, () => Promise.all([tree.refresh(), pages && topic ? pages.load().then((found) => {

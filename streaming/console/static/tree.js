@@ -1,4 +1,4 @@
-// A tree that is read level by level, for keyboards and screen readers as ARIA's pattern of a tree has it.
+// A tree that is loaded by level, with ARIA's tree pattern for keyboards and screen readers.
 
 import { count, h, plural, shown } from "./dom.js";
 
@@ -57,7 +57,7 @@ class Item {
     this.items.clear();
   }
 
-  // Read as many lines as are shown, or `size`, and mend what differs: what has the focus stays.
+  // Reload as many lines as are shown, or `size`, and update the differences. The focus is kept.
   async load(size) {
     const { branches, more } = await this.tree.level(this.prefix, "", Math.min(size, MOST));
     this.mend(branches, true);
@@ -118,7 +118,7 @@ function flash(element) {
 }
 
 export class Tree {
-  // `level(prefix, after, size)` answers with branches; `choose(topic)` is called for a topic.
+  // `level(prefix, after, size)` returns branches; `choose(topic)` is called when a topic is chosen.
   constructor({ label, level, choose, complain }) {
     this.level = level;
     this.choose = choose;
