@@ -1,23 +1,20 @@
-"""The `reexpand` command: one module for each group of verbs."""
+"""The `reexpand` command, with a module for each group of verbs."""
 
 from streaming.cli import (
     advise,
     backup,
     cloudevents,
-    compact_inputs,
     console,
-    demo,
     dlq,
     local,
     match,
     quarantine,
-    rebuild,
     run,
     schema,
     verify,
     watch,
 )
-from streaming.cli.inspect import explain, lists, plan, send, tail
+from streaming.cli.inspect import ask, lists, send
 from streaming.cli.root import main
 
 __all__ = ["main"]
@@ -26,7 +23,7 @@ lists.add_to(local.topics)
 
 for _command in (
     run.run,
-    demo.demo,
+    local.demo,
     local.local,
     local.topics,
     local.jars,
@@ -36,15 +33,15 @@ for _command in (
     verify.verify,
     backup.backup,
     backup.restore,
-    rebuild.rebuild,
-    compact_inputs.compact_inputs,
+    verify.rebuild,
+    backup.compact_inputs,
     dlq.dlq,
     quarantine.quarantine,
     schema.schema,
-    explain.explain,
-    plan.plan,
+    ask.explain,
+    ask.plan,
     send.send,
-    tail.tail,
+    ask.tail,
     lists.subscriptions,
     lists.clients,
     lists.groups,

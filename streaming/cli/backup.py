@@ -1,4 +1,4 @@
-"""`reexpand backup` and `reexpand restore`: copies of a local checkpoint, and their way back."""
+"""`reexpand backup`, `restore` and `compact-inputs`: copies of a local checkpoint, and inputs that a copy replaces."""
 # ruff: noqa: PLC0415 - a verb imports its own needs
 
 import json
@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from streaming.cli.root import bootstrap_servers_option, kafka_options_option, progress_line, verbose_option
+from streaming.cli import root
+from streaming.cli.root import connection_options, progress_line, verbose_option
 
 if TYPE_CHECKING:
-    from streaming.config import Settings
     from streaming.operations.backup.manifest import Manifest
+    from streaming.operations.compaction import InputRemoval
 
 _checkpoint_option = click.option("--checkpoint", default=None, help="Checkpoint of the job: its local directory.")
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of sentences.")
@@ -43,7 +44,7 @@ def backup(destination: Path, *, checkpoint: str | None, as_json: bool) -> None:
     from streaming.operations.backup import copying
 
     begun = time.monotonic()
-    place = copying.local(_load(checkpoint).checkpoint)
+    place = copying.local(root.settings(checkpoint=checkpoint, bootstrap_servers="unused").checkpoint)
     with progress_line() as show:
         manifest = copying.backup(place, destination.absolute(), show)
     said = _said(manifest, time.monotonic() - begun)
@@ -66,9 +67,7 @@ def backup(destination: Path, *, checkpoint: str | None, as_json: bool) -> None:
     help="With --replace: do not ask Kafka whether a driver works on the checkpoint.",
 )
 @_json_option
-@bootstrap_servers_option
-@kafka_options_option
-@verbose_option
+@connection_options
 def restore(
     source: Path,
     *,
@@ -76,8 +75,6 @@ def restore(
     replace: bool,
     driver_has_ended: bool,
     as_json: bool,
-    bootstrap_servers: str | None,
-    kafka_options: Path | None,
 ) -> None:
     """Make a checkpoint of the backup SOURCE.
 
@@ -99,7 +96,8 @@ def restore(
 
     begun = time.monotonic()
     asks = replace and not driver_has_ended
-    settings = _load(checkpoint, bootstrap_servers if asks else "unused", kafka_options if asks else None)
+    connection = {} if asks else {"bootstrap_servers": "unused", "kafka_options": None}
+    settings = root.settings(checkpoint=checkpoint, **connection)
     place = copying.local(settings.checkpoint)
     if asks and restoring.is_occupied(place):
         driver.check_ended(selection.identity(place), settings.bootstrap_servers, for_librdkafka(settings))
@@ -115,12 +113,6 @@ def restore(
         click.echo(f"{place} is that of micro-batch {restored.manifest.micro_batch}: {_in_words(said)}")
 
 
-def _load(checkpoint: str | None, servers: str | None = "unused", kafka_options: Path | None = None) -> "Settings":
-    from streaming import config
-
-    return config.load({"checkpoint": checkpoint, "bootstrap_servers": servers, "kafka_options": kafka_options})
-
-
 def _said(manifest: "Manifest", seconds: float) -> dict[str, object]:
     return {
         "microBatch": manifest.micro_batch,
@@ -134,3 +126,80 @@ def _said(manifest: "Manifest", seconds: float) -> dict[str, object]:
 
 def _in_words(said: dict[str, object]) -> str:
     return f"{said['files']:,} files, {said['bytes']:,} bytes, in {said['seconds']} s; copied at {said['time']}"
+
+
+@click.command()
+@click.option("--checkpoint", default=None, help="Checkpoint of the job: its directory or URI.")
+@click.option(
+    "--backup", required=True, type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A backup of that checkpoint, made by `reexpand backup`.",
+)  # fmt: skip
+@click.option("--yes", is_flag=True, help="Remove the records; without it they are only counted.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
+@connection_options
+def compact_inputs(
+    *,
+    checkpoint: str | None,
+    backup: Path,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Remove the input records that a backup has in it.
+
+    The state of a job is what its inputs amount to, so records that it has read are needed no more, as long as a copy
+    of the state is left. Those that the job had read when the backup was made are removed from the four inputs. The job
+    may run.
+
+    Keep the backup: without records and without state nothing can be made anew. A new checkpoint is made by
+    `reexpand rebuild --from-state` from then on, and `reexpand verify` compares state and updates only. Other jobs on
+    the same inputs must have read the records as well.
+
+    Exit code 0 when the records are removed or counted; 1 when Kafka does not answer, or the backup is damaged; 2 when
+    it is not of this checkpoint, or an option is wrong.
+
+    \b
+    Example:
+      reexpand compact-inputs --bootstrap-servers broker:9092 --checkpoint /var/lib/reexpand --backup /backup/monday
+    """
+    from streaming.kafka.options import for_librdkafka
+    from streaming.operations import compaction
+
+    settings = root.settings(checkpoint=checkpoint)
+    servers, options = settings.bootstrap_servers, for_librdkafka(settings)
+    with progress_line() as show:
+        removals = compaction.plan(servers, options, settings.checkpoint, backup, show)
+    if yes:
+        compaction.remove(servers, options, removals)
+    if as_json:
+        partitions = [
+            {
+                "topic": each.partition.topic,
+                "partition": each.partition.number,
+                "records": each.records,
+                "of": each.size,
+            }
+            for each in removals
+        ]
+        click.echo(json.dumps({"removed": yes, "records": _total_records(removals), "partitions": partitions}))
+    else:
+        _show_removals(removals, removed=yes)
+
+
+def _total_records(removals: "list[InputRemoval]") -> int:
+    return sum(each.records for each in removals)
+
+
+def _show_removals(removals: "list[InputRemoval]", *, removed: bool) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("input", "partition", "records", "that the backup has", box=None, pad_edge=False)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for each in removals:
+        table.add_row(each.partition.topic, str(each.partition.number), f"{each.size:,}", f"{each.records:,}")
+    Console(highlight=False).print(table)
+    total = _total_records(removals)
+    click.echo(
+        f"{total:,} records were removed" if removed else f"nothing was removed; --yes removes {total:,} records"
+    )

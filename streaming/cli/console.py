@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from streaming.cli.root import bootstrap_servers_option, kafka_options_option, verbose_option
+from streaming.cli import root
+from streaming.cli.root import connection_options
 
 
 @click.command()
-@bootstrap_servers_option
 @click.option(
     "--http", "http", default="127.0.0.1:9465", show_default=True, metavar="HOST:PORT",
     help="Address of the page; port 0 for a free port.",
@@ -28,11 +28,9 @@ from streaming.cli.root import bootstrap_servers_option, kafka_options_option, v
     help="Maximum number of rows in memory; each takes some 350 bytes.",
 )  # fmt: skip
 @click.option("--open", "in_browser", is_flag=True, help="Open the page in the browser of this machine.")
-@kafka_options_option
-@verbose_option
+@connection_options
 def console(
     *,
-    bootstrap_servers: str | None,
     http: str,
     token_file: Path | None,
     updates: str | None,
@@ -40,12 +38,11 @@ def console(
     parents: tuple[str, ...],
     max_rows: int,
     in_browser: bool,
-    kafka_options: Path | None,
 ) -> None:
     """Serve a web page with topics, clients and live updates.
 
-    The page shows the tree of topics with their receivers, the clients, live updates, dead letters, and a playground for
-    patterns of all dialects. The console reads the updates topic and the dead letters, and works without a running job.
+    The page shows the tree of topics with their receivers, the clients, live updates, dead letters, and a playground
+    for patterns of all dialects. The console reads the updates topic and the dead letters, and needs no running job.
 
     On a loopback address it answers only this machine. Any other address requires a token of at least 16 characters,
     from --token-file or REEXPAND_CONSOLE_TOKEN. A browser sends it in a form, a program as
@@ -62,19 +59,10 @@ def console(
     import webbrowser
     from contextlib import ExitStack
 
-    from streaming import config
     from streaming.console import server
     from streaming.console.app import console as application
 
-    settings = config.load(
-        {
-            "bootstrap_servers": bootstrap_servers,
-            "updates": updates,
-            "dead_letters": dead_letters,
-            "checkpoint": "unused",
-            "kafka_options": kafka_options,
-        }
-    )
+    settings = root.settings(updates=updates, dead_letters=dead_letters)
     where = server.address(http)
     access = server.access(where, os.environ.get(server.VARIABLE), token_file)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

@@ -4,13 +4,12 @@
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
 from streaming.cli import printing
-from streaming.cli.root import bootstrap_servers_option, kafka_options_option, verbose_option
+from streaming.cli.root import connection_options, settings
 from streaming.errors import LetterUnknown
 
 if TYPE_CHECKING:
@@ -55,9 +54,7 @@ def _common_options(command: F) -> F:
         click.option(
             "--dead-letters", default=None, help="Kafka topic of the dead letters. [default: lite-dead-letters]"
         ),
-        kafka_options_option,
-        bootstrap_servers_option,
-        verbose_option,
+        connection_options,
     ):
         command = option(command)
     return command
@@ -69,22 +66,14 @@ def _filter_options(command: F) -> F:
 
 
 @contextmanager
-def _open(bootstrap_servers: str | None, kafka_options: Path | None, dead_letters: str | None) -> Iterator[_Dlq]:
-    from streaming import config
+def _open(dead_letters: str | None) -> Iterator[_Dlq]:
     from streaming.kafka.options import for_librdkafka
     from streaming.kafka.reader import TopicReader
 
-    settings = config.load(
-        {
-            "bootstrap_servers": bootstrap_servers,
-            "dead_letters": dead_letters,
-            "checkpoint": "unused",
-            "kafka_options": kafka_options,
-        }
-    )
-    options = for_librdkafka(settings)
-    with TopicReader(settings.bootstrap_servers, options) as reader:
-        yield _Dlq(settings, options, reader)
+    loaded = settings(dead_letters=dead_letters)
+    options = for_librdkafka(loaded)
+    with TopicReader(loaded.bootstrap_servers, options) as reader:
+        yield _Dlq(loaded, options, reader)
 
 
 @click.group()
@@ -110,8 +99,6 @@ def dlq() -> None:
 @_common_options
 def list_letters(
     *,
-    bootstrap_servers: str | None,
-    kafka_options: Path | None,
     dead_letters: str | None,
     reasons: tuple[str, ...],
     topics: tuple[str, ...],
@@ -127,7 +114,7 @@ def list_letters(
     """
     from streaming.kafka import letters
 
-    with _open(bootstrap_servers, kafka_options, dead_letters) as opened:
+    with _open(dead_letters) as opened:
         found = opened.letters(reasons=reasons, topics=topics)
     for letter in found:
         if as_json:
@@ -148,8 +135,6 @@ def list_letters(
 def show(
     *,
     letter_id: str,
-    bootstrap_servers: str | None,
-    kafka_options: Path | None,
     dead_letters: str | None,
     as_json: bool,
 ) -> None:
@@ -159,7 +144,7 @@ def show(
     Example:
       reexpand dlq show --bootstrap-servers broker:9092 'lite-subscription-events[2]@7#1'
     """
-    with _open(bootstrap_servers, kafka_options, dead_letters) as opened:
+    with _open(dead_letters) as opened:
         (letter,) = opened.letters((letter_id,))
     if as_json:
         printing.json_line(_as_json(letter))
@@ -185,8 +170,6 @@ def replay(
     ctx: click.Context,
     *,
     ids: tuple[str, ...],
-    bootstrap_servers: str | None,
-    kafka_options: Path | None,
     dead_letters: str | None,
     reasons: tuple[str, ...],
     topics: tuple[str, ...],
@@ -210,13 +193,13 @@ def replay(
 
     if not (ids or reasons or topics or everything):
         raise click.UsageError("say which: ids, --reason, --topic, or --all")
-    with _open(bootstrap_servers, kafka_options, dead_letters) as opened:
+    with _open(dead_letters) as opened:
         entries = list(way_back.originals(opened.reader, opened.letters(ids, reasons, topics)))
         ready = [entry for entry in entries if isinstance(entry, way_back.Original)]
         lost = [entry for entry in entries if isinstance(entry, way_back.Lost)]
         if ready and not dry_run:
-            settings = opened.settings
-            way_back.write(settings.bootstrap_servers, opened.options, settings.dead_letters, ready)
+            job = opened.settings
+            way_back.write(job.bootstrap_servers, opened.options, job.dead_letters, ready)
     done = "would be written" if dry_run else "written"
     for letter, problem in [*((entry.letter, None) for entry in ready), *lost]:
         if as_json:

@@ -1,4 +1,4 @@
-"""`reexpand local`, `topics` and `jars`: a broker on this machine, topics on any broker, and the jars of both."""
+"""`reexpand local`, `topics`, `jars` and `demo`: a local broker, the job's topics, downloads, and a demo."""
 # ruff: noqa: PLC0415 - a verb imports its own needs
 
 import json
@@ -11,16 +11,16 @@ from pathlib import Path
 
 import click
 
-from streaming.cli.root import HOME, bootstrap_servers_option, kafka_options_option, verbose_option
+from streaming.cli.root import HOME, connection_options, kept, settings, verbose_option
 from streaming.errors import BrokerFailed, TopicsUnusable
 
 
 @click.command()
 @click.option(
     "--home", type=click.Path(file_okay=False, path_type=Path), default=HOME / "kafka", show_default=True,
-    help="Folder of the broker's data, kept for the next start.",
+    help="Data folder of the broker, which later starts use again.",
 )  # fmt: skip
-@click.option("--rocketmq", is_flag=True, help="Run a RocketMQ 5.5 beside it: name server, broker and proxy.")
+@click.option("--rocketmq", is_flag=True, help="Also run a RocketMQ 5.5: name server, broker and proxy.")
 @click.option(
     "--parent", "parents", multiple=True, metavar="NAME",
     help="Parent of lite topics to create in RocketMQ; repeatable.",
@@ -34,12 +34,11 @@ from streaming.errors import BrokerFailed, TopicsUnusable
 def local(*, home: Path, rocketmq: bool, parents: tuple[str, ...], groups: tuple[str, ...], as_json: bool) -> None:
     """Run a single-node Kafka broker with the job's topics.
 
-    With --rocketmq it runs a RocketMQ as well. Kafka is a real broker on a free port of this machine, and keeps its
-    address from start to start. Ctrl-C or SIGTERM stops both, with exit code 0.
+    Kafka listens on a free port of this machine, and keeps its address across restarts. With --rocketmq it also runs a
+    RocketMQ. Ctrl-C or SIGTERM stops both, with exit code 0.
 
-    The checkpoint that it suggests lies beside the data folder: a checkpoint belongs to one broker, and the job fails
-    when it finds the records of another one. RocketMQ's data lie there too; its jars (106 MB) are downloaded when it is
-    first asked for.
+    The suggested checkpoint is next to the data folder. A checkpoint belongs to one broker, and the job fails if it
+    finds records of another broker. RocketMQ's data is there too. Its jars (106 MB) are downloaded on first use.
 
     \b
     Example:
@@ -47,19 +46,18 @@ def local(*, home: Path, rocketmq: bool, parents: tuple[str, ...], groups: tuple
       reexpand run --bootstrap-servers 127.0.0.1:PORT --checkpoint .reexpand/kafka-checkpoint
       reexpand local --rocketmq --parent orders --group billing=orders
     """
-    from streaming import config
     from streaming.kafka import specs
     from streaming.kafka.topics import create_topics
     from streaming.local.broker import Broker
 
     bound = _bound(groups)
     if not rocketmq and (parents or groups):
-        raise click.UsageError("--parent and --group are of RocketMQ: add --rocketmq.")
+        raise click.UsageError("--parent and --group require --rocketmq.")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with Broker(home) as broker, _rocketmq(Path(f"{home}-rocketmq") if rocketmq else None, parents, bound) as other:
         address, checkpoint = broker.bootstrap_servers, f"{home}-checkpoint"
-        settings = config.load({"bootstrap_servers": address, "checkpoint": checkpoint})
-        create_topics(address, [*specs.specs(settings), specs.answers_spec(settings)])
+        job = settings(bootstrap_servers=address, checkpoint=checkpoint)
+        create_topics(address, [*specs.specs(job), specs.answers_spec(job)])
         if as_json:
             click.echo(json.dumps({"bootstrapServers": address, "data": str(home), "checkpoint": checkpoint, **other}))
         else:
@@ -73,7 +71,7 @@ def local(*, home: Path, rocketmq: bool, parents: tuple[str, ...], groups: tuple
             broker.wait()
         except KeyboardInterrupt:
             return
-        raise BrokerFailed(f"The broker ended by itself; its log is {broker.log_file}.")
+        raise BrokerFailed(f"The broker ended unexpectedly. Its log is {broker.log_file}.")
 
 
 def _bound(groups: tuple[str, ...]) -> dict[str, str]:
@@ -100,34 +98,24 @@ def _rocketmq(folder: Path | None, parents: tuple[str, ...], groups: Mapping[str
 
 
 @click.group(invoke_without_command=True)
-@bootstrap_servers_option
-@kafka_options_option
+@connection_options
 @click.option(
     "--partitions", type=click.IntRange(1), default=1, show_default=True,
-    help="Number of partitions of each topic that is created.",
+    help="Number of partitions of each new topic.",
 )  # fmt: skip
-@click.option("--fix", is_flag=True, help="Change unsuitable settings of topics that exist.")
+@click.option("--fix", is_flag=True, help="Fix unsuitable settings of existing topics.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@verbose_option
 @click.pass_context
-def topics(
-    ctx: click.Context,
-    *,
-    bootstrap_servers: str | None,
-    kafka_options: Path | None,
-    partitions: int,
-    fix: bool,
-    as_json: bool,
-) -> None:
+def topics(ctx: click.Context, *, partitions: int, fix: bool, as_json: bool) -> None:
     """Create the Kafka topics that the job reads and writes.
 
-    With `list` or `show`, look at the lite topics that the running job knows.
+    Use `list` or `show` for the lite topics in the running job.
 
-    Of a topic that exists, unsuitable settings are shown; --fix changes them. The inputs must be kept for ever, without
-    compaction and with the broker's time; the updates must be compacted. Topic names are taken from the environment
-    (REEXPAND_UPDATES, ...), as `reexpand run` takes them.
+    Unsuitable settings of existing topics are shown; --fix changes them. The inputs need unlimited retention, no
+    compaction, and the broker's timestamps. The updates need compaction. Topic names come from the environment
+    (REEXPAND_UPDATES, ...), as for `reexpand run`.
 
-    Exit code 1 when Kafka does not answer, refuses something, or has a topic of an unsuitable cleanup policy.
+    Exit code 1 if Kafka does not answer, rejects a request, or has a topic with an unsuitable cleanup policy.
 
     \b
     Example:
@@ -136,32 +124,29 @@ def topics(
       reexpand topics list --bootstrap-servers broker:9092 --parent orders
     """
     if ctx.invoked_subcommand is not None:
-        if bootstrap_servers is not None or kafka_options is not None:
-            raise click.UsageError(f"put the options behind the verb: reexpand topics {ctx.invoked_subcommand} ...")
+        if any(kept("bootstrap_servers", "kafka_options").values()):
+            raise click.UsageError(f"put the options after the verb: reexpand topics {ctx.invoked_subcommand} ...")
         return
-    from streaming import config
     from streaming.kafka import specs
     from streaming.kafka import topics as kafka
     from streaming.kafka.options import for_librdkafka
 
-    settings = config.load(
-        {"bootstrap_servers": bootstrap_servers, "checkpoint": "unused", "kafka_options": kafka_options}
-    )
-    client = for_librdkafka(settings)
-    wanted = specs.specs(settings, partitions)
+    job = settings()
+    client = for_librdkafka(job)
+    wanted = specs.specs(job, partitions)
     names = [spec.name for spec in wanted]
-    address = settings.bootstrap_servers
+    address = job.bootstrap_servers
     existing = kafka.configurations(address, names, client_options=client)
-    flaws = {name: specs.flaws(settings, name, found) for name, found in existing.items()}
+    flaws = {name: specs.flaws(job, name, found) for name, found in existing.items()}
     if fix:
         changes = {name: {flaw.option: flaw.wanted for flaw in found} for name, found in flaws.items() if found}
         kafka.configure(address, changes, client_options=client)
     created = kafka.create_topics(address, wanted, client_options=client)
     try:
-        created += kafka.create_topics(address, [specs.answers_spec(settings)], client_options=client)
-        names.append(settings.answers)
+        created += kafka.create_topics(address, [specs.answers_spec(job)], client_options=client)
+        names.append(job.answers)
     except TopicsUnusable as error:
-        click.echo(f"{settings.answers}: no job can answer `reexpand explain` and the like: {error}", err=True)
+        click.echo(f"{job.answers}: the job cannot answer `reexpand explain` and similar verbs: {error}", err=True)
     if as_json:
         found = {name: [flaw._asdict() for flaw in flaws.get(name, [])] for name in names}
         shown = {name: {"created": name in created, "fixed": fix, "flaws": found[name]} for name in names}
@@ -179,13 +164,13 @@ def topics(
 @click.command()
 @click.option(
     "--archive", is_flag=True,
-    help="Also make an archive of Spark's Java classes, with a short run of the job: later ones start faster.",
+    help="Also archive Spark's Java classes with a short run of the job, so later runs start faster.",
 )  # fmt: skip
 @verbose_option
 def jars(*, archive: bool) -> None:
     """Download the jars of Spark and Kafka; compile the sink.
 
-    `reexpand run`, `local` and `demo` find them in the cache. Jars in the cache are not downloaded again.
+    `reexpand run`, `local` and `demo` use the jars in the cache. Jars in the cache are not downloaded again.
 
     \b
     Example:
@@ -221,6 +206,45 @@ def _make_archive() -> None:
     file = classes.archive_file(find_java().home, [*jars.spark(), classes.sink()])
     if not file.exists():
         provide_java()
-        with Console(stderr=True).status("a job runs, to see which Java classes it loads"):
+        with Console(stderr=True).status("running a job to record the Java classes that it loads"):
             rehearse(file)
     click.echo(f"The archive of Spark's Java classes is {file}.")
+
+
+@click.command()
+@click.option(
+    "--home", type=click.Path(file_okay=False, path_type=Path), default=HOME, show_default=True,
+    help="Folder for the logs of the demo.",
+)  # fmt: skip
+@click.option("--cluster", is_flag=True, help="Run the job on a Spark cluster of two workers, and kill one of them.")
+@click.option("--rocketmq", is_flag=True, help="Run on RocketMQ 5.5, with pattern consumers.")
+@click.option("--keep", is_flag=True, help="Keep broker and job running at the end, until Ctrl-C.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+@verbose_option
+@click.pass_context
+def demo(ctx: click.Context, *, home: Path, cluster: bool, rocketmq: bool, keep: bool, as_json: bool) -> None:
+    """Run a scenario on a local broker and the real job.
+
+    The demo shows the updates of the job, and compares them with the expected updates at the end. Exit code 0 if they
+    are equal, 1 if not.
+
+    With --rocketmq, tenants send to lite topics of a RocketMQ, and pattern consumers receive the messages while the job
+    is killed and restarted. The received messages are compared. It needs the extras job and rocketmq.
+
+    \b
+    Example:
+      reexpand demo
+      reexpand demo --cluster
+      reexpand demo --rocketmq
+      reexpand demo --json | jq .
+    """
+    if rocketmq and (cluster or keep):
+        raise click.UsageError("--rocketmq cannot be combined with --cluster or --keep.")
+    if rocketmq:
+        from streaming.rocketmq import demo as lite_demo
+
+        ctx.exit(lite_demo.run(home, as_json=as_json))
+    from streaming.demo import runner, screen
+
+    output = screen.JsonScreen() if as_json else screen.TextScreen()
+    ctx.exit(runner.run(home, output, keep=keep, on_cluster=cluster))

@@ -5,12 +5,12 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from streaming.cli.root import bootstrap_servers_option, kafka_options_option, verbose_option
+from streaming.cli import root
+from streaming.cli.root import connection_options, verbose_option
 
 if TYPE_CHECKING:
     from streaming.operations.quarantine import HeldCheckpoint
@@ -24,9 +24,7 @@ _json_option = click.option("--json", "as_json", is_flag=True, help="Print each 
 
 def _change_options(command: F) -> F:
     for option in (
-        verbose_option,
-        kafka_options_option,
-        bootstrap_servers_option,
+        connection_options,
         _json_option,
         click.option(
             "--driver-has-ended", is_flag=True, help="Do not ask Kafka whether a driver works on the checkpoint."
@@ -66,7 +64,7 @@ def list_decisions(*, checkpoint: str | None, as_json: bool) -> None:
     Example:
       reexpand quarantine list --checkpoint /var/lib/reexpand --json
     """
-    held = _held(checkpoint, "unused", None)
+    held = _held(checkpoint, bootstrap_servers="unused")
     _show(held.checkpoint.quarantine.decisions, as_json=as_json)
 
 
@@ -81,8 +79,6 @@ def add(
     checkpoint: str | None,
     driver_has_ended: bool,
     as_json: bool,
-    bootstrap_servers: str | None,
-    kafka_options: Path | None,
 ) -> None:
     """Let the job leave out ENTRY.
 
@@ -92,7 +88,7 @@ def add(
     Example:
       reexpand quarantine add --checkpoint /var/lib/reexpand --bootstrap-servers broker:9092 'lite-topic-events[0]@12'
     """
-    place, held = _place(entry), _held(checkpoint, bootstrap_servers, kafka_options)
+    place, held = _place(entry), _held(checkpoint)
     if not driver_has_ended:
         held.check_ended()
     _show([held.add(place, reason)], as_json=as_json)
@@ -107,8 +103,6 @@ def remove(
     checkpoint: str | None,
     driver_has_ended: bool,
     as_json: bool,
-    bootstrap_servers: str | None,
-    kafka_options: Path | None,
 ) -> None:
     """Let the job apply ENTRY after all, if it has not read it yet.
 
@@ -116,19 +110,18 @@ def remove(
     Example:
       reexpand quarantine remove --checkpoint /var/lib/reexpand --bootstrap-servers broker:9092 'lite-clock[0]@12'
     """
-    place, held = _place(entry), _held(checkpoint, bootstrap_servers, kafka_options)
+    place, held = _place(entry), _held(checkpoint)
     if not driver_has_ended:
         held.check_ended()
     _show([held.remove(place)], as_json=as_json)
 
 
-def _held(checkpoint: str | None, servers: str | None, kafka_options: Path | None) -> "HeldCheckpoint":
-    from streaming import config
+def _held(checkpoint: str | None, **connection: str) -> "HeldCheckpoint":
     from streaming.kafka.options import for_librdkafka
     from streaming.operations.quarantine import HeldCheckpoint
     from streaming.operations.verify.progress import JobCheckpoint
 
-    settings = config.load({"checkpoint": checkpoint, "bootstrap_servers": servers, "kafka_options": kafka_options})
+    settings = root.settings(checkpoint=checkpoint, **connection)
     job = JobCheckpoint(settings.checkpoint)
     _ = job.partitions  # says at once where there is no checkpoint
     return HeldCheckpoint(job, settings.bootstrap_servers, for_librdkafka(settings))

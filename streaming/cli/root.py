@@ -7,17 +7,21 @@ the matcher.
 
 import errno
 import logging
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from streaming.cli.log import VARIABLE, Form, say_error, set_up
-from streaming.errors import ReexpandError
+from streaming.errors import ExtraMissing, ReexpandError
 from streaming.printable import printable
+
+if TYPE_CHECKING:
+    from streaming.config import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -27,6 +31,17 @@ HOME: Final = Path(".reexpand")
 INTERRUPTED: Final = 130
 """Exit code after Ctrl-C, as shells have it: 128 and the number of SIGINT."""
 
+_FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+_SERVERS_HELP: Final = "Addresses of Kafka brokers, host:port[,host:port...]."
+_OPTIONS_HELP: Final = "File of Kafka client options, one key=value per line; the place for credentials."
+
+_DISTRIBUTIONS = {"py4j": "pyspark"}
+"""Distributions of modules with another name."""
+
+_OF_VERBS = dict.fromkeys(
+    ("advise", "clients", "explain", "groups", "plan", "send", "subscriptions", "tail", "topics"), "inspect"
+)
+"""Extras of the verbs that do not need the extra `job`."""
 
 log = logging.getLogger("reexpand")
 
@@ -57,9 +72,7 @@ class _VerbGroup(click.Group):
             say_error(str(error))
             ctx.exit(error.exit_code)
         except ModuleNotFoundError as error:
-            from streaming.cli import extras
-
-            missing = extras.explained(error, ctx.invoked_subcommand)
+            missing = missing_extra(error, ctx.invoked_subcommand)
             if missing is None:
                 raise
             click.echo(f"Error: {missing}", err=True)
@@ -67,6 +80,23 @@ class _VerbGroup(click.Group):
         except KeyboardInterrupt:
             click.echo(err=True)  # the terminal has written ^C into this line
             ctx.exit(INTERRUPTED)
+
+
+def missing_extra(error: ModuleNotFoundError, verb: str | None) -> ExtraMissing | None:
+    """Return an error with the extra that contains a missing module; None if no extra does."""
+    from importlib.metadata import requires
+
+    module = (error.name or "").partition(".")[0].replace("_", "-")
+    name = _DISTRIBUTIONS.get(module, module)
+    found = [re.match(r"([\w.-]+).*;.*\bextra == ['\"]([\w-]+)['\"]", each) for each in requires("reexpand") or []]
+    extras = {match[2] for match in found if match and match[1].replace("_", "-") == name}
+    extra = next((each for each in (_OF_VERBS.get(verb or "", "job"), "job", *sorted(extras)) if each in extras), None)
+    if extra is None:
+        return None
+    return ExtraMissing(
+        f"`reexpand {verb}` needs {name}, which is in the extra {extra}: "
+        f"pip install 'reexpand[{extra}]' (from a checkout: pip install '.[{extra}]')."
+    )
 
 
 def _raise_level(_ctx: click.Context, _option: click.Parameter, verbose: bool) -> None:  # noqa: FBT001 - as click calls it
@@ -82,19 +112,46 @@ def verbose_option(command: F) -> F:
     )(command)  # fmt: skip
 
 
+def connection_options(command: F) -> F:
+    """Add the options of the Kafka connection, which `settings` reads, and `-v`."""
+    for option in (
+        verbose_option,
+        click.option("--kafka-options", type=_FILE, help=_OPTIONS_HELP, expose_value=False, callback=keep),
+        click.option("--bootstrap-servers", default=None, help=_SERVERS_HELP, expose_value=False, callback=keep),
+    ):
+        command = option(command)
+    return command
+
+
+def keep(ctx: click.Context, option: click.Parameter, value: Any) -> None:
+    """Store the value of an option for `kept`."""
+    ctx.meta[f"reexpand.{option.name}"] = value
+
+
+def kept(*names: str) -> dict[str, Any]:
+    """Return the stored values of options of the running verb."""
+    meta = click.get_current_context().meta
+    return {name: meta.get(f"reexpand.{name}") for name in names}
+
+
+def settings(**given: Any) -> "Settings":
+    """Load the settings of the running verb, from its connection options and `given`.
+
+    Verbs without a checkpoint use a placeholder.
+    """
+    from streaming import config
+
+    return config.load({"checkpoint": "unused", **kept("bootstrap_servers", "kafka_options"), **given})
+
+
 def bootstrap_servers_option(command: F) -> F:
     """Add the option for the addresses of Kafka brokers."""
-    return click.option(
-        "--bootstrap-servers", default=None, help="Addresses of Kafka brokers, host:port[,host:port...]."
-    )(command)
+    return click.option("--bootstrap-servers", default=None, help=_SERVERS_HELP)(command)
 
 
 def kafka_options_option(command: F) -> F:
-    """Add the option for the file of Kafka client options, the same one that the job reads."""
-    return click.option(
-        "--kafka-options", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="File of Kafka client options, one key=value a line; the place for credentials.",
-    )(command)  # fmt: skip
+    """Add the option for the file of Kafka client options, which has the format of the job's file."""
+    return click.option("--kafka-options", type=_FILE, help=_OPTIONS_HELP)(command)
 
 
 @contextmanager

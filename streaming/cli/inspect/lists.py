@@ -5,13 +5,12 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
 from streaming.cli import printing
-from streaming.cli.inspect.options import asking_options, checked_pattern, json_option, where
+from streaming.cli.inspect.options import asking_options, checked_pattern, inspector, json_option
 from streaming.errors import NotPlaced
 
 if TYPE_CHECKING:
@@ -33,19 +32,17 @@ class _List(NamedTuple):
     everything: bool
     as_json: bool
     watch: float | None
-    bootstrap_servers: str | None
-    kafka_options: Path | None
     client: str | None = None
     group: str | None = None
 
     def show(self, pages: "Callable[[Inspector, _List], Iterator[Page[Any]]]", line: Callable[[Any], str]) -> None:
         """Print the list, again and again with --watch."""
         checked_pattern(self.pattern, self.dialect, "--pattern")
-        with where(self.bootstrap_servers, self.kafka_options).inspector() as inspector:
+        with inspector() as job:
             while True:
                 if self.watch is not None and not self.as_json:
                     click.clear()
-                self._print(pages(inspector, self), line)
+                self._print(pages(job, self), line)
                 if self.watch is None:
                     return
                 time.sleep(self.watch)
@@ -104,13 +101,13 @@ def _needed(parent: str | None, what: str) -> str:
     return parent
 
 
-def _parents(inspector: "Inspector", chosen: _List) -> list[str]:
+def _parents(job: "Inspector", chosen: _List) -> list[str]:
     """Return the parent that was named, or those of the client."""
     if chosen.parent is not None:
         return [chosen.parent]
     if chosen.client is None and chosen.group is None:
         raise NotPlaced("say which: --parent, or --client or --group, whose parents are known")
-    leases = inspector.leases(chosen.client, chosen.group)
+    leases = job.leases(chosen.client, chosen.group)
     return sorted({parent for lease in leases for parent in lease.parents})
 
 
@@ -123,15 +120,13 @@ def list_topics(**given: Any) -> None:
     """
     from streaming.inspect import wording
 
-    def pages(inspector: "Inspector", chosen: _List) -> "Iterator[Page[Any]]":
-        return inspector.topics(_needed(chosen.parent, "topics"), chosen.filter(), limit=chosen.page)
+    def pages(job: "Inspector", chosen: _List) -> "Iterator[Page[Any]]":
+        return job.topics(_needed(chosen.parent, "topics"), chosen.filter(), limit=chosen.page)
 
     _List(**given).show(pages, wording.topic)
 
 
-def show_topic(
-    *, topic: str, parent: str, as_json: bool, bootstrap_servers: str | None, kafka_options: Path | None
-) -> None:
+def show_topic(*, topic: str, parent: str, as_json: bool) -> None:
     """Show a lite topic, and who receives it.
 
     Exit code 1 when it does not exist.
@@ -142,8 +137,8 @@ def show_topic(
     """
     from streaming.inspect import wording
 
-    with where(bootstrap_servers, kafka_options).inspector() as inspector:
-        found = inspector.topic(parent, topic)
+    with inspector() as job:
+        found = job.topic(parent, topic)
     printing.lines(wording.as_json(found) if as_json else wording.topic_details(topic, parent, found))
     click.get_current_context().exit(0 if found.topic else 1)
 
@@ -192,9 +187,9 @@ def show_subscription(client: str, **given: Any) -> None:
     _List(client=client, **given).show(_subscription_pages, wording.subscription)
 
 
-def _subscription_pages(inspector: "Inspector", chosen: _List) -> "Iterator[Page[Any]]":
-    for parent in _parents(inspector, chosen):
-        yield from inspector.subscriptions(parent, chosen.filter(), limit=chosen.page)
+def _subscription_pages(job: "Inspector", chosen: _List) -> "Iterator[Page[Any]]":
+    for parent in _parents(job, chosen):
+        yield from job.subscriptions(parent, chosen.filter(), limit=chosen.page)
 
 
 @click.group()
@@ -220,10 +215,10 @@ def list_clients(**given: Any) -> None:
     """
     from streaming.inspect import wording
 
-    def pages(inspector: "Inspector", chosen: _List) -> "Iterator[Page[Any]]":
+    def pages(job: "Inspector", chosen: _List) -> "Iterator[Page[Any]]":
         if chosen.parent is not None:
-            return inspector.clients(chosen.parent, chosen.filter(), limit=chosen.page)
-        return wording.chosen(inspector.leases(chosen.client, chosen.group), "client", chosen.filter())
+            return job.clients(chosen.parent, chosen.filter(), limit=chosen.page)
+        return wording.chosen(job.leases(chosen.client, chosen.group), "client", chosen.filter())
 
     _List(**given).show(pages, wording.client)
 
@@ -233,9 +228,7 @@ def list_clients(**given: Any) -> None:
 @click.option("--group", default=None, help="Group of the client. [default: all of its groups]")
 @json_option
 @asking_options
-def show_client(
-    *, client: str, group: str | None, as_json: bool, bootstrap_servers: str | None, kafka_options: Path | None
-) -> None:
+def show_client(*, client: str, group: str | None, as_json: bool) -> None:
     """Show a client: its lease, its parents, and its set on each.
 
     Exit code 1 when the job does not know it.
@@ -246,12 +239,12 @@ def show_client(
     """
     from streaming.inspect import Filter, wording
 
-    with where(bootstrap_servers, kafka_options).inspector() as inspector:
-        leases = inspector.leases(client, group)
+    with inspector() as job:
+        leases = job.leases(client, group)
         for lease in leases:
             printing.line(wording.as_json(lease) if as_json else wording.client(lease))
             for parent in lease.parents:
-                for page in inspector.clients(parent, Filter(client=client, group=lease.group)):
+                for page in job.clients(parent, Filter(client=client, group=lease.group)):
                     for item in page.items:
                         shown = {"parent": parent, **asdict(item)}
                         printing.line(wording.as_json(shown) if as_json else f"  {parent}: {wording.client(item)}")
@@ -283,10 +276,10 @@ def list_groups(**given: Any) -> None:
     """
     from streaming.inspect import wording
 
-    def pages(inspector: "Inspector", chosen: _List) -> "Iterator[Page[Any]]":
+    def pages(job: "Inspector", chosen: _List) -> "Iterator[Page[Any]]":
         if chosen.parent is not None:
-            return inspector.groups(chosen.parent, chosen.filter(), limit=chosen.page)
-        return wording.chosen(inspector.bindings(chosen.group), "group", chosen.filter())
+            return job.groups(chosen.parent, chosen.filter(), limit=chosen.page)
+        return wording.chosen(job.bindings(chosen.group), "group", chosen.filter())
 
     _List(**given).show(pages, wording.group)
 
@@ -295,7 +288,7 @@ def list_groups(**given: Any) -> None:
 @click.argument("group")
 @json_option
 @asking_options
-def show_group(*, group: str, as_json: bool, bootstrap_servers: str | None, kafka_options: Path | None) -> None:
+def show_group(*, group: str, as_json: bool) -> None:
     """Show a group: its binding, its attributes, and how many clients it has on each parent.
 
     Exit code 1 when the job does not know it.
@@ -306,13 +299,13 @@ def show_group(*, group: str, as_json: bool, bootstrap_servers: str | None, kafk
     """
     from streaming.inspect import Filter, wording
 
-    with where(bootstrap_servers, kafka_options).inspector() as inspector:
-        bindings, leases = inspector.bindings(group), inspector.leases(group=group)
+    with inspector() as job:
+        bindings, leases = job.bindings(group), job.leases(group=group)
         parents = {binding.parent for binding in bindings} | {parent for lease in leases for parent in lease.parents}
         for binding in bindings:
             printing.line(wording.as_json(binding) if as_json else wording.group(binding))
         for parent in sorted(parents):
-            for page in inspector.groups(parent, Filter(group=group)):
+            for page in job.groups(parent, Filter(group=group)):
                 for item in page.items:
                     shown = {"parent": parent, **asdict(item)}
                     printing.line(wording.as_json(shown) if as_json else f"  {parent}: {wording.group(item)}")

@@ -1,14 +1,13 @@
-"""Options of these verbs."""
+"""Options of the verbs that ask the job."""
 # ruff: noqa: PLC0415 - a verb imports its own needs
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from streaming.cli.root import bootstrap_servers_option, kafka_options_option, verbose_option
+from streaming.cli.root import connection_options, keep, kept, settings
 
 if TYPE_CHECKING:
     from streaming.config import Settings
@@ -17,70 +16,47 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Where(NamedTuple):
-    """Kafka, and the job's topics in it; None for what the environment says."""
-
-    bootstrap_servers: str | None = None
-    kafka_options: Path | None = None
-    clock: str | None = None
-    answers: str | None = None
-    timeout: float = 10
-
-    def settings(self) -> "Settings":
-        """Return the settings in force."""
-        from streaming import config
-
-        given = self._asdict()
-        del given["timeout"]
-        return config.load({**given, "checkpoint": "unused"})
-
-    @contextmanager
-    def inspector(self) -> "Iterator[Inspector]":
-        """Open an inspector of the job."""
-        from streaming.inspect import Inspector
-
-        with Inspector(self.settings(), self.timeout) as inspector:
-            yield inspector
-
-
 def asking_options(command: F) -> F:
-    """Add the options of verbs that ask the job; they come as `where`."""
+    """Add the options of verbs that ask the job, which `inspector` reads."""
     for option in (
-        verbose_option,
         click.option(
-            "--timeout", type=click.FloatRange(0.1), default=10, show_default=True, expose_value=False, callback=_keep,
-            help="Seconds within which the job must answer.",
+            "--timeout", type=click.FloatRange(0.1), default=10, show_default=True, expose_value=False, callback=keep,
+            help="Timeout of the job's response, in seconds.",
         ),
         click.option(
-            "--answers", default=None, expose_value=False, callback=_keep,
-            help="Kafka topic of the job's answers. [default: lite-answers]",
+            "--answers", default=None, expose_value=False, callback=keep,
+            help="Kafka topic of the job's responses. [default: lite-answers]",
         ),
         click.option(
-            "--clock", default=None, expose_value=False, callback=_keep,
-            help="Kafka topic by which the job is asked. [default: lite-clock]",
+            "--clock", default=None, expose_value=False, callback=keep,
+            help="Kafka topic of requests to the job. [default: lite-clock]",
         ),
-        kafka_options_option,
-        bootstrap_servers_option,
+        connection_options,
     ):  # fmt: skip
         command = option(command)
     return command
 
 
-def _keep(ctx: click.Context, option: click.Parameter, value: Any) -> None:
-    """Keep an option for `where`."""
-    ctx.meta[f"reexpand.{option.name}"] = value
+def job_settings() -> "Settings":
+    """Load the settings of a verb that asks the job."""
+    return settings(**kept("clock", "answers"))
 
 
-def where(bootstrap_servers: str | None, kafka_options: Path | None) -> Where:
-    """Return where to ask, from the options of the running verb."""
-    meta = click.get_current_context().meta
-    return Where(
-        bootstrap_servers, kafka_options, *(meta[f"reexpand.{name}"] for name in ("clock", "answers", "timeout"))
-    )
+@contextmanager
+def inspector() -> "Iterator[Inspector]":
+    """Open an inspector of the job."""
+    from streaming.inspect import Inspector
+
+    with Inspector(job_settings(), kept("timeout")["timeout"]) as found:
+        yield found
 
 
 def checked_pattern(text: str | None, dialect: str, option: str) -> None:
-    """Check the pattern of an option; one that is none is a wrong option."""
+    """Check the pattern of an option.
+
+    Raises:
+        click.BadParameter: the pattern is invalid.
+    """
     import matcher
 
     if text is not None:
@@ -90,5 +66,5 @@ def checked_pattern(text: str | None, dialect: str, option: str) -> None:
             raise click.BadParameter(str(error), param_hint=option) from None
 
 
-parent_option = click.option("--parent", default=None, help="Parent topic. [default: the only one of the client]")
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")
+parent_option = click.option("--parent", default=None, help="Parent topic. [default: the only parent of the client]")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per line.")

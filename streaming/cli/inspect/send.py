@@ -2,14 +2,13 @@
 # ruff: noqa: PLC0415 - a verb imports its own needs
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import IO, Any, TypeVar
 
 import click
 
 from streaming.cli import printing
-from streaming.cli.inspect.options import Where, asking_options, json_option, where
-from streaming.cli.inspect.plan import KINDS, read_record
+from streaming.cli.inspect.ask import KINDS, read_record
+from streaming.cli.inspect.options import asking_options, inspector, job_settings, json_option
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -212,8 +211,6 @@ def _send(
     *,
     waits: bool,
     as_json: bool,
-    bootstrap_servers: str | None,
-    kafka_options: Path | None,
 ) -> None:
     from streaming.events.model import Stream
     from streaming.inspect import wording
@@ -221,18 +218,17 @@ def _send(
     from streaming.inspect.planning import stream_of
     from streaming.inspect.sending import send as write
 
-    place_of: Where = where(bootstrap_servers, kafka_options)
-    settings = place_of.settings()
+    settings = job_settings()
     stream = stream_of(record) if kind is None else Stream(KINDS[kind])
     if not waits:
         place = write(settings, stream, record if text is None else text)
         click.echo(wording.as_json({"place": place}) if as_json else f"sent: {place}")
         return
-    with UpdatesFollower(settings) as follower, place_of.inspector() as inspector:
+    with UpdatesFollower(settings) as follower, inspector() as job:
         place = write(settings, stream, record if text is None else text)
         if not as_json:
             click.echo(f"sent: {place}")
-        found = inspector.updates_of(place, follower)
+        found = job.updates_of(place, follower)
     for update in found:
         printing.line(wording.as_json(update) if as_json else wording.update(update))
     if as_json:

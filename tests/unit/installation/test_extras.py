@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.cli import extras
+from streaming.cli import root
 
 ROOT = Path(__file__).parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -63,7 +63,7 @@ def test_a_verb_names_the_extra_that_it_needs(arguments: str) -> None:
     result = verb(*arguments.split())
     name = arguments.split(maxsplit=1)[0]
     assert re.fullmatch(
-        rf"Error: `reexpand {name}` needs [a-z0-9-]+, which the extra job brings: pip install 'reexpand\[job\]' "
+        rf"Error: `reexpand {name}` needs [a-z0-9-]+, which is in the extra job: pip install 'reexpand\[job\]' "
         r"\(from a checkout: pip install '\.\[job\]'\)\.\n",
         result.stderr,
     )
@@ -90,7 +90,7 @@ def test_a_verb_that_looks_into_a_job_needs_no_spark(arguments: str) -> None:
     assert "pip install 'reexpand[inspect]'" in verb(*arguments.split(), *KAFKA).stderr
     brought = {"msgpack", "numpy"}
     absent = WITHOUT.replace(str(MODULES), str([module for module in MODULES if module not in brought]))
-    verbs = "streaming.cli.inspect.explain, streaming.inspect, streaming.inspect.wording, streaming.advise.sources"
+    verbs = "streaming.cli.inspect.ask, streaming.inspect, streaming.inspect.wording, streaming.advise.sources"
     code = f"{absent}import {verbs}\nfrom streaming.cli import main\nassert {name!r} in main.commands"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
@@ -101,4 +101,4 @@ def test_a_verb_of_the_base_needs_none() -> None:
 
 
 def test_a_module_that_no_extra_brings_is_not_explained() -> None:
-    assert extras.explained(ModuleNotFoundError("No module named 'mine'", name="mine"), "run") is None
+    assert root.missing_extra(ModuleNotFoundError("No module named 'mine'", name="mine"), "run") is None

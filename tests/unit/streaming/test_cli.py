@@ -168,7 +168,7 @@ def test_the_next_command_has_a_checkpoint_of_this_broker(home: str, checkpoint:
 def test_a_broker_that_ends_by_itself_is_an_error(broker: type[FakeBroker], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker, "interrupted", False)
     result = run("local")
-    assert (result.exit_code, result.stderr) == (1, "Error: The broker ended by itself; its log is broker.log.\n")
+    assert (result.exit_code, result.stderr) == (1, "Error: The broker ended unexpectedly. Its log is broker.log.\n")
 
 
 def test_times_of_the_log_have_a_zone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +184,7 @@ def test_times_of_the_log_have_a_zone(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_demo_on_rocketmq_goes_without_other_options_of_the_demo(option: str) -> None:
     result = run("demo", "--rocketmq", option)
     assert result.exit_code == 2
-    assert "--rocketmq goes with neither --cluster nor --keep" in result.output
+    assert "--rocketmq cannot be combined with --cluster or --keep" in result.output
 
 
 def test_the_demo_on_rocketmq_names_the_extra_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
