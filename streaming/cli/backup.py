@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from streaming.operations.compaction import InputRemoval
 
 _checkpoint_option = click.option("--checkpoint", default=None, help="Checkpoint of the job: its local directory.")
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of sentences.")
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 
 
 @click.command()
@@ -25,17 +25,17 @@ _json_option = click.option("--json", "as_json", is_flag=True, help="Print one J
 @_json_option
 @verbose_option
 def backup(destination: Path, *, checkpoint: str | None, as_json: bool) -> None:
-    """Copy a checkpoint to a new folder; the job may run.
+    """Copy a checkpoint to a new folder. The job may be running.
 
-    The copy is as of the last micro-batch that was committed. It gets its name when all of it is on the disk and was
-    read again, with a manifest of sizes and digests. The checkpoint is only read. It must be a local folder: URIs are
+    The copy contains the last committed micro-batch, with a manifest of sizes and digests. It is renamed to its final
+    name after all files are on disk and were verified. The checkpoint is only read. It must be a local folder: URIs are
     not supported.
 
-    A restored copy fits the updates topic only as long as the job has written nothing since. Otherwise the job refuses
-    it, and `reexpand rebuild` leads on.
+    A restored copy can be used only if the job has written no updates since. Otherwise the job rejects it, and
+    `reexpand rebuild` creates a new checkpoint from it.
 
-    Exit code 0 when the copy is complete; 1 when the checkpoint is damaged, or files cannot be read or written; 2 when
-    there is nothing to copy, the destination exists, or an option is wrong.
+    Exit code 0 if the copy is complete; 1 if the checkpoint is damaged, or files cannot be read or written; 2 if there
+    is nothing to copy, the destination exists, or an option is invalid.
 
     \b
     Example:
@@ -59,12 +59,12 @@ def backup(destination: Path, *, checkpoint: str | None, as_json: bool) -> None:
 @_checkpoint_option
 @click.option(
     "--replace", is_flag=True,
-    help="Put a checkpoint that is there aside, under a name with the time; needs --bootstrap-servers, see below.",
+    help="Rename an existing checkpoint to a name with the time; needs --bootstrap-servers, see below.",
 )  # fmt: skip
 @click.option(
     "--driver-has-ended",
     is_flag=True,
-    help="With --replace: do not ask Kafka whether a driver works on the checkpoint.",
+    help="With --replace: do not check in Kafka for a driver of the checkpoint.",
 )
 @_json_option
 @connection_options
@@ -76,16 +76,16 @@ def restore(
     driver_has_ended: bool,
     as_json: bool,
 ) -> None:
-    """Make a checkpoint of the backup SOURCE.
+    """Restore a checkpoint from the backup SOURCE.
 
-    All files are compared with the manifest first. A checkpoint that is there is kept unless --replace is given. Then
-    Kafka is asked whether a driver still works on it, which takes 10 s.
+    All files are first compared with the manifest. An existing checkpoint is an error unless --replace is given. With
+    --replace, the command checks in Kafka for a driver of the checkpoint, which takes 10 s.
 
-    If the job has written updates since the backup was made, it refuses the restored checkpoint: `reexpand rebuild`
-    makes a new one for the same updates topic.
+    If the job has written updates since the backup, it rejects the restored checkpoint. `reexpand rebuild` then
+    creates a new checkpoint for the same updates topic.
 
-    Exit code 0 when the checkpoint is restored; 1 when the backup is damaged, or files cannot be read or written; 2
-    when there is a checkpoint already, a driver works on it, or an option is wrong. Nothing was changed then.
+    Exit code 0 if the checkpoint is restored; 1 if the backup is damaged, or files cannot be read or written; 2 if a
+    checkpoint exists, a driver uses it, or an option is invalid. Nothing is changed in this case.
 
     \b
     Example:
@@ -110,7 +110,7 @@ def restore(
     else:
         if former:
             click.echo(f"the former checkpoint is {former}")
-        click.echo(f"{place} is that of micro-batch {restored.manifest.micro_batch}: {_in_words(said)}")
+        click.echo(f"micro-batch {restored.manifest.micro_batch} is restored to {place}: {_in_words(said)}")
 
 
 def _said(manifest: "Manifest", seconds: float) -> dict[str, object]:
@@ -134,7 +134,7 @@ def _in_words(said: dict[str, object]) -> str:
     "--backup", required=True, type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="A backup of that checkpoint, made by `reexpand backup`.",
 )  # fmt: skip
-@click.option("--yes", is_flag=True, help="Remove the records; without it they are only counted.")
+@click.option("--yes", is_flag=True, help="Remove the records. Without it they are only counted.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 @connection_options
 def compact_inputs(
@@ -144,18 +144,18 @@ def compact_inputs(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Remove the input records that a backup has in it.
+    """Remove input records whose effect is in a backup.
 
-    The state of a job is what its inputs amount to, so records that it has read are needed no more, as long as a copy
-    of the state is left. Those that the job had read when the backup was made are removed from the four inputs. The job
-    may run.
+    The state of a job contains the effect of all records that it has read. While a copy of the state exists, these
+    records are not needed. The command removes the records from the four inputs that the job had read at the time of
+    the backup. The job may be running.
 
-    Keep the backup: without records and without state nothing can be made anew. A new checkpoint is made by
-    `reexpand rebuild --from-state` from then on, and `reexpand verify` compares state and updates only. Other jobs on
-    the same inputs must have read the records as well.
+    Keep the backup: without records and without state, nothing can be recreated. From then on, create new checkpoints
+    with `reexpand rebuild --from-state`. `reexpand verify` compares only state and updates. Other jobs on the same
+    inputs must have read the records too.
 
-    Exit code 0 when the records are removed or counted; 1 when Kafka does not answer, or the backup is damaged; 2 when
-    it is not of this checkpoint, or an option is wrong.
+    Exit code 0 if the records are removed or counted; 1 if Kafka does not answer, or the backup is damaged; 2 if the
+    backup is of another checkpoint, or an option is invalid.
 
     \b
     Example:
@@ -193,7 +193,7 @@ def _show_removals(removals: "list[InputRemoval]", *, removed: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("input", "partition", "records", "that the backup has", box=None, pad_edge=False)
+    table = Table("input", "partition", "records", "in the backup", box=None, pad_edge=False)
     for column in table.columns[1:]:
         column.justify = "right"
     for each in removals:

@@ -1,4 +1,4 @@
-"""`reexpand dlq`: dead letters, and their way back."""
+"""`reexpand dlq`: dead letters, and their replay."""
 # ruff: noqa: PLC0415 - a verb imports its own needs
 
 import json
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_REASON_HELP = "Only dead letters of this reason; repeatable."
+_REASON_HELP = "Only dead letters with this reason; repeatable."
 _TOPIC_HELP = "Only dead letters of entries from this Kafka topic; repeatable."
 _MESSAGE_CHARACTERS = 100
-"""Number of characters of a message in a list."""
+"""Maximum number of characters of a message in a list."""
 
 
 class _Dlq(NamedTuple):
-    """Dead letters of one job, open for reading."""
+    """Reader of a job's dead letters."""
 
     settings: "Settings"
     options: dict[str, str]
@@ -44,7 +44,7 @@ class _Dlq(NamedTuple):
         if missing:
             raise LetterUnknown(
                 f"the topic {self.settings.dead_letters} has no dead letter {', '.join(sorted(map(str, missing)))}, "
-                "or its entry was written back already; `reexpand dlq list` shows all"
+                "or its entry was already replayed; `reexpand dlq list` shows all dead letters"
             )
         return found
 
@@ -78,12 +78,12 @@ def _open(dead_letters: str | None) -> Iterator[_Dlq]:
 
 @click.group()
 def dlq() -> None:
-    """Look at dead letters, and write their entries back.
+    """Show dead letters, and replay their entries.
 
-    A dead letter is an entry that could not be applied. Its id is the place of the entry in Kafka, as
+    A dead letter is an entry that could not be applied. Its id is the position of the entry in Kafka, such as
     lite-topic-events[0]@12; ...@12#3 is the fourth request of a record.
 
-    Exit code 0, 1 when Kafka cannot be read or written or a dead letter does not exist, 2 when an option is wrong.
+    Exit code 0, 1 if Kafka cannot be read or written or a dead letter does not exist, 2 if an option is invalid.
 
     \b
     Example:
@@ -95,7 +95,7 @@ def dlq() -> None:
 
 @dlq.command("list")
 @_filter_options
-@click.option("--json", "as_json", is_flag=True, help="Print each dead letter as JSON, one a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print each dead letter as JSON, one per line.")
 @_common_options
 def list_letters(
     *,
@@ -104,9 +104,9 @@ def list_letters(
     topics: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """List dead letters in the order in which they were written, and count them by reason.
+    """List dead letters in the order of writing, and count them by reason.
 
-    Those whose entries were written back are left out.
+    Dead letters with replayed entries are omitted.
 
     \b
     Example:
@@ -138,7 +138,7 @@ def show(
     dead_letters: str | None,
     as_json: bool,
 ) -> None:
-    """Show one dead letter with its entry.
+    """Show a dead letter with its entry.
 
     \b
     Example:
@@ -150,7 +150,7 @@ def show(
         printing.json_line(_as_json(letter))
         return
     value = letter.value
-    cut = f", of which the beginning is shown ({value['originalEncoding']})" if value.get("truncated") else ""
+    cut = f", truncated ({value['originalEncoding']})" if value.get("truncated") else ""
     printing.line(f"id       {letter.id}")
     printing.line(f"reason   {letter.reason}")
     printing.line(f"message  {value.get('message')}")
@@ -161,9 +161,9 @@ def show(
 @dlq.command()
 @click.argument("ids", metavar="[ID]...", nargs=-1)
 @_filter_options
-@click.option("--all", "everything", is_flag=True, help="Write back the entries of all dead letters.")
-@click.option("--dry-run", is_flag=True, help="Write nothing; only print what would be written.")
-@click.option("--json", "as_json", is_flag=True, help="Print what becomes of each dead letter as JSON, one a line.")
+@click.option("--all", "everything", is_flag=True, help="Replay the entries of all dead letters.")
+@click.option("--dry-run", is_flag=True, help="Print the entries that would be written, and write nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result for each dead letter as JSON, one per line.")
 @_common_options
 @click.pass_context
 def replay(
@@ -177,13 +177,13 @@ def replay(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Write the entries of dead letters to their input topics once more.
+    """Write the entries of dead letters to their input topics again.
 
-    Do so when the cause is mended: a group bound to its parent, a quota or a bound raised, a selector's kind installed.
-    What is wrong in the entry itself is rejected again. A written entry is a new record, with the time of now: it comes
-    behind everything that was sent meanwhile.
+    Use it after fixing the cause: bind a group to its parent, raise a quota or limit, or install a kind of selector.
+    An entry that is invalid itself is rejected again. A replayed entry is a new record with the current time, after all
+    records that were sent in the meantime.
 
-    A dead letter counts as done from then on, and is not listed or written again.
+    A replayed dead letter is done: it is not listed or replayed again.
 
     \b
     Example:
@@ -192,7 +192,7 @@ def replay(
     from streaming.operations.dlq import replay as way_back
 
     if not (ids or reasons or topics or everything):
-        raise click.UsageError("say which: ids, --reason, --topic, or --all")
+        raise click.UsageError("select dead letters by id, --reason, --topic, or --all")
     with _open(dead_letters) as opened:
         entries = list(way_back.originals(opened.reader, opened.letters(ids, reasons, topics)))
         ready = [entry for entry in entries if isinstance(entry, way_back.Original)]

@@ -1,4 +1,4 @@
-"""The log of the command: for people by default, a JSON object a line where `--log-format json` asks for it."""
+"""Log of the command: text by default, or one JSON object per line with `--log-format json`."""
 # ruff: noqa: PLC0415 - a verb imports its own needs
 
 import logging
@@ -15,19 +15,19 @@ F = TypeVar("F", bound=Callable[..., Any])
 Form = Literal["text", "json"]
 
 VARIABLE: Final = "REEXPAND_LOG_FORMAT"
-"""Environment variable of the form of the log."""
+"""Environment variable of the log format."""
 
 log = logging.getLogger("reexpand")
 
 _form: list[Form] = ["text"]
-"""The form in force."""
+"""Current log format."""
 
 
 def log_format_option(command: F) -> F:
-    """Add `--log-format` to a verb; it has the same effect as before the verb."""
+    """Add `--log-format` to a verb, with the same effect as before the verb."""
     return click.option(
         "--log-format", type=click.Choice(["text", "json"]), expose_value=False, callback=_change_form, is_eager=True,
-        help="Form of the log: text for people, or a JSON object a line; REEXPAND_LOG_FORMAT can say it as well.",
+        help="Log format: text, or one JSON object per line. Environment variable: REEXPAND_LOG_FORMAT.",
     )(command)  # fmt: skip
 
 
@@ -37,13 +37,13 @@ def _change_form(_ctx: click.Context, _option: click.Parameter, form: Form | Non
 
 
 def set_up(*, verbose: bool, form: Form = "text") -> None:
-    """Write the log to standard error: for people on a terminal, with times and their zone elsewhere, or as JSON."""
+    """Log to standard error: as text, with timestamps if it is no terminal, or as JSON."""
     _write_as(form)
     log.setLevel(logging.DEBUG if verbose else logging.INFO)
 
 
 def say_error(message: str) -> None:
-    """Say the error that ends the command, in the form of the log."""
+    """Print the error that ends the command, in the log format."""
     if _form[0] == "json":
         log.error(message)
     else:
@@ -99,10 +99,10 @@ def _json_formatter() -> logging.Formatter:
 
 
 class _ZonedFormatter(PrintableFormatter):
-    """Formatter of log lines whose times have their zone."""
+    """Formatter of log lines with time zones."""
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802 - as logging calls it
-        """Return the local time with milliseconds and the offset of its zone."""
+        """Return the local time with milliseconds and time zone offset."""
         return _zoned(record.created)
 
 

@@ -1,4 +1,4 @@
-"""`reexpand quarantine`: entries that the job leaves out."""
+"""`reexpand quarantine`: entries that the job skips."""
 # ruff: noqa: PLC0415 - a verb imports its own needs
 
 import json
@@ -19,16 +19,14 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _checkpoint_option = click.option("--checkpoint", default=None, help="Checkpoint of the job: its directory or URI.")
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print each decision as JSON, one a line.")
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print each decision as JSON, one per line.")
 
 
 def _change_options(command: F) -> F:
     for option in (
         connection_options,
         _json_option,
-        click.option(
-            "--driver-has-ended", is_flag=True, help="Do not ask Kafka whether a driver works on the checkpoint."
-        ),
+        click.option("--driver-has-ended", is_flag=True, help="Do not check in Kafka for a driver of the checkpoint."),
         _checkpoint_option,
     ):
         command = option(command)
@@ -37,15 +35,15 @@ def _change_options(command: F) -> F:
 
 @click.group()
 def quarantine() -> None:
-    """Show and change which entries the job leaves out.
+    """Show and change the entries that the job skips.
 
-    The job leaves out an entry whose work has killed or hung two Python workers, and writes a dead letter with the
-    reason quarantined. By hand, the same is done before the job reads the entry, or while the micro-batch that reads it
-    cannot be committed. An entry is named as in `reexpand dlq`: lite-topic-events[0]@12; ...@12#3 is the fourth request
+    The job skips an entry that has killed or hung two Python workers, and writes a dead letter with the reason
+    quarantined. You can do the same manually before the job reads the entry, or while its micro-batch cannot be
+    committed. Entries have the same ids as in `reexpand dlq`: lite-topic-events[0]@12; ...@12#3 is the fourth request
     of a record.
 
-    Exit code 0; 1 when Kafka does not answer; 2 when the entry was applied already, the checkpoint cannot be read, a
-    driver works on it, or an option is wrong. Nothing was changed then.
+    Exit code 0; 1 if Kafka does not answer; 2 if the entry is already applied, the checkpoint cannot be read, a driver
+    uses it, or an option is invalid. Nothing is changed in this case.
 
     \b
     Example:
@@ -58,7 +56,7 @@ def quarantine() -> None:
 @_json_option
 @verbose_option
 def list_decisions(*, checkpoint: str | None, as_json: bool) -> None:
-    """List the entries that the job leaves out, oldest first.
+    """List the skipped entries, oldest first.
 
     \b
     Example:
@@ -80,9 +78,9 @@ def add(
     driver_has_ended: bool,
     as_json: bool,
 ) -> None:
-    """Let the job leave out ENTRY.
+    """Make the job skip ENTRY.
 
-    The job must have ended: Kafka is asked for a driver, which takes 10 s.
+    The job must have ended. The command checks in Kafka for a driver, which takes 10 s.
 
     \b
     Example:
@@ -104,7 +102,7 @@ def remove(
     driver_has_ended: bool,
     as_json: bool,
 ) -> None:
-    """Let the job apply ENTRY after all, if it has not read it yet.
+    """Make the job apply ENTRY, if it has not read it yet.
 
     \b
     Example:
@@ -123,7 +121,7 @@ def _held(checkpoint: str | None, **connection: str) -> "HeldCheckpoint":
 
     settings = root.settings(checkpoint=checkpoint, **connection)
     job = JobCheckpoint(settings.checkpoint)
-    _ = job.partitions  # says at once where there is no checkpoint
+    _ = job.partitions  # raises if there is no checkpoint
     return HeldCheckpoint(job, settings.bootstrap_servers, for_librdkafka(settings))
 
 

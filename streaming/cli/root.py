@@ -1,7 +1,6 @@
-"""The `reexpand` command itself: errors, exit codes, log, and shared options of its verbs.
+"""The `reexpand` command: errors, exit codes, log, and shared options of the verbs.
 
-A verb imports its own needs when it runs: the import of Spark, pydantic or rich alone takes longer than an answer of
-the matcher.
+Verbs import their dependencies when they run, because importing Spark, pydantic or rich takes longer than a match.
 """
 # ruff: noqa: PLC0415 - as above
 
@@ -26,10 +25,10 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 HOME: Final = Path(".reexpand")
-"""Default folder of the data of the embedded broker and of the demo."""
+"""Default data folder of the local broker and the demo."""
 
 INTERRUPTED: Final = 130
-"""Exit code after Ctrl-C, as shells have it: 128 and the number of SIGINT."""
+"""Exit code after Ctrl-C, as in shells: 128 plus the number of SIGINT."""
 
 _FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 _SERVERS_HELP: Final = "Addresses of Kafka brokers, host:port[,host:port...]."
@@ -47,16 +46,16 @@ log = logging.getLogger("reexpand")
 
 
 class _VerbGroup(click.Group):
-    """Group of verbs; errors of the package become one sentence and an exit code."""
+    """Group of verbs. It converts errors of the package to a message and an exit code."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the command; an output that cannot be written is one sentence."""
+        """Run the command, and report an output that cannot be written."""
         try:
             return super().main(*args, **kwargs)
         except OSError as error:
             if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EIO):
                 raise
-            # What could not be written is lost: the interpreter would try again at its end, and fail again.
+            # Discard the output. The interpreter would otherwise fail again when it flushes it at exit.
             sys.stdout = None
             click.echo(f"Error: the output cannot be written: {error.strerror}", err=True)
             sys.exit(1)
@@ -64,7 +63,7 @@ class _VerbGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the verb.
 
-        Ctrl-C ends with `INTERRUPTED`, except where the help of a verb names another exit code.
+        Ctrl-C exits with `INTERRUPTED`, unless the verb defines another exit code.
         """
         try:
             return super().invoke(ctx)
@@ -78,7 +77,7 @@ class _VerbGroup(click.Group):
             click.echo(f"Error: {missing}", err=True)
             ctx.exit(missing.exit_code)
         except KeyboardInterrupt:
-            click.echo(err=True)  # the terminal has written ^C into this line
+            click.echo(err=True)  # the terminal has printed ^C in this line
             ctx.exit(INTERRUPTED)
 
 
@@ -105,7 +104,7 @@ def _raise_level(_ctx: click.Context, _option: click.Parameter, verbose: bool) -
 
 
 def verbose_option(command: F) -> F:
-    """Add `-v` to a verb; it has the same effect as `-v` before the verb."""
+    """Add `-v` to a verb, with the same effect as before the verb."""
     return click.option(
         "-v", "--verbose", is_flag=True, expose_value=False, callback=_raise_level,
         help="Also show the messages of Spark and Kafka.",
@@ -158,7 +157,7 @@ def kafka_options_option(command: F) -> F:
 def progress_line() -> Iterator[Callable[[str, int, int | None], None]]:
     """Show a progress line on a terminal.
 
-    The context is a callback with what is done, the number of things so far, and their total (None: not known).
+    The context is a callback with the activity, the completed number, and the total (None if unknown).
     """
     from rich.console import Console
     from rich.markup import escape
@@ -179,7 +178,7 @@ def progress_line() -> Iterator[Callable[[str, int, int | None], None]]:
 @click.option("-v", "--verbose", is_flag=True, help="Also show the messages of Spark and Kafka.")
 @click.option(
     "--log-format", type=click.Choice(["text", "json"]), default="text", envvar=VARIABLE,
-    help="Form of the log: text for people, or a JSON object a line.",
+    help="Log format: text, or one JSON object per line.",
 )  # fmt: skip
 @click.pass_context
 def main(ctx: click.Context, /, verbose: bool, log_format: Form) -> None:  # noqa: FBT001 - click passes options by name
@@ -187,8 +186,8 @@ def main(ctx: click.Context, /, verbose: bool, log_format: Form) -> None:  # noq
 
     \b
     Example:
-      reexpand demo                     # a real broker and the real job, in a minute, on this machine
-      reexpand local                    # a Kafka broker with the job's topics, to play with
+      reexpand demo                     # a broker and the job on this machine, in a minute
+      reexpand local                    # a local Kafka broker with the job's topics
       reexpand run --bootstrap-servers broker:9092 --checkpoint /var/lib/reexpand
     """
     if ctx.invoked_subcommand not in ("match", "expand", "validate"):  # these write no log

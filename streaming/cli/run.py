@@ -1,4 +1,4 @@
-"""`reexpand run`: the job, with an option for each of its settings."""
+"""`reexpand run`: the job, with an option for each setting."""
 # ruff: noqa: PLC0415 - a verb imports its own needs
 
 import os
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class JobCommand(click.Command):
-    """Command with an option for each setting of the job: help and configuration cannot disagree."""
+    """Command with an option for each setting of the job, so help and configuration agree."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Return the command's own options, an option for each setting, and help."""
+        """Return the options of the command and of all settings."""
         *own, help_option = super().get_params(ctx)
         return [*own, *_setting_options(), help_option]
 
@@ -29,7 +29,7 @@ class JobCommand(click.Command):
 def _setting_options() -> tuple[click.Option, ...]:
     from streaming.config import Settings
 
-    # Values stay text until `config` checks them, so that all sources are checked alike.
+    # Values remain strings. `config` checks them like values from other sources.
     options = []
     for name, field in Settings.model_fields.items():
         shown = isinstance(field.default, str | int | float) and field.default is not False
@@ -52,41 +52,41 @@ def _is_number(annotation: object) -> bool:
 
 config_option = click.option(
     "--config", "config_file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="TOML file of settings; REEXPAND_CONFIG can name it as well.",
+    help="TOML file of settings. Environment variable: REEXPAND_CONFIG.",
 )  # fmt: skip
-"""Option that names a file of settings, in addition to `JobCommand`'s."""
+"""Option for a settings file, in addition to the options of `JobCommand`."""
 
 
 @click.command(cls=JobCommand)
 @config_option
 @click.option(
     "--take-over", is_flag=True,
-    help="End another driver that works on the checkpoint; without it, this one is refused.",
+    help="Replace another driver of the checkpoint. Without it, a second driver is rejected.",
 )  # fmt: skip
 @click.option(
     "--accept-topics", is_flag=True,
-    help="Once: take Kafka's topics for those of the checkpoint, after they were restored at the same offsets.",
+    help="Use once after Kafka's topics were restored at the same offsets: accept the new topic ids.",
 )  # fmt: skip
 @click.option(
     "--standby", "stands_by", is_flag=True,
-    help="Wait, warm, while another driver works on the checkpoint; take over when it has ended.",
+    help="Wait as a warm standby while another driver uses the checkpoint, and take over when it ends.",
 )  # fmt: skip
 @verbose_option
 @log_format_option
 def run(config_file: Path | None, *, take_over: bool, accept_topics: bool, stands_by: bool, **given: Any) -> None:
     """Run the job until SIGTERM or Ctrl-C.
 
-    The running micro-batch is finished first; the exit code is then 0.
+    The job finishes the current micro-batch before it stops with exit code 0.
 
     Each option is also an environment variable (REEXPAND_BOOTSTRAP_SERVERS, ...) and a key of the TOML file
-    (bootstrap_servers, ...). The command line wins over the environment, and the environment over the file.
+    (bootstrap_servers, ...). The command line overrides the environment, which overrides the file.
 
-    Shards are merged, parent by parent: --shards orders=16 --shards sensors=4 on the command line,
+    Shards are merged by parent: --shards orders=16 --shards sensors=4 on the command line,
     REEXPAND_SHARDS=orders=16,sensors=4 (or a JSON object) in the environment, and a table [shards] with orders = 16 in
     the file.
 
-    Exit code 1 when the job cannot go on, and 2 when settings, checkpoint and Kafka topics do not fit each other: a
-    restart does not help then.
+    Exit code 1 if the job cannot continue, and 2 if settings, checkpoint and Kafka topics do not match. In this case a
+    restart does not help.
 
     \b
     Example:
@@ -96,7 +96,7 @@ def run(config_file: Path | None, *, take_over: bool, accept_topics: bool, stand
     from streaming.spark import service
 
     if take_over and stands_by:
-        raise click.UsageError("--take-over ends the other driver, and --standby waits for its end: give one of them.")
+        raise click.UsageError("--take-over replaces the other driver, --standby waits for its end: use one of them.")
     settings = load(config_file, given)
     provide_java()
     page = JobConsole(settings)
@@ -104,10 +104,10 @@ def run(config_file: Path | None, *, take_over: bool, accept_topics: bool, stand
 
 
 def load(config_file: Path | None, given: Mapping[str, Any]) -> "Settings":
-    """Return the settings of a verb that is a `JobCommand`.
+    """Load the settings of a `JobCommand`.
 
     Raises:
-        ConfigInvalid: a setting is missing or wrong.
+        ConfigInvalid: a setting is missing or invalid.
     """
     from streaming import config
 
@@ -126,7 +126,7 @@ def _parse_shards(pairs: tuple[str, ...]) -> dict[str, str] | None:
 
 
 def provide_java() -> None:
-    """Put the Java of this package's choice into the environment, where Spark looks for it."""
+    """Put the selected Java into the environment, for Spark."""
     from streaming.local.java import environment, find_java
 
     os.environ.update(environment(find_java()))

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 @click.option("--updates", default=None, help="Updates topic of the job. [default: lite-subscription-updates]")
 @click.option(
     "--dead-letters", default=None,
-    help="Dead letters of the job, which tell what a quota refused. [default: lite-dead-letters]",
+    help="Dead letters of the job, which contain rejections by quota. [default: lite-dead-letters]",
 )  # fmt: skip
 @click.option("--parent", "parents", multiple=True, help="Only the rows of this parent topic; repeatable.")
 @click.option(
     "--inputs/--no-inputs", default=True, show_default=True,
-    help="Work off the inputs from their beginning as well; without them only state and updates are compared.",
+    help="Also replay the inputs from the beginning. Without inputs, only state and updates are compared.",
 )  # fmt: skip
 @click.option("--repair", is_flag=True, help="Write corrections to the updates topic, and verify again.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line: each difference, then a summary.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line: each difference, and a summary.")
 @connection_options
 def verify(
     *,
@@ -47,15 +47,15 @@ def verify(
 ) -> None:
     """Compare inputs, state and updates of a job.
 
-    Each difference is named with its reason. The job may run meanwhile: without --repair it is only read. Input topics,
-    shards and the like are those of the checkpoint; the names of the updates topic and of the dead letters are taken
-    from the options or the environment (REEXPAND_UPDATES, ...), as `reexpand run` takes them.
+    Each difference is reported with its reason. The job may be running. Without --repair nothing is written. Input
+    topics, shards and similar settings come from the checkpoint. The names of the updates topic and the dead letters
+    come from the options or the environment (REEXPAND_UPDATES, ...), as for `reexpand run`.
 
-    With --repair, a row that inputs and state agree on and the updates topic has otherwise gets a correction there: an
-    ADD or a REMOVE with the cause REPAIRED. A state that is wrong itself is named, and not repaired.
+    With --repair, if the updates topic differs from both inputs and state, a correction is written to it: an ADD or a
+    REMOVE with the cause REPAIRED. A wrong state is reported but not repaired.
 
-    Exit code 0 when the relation is right, also after a repair; 1 when differences are left; 2 when they cannot be
-    looked for, because Kafka or the checkpoint cannot be read, or an option is wrong.
+    Exit code 0 if the relation is correct, possibly after a repair; 1 if differences remain; 2 if the comparison is not
+    possible, because Kafka or the checkpoint cannot be read, or an option is invalid.
 
     \b
     Example:
@@ -73,7 +73,7 @@ def verify(
         with progress_line() as show:
             findings = session.verify(settings, choices, lambda what, done, of: show(f"reading {what}", done, of))
     except ReexpandError as error:
-        raise NotVerified(str(error)) from error  # exit code 1 is that of differences
+        raise NotVerified(str(error)) from error  # exit code 1 means differences
     if as_json:
         for each in report.as_json(findings):
             click.echo(json.dumps(each))
@@ -84,16 +84,16 @@ def verify(
 
 @click.command(cls=JobCommand)
 @config_option
-@click.option("--former", default=None, help="Checkpoint that the new one replaces; its job must have ended.")
+@click.option("--former", default=None, help="Checkpoint to replace; its job must have ended.")
 @click.option(
     "--without-former", is_flag=True,
-    help="Instead of --former: that checkpoint is lost, and no job writes to the updates topic.",
+    help="Instead of --former, if that checkpoint is lost and no job writes to the updates topic.",
 )  # fmt: skip
 @click.option(
     "--from-state", is_flag=True,
-    help="Begin with the state of --former, and read the inputs from where it stopped.",
+    help="Start with the state of --former, and read the inputs from its position.",
 )  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of sentences.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 @verbose_option
 def rebuild(
     config_file: Path | None,
@@ -104,22 +104,21 @@ def rebuild(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Make a new checkpoint for the same updates topic.
+    """Create a new checkpoint for the same updates topic.
 
-    The new checkpoint may have other shards, another route depth, and another number of state partitions. The inputs
-    are read from their beginning. Then the differences between the new state and the updates topic are written to it,
-    as ADDs and REMOVEs with the cause REPAIRED. So consumers go on and see true differences only, none if nothing
-    differs. Producers may go on as well.
+    The new checkpoint may have different shards, route depth, and number of state partitions. The inputs are read from
+    the beginning. Then the differences between the new state and the updates topic are written to the topic, as ADDs
+    and REMOVEs with the cause REPAIRED. Consumers and producers continue, and consumers see only actual differences.
 
-    Where the inputs lack their beginning, --from-state takes the states of --former over, divided among the new shards.
+    If the inputs are incomplete, --from-state distributes the state of --former among the new shards.
 
-    The job must have ended: its lease is held meanwhile, and its checkpoint is marked as replaced afterwards. If the
-    rebuild is interrupted, the same command goes on. No job starts on a checkpoint whose rebuild is not complete.
+    The job must have ended. The rebuild holds its lease, and marks its checkpoint as replaced at the end. Run the same
+    command again after an interruption. No job starts on a checkpoint with an incomplete rebuild.
 
-    Options, environment variables and the file are those of `reexpand run`. --checkpoint names the new folder.
+    Options, environment variables and the file are the same as for `reexpand run`. --checkpoint is the new folder.
 
-    Exit code 0 when the checkpoint is complete; 1 when the rebuild cannot go on at the moment; 2 when settings,
-    checkpoints and Kafka topics do not fit each other.
+    Exit code 0 if the checkpoint is complete; 1 if the rebuild cannot continue at the moment; 2 if settings,
+    checkpoints and Kafka topics do not match.
 
     \b
     Example:
@@ -143,12 +142,12 @@ def rebuild(
         click.echo(json.dumps({**asdict(note), "checkpoint": settings.checkpoint, "run": command}))
     else:
         click.echo(_in_words(note, settings.checkpoint))
-        click.echo(f"the job goes on with: {command}")
+        click.echo(f"next: {command}")
 
 
 def _in_words(note: "RebuildNote", checkpoint: str) -> str:
     return (
-        f"{checkpoint} is complete: {note.rows:,} rows hold; {note.added:,} ADD and {note.removed:,} REMOVE were "
+        f"{checkpoint} is complete: {note.rows:,} rows; {note.added:,} ADD and {note.removed:,} REMOVE were "
         f"written to {note.updates} in {note.seconds:g} s"
     )
 
@@ -160,7 +159,7 @@ def _job_command(config_file: Path | None, given: Mapping[str, Any]) -> str:
         words += ["--config", str(config_file)]
     for name, value in given.items():
         option = f"--{name.replace('_', '-')}"
-        if name == "accept_loss" or value is None:  # of no effect afterwards
+        if name == "accept_loss" or value is None:  # no effect after the rebuild
             continue
         if isinstance(value, bool):
             words.append(option if value else f"--no-{option[2:]}")

@@ -1,1 +1,1 @@
-"""Verbs that look into a running job, and those that write to its inputs by hand."""
+"""Verbs that query a running job, and verbs that send events."""

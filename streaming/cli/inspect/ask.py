@@ -11,12 +11,12 @@ from streaming.cli import printing, root
 from streaming.cli.inspect.options import asking_options, checked_pattern, inspector, json_option, parent_option
 
 KINDS = {"subscription": "subscriptions", "group": "groups", "topic": "topics"}
-"""Input streams by the kind of their events."""
+"""Input streams by kind of event."""
 
 
 @click.command()
 @click.option("--client", required=True, help="Id of the client.")
-@click.option("--topic", required=True, help="Name of the lite topic; the broker's form %LMQ%$PARENT$TOPIC as well.")
+@click.option("--topic", required=True, help="Name of the lite topic, or %LMQ%$PARENT$TOPIC as in the broker.")
 @parent_option
 @click.option("--group", default=None, help="Group of the client. [default: all of its groups]")
 @json_option
@@ -25,12 +25,12 @@ KINDS = {"subscription": "subscriptions", "group": "groups", "topic": "topics"}
 def explain(
     ctx: click.Context, *, client: str, topic: str, parent: str | None, group: str | None, as_json: bool
 ) -> None:
-    """Say why a client does or does not receive a topic.
+    """Explain why a client does or does not receive a topic.
 
-    The running job answers from its live state: the entry and the segment that decide, selector, quota, who holds an
-    exclusive topic, binding of the group, lease, and the event behind it. Likely mistakes are named with a way out.
+    The running job answers from its live state: the deciding entry and segment, selector, quota, holder of an exclusive
+    topic, binding of the group, lease, and the causing event. It also reports likely mistakes with a remedy.
 
-    Exit code 0 when the client receives the topic, 1 when it does not or no job answers, 2 when the question is wrong.
+    Exit code 0 if the client receives the topic, 1 if it does not or no job answers, 2 if the request is invalid.
 
     \b
     Example:
@@ -57,19 +57,19 @@ def explain(
 @click.command()
 @click.argument("file", type=click.File("rb"), default="-")
 @click.option(
-    "--kind", type=click.Choice(list(KINDS)), default=None, help="Kind of the event. [default: told by its fields]"
+    "--kind", type=click.Choice(list(KINDS)), default=None, help="Kind of the event. [default: from its fields]"
 )
 @json_option
 @asking_options
 @click.pass_context
 def plan(ctx: click.Context, *, file: IO[bytes], kind: str | None, as_json: bool) -> None:
-    """Say what an event would add and remove, without sending it.
+    """Show the effect of an event without sending it.
 
-    FILE has one JSON record: a subscription request, a group event or a topic event, as it would be in Kafka.
-    Without FILE it is read from standard input. The text is read as the job reads it. The running job applies its rules
-    to its live state, and forgets the result.
+    FILE contains one JSON record: a subscription request, a group event or a topic event, as in Kafka. Without FILE,
+    the record is read from standard input. The running job applies the event to its live state, and discards the
+    result.
 
-    Exit code 0, 1 when no job answers, 2 when the event, or a part of it, would become a dead letter.
+    Exit code 0, 1 if no job answers, 2 if the event, or a part of it, would become a dead letter.
 
     \b
     Example:
@@ -89,14 +89,14 @@ def plan(ctx: click.Context, *, file: IO[bytes], kind: str | None, as_json: bool
 
 
 def read_record(file: IO[bytes]) -> tuple[bytes, dict[str, Any]]:
-    """Return the JSON object in a file, as its text and as Python's parser reads it, which takes more than the job."""
+    """Return the JSON object in a file, as text and parsed. Python's parser accepts more than the job's."""
     text = file.read().strip()
     try:
         record = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise click.UsageError(f"{file.name} is not JSON: {error}") from None
     if not isinstance(record, dict):
-        raise click.UsageError(f"{file.name} must have one JSON object")
+        raise click.UsageError(f"{file.name} must contain one JSON object")
     return text, record
 
 
@@ -106,13 +106,13 @@ def read_record(file: IO[bytes]) -> tuple[bytes, dict[str, Any]]:
 @click.option("--parent", default=None, help="Only updates of this parent topic.")
 @click.option("--group", default=None, help="Only updates of this group.")
 @click.option("--client", default=None, help="Only updates of this client.")
-@click.option("--topic", default=None, metavar="PATTERN", help="Only updates of topics that it matches, or names.")
+@click.option("--topic", default=None, metavar="PATTERN", help="Only updates of matching topics; a pattern or a name.")
 @click.option("--dialect", default="lite", show_default=True, help="Dialect of --topic.")
 @click.option("--op", type=click.Choice(["ADD", "REMOVE"]), default=None, help="Only additions, or only removals.")
-@click.option("--from-beginning", is_flag=True, help="Begin with the first update that is there.")
-@click.option("--once", is_flag=True, help="Stop at the end of the topic, and do not wait for more.")
-@click.option("--count", type=click.IntRange(1), default=None, help="Stop after so many updates.")
-@click.option("--json", "as_json", is_flag=True, help="Print each update as it stands in Kafka, one a line.")
+@click.option("--from-beginning", is_flag=True, help="Start with the first existing update.")
+@click.option("--once", is_flag=True, help="Stop at the end of the topic.")
+@click.option("--count", type=click.IntRange(1), default=None, help="Stop after this number of updates.")
+@click.option("--json", "as_json", is_flag=True, help="Print each update as in Kafka, one per line.")
 def tail(
     *,
     updates: str | None,
@@ -124,10 +124,10 @@ def tail(
 ) -> None:
     """Follow the updates of the job, until Ctrl-C.
 
-    It begins behind the last update, or with --from-beginning at the first; compaction leaves of each row its last
-    update only. No offset is committed, so nobody notices it.
+    It starts after the last update, or with --from-beginning at the first. Compaction keeps only the last update of
+    each row. The command commits no offsets and joins no group.
 
-    Exit code 0, also after Ctrl-C; 1 when the topic cannot be read, 2 when an option is wrong.
+    Exit code 0, also after Ctrl-C; 1 if the topic cannot be read, 2 if an option is invalid.
 
     \b
     Example:

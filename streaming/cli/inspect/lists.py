@@ -1,4 +1,4 @@
-"""`reexpand subscriptions`, `groups`, `clients`, and `topics list` and `show`: what the running job holds."""
+"""`reexpand subscriptions`, `groups`, `clients`, `topics list` and `topics show`: lists from the running job."""
 # ruff: noqa: PLC0415 - a verb imports its own needs
 
 import time
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _PAGE = 1_000
-"""Number of items in one answer."""
+"""Number of items per response."""
 
 
 class _List(NamedTuple):
@@ -36,7 +36,7 @@ class _List(NamedTuple):
     group: str | None = None
 
     def show(self, pages: "Callable[[Inspector, _List], Iterator[Page[Any]]]", line: Callable[[Any], str]) -> None:
-        """Print the list, again and again with --watch."""
+        """Print the list, repeatedly with --watch."""
         checked_pattern(self.pattern, self.dialect, "--pattern")
         with inspector() as job:
             while True:
@@ -55,7 +55,7 @@ class _List(NamedTuple):
 
     @property
     def page(self) -> int:
-        """Number of items to ask for at once."""
+        """Number of items per request."""
         return _PAGE if self.everything else min(_PAGE, self.limit)
 
     def _print(self, pages: "Iterator[Page[Any]]", line: Callable[[Any], str]) -> None:
@@ -78,12 +78,12 @@ class _List(NamedTuple):
 def _list_options(command: F) -> F:
     for option in (
         asking_options,
-        click.option("--watch", type=click.FloatRange(0.2), help="Show the list anew every so many seconds."),
+        click.option("--watch", type=click.FloatRange(0.2), help="Refresh the list at this interval in seconds."),
         json_option,
-        click.option("--all", "everything", is_flag=True, help="Show all items, however many."),
-        click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Most items to show."),
+        click.option("--all", "everything", is_flag=True, help="Show all items."),
+        click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Maximum of shown items."),
         click.option("--dialect", default="lite", show_default=True, help="Dialect of --pattern."),
-        click.option("--pattern", default=None, help="Only items whose name it equals or matches."),
+        click.option("--pattern", default=None, help="Only items with an equal or matching name."),
         click.option("--parent", default=None, help="Parent topic."),
     ):
         command = option(command)
@@ -91,22 +91,22 @@ def _list_options(command: F) -> F:
 
 
 def _who_options(command: F) -> F:
-    command = click.option("--group", default=None, help="Only those of this group.")(command)
-    return click.option("--client", default=None, help="Only those of this client.")(command)
+    command = click.option("--group", default=None, help="Only items of this group.")(command)
+    return click.option("--client", default=None, help="Only items of this client.")(command)
 
 
 def _needed(parent: str | None, what: str) -> str:
     if parent is None:
-        raise NotPlaced(f"{what} are listed for one parent topic: name it with --parent")
+        raise NotPlaced(f"{what} are listed per parent topic: add --parent")
     return parent
 
 
 def _parents(job: "Inspector", chosen: _List) -> list[str]:
-    """Return the parent that was named, or those of the client."""
+    """Return the given parent, or the parents of the client."""
     if chosen.parent is not None:
         return [chosen.parent]
     if chosen.client is None and chosen.group is None:
-        raise NotPlaced("say which: --parent, or --client or --group, whose parents are known")
+        raise NotPlaced("add --parent, or --client or --group to use their parents")
     leases = job.leases(chosen.client, chosen.group)
     return sorted({parent for lease in leases for parent in lease.parents})
 
@@ -127,9 +127,9 @@ def list_topics(**given: Any) -> None:
 
 
 def show_topic(*, topic: str, parent: str, as_json: bool) -> None:
-    """Show a lite topic, and who receives it.
+    """Show a lite topic and its receivers.
 
-    Exit code 1 when it does not exist.
+    Exit code 1 if the topic does not exist.
 
     \b
     Example:
@@ -145,7 +145,7 @@ def show_topic(*, topic: str, parent: str, as_json: bool) -> None:
 
 @click.group()
 def subscriptions() -> None:
-    """Show what clients of the running job ask for.
+    """Show the subscriptions of clients.
 
     \b
     Example:
@@ -160,7 +160,7 @@ def subscriptions() -> None:
 def list_subscriptions(**given: Any) -> None:
     """List the entries of clients: names and patterns.
 
-    --pattern is about the entries. One that concerns several shards comes once for each.
+    --pattern filters the entries. Entries of several shards are listed once per shard.
 
     \b
     Example:
@@ -176,7 +176,7 @@ def list_subscriptions(**given: Any) -> None:
 @click.option("--group", default=None, help="Group of the client.")
 @_list_options
 def show_subscription(client: str, **given: Any) -> None:
-    """List the entries of one client, on all of its parents.
+    """List the entries of a client on all its parents.
 
     \b
     Example:
@@ -194,7 +194,7 @@ def _subscription_pages(job: "Inspector", chosen: _List) -> "Iterator[Page[Any]]
 
 @click.group()
 def clients() -> None:
-    """Show the clients that the running job knows.
+    """Show the clients in the running job.
 
     \b
     Example:
@@ -207,7 +207,7 @@ def clients() -> None:
 @_who_options
 @_list_options
 def list_clients(**given: Any) -> None:
-    """List the clients of a parent; without --parent those of all, with their parents.
+    """List the clients of a parent; without --parent, all clients with their parents.
 
     \b
     Example:
@@ -229,9 +229,9 @@ def list_clients(**given: Any) -> None:
 @json_option
 @asking_options
 def show_client(*, client: str, group: str | None, as_json: bool) -> None:
-    """Show a client: its lease, its parents, and its set on each.
+    """Show a client: its lease, its parents, and its entries on each parent.
 
-    Exit code 1 when the job does not know it.
+    Exit code 1 if the job has no such client.
 
     \b
     Example:
@@ -249,13 +249,13 @@ def show_client(*, client: str, group: str | None, as_json: bool) -> None:
                         shown = {"parent": parent, **asdict(item)}
                         printing.line(wording.as_json(shown) if as_json else f"  {parent}: {wording.client(item)}")
     if not leases:
-        click.echo(f"the job knows no client {client!r}", err=True)
+        click.echo(f"the job has no client {client!r}", err=True)
     click.get_current_context().exit(0 if leases else 1)
 
 
 @click.group()
 def groups() -> None:
-    """Show the groups that the running job knows.
+    """Show the groups in the running job.
 
     \b
     Example:
@@ -268,7 +268,7 @@ def groups() -> None:
 @click.option("--group", default=None, help="Only this group.")
 @_list_options
 def list_groups(**given: Any) -> None:
-    """List the groups of a parent with their attributes; without --parent the parents to which groups are bound.
+    """List the groups of a parent with their attributes; without --parent, the parents that groups are bound to.
 
     \b
     Example:
@@ -289,9 +289,9 @@ def list_groups(**given: Any) -> None:
 @json_option
 @asking_options
 def show_group(*, group: str, as_json: bool) -> None:
-    """Show a group: its binding, its attributes, and how many clients it has on each parent.
+    """Show a group: its binding, its attributes, and its number of clients on each parent.
 
-    Exit code 1 when the job does not know it.
+    Exit code 1 if the job has no such group.
 
     \b
     Example:
@@ -310,12 +310,12 @@ def show_group(*, group: str, as_json: bool) -> None:
                     shown = {"parent": parent, **asdict(item)}
                     printing.line(wording.as_json(shown) if as_json else f"  {parent}: {wording.group(item)}")
     if not parents:
-        click.echo(f"the job knows no group {group!r}: it has no group event, and no client in session", err=True)
+        click.echo(f"the job has no group {group!r}: there is no group event, and no client in session", err=True)
     click.get_current_context().exit(0 if parents else 1)
 
 
 def add_to(topics: click.Group) -> None:
-    """Add `list` and `show` to the verb for topics."""
+    """Add `list` and `show` to the verb `topics`."""
     topics.command("list")(_list_options(list_topics))
     show = click.option("--parent", required=True, help="Parent topic.")(json_option(asking_options(show_topic)))
     topics.command("show")(click.argument("topic")(show))

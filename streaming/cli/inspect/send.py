@@ -1,4 +1,4 @@
-"""`reexpand send`: events by hand."""
+"""`reexpand send`: events from the command line."""
 # ruff: noqa: PLC0415 - a verb imports its own needs
 
 from collections.abc import Callable
@@ -15,16 +15,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 _ACTIONS = {
     "replace": "COMPLETE_ADD", "add": "PARTIAL_ADD", "remove": "PARTIAL_REMOVE", "leave": "COMPLETE_REMOVE"
 }  # fmt: skip
-"""Actions of requests by the words of this verb."""
+"""Actions of requests by the options of this verb."""
 
 
 @click.group()
 def send() -> None:
-    """Send one event to the job.
+    """Send an event to the job.
 
-    It is checked by the job's own parser first.
+    The job's parser checks the event first.
 
-    Exit code 0, 1 when Kafka does not take the record or, with --wait, no job answers, 2 when the event is not valid.
+    Exit code 0, 1 if Kafka rejects the record or, with --wait, no job answers, 2 if the event is invalid.
 
     \b
     Example:
@@ -55,10 +55,10 @@ def _pairs(texts: tuple[str, ...], option: str) -> dict[str, str]:
 @send.command("topic")
 @click.argument("topic")
 @click.option("--parent", required=True, help="Parent topic.")
-@click.option("--delete", is_flag=True, help="Announce its end, and not its creation.")
+@click.option("--delete", is_flag=True, help="Announce its deletion instead of its creation.")
 @click.option("--tags", default=None, help="Its tag, for selectors.")
 @click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="A property; repeatable.")
-@click.option("--ttl-ms", type=int, default=None, help="Milliseconds after which it ends by itself.")
+@click.option("--ttl-ms", type=int, default=None, help="Time to live in milliseconds.")
 @_sending_options
 def send_topic(
     *,
@@ -70,7 +70,7 @@ def send_topic(
     ttl_ms: int | None,
     **how: Any,
 ) -> None:
-    """Announce that a lite topic was created, or deleted.
+    """Announce the creation or deletion of a lite topic.
 
     \b
     Example:
@@ -91,10 +91,10 @@ def send_topic(
 @click.argument("entries", nargs=-1, metavar="[ENTRY]...")
 @click.option("--client", required=True, help="Id of the client.")
 @click.option("--group", required=True, help="Its group.")
-@click.option("--parent", default=None, help="Parent topic; without it, `leave` ends the client on all of its parents.")
+@click.option("--parent", default=None, help="Parent topic. Without it, `leave` ends the client on all its parents.")
 @click.option(
     "--action", type=click.Choice(list(_ACTIONS)), default="replace", show_default=True,
-    help="What becomes of the client's set.",
+    help="Change of the client's set.",
 )  # fmt: skip
 @click.option("--version", type=int, default=None, help="Version of the request.")
 @click.option("--dialect", default=None, help="Dialect of the entries. [default: lite]")
@@ -116,7 +116,7 @@ def send_subscription(
     tag: str | None,
     **how: Any,
 ) -> None:
-    """Send a request of a client: its entries are patterns in a wildcard group, and names in any other.
+    """Send a request of a client. Its entries are patterns in a wildcard group, and names in other groups.
 
     \b
     Example:
@@ -124,7 +124,7 @@ def send_subscription(
       reexpand send subscription --client c1 --group billing --action leave
     """
     if sql is not None and tag is not None:
-        raise click.UsageError("--sql and --tag are two selectors: give one of them")
+        raise click.UsageError("--sql and --tag cannot be combined: a group has one selector")
     kind, text = ("SQL92", sql) if sql is not None else ("TAG", tag)
     record = {
         "action": _ACTIONS[action],
@@ -142,10 +142,10 @@ def send_subscription(
 
 @send.command("group")
 @click.argument("group")
-@click.option("--parent", default=None, help="Parent topic to which it is bound.")
+@click.option("--parent", default=None, help="Parent topic of the group.")
 @click.option("--wildcard", is_flag=True, help="The entries of its clients are patterns.")
-@click.option("--exclusive", is_flag=True, help="A topic goes to one of its clients only.")
-@click.option("--quota", type=int, default=None, help="Number of topics that a client may hold; -1 for any number.")
+@click.option("--exclusive", is_flag=True, help="Each topic is received by only one of its clients.")
+@click.option("--quota", type=int, default=None, help="Maximum number of topics per client; -1 for no limit.")
 @click.option("--attribute", "attributes", multiple=True, metavar="NAME=VALUE", help="An attribute; repeatable.")
 @click.option("--delete", is_flag=True, help="Delete its attributes.")
 @_sending_options
@@ -160,7 +160,7 @@ def send_group(
     delete: bool,
     **how: Any,
 ) -> None:
-    """Set the attributes of a group: all of them, those left out are gone.
+    """Replace the attributes of a group.
 
     \b
     Example:
@@ -179,14 +179,14 @@ def send_group(
     if delete and parent is not None:
         record["parentTopic"] = parent
     if not delete and not record["attributes"]:
-        raise click.UsageError("without attributes those of the group are deleted: say so by --delete")
+        raise click.UsageError("no attributes given; use --delete to delete the attributes of the group")
     _send("group", record, **how)
 
 
 @send.command("record")
 @click.argument("file", type=click.File("rb"), default="-")
 @click.option(
-    "--kind", type=click.Choice(list(KINDS)), default=None, help="Kind of the event. [default: told by its fields]"
+    "--kind", type=click.Choice(list(KINDS)), default=None, help="Kind of the event. [default: from its fields]"
 )
 @_sending_options
 def send_record(*, file: IO[bytes], kind: str | None, **how: Any) -> None:

@@ -128,7 +128,7 @@ def test_a_wrong_option_is_told_without_a_broker(words: tuple[str, ...], option:
 def test_options_of_a_list_stand_behind_it() -> None:
     result = CliRunner().invoke(main, ["topics", "--bootstrap-servers", "127.0.0.1:1", "list", "--parent", "p"])
     assert result.exit_code == 2
-    assert "put the options behind the verb: reexpand topics list" in result.stderr
+    assert "put the options after the verb: reexpand topics list" in result.stderr
 
 
 def test_an_event_that_is_not_valid_is_not_sent() -> None:
