@@ -281,10 +281,6 @@ class LiveRelation:
             names = self._names.get(parent)
             return names.topics.sample(size) if names else []
 
-    def exists(self, parent: str, lite_topic: str) -> bool:
-        """Return True if a lite topic has receivers."""
-        return self.rows.count_of_topic(parent, lite_topic) > 0
-
     def subscribers(self, parent: str, start: int, size: int, contains: str = "") -> Found[Subscriber]:
         """Return a page of the subscribers of a parent whose group or client contains a string."""
         with self._lock:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from typing import IO, TYPE_CHECKING, Any, Protocol, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
@@ -53,38 +53,6 @@ _TOPIC_WIDTH = 34
 _PATTERN_WIDTH = 25
 _CAUSE_WIDTH = 20
 _DIFFERENCES_SHOWN = 10
-
-
-class Screen(Protocol):
-    """Destination of the demo's output, as a context manager."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def phase(self, what: str, total: int | None = None, done: int = 0) -> None:
-        """Report the start of a phase of `total` events, or of unknown length."""
-
-    def downloading(self, done: int, total: int, what: str) -> None:
-        """Report the progress of a download."""
-
-    def scene(self, scene: Scene) -> None:
-        """Report the start of a scene."""
-
-    def sent(self, step: Step) -> None:
-        """Report an event in Kafka."""
-
-    def update(self, update: ReceivedUpdate, *, cold: bool) -> None:
-        """Report an update of the job."""
-
-    def dead_letter(self, letter: DeadLetter) -> None:
-        """Report a dead letter of the job."""
-
-    def verdict(self, verdict: Verdict) -> None:
-        """Report the result."""
-
-    def kept(self, settings: Settings, log_file: str) -> None:
-        """Report that broker and job keep running until Ctrl-C."""
 
 
 class TextScreen:
@@ -300,6 +268,10 @@ class JsonScreen:
     def _write(self, kind: str, **fields: Any) -> None:
         record = {"type": kind, "at": round(time.monotonic() - self._started, 3), **fields}
         print(json.dumps(record), file=self._stream, flush=True)
+
+
+Screen = TextScreen | JsonScreen
+"""Destination of the demo's output, as a context manager."""
 
 
 def by_hand(settings: Settings) -> str:

@@ -90,6 +90,14 @@ def test_a_connection_that_ends_fails_its_requests_and_is_opened_anew() -> None:
     asyncio.run(serving(lambda _: next(answers), work, ends=True))
 
 
+def test_a_server_of_another_protocol_is_reported() -> None:
+    async def work(link: Link) -> None:
+        with pytest.raises(Unreachable, match=r"sends a frame of \d+ bytes, which is not RocketMQ's protocol"):
+            await link.ask(1)
+
+    asyncio.run(serving(lambda _: [b"HTTP/1.1 400 Bad Request"], work))
+
+
 def test_who_does_not_answer_is_told() -> None:
     async def work(link: Link) -> None:
         with pytest.raises(Unreachable, match="does not answer within 0 s"):
