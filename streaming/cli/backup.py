@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from streaming.cli import root
-from streaming.cli.root import connection_options, progress_line, verbose_option
+from streaming.cli.root import checkpoint_option, connection_options, progress_line, verbose_option
 
 if TYPE_CHECKING:
     from streaming.operations.backup.manifest import Manifest
@@ -129,7 +129,7 @@ def _in_words(said: dict[str, object]) -> str:
 
 
 @click.command()
-@click.option("--checkpoint", default=None, help="Checkpoint of the job: its directory or URI.")
+@checkpoint_option
 @click.option(
     "--backup", required=True, type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="A backup of that checkpoint, made by `reexpand backup`.",

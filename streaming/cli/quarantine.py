@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from streaming.cli import root
-from streaming.cli.root import connection_options, verbose_option
+from streaming.cli.root import checkpoint_option, connection_options, verbose_option
 
 if TYPE_CHECKING:
     from streaming.operations.quarantine import HeldCheckpoint
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_checkpoint_option = click.option("--checkpoint", default=None, help="Checkpoint of the job: its directory or URI.")
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print each decision as JSON, one per line.")
 
 
@@ -27,7 +26,7 @@ def _change_options(command: F) -> F:
         connection_options,
         _json_option,
         click.option("--driver-has-ended", is_flag=True, help="Do not check in Kafka for a driver of the checkpoint."),
-        _checkpoint_option,
+        checkpoint_option,
     ):
         command = option(command)
     return command
@@ -52,7 +51,7 @@ def quarantine() -> None:
 
 
 @quarantine.command("list")
-@_checkpoint_option
+@checkpoint_option
 @_json_option
 @verbose_option
 def list_decisions(*, checkpoint: str | None, as_json: bool) -> None:

@@ -122,6 +122,9 @@ def connection_options(command: F) -> F:
     return command
 
 
+checkpoint_option = click.option("--checkpoint", default=None, help="Checkpoint of the job: its directory or URI.")
+
+
 def keep(ctx: click.Context, option: click.Parameter, value: Any) -> None:
     """Store the value of an option for `kept`."""
     ctx.meta[f"reexpand.{option.name}"] = value

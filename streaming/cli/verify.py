@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streaming.cli import root
-from streaming.cli.root import connection_options, progress_line, verbose_option
+from streaming.cli.root import checkpoint_option, connection_options, progress_line, verbose_option
 from streaming.cli.run import JobCommand, config_option, load, provide_java
 from streaming.errors import NotVerified, ReexpandError
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--checkpoint", default=None, help="Checkpoint of the job: its directory or URI.")
+@checkpoint_option
 @click.option("--updates", default=None, help="Updates topic of the job. [default: lite-subscription-updates]")
 @click.option(
     "--dead-letters", default=None,
