@@ -14,7 +14,7 @@ from random import Random
 from confluent_kafka import Message, Producer
 
 from streaming.events.model import Stream
-from streaming.local.node import free_port
+from streaming.local.server import free_port
 from tests.chaos.judge import HOSTILE_KEY
 from tests.chaos.load import CANARIES, topic
 from tests.chaos.model import Proof, Struck, fault
