@@ -178,7 +178,7 @@ class Play:
                 done += 1
                 if self._cluster is not None and done == total // 2:
                     self._cluster.kill_worker(1)
-                    self._screen.phase("worker 1 and its executors are killed; worker 2 takes over", total, done)
+                    self._screen.phase("worker 1 is killed with its executors; worker 2 takes over", total, done)
                 self._watch(PACE_SECONDS)
                 if not self._watch(_SETTLE_SECONDS, self._settled):
                     return
