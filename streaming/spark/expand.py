@@ -43,15 +43,17 @@ _MICRO_BATCH = "streaming.sql.batchId"
 
 
 class Precautions(NamedTuple):
-    """Precautions of a query against entries that kill or hang workers.
+    """Precautions of a query against records that exhaust the JVM, and entries that kill or hang workers.
 
     Attributes:
         decisions: decisions about entries that are not read yet.
         repeated: number of the micro-batch that failed before, whose keys are rehearsed; -1 for none.
+        bounded: read records with bounded memory.
     """
 
     decisions: tuple[Decision, ...] = ()
     repeated: int = -1
+    bounded: bool = False
 
 
 NO_PRECAUTIONS: Final = Precautions()

@@ -56,8 +56,8 @@ def _no_room(settings: Settings) -> str:
     fewer = max(1, min(_MICRO_BATCH_BYTES // settings.max_value_bytes, settings.max_offsets_per_trigger // 2))
     return (
         "Spark had no room for the records of this micro-batch: those of one shard may have 2 GB, and all must fit "
-        "into Java's memory (heap_bytes). The next start reads the same records. If it has no room either, make a "
-        "checkpoint that reads fewer at once: reexpand rebuild --from-state "
+        "into Java's memory (heap_bytes). The next start reads the same records, huge ones in part. If it has no room "
+        "either, make a checkpoint that reads fewer at once: reexpand rebuild --from-state "
         f"--former {settings.checkpoint} --checkpoint NEW --max-offsets-per-trigger {fewer}. "
         "Start the job there with the same number, until it has caught up."
     )

@@ -8,7 +8,10 @@ from streaming.kafka.facts import Offsets
 from streaming.spark import counts, kafka_options, limits_note, origin, positions, sinks
 from streaming.spark.expand import NO_PRECAUTIONS, Precautions, expand
 from streaming.spark.kafka_admin import KafkaAdmin
-from streaming.spark.route import route
+from streaming.spark.route import BEGINNING_BYTES, longest_value, route
+
+_BOUNDED = "reexpand.BoundedKafka"
+"""Java class of the source that cuts long values while it decompresses them."""
 
 
 def start(
@@ -32,10 +35,11 @@ def start(
         silent: write neither updates nor dead letters; the state takes them as written.
         answers: the topic of answers can be written.
         adopted: positions that the states have read with which a new checkpoint begins; None if it has none.
-        precautions: precautions against entries that kill or hang workers.
+        precautions: precautions against records and entries that end the job.
     """
     beginning = positions.beginning(admin, settings, adopted)  # the first records, or those behind the adopted states
-    records = read(spark, settings, beginning)  # Kafka records of all input streams
+    # Kafka records of all input streams
+    records = read(spark, settings, beginning, bounded=precautions.bounded)
     routed = route(records, settings)  # an input row for each entry and each of its keys (parent, shard)
     limits_note.write(spark, settings, adopted)
     signer = origin.signer(spark, settings, admin)  # which knows the records that the job writes to its own inputs
@@ -48,13 +52,14 @@ def start(
     return sinks.start(addressed, settings, fence)
 
 
-def read(spark: SparkSession, settings: Settings, beginning: str) -> DataFrame:
+def read(spark: SparkSession, settings: Settings, beginning: str, *, bounded: bool = False) -> DataFrame:
     """Read all input streams through one Kafka source, so that one micro-batch has a consistent cut of them.
 
     Args:
         spark: session of the job.
         settings: settings of the job.
         beginning: where a new checkpoint begins to read, as `positions.beginning` returns it.
+        bounded: read records of any size with little memory; values beyond all bounds are cut.
     """
     options = {
         "subscribe": ",".join(settings.inputs),
@@ -65,4 +70,5 @@ def read(spark: SparkSession, settings: Settings, beginning: str) -> DataFrame:
         "kafka.isolation.level": "read_committed",
         **kafka_options.for_spark(settings),
     }
-    return spark.readStream.format("kafka").options(**options).load()
+    bounds = {"bound": str(longest_value(settings)), "beginning": str(BEGINNING_BYTES)} if bounded else {}
+    return spark.readStream.format(_BOUNDED if bounded else "kafka").options(**options, **bounds).load()

@@ -39,8 +39,8 @@ def read(files: CheckpointFiles, location: str) -> Quarantine:
 def precautions(spark: SparkSession, settings: Settings) -> Precautions:
     """Return the precautions of a query that is about to start, and note the start in the checkpoint.
 
-    A micro-batch that is not committed at the second start after it was planned has ended the job before, perhaps with
-    its whole container: its keys are rehearsed.
+    At the second start on a micro-batch, it has ended the job before, perhaps with its whole container: it is read with
+    bounded memory, and its keys are rehearsed.
     """
     files = CheckpointFiles(spark, settings.checkpoint)
     noted, progress = read(files, settings.checkpoint), checkpoint.progress(spark, settings)
@@ -48,7 +48,17 @@ def precautions(spark: SparkSession, settings: Settings) -> Precautions:
         return Precautions(noted.unread(progress.read))
     repeated = noted.started(progress.micro_batches - 1)
     files.write(NOTE, repeated.dump())
-    return Precautions(noted.unread(progress.read), repeated.micro_batch if repeated.starts > 1 else -1)
+    has_failed = repeated.starts > 1
+    is_bounded = repeated.starts % 2 == 0  # other starts read as usual, in case the bounded source fails
+    log.log(
+        logging.WARNING if has_failed else logging.INFO,
+        "start %d on micro-batch %d%s%s",
+        repeated.starts,
+        repeated.micro_batch,
+        "; until the next start, records are read with bounded memory" if is_bounded else "",
+        "; the work on its keys is tried first" if has_failed else "",
+    )
+    return Precautions(noted.unread(progress.read), repeated.micro_batch if has_failed else -1, is_bounded)
 
 
 class FailureWatch:

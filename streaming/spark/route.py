@@ -29,6 +29,12 @@ all rows of a key in a micro-batch in one buffer, of at most 2 GB.
 SIGNED_BYTES = 1_048_576
 """Size in bytes of the longest record that the job writes to its inputs with Kafka's default `max.request.size`."""
 
+BEGINNING_BYTES = MAX_ORIGINAL_BYTES - 32
+"""Size in bytes of the beginning of a value that is too large; its dead letter has no more."""
+
+SIZE = "size"
+"""Column with the size of the whole value, of a source that cuts long ones."""
+
 _ROUTES = "array<struct<parent: string, shard: int, entry: int, payload: binary, piece: int>>"
 _EVENTS = (
     "array<struct<parentTopic: string, liteTopic: string, lmqName: string, subscriptionSet: array<string>, "
@@ -44,16 +50,20 @@ def route(records: DataFrame, settings: Settings) -> DataFrame:
     """Return a row for each entry and each of its keys: parent, shard, the columns of an input row, and piece.
 
     The last one is 0 where the payload is whole, and numbers the pieces of a long one from 1.
+
+    Args:
+        records: Kafka records, with the column `SIZE` if long values may be cut.
+        settings: settings of the job.
     """
     groups, subscriptions, topics, _ = settings.inputs
     topic = F.col("topic")
     stream = F.when(topic == topics, 2).when(topic == subscriptions, 1).when(topic == groups, 0).otherwise(3)
-    size = F.coalesce(F.length("value"), F.lit(0))
+    size = F.col(SIZE) if SIZE in records.columns else F.coalesce(F.length("value"), F.lit(0))
     is_large = size > settings.max_value_bytes
     # A value that looks like one of the job's own goes to Python, which checks the signature before anything else.
     looks_signed = (
         topic.isin(groups, subscriptions)
-        & (size <= max(settings.max_value_bytes + REPETITION_BYTES, SIGNED_BYTES))
+        & (size <= longest_value(settings))
         & (F.substring("value", -SUFFIX_BYTES, len(SIGN_FIELD)) == F.lit(SIGN_FIELD))
     )
     too_large = is_large & ~F.coalesce(looks_signed, F.lit(False))
@@ -71,7 +81,7 @@ def route(records: DataFrame, settings: Settings) -> DataFrame:
         "offset",
         F.unix_millis("timestamp").alias("timestamp"),
         "value",
-        size.alias("size"),
+        size.alias(SIZE),
         is_large.alias("is_large"),
         too_large.alias("too_large"),
         (F.get(fenced, F.lit(1))["tick"] == fence).alias("whole"),
@@ -90,8 +100,13 @@ def route(records: DataFrame, settings: Settings) -> DataFrame:
         _record_route(F.lit(COORDINATOR), F.lit(UNROUTABLE))
     )
     routes = F.coalesce(F.when(parsed["whole"] & ~is_forged, placed), unplaced)
-    routes = F.when(parsed["size"] <= PIECE_BYTES, routes).otherwise(_in_pieces(routes))
+    routes = F.when(parsed[SIZE] <= PIECE_BYTES, routes).otherwise(_in_pieces(routes))
     return parsed.select("stream", "partition", "offset", "timestamp", F.inline(routes.cast(_ROUTES)))
+
+
+def longest_value(settings: Settings) -> int:
+    """Return the size in bytes of the longest value of which more than the beginning is used."""
+    return max(settings.max_value_bytes + REPETITION_BYTES, SIGNED_BYTES)
 
 
 def _is_short(name: Column) -> Column:
@@ -185,8 +200,8 @@ def _record_route(parent: Column, shard: Column) -> Column:
 
 def _oversize_route() -> Column:
     """Return the one route of a value that is too large: its size and its beginning."""
-    size = F.concat(F.length("value").cast("string"), F.lit("\n")).cast("binary")
-    payload = F.concat(size, F.substring("value", 1, MAX_ORIGINAL_BYTES - 32))
+    size = F.concat(F.col(SIZE).cast("string"), F.lit("\n")).cast("binary")
+    payload = F.concat(size, F.substring("value", 1, BEGINNING_BYTES))
     return F.array(_route(F.lit(COORDINATOR), F.lit(OVERSIZE), F.lit(0), payload))
 
 

@@ -17,7 +17,7 @@ from streaming.oracle import Effective
 from streaming.quarantine.partitions import partition_of
 from tests.support import lethal
 from tests.support.processes import eventually
-from tests.support.running_job import REEXPAND, Streams, running
+from tests.support.running_job import REEXPAND, Streams, assert_verified, running
 from tests.support.scene import Scene
 
 SELECTOR = {"type": lethal.KIND, "expression": "all"}
@@ -52,14 +52,6 @@ def letters(streams: Streams) -> list[tuple[str, str]]:
 def last_number(folder: Path) -> int:
     """Return the last micro-batch of a log of Spark."""
     return max(int(each.name) for each in folder.glob("[0-9]*"))
-
-
-def assert_verified(streams: Streams) -> None:
-    """Check that inputs, state and updates agree."""
-    options = ("--bootstrap-servers", streams.bootstrap_servers, "--checkpoint", str(streams.checkpoint))
-    names = ("--updates", streams.settings.updates, "--dead-letters", streams.settings.dead_letters)
-    found = subprocess.run([REEXPAND, "verify", *options, *names], capture_output=True, check=False, text=True)
-    assert found.returncode == 0, found.stdout + found.stderr
 
 
 def test_keys_are_where_spark_puts_them(spark: SparkSession) -> None:

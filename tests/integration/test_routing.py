@@ -20,7 +20,7 @@ from streaming.events.model import BIND_TOPIC, MAX_AHEAD_MS, MAX_NAME_BYTES, WIL
 from streaming.events.routing import Routing
 from streaming.spark import counts, sinks
 from streaming.spark.expand import OUTPUT_SCHEMA, bounds_of
-from streaming.spark.route import PIECE_BYTES, route
+from streaming.spark.route import BEGINNING_BYTES, PIECE_BYTES, longest_value, route
 from streaming.updates.model import Op
 from streaming.updates.records import MAX_ORIGINAL_BYTES, UpdateWriter
 from streaming.updates.tables import Tables, text
@@ -425,6 +425,20 @@ def test_the_dead_letter_of_what_is_too_large_has_its_size_and_its_beginning(spa
     assert value.startswith(found["original"].encode())
     assert found["source"] == Source(settings_of(Routing()).group_events, 2, 7, 0, TIMESTAMP_MS)._asdict()
     assert found["message"] == f"the value has {len(value):,} bytes; at most {LIMIT:,} are allowed (max_value_bytes)"
+
+
+def test_a_value_that_the_source_has_cut_is_placed_as_the_whole_one(spark: SparkSession) -> None:
+    settings = settings_of(Routing({"p": 3}))
+    longest = longest_value(settings)
+    sizes = (0, 10, LIMIT, LIMIT + 1, longest, longest + 1, 2 * longest)
+    values = [b"x" * (size - len(end)) + end for size in sizes for end in (b"", LOOKS_SIGNED)]
+    whole = frame(spark, numbered([(stream, value) for stream in Stream for value in [None, *values]]))
+    size = F.coalesce(F.length("value"), F.lit(0))
+    beginning = F.when(size > longest, F.substring("value", 1, BEGINNING_BYTES)).otherwise(F.col("value"))
+    cut = whole.withColumn("size", size).withColumn("value", beginning)
+    assert sorted(map(tuple, route(cut, settings).collect()), key=repr) == sorted(
+        map(tuple, route(whole, settings).collect()), key=repr
+    )
 
 
 def test_any_pieces_of_json_are_reported_once(spark: SparkSession) -> None:

@@ -61,6 +61,11 @@ class GuardedStreams:
         return [grant for grant in found if grant != without]
 
     @property
+    def scram(self) -> str:
+        """Address at which users with a password connect."""
+        return self._secured.scram
+
+    @property
     def parent(self) -> str:
         """Parent topic of the test's own."""
         return f"{self.streams.prefix}-{PARENT}"

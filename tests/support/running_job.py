@@ -191,6 +191,14 @@ def assert_equal_relations(found: set[Effective], wanted: set[Effective]) -> Non
     assert wanted - found == set(), f"missing: {sorted(wanted - found)[:9]}"
 
 
+def assert_verified(streams: Streams) -> None:
+    """Check that inputs, state and updates agree."""
+    options = ("--bootstrap-servers", streams.bootstrap_servers, "--checkpoint", str(streams.checkpoint))
+    names = ("--updates", streams.settings.updates, "--dead-letters", streams.settings.dead_letters)
+    found = subprocess.run([REEXPAND, "verify", *options, *names], capture_output=True, check=False, text=True)
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
 def key_of(record: Record) -> str:
     """Return the Kafka key that the record's producer would use: the parent of a topic event, else the group."""
     value = json.loads(record.value or b"")

@@ -1,0 +1,158 @@
+"""Records that Kafka's consumer cannot read within Java's memory: the job reads their beginning, and goes on."""
+
+import time
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
+
+from streaming.events.model import Reason
+from streaming.oracle import Effective
+from streaming.spark import job, positions
+from streaming.spark.route import BEGINNING_BYTES, longest_value
+from tests.support.brokers import SharedBroker
+from tests.support.builders import topic_json
+from tests.support.guarded_streams import GuardedStreams
+from tests.support.running_job import Job, Streams, assert_verified, running
+from tests.support.scene import Scene
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+LARGEST_BATCH = 20_000_000
+HUGE_BYTES = 400_000_000
+LONGEST_SECONDS = 120
+"""Longest time for which one record may stop the service."""
+EARLIEST = -2
+
+
+@pytest.fixture(params=["CreateTime", "LogAppendTime"])
+def mixed(request: pytest.FixtureRequest, broker: SharedBroker, tmp_path: Path) -> Streams:
+    """Topics with records of all kinds in one partition, some of them in transactions that were aborted."""
+    config = {"max.message.bytes": str(LARGEST_BATCH), "message.timestamp.type": request.param}
+    streams = Streams(broker.bootstrap_servers, tmp_path / "checkpoint").create(1, config)
+    topic, bound = streams.settings.topic_events, longest_value(streams.settings)
+    for number, codec in enumerate(CODECS):
+        for aborts in (False, True, False):
+            producer = batching(streams, {"transactional.id": uuid4().hex, "compression.type": codec})
+            producer.init_transactions(30)
+            producer.begin_transaction()
+            for size in (None, 0, 100, bound, bound + 1, 70_000, 3 * bound, 5):
+                value = None if size is None else (f"{codec} {aborts} " * (size // 8 + 1)).encode()[:size]
+                headers: list[tuple[str, str | bytes | None]] = [("h", b"x" * 300), ("none", None)]
+                producer.produce(topic, value, "k" * 100_000, headers=headers, timestamp=1_700_000_000_000 + number)
+            assert producer.flush(30) == 0
+            producer.abort_transaction(30) if aborts else producer.commit_transaction(30)
+    return streams
+
+
+def batching(streams: Streams, options: dict[str, Any]) -> Producer:
+    """Return a producer that writes few and large batches."""
+    sizes = {"message.max.bytes": 1_000_000_000, "batch.size": 2_000_000_000, "linger.ms": 10_000}
+    return Producer({"bootstrap.servers": streams.bootstrap_servers, **sizes, **options})
+
+
+@pytest.mark.parametrize("per_trigger", [3, 1_000])
+def test_the_bounded_source_reads_what_the_other_one_reads(
+    spark: SparkSession, mixed: Streams, per_trigger: int
+) -> None:
+    """Except that values beyond all bounds are cut; micro-batches begin and end within batches of Kafka."""
+    whole, cut = (read(spark, mixed, per_trigger, bounded=bounded) for bounded in (False, True))
+    assert len(whole) == len(CODECS) * 2 * 8
+    assert cut == whole
+
+
+def read(spark: SparkSession, streams: Streams, per_trigger: int, *, bounded: bool) -> list[tuple[Any, ...]]:
+    """Return the records that a source reads, values beyond all bounds as their size and their beginning."""
+    settings = streams.settings.model_copy(update={"max_offsets_per_trigger": per_trigger})
+    beginning = positions.dump({topic: {0: EARLIEST} for topic in settings.inputs})
+    records = job.read(spark, settings, beginning, bounded=bounded)
+    size = F.coalesce(F.length("value"), F.lit(0)) if not bounded else F.col("size")
+    is_long = size > longest_value(settings)
+    value = F.md5(F.when(is_long, F.substring("value", 1, BEGINNING_BYTES)).otherwise(F.col("value")))
+    name = f"read_{uuid4().hex}"
+    query = (
+        records.select("topic", "partition", "offset", "timestamp", value.alias("value"), size.alias("size"))
+        .writeStream.format("memory")
+        .queryName(name)
+        .option("checkpointLocation", str(streams.checkpoint / name))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(LONGEST_SECONDS)
+    return sorted(tuple(row) for row in spark.table(name).collect())
+
+
+def test_the_bounded_source_reads_with_a_password_and_the_least_permissions(
+    spark: SparkSession, guarded: GuardedStreams
+) -> None:
+    producer = guarded.administrator()
+    producer.produce(guarded.streams.settings.topic_events, topic_json())
+    assert producer.flush(30) == 0
+    options = guarded.user("job")
+    streams = Streams(guarded.scram, guarded.streams.checkpoint, guarded.streams.prefix)
+    streams.settings = streams.settings.model_copy(update={"kafka_options": options})
+    assert len(read(spark, streams, 10, bounded=True)) == 1
+
+
+@pytest.mark.long
+def test_a_huge_value_in_a_small_batch_is_a_dead_letter(streams: Streams, tmp_path: Path) -> None:
+    """Its batch of 0.4 MB has other records before and behind it, which are applied."""
+    scene, log = Scene(streams), tmp_path / "job.log"
+    scene.group("g", "p", quota="-1")
+    scene.asks("c", "g", "p", "*")
+    scene.born("p", "first")
+    wanted = {Effective("p", "g", "c", "first")}
+    with running(streams, log) as job:
+        scene.leads_to(wanted, {"p"})
+        begun = time.monotonic()
+        in_one_batch(streams, topic_json(liteTopic="before"), huge(), topic_json(liteTopic="behind"))
+        assert_no_room(job)
+    again = Job(streams, log)
+    assert_no_room(again)
+    again.close()
+    with running(streams, log) as job:
+        wanted |= {Effective("p", "g", "c", topic) for topic in ("before", "behind")}
+        scene.leads_to(wanted, {"p"})
+        assert time.monotonic() - begun < LONGEST_SECONDS
+        assert "read with bounded memory" in job.said()
+        in_one_batch(streams, huge(), topic_json(liteTopic="later"))  # does no harm any more
+        wanted |= {Effective("p", "g", "c", "later")}
+        scene.leads_to(wanted, {"p"})
+        scene.born("p", "next")
+        wanted |= {Effective("p", "g", "c", "next")}
+        scene.leads_to(wanted, {"p"})
+        scene.settles(job)
+        job.kill()
+    job.forget_last_commit()
+    with running(streams, log) as job:
+        scene.born("p", "last")
+        scene.leads_to(wanted | {Effective("p", "g", "c", "last")}, {"p"})
+        scene.settles(job)
+        assert job.stop() == 0
+    letters = streams.dead_letters()
+    assert [(each["reason"], each["originalBytes"]) for each in letters] == [(Reason.VALUE_TOO_LARGE, HUGE_BYTES)] * 2
+    assert streams.repeated() == 0
+    assert_verified(streams)
+
+
+def assert_no_room(job: Job) -> None:
+    """Check that a job ends because Java's memory is exhausted."""
+    assert job.process.wait(LONGEST_SECONDS) == 1
+    assert "had no room" in job.said()
+
+
+def huge() -> bytes:
+    """Return a topic event that is far too large, and nearly empty to gzip."""
+    event = topic_json(liteTopic="huge")
+    return event[:-1] + b" " * (HUGE_BYTES - len(event)) + event[-1:]
+
+
+def in_one_batch(streams: Streams, *values: bytes) -> None:
+    """Write topic events as one batch of Kafka."""
+    producer = batching(streams, {"compression.type": "gzip", "message.timeout.ms": 120_000})
+    for value in values:
+        producer.produce(streams.settings.topic_events, value, partition=0)
+    assert producer.flush(LONGEST_SECONDS) == 0
