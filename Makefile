@@ -44,13 +44,19 @@ demo-rocketmq: setup ## patterns over lite topics of a real RocketMQ: tenants, c
 archive: setup ## an archive of Spark's Java classes, with which jobs start faster
 	@.venv/bin/reexpand jars --archive
 
+# Tests on a broker go to one process, one after the other: they mostly wait, and the other processes work meanwhile.
 .PHONY: test
-test: setup archive ## all tests, on a real broker and a real Spark
-	.venv/bin/pytest
+test: setup archive ## the main guarantees: all fast tests, and the main ones on a real broker and a real Spark (8 minutes)
+	.venv/bin/pytest -n 3 --dist loadgroup -m 'main or not (integration or containers or long)'
+
+# Each process has a broker of its own, and runs whole files: the tests of a file share a broker, a Spark or a job.
+.PHONY: check
+check: setup archive ## the other tests on a real broker and a real Spark, except the long ones (half an hour)
+	.venv/bin/pytest -n 2 --dist loadfile -m '(integration or containers) and not (main or long)'
 
 .PHONY: test-fast
 test-fast: .venv/.locked ## the tests that need neither a broker nor Spark
-	.venv/bin/pytest -m 'not integration and not containers'
+	.venv/bin/pytest -n 2 -m 'not (integration or containers or long)'
 
 .PHONY: test-histories
 test-histories: .venv/.locked ## 20,000 random histories against the oracle, and 50,000 short stories (20 minutes)

@@ -46,6 +46,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(_HERE):
             item.add_marker(pytest.mark.integration)
+            item.add_marker(pytest.mark.xdist_group("broker"))  # of `make test`: one process has the broker
 
 
 def pytest_report_collectionfinish(items: list[pytest.Item]) -> str | None:

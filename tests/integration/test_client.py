@@ -112,6 +112,7 @@ class Dispatching:
                 process.kill()
 
 
+@pytest.mark.main
 def test_the_dispatcher_delivers_to_whom_the_job_says(streams: Streams, tmp_path: Path) -> None:
     """Patterns, names, shares and subscriptions that count by themselves; a topic born later; a restart in between."""
     parent = f"{streams.prefix}-orders"

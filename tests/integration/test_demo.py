@@ -25,6 +25,7 @@ _PROGRAM = (
 _TIMEOUT_SECONDS = 300
 
 
+@pytest.mark.main
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 @pytest.mark.parametrize("where", ["one process", "cluster"])
 def test_the_demo_piped(tmp_path: Path, where: str) -> None:

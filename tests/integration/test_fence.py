@@ -113,6 +113,7 @@ def pause_while_it_writes(
     pytest.fail("no pause struck a transaction")
 
 
+@pytest.mark.main
 @pytest.mark.parametrize("seconds", [0, *[PAUSE_SECONDS] * ROUNDS])
 def test_a_driver_that_wakes_up_after_it_was_replaced_writes_nothing(
     streams: Streams, tmp_path: Path, seconds: float

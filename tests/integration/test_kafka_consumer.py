@@ -106,6 +106,7 @@ def all_poll(*consumers: PatternConsumer, until: Any, seconds: float = SECONDS) 
     return eventually(look, seconds)
 
 
+@pytest.mark.main
 def test_topics_are_read_from_their_first_record_and_offsets_are_those_of_the_group(played: Played) -> None:
     """A topic that was there, one that is born later, one that goes; and the next consumer resumes."""
     old = played.topic("old", b"o1", b"o2")

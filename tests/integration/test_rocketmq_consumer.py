@@ -38,6 +38,7 @@ def world(broker: SharedBroker, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield found
 
 
+@pytest.mark.main
 def test_messages_of_all_matching_topics_and_of_no_other_are_delivered(world: LiteWorld) -> None:
     """Those born before and after; by a second pattern, and no longer without it."""
     world.send("eu__acme__1", "us__acme__1", "eu__globex__1")

@@ -70,6 +70,7 @@ NOT_RUN = {
     "kubectl create": "needs a cluster",
     "kubectl rollout": "needs a cluster",
     "make bench": "hours",
+    "make check": "this and `make test` are all tests but the long ones",
     "make lint": "what has to pass before a change lands",
     "make soak": "an hour",
     "make setup": "what comes before every test",
