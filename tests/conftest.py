@@ -1,10 +1,21 @@
 """What holds for all tests."""
 
 import os
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import settings
+
+from tests.support.environment import restored_environment
 
 # A machine that does other work as well is slow at times, and right all the same. The examples of the usual run are the
 # same each time; who asks for a number of them (make test-histories) gets new ones.
 settings.register_profile("reexpand", deadline=None, derandomize="REEXPAND_EXAMPLES" not in os.environ)
 settings.load_profile("reexpand")
+
+
+@pytest.fixture(autouse=True)
+def _environment() -> Iterator[None]:
+    """Undo what a test sets in the environment: the job sets variables for Spark, in this process as well."""
+    with restored_environment():
+        yield

@@ -1,8 +1,21 @@
 """What tests must not see of the machine."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
+
+
+@contextmanager
+def restored_environment() -> Iterator[None]:
+    """Undo every change of the environment at the end."""
+    before = dict(os.environ)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def forget_settings(monkeypatch: pytest.MonkeyPatch) -> None:
