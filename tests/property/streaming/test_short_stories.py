@@ -3,12 +3,12 @@
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pytest
 
-from streaming.events.model import BIND_TOPIC, MODEL, QUOTA, VERSION_RETENTION_MS, WILDCARD, Reason, Stream
+from streaming.events.model import VERSION_RETENTION_MS, Reason, Stream
 from streaming.events.routing import Routing
 from streaming.oracle import Effective, Oracle
 from streaming.tuning import Tuning
@@ -16,6 +16,23 @@ from streaming.updates.model import Cause
 from streaming.worker import Worker
 from tests.support.histories import feed
 from tests.support.simulator import TOPICS, Record, Simulation
+from tests.support.values import (
+    EXCLUSIVE,
+    UNBOUND,
+    WILD,
+    Event,
+    add,
+    created,
+    deleted,
+    drop,
+    leave,
+    quota,
+    replace,
+    stream_of,
+    tag,
+    tick,
+    wildcard,
+)
 
 LENGTH = int(os.environ.get("REEXPAND_STORY_LENGTH", "2"))
 """Events of a story; `make test-histories` tells longer ones."""
@@ -24,21 +41,18 @@ STEP_MS = 1_000
 LEASE_MS = 4 * STEP_MS
 
 
-class Happening(NamedTuple):
-    """One event of a story.
+class Later(NamedTuple):
+    """An event that happens some time after the event before it, in milliseconds; others after `STEP_MS`."""
 
-    Attributes:
-        value: fields of the record, made of the time in milliseconds.
-        after_ms: time since the event before.
-    """
+    event: Event
+    after_ms: int
 
-    stream: Stream
-    value: Callable[[int], dict[str, Any]]
-    after_ms: int = STEP_MS
+
+Happening = Event | Later
 
 
 class Scope(NamedTuple):
-    """The events of which stories are made.
+    """The events of which stories are made; a tick tells the time at which it happens.
 
     Attributes:
         first: events with which every story begins, each in a micro-batch of its own.
@@ -51,152 +65,118 @@ class Scope(NamedTuple):
     refuses: bool = False
 
 
-def topic(name: str = "t", event: str = "CREATED", **fields: Any) -> Happening:
-    """A topic event of parent `p`."""
-    value = {"event": event, "parentTopic": "p", "liteTopic": name, **fields}
-    return Happening(Stream.TOPICS, lambda _: value)
+def later(event: Event) -> Later:
+    """After the end of the lease."""
+    return Later(event, LEASE_MS + STEP_MS)
 
 
-def request(action: str, *entries: str, client: str = "c", parent: str = "p", **fields: Any) -> Happening:
-    """A request of a client."""
-    value = {"action": action, "clientId": client, "group": "g", "topic": parent, "liteTopicSet": entries, **fields}
-    return Happening(Stream.SUBSCRIPTIONS, lambda _: value)
+def much_later(event: Event) -> Later:
+    """After the versions of a client are forgotten."""
+    return Later(event, VERSION_RETENTION_MS + STEP_MS)
 
 
-def replace(*entries: str, **fields: Any) -> Happening:
-    """A COMPLETE_ADD."""
-    return request("COMPLETE_ADD", *entries, **fields)
-
-
-def add(*entries: str, **fields: Any) -> Happening:
-    """A PARTIAL_ADD."""
-    return request("PARTIAL_ADD", *entries, **fields)
-
-
-def leave(**fields: Any) -> Happening:
-    """A COMPLETE_REMOVE."""
-    return request("COMPLETE_REMOVE", **fields)
-
-
-def group(parent: str = "p", **attributes: str) -> Happening:
-    """The attributes of the group: wildcard, and these."""
-    value = {"group": "g", "attributes": {BIND_TOPIC: parent, WILDCARD: "true", **attributes}}
-    return Happening(Stream.GROUPS, lambda _: value)
-
-
-def tick(after_ms: int = STEP_MS) -> Happening:
-    """The clock tells the time."""
-    return Happening(Stream.CLOCK, lambda now: {"tick": now}, after_ms)
-
-
-def later(happening: Happening) -> Happening:
-    """The same, after the end of the lease."""
-    return happening._replace(after_ms=LEASE_MS + STEP_MS)
-
-
-def much_later(happening: Happening) -> Happening:
-    """The same, after the versions of a client are forgotten."""
-    return happening._replace(after_ms=VERSION_RETENTION_MS + STEP_MS)
-
-
-TAG_X = {"type": "TAG", "expression": "x"}
-TAG_Y = {"type": "TAG", "expression": "y"}
-TAG_ALL = {"type": "TAG", "expression": "*"}
 END_BYTES = (262_144, 260, 40)
 """Sizes of the records of ends: of several requests, of one request, and of less."""
-EXCLUSIVE = group(**{MODEL: "Exclusive"})
 TTL_MS = 15_000
 SCOPES = {
     "ends and versions": Scope(
-        (group(), topic("t"), topic("u")),
+        (WILD, created("t"), created("u")),
         (
-            *(replace("t"), replace("t", version=1), add("u", version=3), request("PARTIAL_REMOVE", "t", version=2)),
+            *(replace("t"), replace("t", version=1), add("u", version=3), drop("t", version=2)),
             *(leave(version=2), leave(parent=""), leave(parent="", version=2), leave(parent="", version=4)),
         ),
     ),
     "ends in several records": Scope(
-        (group(), topic("t"), topic("u"), replace("u"), leave(parent="")),
+        (WILD, created("t"), created("u"), replace("u"), leave(parent="")),
         (
-            *(replace("t", version=1), add("u", version=2), add("t"), request("PARTIAL_REMOVE", "t", version=2)),
+            *(replace("t", version=1), add("u", version=2), add("t"), drop("t", version=2)),
             *(leave(version=1), leave(parent="", version=2), later(add("u", version=1))),
         ),
     ),
     "leases and versions": Scope(
-        (group(), topic("t"), topic("u")),
+        (WILD, created("t"), created("u")),
         (
             *(replace("t"), add("u", version=1), add(version=3), later(add("u", version=2))),
-            *(leave(parent="", version=2), tick(), tick(LEASE_MS), later(replace("t"))),
+            *(leave(parent="", version=2), tick(), Later(tick(), LEASE_MS), later(replace("t"))),
         ),
     ),
     "versions that are forgotten": Scope(
-        (group(), topic("t"), topic("u"), replace("t", version=3)),
+        (WILD, created("t"), created("u"), replace("t", version=3)),
         (
             *(add("u", version=1), much_later(add("u", version=2)), much_later(tick()), tick()),
             *(leave(version=3), leave(parent=""), leave(parent="", version=2)),
         ),
     ),
     "selectors and versions": Scope(
-        (group(), topic("t", tags="x"), topic("u", tags="y"), replace("*", client="d")),
+        (WILD, created("t", tags="x"), created("u", tags="y"), replace("*", client="d")),
         (
-            *(replace("*", selector=TAG_X), add("z", version=1, selector=TAG_Y), add("z", version=3, selector=TAG_X)),
-            *(add("z", client="d", version=1, selector=TAG_Y), leave(parent="", version=2), leave(version=2)),
+            *(
+                replace("*", selector=tag("x")),
+                add("z", version=1, selector=tag("y")),
+                add("z", version=3, selector=tag("x")),
+            ),
+            *(add("z", client="d", version=1, selector=tag("y")), leave(parent="", version=2), leave(version=2)),
             leave(parent="", client="d", version=2),
         ),
     ),
     "exclusive groups": Scope(
-        (EXCLUSIVE, topic("t")),
+        (EXCLUSIVE, created("t")),
         (
             *(replace("t"), replace("t", client="d"), add("*", client="d", version=1), replace("*", version=2)),
-            *(leave(parent=""), leave(parent="", client="d", version=2), topic("t", "DELETED"), topic("t")),
+            *(leave(parent=""), leave(parent="", client="d", version=2), deleted("t"), created("t")),
         ),
     ),
     "bindings": Scope(
-        (topic("t"), topic("t", parentTopic="q")),
+        (created("t"), created("t", "q")),
         (
-            *(group(), group("q"), Happening(Stream.GROUPS, lambda _: {"group": "g", "attributes": {}})),
+            *(WILD, wildcard(parent="q"), UNBOUND),
             *(replace("t"), replace("*", parent="q"), leave(), leave(parent="")),
         ),
     ),
     "quotas": Scope(
-        (group(**{QUOTA: "2"}), topic("t"), topic("u"), topic("v")),
+        (quota(2), created("t"), created("u"), created("v")),
         (
             *(replace("*"), replace("t", version=1), add("u", client="d"), leave(parent="", version=2)),
-            *(topic("t", "DELETED"), topic("t"), group(**{QUOTA: "1"}), group(**{QUOTA: "2", MODEL: "Exclusive"})),
+            *(deleted("t"), created("t"), quota(1), quota(2, model="Exclusive")),
         ),
     ),
     "refusals and versions": Scope(
-        (group(**{QUOTA: "1"}), topic("t"), topic("u"), replace("t", version=1)),
+        (quota(1), created("t"), created("u"), replace("t", version=1)),
         (
-            *(replace("*", version=4), add("u", version=2), replace("u"), request("PARTIAL_REMOVE", "t", version=3)),
+            *(replace("*", version=4), add("u", version=2), replace("u"), drop("t", version=3)),
             *(leave(parent="", version=3), leave(parent=""), later(add("u", version=3))),
         ),
         refuses=True,
     ),
     "refusals and selectors": Scope(
-        (group(**{QUOTA: "1"}), topic("t", tags="x"), topic("u", tags="y"), add("t", selector=TAG_X), leave(parent="")),
+        (quota(1), created("t", tags="x"), created("u", tags="y"), add("t", selector=tag("x")), leave(parent="")),
         (
-            *(replace("*"), replace("*", selector=TAG_X), add("u", "t"), add("t", client="d", selector=TAG_ALL)),
-            *(leave(parent=""), replace("u", client="d", selector=TAG_Y), leave(parent="", client="d")),
+            *(replace("*"), replace("*", selector=tag("x")), add("u", "t"), add("t", client="d", selector=tag("*"))),
+            *(leave(parent=""), replace("u", client="d", selector=tag("y")), leave(parent="", client="d")),
         ),
         refuses=True,
     ),
     "refusals and selectors of others": Scope(
         (
-            group(**{QUOTA: "1"}),
-            topic("t", tags="x"),
-            topic("u", tags="y"),
+            quota(1),
+            created("t", tags="x"),
+            created("u", tags="y"),
             add("t", version=1),
             leave(parent="", version=2),
         ),
         (
-            *(add("z", version=1, selector=TAG_X), replace("*", version=3, selector=TAG_Y), add("u", selector=TAG_ALL)),
-            *(replace("*", client="d"), replace("*", client="d", selector=TAG_X), leave(parent="", client="d")),
+            *(
+                add("z", version=1, selector=tag("x")),
+                replace("*", version=3, selector=tag("y")),
+                add("u", selector=tag("*")),
+            ),
+            *(replace("*", client="d"), replace("*", client="d", selector=tag("x")), leave(parent="", client="d")),
             leave(parent="", version=2),
         ),
         refuses=True,
     ),
     "refusals that are forgotten": Scope(
-        (group(**{QUOTA: "1"}), topic("t"), topic("u"), replace("t", version=2), replace("*", version=4)),
+        (quota(1), created("t"), created("u"), replace("t", version=2), replace("*", version=4)),
         (
             *(add("u", version=1), add("u", version=3), much_later(add("u", version=1)), much_later(tick()), tick()),
             *(leave(version=3), leave(parent="", version=3), leave(parent="")),
@@ -204,7 +184,7 @@ SCOPES = {
         refuses=True,
     ),
     "refusals of what is held": Scope(
-        (group(**{QUOTA: "2"}), topic("t"), topic("u"), replace("*", version=1), group(**{QUOTA: "1"})),
+        (quota(2), created("t"), created("u"), replace("*", version=1), quota(1)),
         (
             *(replace("*"), add("u"), replace("t", version=3), replace("*", "t", version=2)),
             *(leave(parent=""), leave(parent="", version=2), later(replace("*"))),
@@ -212,9 +192,9 @@ SCOPES = {
         refuses=True,
     ),
     "topics that end": Scope(
-        (group(), replace("*")),
+        (WILD, replace("*")),
         (
-            *(topic("t"), topic("t", ttlMs=TTL_MS), topic("t", "DELETED"), tick(), tick(TTL_MS)),
+            *(created("t"), created("t", ttlMs=TTL_MS), deleted("t"), tick(), Later(tick(), TTL_MS)),
             *(replace("t"), leave(parent="")),
         ),
     ),
@@ -275,10 +255,12 @@ def written(story: Sequence[Happening]) -> Iterator[Record]:
     """The records of a story."""
     now, offsets = 1_000_000, dict.fromkeys(Stream, 0)
     for happening in story:
-        now += happening.after_ms
-        value = json.dumps(happening.value(now)).encode()
-        yield Record(happening.stream, value, 0, offsets[happening.stream], now)
-        offsets[happening.stream] += 1
+        event, after_ms = happening if isinstance(happening, Later) else (happening, STEP_MS)
+        now += after_ms
+        stream = stream_of(event)
+        value = {"tick": now} if stream is Stream.CLOCK else event
+        yield Record(stream, json.dumps(value).encode(), 0, offsets[stream], now)
+        offsets[stream] += 1
 
 
 def cuts(records: list[Record]) -> Iterator[list[list[Record]]]:

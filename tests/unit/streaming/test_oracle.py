@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from functools import partial
 from random import Random
 from typing import Any, NamedTuple
 
@@ -10,76 +9,32 @@ import pytest
 
 from matcher.selectors import BloomFilter
 from streaming import oracle
-from streaming.events.model import BIND_TOPIC, DEADLINE_STEP_MS, MODEL, QUOTA, WILDCARD, Stream
+from streaming.events.model import BIND_TOPIC, DEADLINE_STEP_MS, WILDCARD, Stream
 from streaming.events.routing import Routing
 from streaming.oracle import Effective, Oracle
 from tests.support.histories import PROFILES, Profile, batches, expected, feed, history, lease_of
 from tests.support.simulator import Record, Simulation
-
-Event = dict[str, Any]
-
-
-def created(topic: str, parent: str = "p", **fields: Any) -> Event:
-    """Creation of a lite topic."""
-    return {"event": "CREATED", "parentTopic": parent, "liteTopic": topic, **fields}
-
-
-def deleted(topic: str) -> Event:
-    """Deletion of a lite topic."""
-    return {"event": "DELETED", "parentTopic": "p", "liteTopic": topic}
-
-
-def ask(
-    action: str, *entries: str, client: str = "c", parent: str | None = "p", group: str = "g", **fields: Any
-) -> Event:
-    """Subscription request of a client."""
-    base = {"action": action, "clientId": client, "group": group, "topic": parent, "liteTopicSet": entries}
-    return {**base, **fields}
-
-
-replace, add, drop, leave = (
-    partial(ask, action) for action in ("COMPLETE_ADD", "PARTIAL_ADD", "PARTIAL_REMOVE", "COMPLETE_REMOVE")
+from tests.support.values import (
+    EXCLUSIVE,
+    LITERAL,
+    UNBOUND,
+    WILD,
+    Event,
+    add,
+    attributes,
+    created,
+    deleted,
+    drop,
+    leave,
+    quota,
+    replace,
+    sql,
+    stream_of,
+    tag,
+    tick,
 )
 
-
-def attributes(*flags: str, group: str = "g", parent: str = "p", **values: Any) -> Event:
-    """Attributes of a group; keywords are `model` and `quota`."""
-    names = {"model": MODEL, "quota": QUOTA}
-    named = {names[keyword]: value for keyword, value in values.items()}
-    return {"group": group, "attributes": {BIND_TOPIC: parent, **dict.fromkeys(flags, "true"), **named}}
-
-
-def tick(time: int) -> Event:
-    """Tick of the clock."""
-    return {"tick": time}
-
-
-def tag(text: str) -> Event:
-    """A TAG selector."""
-    return {"type": "TAG", "expression": text}
-
-
-def sql(text: str) -> Event:
-    """A SQL92 selector."""
-    return {"type": "SQL92", "expression": text}
-
-
-LITERAL = attributes()
-WILD = attributes(WILDCARD)
-EXCLUSIVE = attributes(WILDCARD, model="Exclusive")
-UNBOUND: Event = {"group": "g", "attributes": {}}
-
-
-def quota(number: int, *flags: str, **values: Any) -> Event:
-    """A wildcard group with a quota."""
-    return attributes(WILDCARD, *flags, quota=str(number), **values)
-
-
 STEP = DEADLINE_STEP_MS
-STREAM_BY_FIELD = {
-    "event": Stream.TOPICS, "action": Stream.SUBSCRIPTIONS, "attributes": Stream.GROUPS, "tick": Stream.CLOCK,
-}  # fmt: skip
-"""The stream of an event, by a field that only its events have."""
 
 
 class World:
@@ -95,8 +50,7 @@ class World:
         records = []
         for event in events:
             self.offset += 1
-            (stream,) = (stream for field, stream in STREAM_BY_FIELD.items() if field in event)
-            records.append(Record(stream, json.dumps(event).encode(), 0, self.offset, at))
+            records.append(Record(stream_of(event), json.dumps(event).encode(), 0, self.offset, at))
         if isinstance(self.told, Oracle):
             feed(self.told, records)
         else:

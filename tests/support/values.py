@@ -1,0 +1,78 @@
+"""Input events as JSON values, in few words: of parent `p`, group `g` and client `c` unless told otherwise."""
+
+from functools import partial
+from typing import Any
+
+from streaming.events.model import BIND_TOPIC, MODEL, QUOTA, WILDCARD, Stream
+
+Event = dict[str, Any]
+
+_STREAMS = {
+    "event": Stream.TOPICS,
+    "action": Stream.SUBSCRIPTIONS,
+    "attributes": Stream.GROUPS,
+    "tick": Stream.CLOCK,
+}
+"""Streams by a field that only their events have."""
+
+
+def stream_of(event: Event) -> Stream:
+    """Return the stream that an event belongs to."""
+    (stream,) = (stream for field, stream in _STREAMS.items() if field in event)
+    return stream
+
+
+def created(topic: str, parent: str = "p", **fields: Any) -> Event:
+    """Creation of a lite topic."""
+    return {"event": "CREATED", "parentTopic": parent, "liteTopic": topic, **fields}
+
+
+def deleted(topic: str, parent: str = "p") -> Event:
+    """Deletion of a lite topic."""
+    return {"event": "DELETED", "parentTopic": parent, "liteTopic": topic}
+
+
+def _request(
+    action: str, *entries: str, client: str = "c", parent: str | None = "p", group: str = "g", **fields: Any
+) -> Event:
+    base = {"action": action, "clientId": client, "group": group, "topic": parent, "liteTopicSet": entries}
+    return {**base, **fields}
+
+
+replace, add, drop, leave = (
+    partial(_request, action) for action in ("COMPLETE_ADD", "PARTIAL_ADD", "PARTIAL_REMOVE", "COMPLETE_REMOVE")
+)
+
+
+def attributes(*flags: str, group: str = "g", parent: str = "p", **values: Any) -> Event:
+    """Attributes of a group; keywords are `model` and `quota`."""
+    names = {"model": MODEL, "quota": QUOTA}
+    named = {names[keyword]: value for keyword, value in values.items()}
+    return {"group": group, "attributes": {BIND_TOPIC: parent, **dict.fromkeys(flags, "true"), **named}}
+
+
+wildcard = partial(attributes, WILDCARD)
+LITERAL = attributes()
+WILD = wildcard()
+EXCLUSIVE = wildcard(model="Exclusive")
+UNBOUND: Event = {"group": "g", "attributes": {}}
+
+
+def quota(number: int, *flags: str, **values: Any) -> Event:
+    """Attributes of a wildcard group with a quota."""
+    return wildcard(*flags, quota=str(number), **values)
+
+
+def tick(time: int = 0) -> Event:
+    """Tick of the clock."""
+    return {"tick": time}
+
+
+def tag(text: str) -> Event:
+    """TAG selector of a request."""
+    return {"type": "TAG", "expression": text}
+
+
+def sql(text: str) -> Event:
+    """SQL92 selector of a request."""
+    return {"type": "SQL92", "expression": text}
