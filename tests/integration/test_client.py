@@ -29,7 +29,7 @@ from streaming.console.explaining import UpdatesExplainer
 from streaming.console.letters import LetterTail
 from streaming.console.live import LiveRelation
 from streaming.console.sources import ConsoleSources
-from streaming.events.model import BIND_TOPIC, WILDCARD, Stream
+from streaming.events.model import Stream
 from streaming.kafka.specs import COMPACTION
 from streaming.kafka.topics import TopicSpec, create_topics
 from streaming.oracle import Effective
@@ -37,6 +37,7 @@ from tests.support.histories import expected, history
 from tests.support.processes import eventually
 from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Streams, running
 from tests.support.update_records import Record, add, gone, key, remove, value
+from tests.support.values import created, replace, wildcard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,12 +126,10 @@ def test_the_dispatcher_delivers_to_whom_the_job_says(streams: Streams, tmp_path
         ("warehouse", "w1", ["eu__shipped"]),
     ]:
         if group != "warehouse":
-            attributes = {BIND_TOPIC: parent, WILDCARD: "true"}
-            feed.send(Stream.GROUPS, {"group": group, "attributes": attributes}, group)
-        request = {"action": "COMPLETE_ADD", "clientId": subscriber, "group": group, "topic": parent}
-        feed.send(Stream.SUBSCRIPTIONS, {**request, "liteTopicSet": entries}, group)
+            feed.send(Stream.GROUPS, wildcard(group=group, parent=parent), group)
+        feed.send(Stream.SUBSCRIPTIONS, replace(*entries, client=subscriber, group=group, parent=parent), group)
     for topic in ("eu__created", "us__created", "asia__created"):
-        feed.send(Stream.TOPICS, {"event": "CREATED", "parentTopic": parent, "liteTopic": topic}, parent)
+        feed.send(Stream.TOPICS, created(topic, parent), parent)
     feed.flush()
     by_hand = Updates(streams.bootstrap_servers, name=streams.settings.updates)
 
@@ -167,7 +166,7 @@ def test_the_dispatcher_delivers_to_whom_the_job_says(streams: Streams, tmp_path
 
         dispatching.send("us__created", b"while it was away")
         with dispatching.running():
-            feed.send(Stream.TOPICS, {"event": "CREATED", "parentTopic": parent, "liteTopic": "eu__shipped"}, parent)
+            feed.send(Stream.TOPICS, created("eu__shipped", parent), parent)
             feed.flush()
             assert eventually(lambda: client.topics(parent, "warehouse", "w1") == {"eu__shipped"}, SETTLE_SECONDS)
 

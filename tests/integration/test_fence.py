@@ -12,11 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from streaming.events.model import BIND_TOPIC, QUOTA, WILDCARD, Stream
+from streaming.events.model import Stream
 from streaming.local.cluster import SparkCluster
 from streaming.oracle import Effective
 from streaming.spark.holder import LEASE_SECONDS
-from tests.support.poison import created, request
 from tests.support.processes import eventually
 from tests.support.running_job import (
     POLL_SECONDS,
@@ -30,6 +29,7 @@ from tests.support.running_job import (
     first_ready,
     running,
 )
+from tests.support.values import created, deleted, quota, replace
 
 PARENTS = 4
 BURST = 6_000
@@ -49,11 +49,9 @@ MANY_PARTITIONS = ("--shuffle-partitions", "4")
 def subscribe(feed: Feed) -> None:
     """A client that receives every topic of each parent."""
     for number in range(PARENTS):
-        attributes = {BIND_TOPIC: f"p{number}", WILDCARD: "true", QUOTA: "100000"}
-        feed.send(Stream.GROUPS, {"group": f"g{number}", "attributes": attributes}, f"g{number}")
-        feed.send(
-            Stream.SUBSCRIPTIONS, request(topic=f"p{number}", group=f"g{number}", liteTopicSet=["**"]), f"g{number}"
-        )
+        names = {"parent": f"p{number}", "group": f"g{number}"}
+        feed.send(Stream.GROUPS, quota(100_000, **names), f"g{number}")
+        feed.send(Stream.SUBSCRIPTIONS, replace("**", **names), f"g{number}")
     feed.flush()
 
 
@@ -61,7 +59,7 @@ def create(feed: Feed, names: range) -> set[Effective]:
     """New topics of all parents; returns the rows that they are to become."""
     for number in names:
         parent = f"p{number % PARENTS}"
-        feed.send(Stream.TOPICS, {**created(f"t{number}"), "parentTopic": parent}, parent)
+        feed.send(Stream.TOPICS, created(f"t{number}", parent), parent)
     feed.flush()
     return {Effective(f"p{number % PARENTS}", f"g{number % PARENTS}", "c", f"t{number}") for number in names}
 
@@ -70,7 +68,7 @@ def delete(feed: Feed, names: range) -> None:
     """Topics that go again."""
     for number in names:
         parent = f"p{number % PARENTS}"
-        feed.send(Stream.TOPICS, {"event": "DELETED", "parentTopic": parent, "liteTopic": f"t{number}"}, parent)
+        feed.send(Stream.TOPICS, deleted(f"t{number}", parent), parent)
     feed.flush()
 
 

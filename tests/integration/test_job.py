@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer
 
-from streaming.events.model import BIND_TOPIC, WILDCARD, Reason, Stream
+from streaming.events.model import Reason, Stream
 from streaming.oracle import Effective
 from streaming.storage import journal
 from tests.support.histories import Profile, expected, history
@@ -18,6 +18,7 @@ from tests.support.poison import POISON, created, request
 from tests.support.processes import eventually
 from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Job, Streams, assert_equal_relations, running
 from tests.support.simulator import Record
+from tests.support.values import deleted, wildcard
 
 
 def many_topics(count: int) -> list[Record]:
@@ -73,7 +74,7 @@ def test_a_history_with_crashes_leaves_the_oracles_relation(
 def test_a_poison_record_becomes_one_dead_letter_and_harms_nothing_else(streams: Streams, tmp_path: Path) -> None:
     """Each kind of bad record is reported once, with its reason and place; the valid ones around it are applied."""
     feed = streams.producer()
-    feed.send(Stream.GROUPS, {"group": "wild", "attributes": {BIND_TOPIC: "p", WILDCARD: "true"}}, "wild")
+    feed.send(Stream.GROUPS, wildcard(group="wild"), "wild")
     feed.send(Stream.SUBSCRIPTIONS, request(group="wild", clientId="w", liteTopicSet=["good__*", "bad*"]), "wild")
     for number, (stream, value, _) in enumerate(POISON):
         if stream is not Stream.CLOCK:
@@ -171,7 +172,7 @@ def test_a_stopped_job_goes_on_where_it_stopped(streams: Streams, tmp_path: Path
     as_of_the_former_release(streams)
     feed.send(Stream.SUBSCRIPTIONS, request(action="COMPLETE_REMOVE", version=3), "literal")  # stale
     feed.send(Stream.TOPICS, {"event": "CREATED", "lmqName": "%LMQ%$p$t2"}, "p")
-    feed.send(Stream.TOPICS, {"event": "DELETED", "parentTopic": "p", "liteTopic": "t1"}, "p")
+    feed.send(Stream.TOPICS, deleted("t1"), "p")
     feed.flush()
     with running(streams, log) as job:
         assert eventually(

@@ -16,7 +16,6 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from streaming.events.model import Stream
 from streaming.kafka.permissions import partition_names
 from streaming.oracle import Effective
 from streaming.updates.model import Cause
@@ -371,7 +370,7 @@ def test_a_living_job_and_a_used_folder_are_refused(streams: Streams, tmp_path: 
             assert done.returncode in (1, 2)
             assert "Traceback" not in done.stderr
         assert not (new.checkpoint / "reexpand.json").exists()
-        scene.send(Stream.TOPICS, {"event": "DELETED", "parentTopic": "p", "liteTopic": "t"}, "p")
+        scene.gone("p", "t")
         scene.sent()
         settles(streams, set())
         assert job.stop() == 0

@@ -19,6 +19,7 @@ from streaming.events.model import (
     TopicEvent,
     Wake,
 )
+from tests.support import values
 
 MQTT = Notation("mqtt")
 NATS = Notation("nats")
@@ -49,13 +50,12 @@ EXCLUSIVE = bound(exclusive=True)
 
 def topic_value(**changes: Any) -> dict[str, Any]:
     """Return a valid topic event of parent `p`, with changes; `...` leaves a field out."""
-    return _changed({"event": "CREATED", "parentTopic": "p", "liteTopic": "t"}, changes)
+    return values.created("t", **changes)
 
 
 def request_value(**changes: Any) -> dict[str, Any]:
     """Return a valid subscription entry on parent `p`, with changes; `...` leaves a field out."""
-    base = {"action": "COMPLETE_ADD", "clientId": "c", "group": "g", "topic": "p", "liteTopicSet": ["t"]}
-    return _changed(base, changes)
+    return values.replace("t", **changes)
 
 
 def topic_json(**changes: Any) -> bytes:

@@ -6,12 +6,11 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
-from streaming.events.model import BIND_TOPIC, MODEL, QUOTA, RESET_EXCLUSIVE, RESET_UNSUBSCRIBE, WILDCARD, Stream
+from streaming.events.model import Stream
 from streaming.oracle import Effective
+from tests.support import values
 from tests.support.processes import eventually
 from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Feed, Job, Streams
-
-_ATTRIBUTES = {"model": MODEL, "quota": QUOTA, "reset": RESET_EXCLUSIVE, "reset_unsubscribed": RESET_UNSUBSCRIBE}
 
 
 class Scene:
@@ -28,27 +27,26 @@ class Scene:
 
     def group(self, name: str, parent: str, **attributes: str) -> None:
         """Send the attributes of a wildcard group."""
-        values = {BIND_TOPIC: parent, WILDCARD: "true"} | {_ATTRIBUTES[key]: text for key, text in attributes.items()}
-        self.send(Stream.GROUPS, {"group": name, "attributes": values}, name)
+        self.send(Stream.GROUPS, values.wildcard(group=name, parent=parent, **attributes), name)
 
     def asks(self, client: str, group: str, parent: str, *entries: str, **fields: Any) -> None:
         """Send a request; COMPLETE_ADD unless said otherwise."""
-        body = {"action": "COMPLETE_ADD", "clientId": client, "group": group, "topic": parent}
-        self.send(Stream.SUBSCRIPTIONS, {**body, "liteTopicSet": entries, **fields}, group)
+        request = values.replace(*entries, client=client, group=group, parent=parent, **fields)
+        self.send(Stream.SUBSCRIPTIONS, request, group)
 
     def born(self, parent: str, *topics: str, **fields: Any) -> None:
         """Create topics."""
         for topic in topics:
-            self.send(Stream.TOPICS, {"event": "CREATED", "parentTopic": parent, "liteTopic": topic, **fields}, parent)
+            self.send(Stream.TOPICS, values.created(topic, parent, **fields), parent)
 
     def gone(self, parent: str, *topics: str) -> None:
         """Delete topics."""
         for topic in topics:
-            self.send(Stream.TOPICS, {"event": "DELETED", "parentTopic": parent, "liteTopic": topic}, parent)
+            self.send(Stream.TOPICS, values.deleted(topic, parent), parent)
 
     def tick(self, time: int) -> None:
         """Tell the job the time, in milliseconds."""
-        self.send(Stream.CLOCK, {"tick": time}, "tick")
+        self.send(Stream.CLOCK, values.tick(time), "tick")
 
     def send(self, stream: Stream, value: bytes | dict[str, Any], key: str) -> None:
         """Send any other record."""

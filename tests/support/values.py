@@ -1,9 +1,12 @@
-"""Input events as JSON values, in few words: of parent `p`, group `g` and client `c` unless told otherwise."""
+"""Input events as JSON values: of parent `p`, group `g` and client `c` by default.
+
+Keywords set or add fields. A field whose value is `...` is left out.
+"""
 
 from functools import partial
 from typing import Any
 
-from streaming.events.model import BIND_TOPIC, MODEL, QUOTA, WILDCARD, Stream
+from streaming.events.model import BIND_TOPIC, MODEL, QUOTA, RESET_EXCLUSIVE, RESET_UNSUBSCRIBE, WILDCARD, Stream
 
 Event = dict[str, Any]
 
@@ -15,6 +18,9 @@ _STREAMS = {
 }
 """Streams by a field that only their events have."""
 
+_ATTRIBUTES = {"model": MODEL, "quota": QUOTA, "reset": RESET_EXCLUSIVE, "reset_unsubscribed": RESET_UNSUBSCRIBE}
+"""Attributes of groups by their short names."""
+
 
 def stream_of(event: Event) -> Stream:
     """Return the stream that an event belongs to."""
@@ -22,21 +28,21 @@ def stream_of(event: Event) -> Stream:
     return stream
 
 
-def created(topic: str, parent: str = "p", **fields: Any) -> Event:
+def created(topic: Any, /, parent: str = "p", **fields: Any) -> Event:
     """Creation of a lite topic."""
-    return {"event": "CREATED", "parentTopic": parent, "liteTopic": topic, **fields}
+    return _made({"event": "CREATED", "parentTopic": parent, "liteTopic": topic, **fields})
 
 
-def deleted(topic: str, parent: str = "p") -> Event:
+def deleted(topic: str, /, parent: str = "p") -> Event:
     """Deletion of a lite topic."""
     return {"event": "DELETED", "parentTopic": parent, "liteTopic": topic}
 
 
 def _request(
-    action: str, *entries: str, client: str = "c", parent: str | None = "p", group: str = "g", **fields: Any
+    action: str, /, *entries: str, client: str = "c", parent: str | None = "p", group: str = "g", **fields: Any
 ) -> Event:
-    base = {"action": action, "clientId": client, "group": group, "topic": parent, "liteTopicSet": entries}
-    return {**base, **fields}
+    base = {"action": action, "clientId": client, "group": group, "topic": parent, "liteTopicSet": list(entries)}
+    return _made({**base, **fields})
 
 
 replace, add, drop, leave = (
@@ -45,9 +51,8 @@ replace, add, drop, leave = (
 
 
 def attributes(*flags: str, group: str = "g", parent: str = "p", **values: Any) -> Event:
-    """Attributes of a group; keywords are `model` and `quota`."""
-    names = {"model": MODEL, "quota": QUOTA}
-    named = {names[keyword]: value for keyword, value in values.items()}
+    """Attributes of a group; keywords are `model`, `quota`, `reset` and `reset_unsubscribed`."""
+    named = {_ATTRIBUTES[keyword]: value for keyword, value in values.items()}
     return {"group": group, "attributes": {BIND_TOPIC: parent, **dict.fromkeys(flags, "true"), **named}}
 
 
@@ -76,3 +81,7 @@ def tag(text: str) -> Event:
 def sql(text: str) -> Event:
     """SQL92 selector of a request."""
     return {"type": "SQL92", "expression": text}
+
+
+def _made(fields: Event) -> Event:
+    return {name: value for name, value in fields.items() if value is not ...}
