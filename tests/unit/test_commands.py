@@ -3,12 +3,13 @@
 import re
 import shlex
 from collections.abc import Iterator
-from itertools import takewhile
+from itertools import combinations, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
 import click
 import pytest
+from _pytest.mark.expression import Expression
 from click.shell_completion import get_completion_class
 
 from streaming.cli import main
@@ -79,6 +80,9 @@ NOT_RUN = {
 }
 """Program and verb, and why no test runs them."""
 
+
+MARKERS = ("main", "integration", "containers", "long")
+"""Markers by which the targets choose their tests."""
 
 _SHELLS_OWN = {"&", "&&", "|", "<", ">", ">>", "2>&1"}
 """Words behind which a command has ended for those who read it."""
@@ -178,6 +182,20 @@ def test_each_target_exists(shown: Shown) -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for target in (word for word in shown.words[1:] if "=" not in word):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+@pytest.mark.parametrize("marks", [marks for size in range(5) for marks in combinations(MARKERS, size)], ids=str)
+def test_each_test_is_in_make_test_or_in_make_check_unless_it_is_long(marks: tuple[str, ...]) -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+
+    def is_marked(name: str, /, **_: object) -> bool:
+        return name in marks
+
+    def runs(target: str) -> bool:
+        (expression,) = re.findall(rf"^{target}:.*\n\t\.venv/bin/pytest .*-m '(.*)'$", makefile, re.MULTILINE)
+        return Expression.compile(expression).evaluate(is_marked)
+
+    assert runs("test") + runs("check") == ("main" in marks or "long" not in marks)
 
 
 def test_shell_completion_knows_the_verbs() -> None:
