@@ -72,6 +72,6 @@ def test_a_hostile_tenant_neither_stops_the_job_nor_delays_good_events(theatre: 
 @pytest.mark.parametrize(
     "name", ["jvm-killed", "command-killed", "both-at-once", "driver-paused", "partitions-added", "updates-tampered"]
 )
-def test_a_fault_under_load(theatre: Theatre, name: str) -> None:
+def test_a_fault_under_load_leaves_the_right_relation(theatre: Theatre, name: str) -> None:
     row = play(FAULTS[name], theatre)
     assert row.right, row.failure

@@ -143,7 +143,7 @@ def test_an_identity_is_created_once(spark: SparkSession, tmp_path: Path) -> Non
     assert files.read("reexpand.json") == b"of the first driver"
 
 
-def test_an_input_that_was_created_anew(jobs: Jobs) -> None:
+def test_a_recreated_input_is_refused(jobs: Jobs) -> None:
     """It has grown past the offset that was read: Spark would read on in the middle."""
     topic = jobs.settings.topic_events
     recreate(jobs.streams, topic)
@@ -156,7 +156,7 @@ def test_an_input_that_was_created_anew(jobs: Jobs) -> None:
     assert other.relation() == names
 
 
-def test_a_topic_that_was_deleted(jobs: Jobs) -> None:
+def test_a_deleted_topic_is_refused(jobs: Jobs) -> None:
     """It is not created for a checkpoint that has read or written it, except for dead letters."""
     settings = jobs.settings
     delete(jobs.streams, settings.updates, settings.dead_letters)
@@ -176,7 +176,7 @@ def test_dead_letters_may_be_deleted(jobs: Jobs) -> None:
 
 
 @pytest.mark.long
-def test_topics_that_were_restored(jobs: Jobs) -> None:
+def test_restored_topics_are_used_once_they_are_accepted(jobs: Jobs) -> None:
     """Kafka gives them other ids; that they hold what the former ones held is known to the operator alone."""
     names = [jobs.settings.topic_events, jobs.settings.updates]
     records = [message for name in names for message in jobs.streams.read(name)]
@@ -195,7 +195,7 @@ def test_topics_that_were_restored(jobs: Jobs) -> None:
     assert jobs.relation() == {"t1", "t2", "t3"}
 
 
-def test_another_updates_topic(jobs: Jobs) -> None:
+def test_another_updates_topic_is_refused(jobs: Jobs) -> None:
     """Only what changes would be written to it."""
     wanted = f"belongs to the updates topic {jobs.settings.updates}, not to other-updates"
     Jobs(jobs.spark, jobs.streams, {"updates": "other-updates"}).refuses(TopicReplaced, wanted, "Set updates back to")
@@ -205,7 +205,7 @@ def test_another_updates_topic(jobs: Jobs) -> None:
 
 
 @pytest.mark.long
-def test_another_kafka(jobs: Jobs, own_broker: StartBroker) -> None:
+def test_another_kafka_is_refused(jobs: Jobs, own_broker: StartBroker) -> None:
     """Nothing is created there; back on its own Kafka the checkpoint goes on."""
     address = own_broker().bootstrap_servers
     other = Jobs(jobs.spark, Streams(address, jobs.streams.checkpoint, jobs.streams.prefix))
@@ -218,7 +218,7 @@ def test_another_kafka(jobs: Jobs, own_broker: StartBroker) -> None:
     assert jobs.relation() == {"t1", "t2", "t3"}
 
 
-def test_a_new_checkpoint_for_updates_of_a_former_one(jobs: Jobs) -> None:
+def test_a_new_checkpoint_is_refused_for_updates_of_a_former_one(jobs: Jobs) -> None:
     """A row that the former one removed later would stay."""
     shutil.rmtree(jobs.streams.checkpoint)
     jobs.refuses(UpdatesUnknown, f"the updates topic {jobs.settings.updates} holds updates of another one")
@@ -227,7 +227,7 @@ def test_a_new_checkpoint_for_updates_of_a_former_one(jobs: Jobs) -> None:
     assert other.relation() == {"t1", "t2"}
 
 
-def test_an_older_copy_of_the_checkpoint(jobs: Jobs) -> None:
+def test_an_older_copy_of_the_checkpoint_is_refused(jobs: Jobs) -> None:
     """What came and went since would be nothing to it, and its ADDs would stay."""
     folder = jobs.streams.checkpoint
     copy = shutil.copytree(folder, folder.with_name("copy"))
@@ -252,7 +252,7 @@ def test_an_older_copy_of_the_checkpoint(jobs: Jobs) -> None:
     assert jobs.relation() == {"t1", "t2"}
 
 
-def test_an_older_copy_by_a_micro_batch_without_updates(jobs: Jobs) -> None:
+def test_a_copy_older_by_a_micro_batch_without_updates_is_refused(jobs: Jobs) -> None:
     """Its next micro-batch has the number of one that is written, and would be skipped."""
     folder = jobs.streams.checkpoint
     copy = shutil.copytree(folder, folder.with_name("copy"))
@@ -277,7 +277,7 @@ def test_a_micro_batch_that_was_not_committed_is_repeated(jobs: Jobs) -> None:
     assert jobs.relation() == {"t1", "t2", "t3"}
 
 
-def test_records_that_were_removed_unread(jobs: Jobs) -> None:
+def test_records_that_were_removed_unread_are_reported(jobs: Jobs) -> None:
     """Neither the checkpoint nor a new one goes on without a word; with --accept-loss a new one does."""
     topic = jobs.settings.topic_events
     born(jobs.streams, "t3")
@@ -308,7 +308,7 @@ def test_a_clock_without_its_beginning_is_complete(jobs: Jobs) -> None:
 
 
 @pytest.mark.long
-def test_a_new_checkpoint_on_compacted_inputs(jobs: Jobs) -> None:
+def test_a_new_checkpoint_is_refused_on_compacted_inputs(jobs: Jobs) -> None:
     """Events share their keys, so that compaction removes what still counts. A running job is only warned."""
     topic = jobs.settings.group_events
     configure(jobs.streams.bootstrap_servers, {topic: {"cleanup.policy": "compact"}})

@@ -28,7 +28,7 @@ _TIMEOUT_SECONDS = 300
 @pytest.mark.main
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 @pytest.mark.parametrize("where", ["one process", "cluster"])
-def test_the_demo_piped(tmp_path: Path, where: str) -> None:
+def test_the_demo_prints_plain_lines_and_leaves_nothing_behind(tmp_path: Path, where: str) -> None:
     """Plain lines, a passed check, exit code 0, no process left, and nothing but logs in its folder."""
     mark = uuid.uuid4().hex
     environment = {name: value for name, value in os.environ.items() if name not in {"FORCE_COLOR", "TTY_COMPATIBLE"}}

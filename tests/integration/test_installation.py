@@ -43,7 +43,7 @@ def other_wheel(folder: Path) -> Path:
     return wheel
 
 
-def test_the_wheel_without_extras(tmp_path: Path) -> None:
+def test_the_wheel_works_without_extras(tmp_path: Path) -> None:
     """It is small, its verbs run, others name the extra, and an overwritten package is told."""
     done(UV, "build", "--quiet", "--wheel", "--out-dir", tmp_path, ROOT, folder=tmp_path)
     (wheel,) = tmp_path.glob("reexpand-*.whl")

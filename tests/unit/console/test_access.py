@@ -170,7 +170,7 @@ def test_a_malformed_origin_is_refused(guarded: TestClient, browser: TestClient,
     assert guarded.get("/api/parents", headers=known).status_code == 400
 
 
-def test_without_a_token_none_opens() -> None:
+def test_no_session_opens_without_a_token() -> None:
     assert not Sessions(Access()).opens("")
 
 

@@ -45,14 +45,14 @@ def ask(browser: TestClient, question: str, **parameters: Any) -> Any:
     return answer.json()
 
 
-def test_the_state(browser: TestClient) -> None:
+def test_the_page_gets_the_state_of_the_relation(browser: TestClient) -> None:
     state = ask(browser, "state")
     assert (state["ready"], state["rows"], state["topics"], state["subscribers"]) == (True, 5, 4, 3)
     assert state["dialects"] == ["lite", "mqtt", "nats", "wamp"]
     assert (state["hasToken"], state["hasLetters"], state["hasTimings"]) == (False, False, False)
 
 
-def test_parents_with_their_separators(browser: TestClient) -> None:
+def test_the_page_gets_parents_with_their_separators(browser: TestClient) -> None:
     assert ask(browser, "parents") == {
         "parents": [
             {"parent": "orders", "topics": 3, "separator": "__"},
@@ -66,7 +66,7 @@ def test_parents_with_their_separators(browser: TestClient) -> None:
     assert ask(browser, "parents", contains="ord")["total"] == 1
 
 
-def test_levels_of_the_tree(browser: TestClient) -> None:
+def test_the_page_gets_the_tree_level_by_level(browser: TestClient) -> None:
     top = ask(browser, "level", parent="orders", size=1)
     assert [(each["text"], each["prefix"], each["topics"]) for each in top["branches"]] == [("eu", "eu__", 2)]
     rest = ask(browser, "level", parent="orders", after=top["more"])
@@ -77,7 +77,7 @@ def test_levels_of_the_tree(browser: TestClient) -> None:
     assert ask(browser, "level", parent="nobody") == {"branches": [], "more": ""}
 
 
-def test_receivers_in_pages(browser: TestClient) -> None:
+def test_the_page_gets_receivers_page_by_page(browser: TestClient) -> None:
     found = ask(browser, "receivers", parent="orders", topic="eu__acme__created", size=1, start=1)
     (row,) = found["rows"]
     assert (row["group"], row["client"], row["patterns"], found["total"]) == ("audit", "c2", [], 2)
@@ -91,7 +91,7 @@ def test_what_a_subscriber_receives(browser: TestClient) -> None:
     assert ask(browser, "received", parent="sensors", group="hot", client="c3")["total"] == 0
 
 
-def test_topics_with_a_beginning(browser: TestClient) -> None:
+def test_the_page_finds_topics_by_their_beginning(browser: TestClient) -> None:
     found = ask(browser, "topics", parent="orders", prefix="eu__a")
     assert found == {"topics": [{"topic": "eu__acme__created", "receivers": 2}], "total": 1, "more": ""}
     first = ask(browser, "topics", parent="orders", size=2)
@@ -151,7 +151,7 @@ def test_slow_questions_take_few_threads_and_hold_up_no_other(still: LiveRelatio
     assert slow.most == THREADS
 
 
-def test_explanations_from_the_updates(browser: TestClient) -> None:
+def test_the_page_gets_explanations_from_the_updates(browser: TestClient) -> None:
     found = ask(browser, "explain", parent="orders", group="billing", client="c1", topic="eu__acme__created")
     assert found["receives"]
     assert found["headline"] == "c1 receives eu__acme__created: by eu__**, since the client subscribed."
@@ -159,7 +159,7 @@ def test_explanations_from_the_updates(browser: TestClient) -> None:
     assert found["history"][0]["op"] == "ADD"
 
 
-def test_the_playground(browser: TestClient) -> None:
+def test_the_playground_matches_topics(browser: TestClient) -> None:
     answer = browser.post("/api/match", json={"pattern": "a.>", "dialect": "nats", "topics": ["a.b", "a"]})
     assert (answer.json()["matched"], answer.json()["total"]) == (1, 2)
 

@@ -31,7 +31,7 @@ REEXPAND = str(Path(__file__).parents[3] / ".venv/bin/reexpand")
         ("10.0.0.1:65535", Address("10.0.0.1", 65_535)),
     ],
 )
-def test_an_address(text: str, found: Address) -> None:
+def test_an_address_is_parsed(text: str, found: Address) -> None:
     assert address(text) == found
 
 

@@ -88,7 +88,7 @@ def test_a_repeated_dead_letter_is_the_same_one() -> None:
     ("latencies", "percent", "expected"),
     [([], 50, None), ([7], 50, 7), ([7], 95, 7), ([1, 2], 50, 1), (range(1, 101), 50, 50), (range(1, 101), 95, 95)],
 )
-def test_percentiles(latencies: list[int], percent: int, expected: int | None) -> None:
+def test_a_percentile_is_one_of_the_latencies(latencies: list[int], percent: int, expected: int | None) -> None:
     assert replace(verdict(RIGHT), latencies_ms=list(latencies)).percentile_ms(percent) == expected
 
 

@@ -180,7 +180,7 @@ def test_a_mistake_shows_although_the_entry_lies_in_another_shard() -> None:
 # Words.
 
 
-def test_an_explanation_in_words() -> None:
+def test_an_explanation_is_printed_in_words() -> None:
     inspector, _ = inspector_of(a_job(group(), asks("a__*__c"), topic("a__b__d"), routing=Routing()))
     (found,) = inspector.explain("c", "a__b__d")
     assert wording.explanation(found).splitlines() == [
@@ -200,7 +200,7 @@ def test_an_explanation_in_words() -> None:
     assert json.loads(wording.as_json(found))["pair"]["verdict"] == "no-match"
 
 
-def test_lists_in_words() -> None:
+def test_lists_are_printed_in_words() -> None:
     inspector, _ = inspector_of(a_job(group(), asks("a__*"), asks("x", group="h", version=4), topic("a__1")))
     shown = [wording.subscription(item) for page in inspector.subscriptions("p") for item in page.items]
     assert "g/c  a__*  lite  subscriptions[0]@1" in shown

@@ -137,7 +137,7 @@ def test_an_event_that_is_not_valid_is_not_sent() -> None:
     assert (result.exit_code, result.stderr) == (2, "Error: nothing was sent: clientId is blank (blank-name)\n")
 
 
-def test_an_update_in_words() -> None:
+def test_an_update_is_one_line() -> None:
     assert wording.update(UPDATE) == "ADD    p g/c a__1  SUBSCRIBED  a__*  s[2]@7"
     shared = {**UPDATE, "share": "x", "filter": "a/#", "patterns": []}
     assert wording.update(shared) == "ADD    p g/c (share:x/a/#) a__1  SUBSCRIBED  every topic  s[2]@7"

@@ -75,6 +75,6 @@ def test_what_is_no_address_is_refused(servers: str) -> None:
         wait_for_broker(servers, seconds=0)
 
 
-def test_an_address_of_version_6() -> None:
+def test_an_ipv6_address_without_a_broker_is_reported() -> None:
     with pytest.raises(KafkaUnavailable, match=r"at \[::1\]:1 within 0 s: ::1:1: "):
         wait_for_broker("[::1]:1", seconds=0)

@@ -151,7 +151,7 @@ def test_a_schema_says_what_the_job_says(victim: tuple[Stream, bytes], changes: 
         {BIND_TOPIC: "orders", "foreign": None},
     ],
 )
-def test_attributes_of_groups(attributes: dict[str, Any]) -> None:
+def test_the_schema_accepts_the_attributes_that_the_job_accepts(attributes: dict[str, Any]) -> None:
     value = {"group": "g", "attributes": attributes}
     assert (not problems("group-event", value)) == is_accepted(parse_group_event, value)
 
@@ -261,7 +261,7 @@ def test_the_asyncapi_document_is_closed_and_names_all_records() -> None:
         assert Draft202012Validator(message).is_valid(value) == (not problems("subscription-event", value))
 
 
-def test_the_command_prints_them() -> None:
+def test_the_command_prints_the_schemas() -> None:
     def output(*words: str) -> str:
         result = CliRunner().invoke(main, ["schema", *words])
         assert result.exit_code == 0

@@ -46,7 +46,7 @@ def test_patterns_whose_validity_is_remembered(length: int, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("kind", ["SQL92", "TAG"])
-def test_compiled_selectors(kind: str) -> None:
+def test_the_size_of_compiled_selectors_is_not_underestimated(kind: str) -> None:
     """The estimate of their size is none below the truth."""
     text = " or ".join(["a<>-b"] * 120) if kind == "SQL92" else "||".join(chr(0x4E00 + each) for each in range(1_000))
     cache = BoundedCache(*arguments(policy._COMPILED, 4 * MIB))
@@ -67,13 +67,13 @@ def test_the_longest_selector_is_kept() -> None:
     policy._COMPILED.clear()
 
 
-def test_json_of_subscribers() -> None:
+def test_the_cache_of_subscribers_json_is_bounded() -> None:
     cache = BoundedCache(*arguments(records._SUBSCRIBERS, MIB))
     names = long_names(4 * MIB, 16_000)
     assert held_after(lambda text: cache[text, SubscriberKey(text, text), 1], names) < MIB + SLACK
 
 
-def test_json_of_topics_and_patterns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_of_topics_and_patterns_json_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A micro-batch with many updates of long names holds the JSON of some of them only."""
     monkeypatch.setattr(records, "_EVENT_CACHE_BYTES", MIB)
     monkeypatch.setattr(records, "_PATTERN_CACHE_BYTES", MIB)

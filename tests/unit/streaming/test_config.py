@@ -66,7 +66,7 @@ def assert_refused(result: Result, *said: str) -> None:
     assert [part for part in said if part not in result.output] == [], result.output
 
 
-def test_the_defaults(run: Run, started: list[Settings]) -> None:
+def test_settings_have_these_defaults(run: Run, started: list[Settings]) -> None:
     run(*NEEDED)
     assert started[0].model_dump() == {
         "bootstrap_servers": "broker:9092",

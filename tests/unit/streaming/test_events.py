@@ -363,7 +363,7 @@ def test_an_invalid_subscription(payload: bytes, reason: Reason, said: list[str]
         ),
     ],
 )
-def test_a_valid_group_event(payload: bytes, event: GroupEvent) -> None:
+def test_a_valid_group_event_is_parsed(payload: bytes, event: GroupEvent) -> None:
     """Attributes become strings, whatever their JSON type; the bound topic is the parent."""
     assert parse_group_event(payload) == event
 
@@ -416,7 +416,7 @@ def test_an_invalid_group_event(payload: bytes, reason: Reason, said: list[str])
         (tick_json(tick=..., wake=7, parentTopic="p", shard=0), Wake("p", 0, 7)),
     ],
 )
-def test_a_valid_record_of_the_clock(payload: bytes, event: Event) -> None:
+def test_a_valid_record_of_the_clock_is_parsed(payload: bytes, event: Event) -> None:
     assert parse_clock(payload) == event
     assert type(parse_clock(payload)) is type(event)
 
@@ -434,7 +434,7 @@ def test_a_valid_record_of_the_clock(payload: bytes, event: Event) -> None:
         (tick_json(tick=..., wake=7, parentTopic="p", shard=0.5), Reason.WRONG_TYPE, ["shard must be a whole number"]),
     ],
 )
-def test_an_invalid_record_of_the_clock(payload: bytes, reason: Reason, said: list[str]) -> None:
+def test_an_invalid_record_of_the_clock_is_rejected(payload: bytes, reason: Reason, said: list[str]) -> None:
     """The message names the field, what is wrong with it and what it must be."""
     _assert_rejected(parse_clock, payload, reason, said)
 

@@ -57,7 +57,7 @@ def test_a_part_that_comes_with_another_one_names_the_request_for_that() -> None
     assert {update.source.offset for update in story.expansion.updates} == {5}
 
 
-def test_also_within_one_batch() -> None:
+def test_the_newer_of_two_subscribers_of_one_batch_holds_the_topic() -> None:
     story = Story(EXCLUSIVE, created("t"))
     assert story.then(replace("*"), replace("*", client="d")) == {subscribed("t", "*", client="d")}
 

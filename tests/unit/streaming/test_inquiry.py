@@ -89,7 +89,7 @@ def test_the_way_out_keeps_the_other_attributes_of_a_literal_group() -> None:
         ("A__*", "a__b", "case-or-blanks"),
     ],
 )
-def test_likely_mistakes_in_a_pattern(entry: str, topic: str, code: str) -> None:
+def test_a_likely_mistake_in_a_pattern_is_a_hint(entry: str, topic: str, code: str) -> None:
     found = explained(topic, WILD, replace(entry), created(topic))
     assert found.verdict is PairVerdict.NO_MATCH
     assert code in hints(found)

@@ -310,7 +310,7 @@ def test_topics_whose_time_is_over_are_due(early: bool) -> None:  # noqa: FBT001
     assert [made.due(now) for now in (10, 20, 30)] == [[], ["d"], ["d", "a"]]
 
 
-def test_the_topics_of_an_interest() -> None:
+def test_an_interest_has_each_topic_once() -> None:
     """Each once, whatever its notations; `$share` is expanded by its filter."""
     made = ShardState()
     made.apply(ShardDelta(added=dict.fromkeys(["a", "b", "a/b", "a.b", "a.b.c"], NO_METADATA)))
