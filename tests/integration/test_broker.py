@@ -266,7 +266,7 @@ def test_a_paused_broker_answers_again(own_broker: StartBroker) -> None:
     """A frozen broker keeps its process but does not answer; afterwards it does; and a paused one can be stopped."""
     broker = own_broker()
     broker.pause()
-    assert not answers(broker.bootstrap_servers)
+    assert eventually(lambda: not answers(broker.bootstrap_servers))  # another process sends the signal
     assert broker.running
     broker.resume()
     assert answers(broker.bootstrap_servers, timeout=20)
