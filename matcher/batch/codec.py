@@ -1,4 +1,4 @@
-"""Codec of a header and named arrays as one byte string, read without copying."""
+"""Binary form of an index: a header and named arrays in one byte string, read without copying, and checks of them."""
 
 import json
 import zlib
@@ -63,6 +63,18 @@ def load(data: bytes, kind: str, types: Mapping[str, str]) -> tuple[dict[str, An
                 raise CorruptIndex(f"the data does not hold the whole array {name!r}")
         position += arrays[name].nbytes + -arrays[name].nbytes % _ALIGNMENT
     return header, arrays
+
+
+def is_partition(bounds: Any, parts: int, whole: int) -> bool:
+    """Return True if bounds cut the range from 0 to `whole` into `parts` consecutive ranges."""
+    if len(bounds) != parts + 1 or not len(bounds) or bounds[0] != 0 or bounds[-1] != whole:
+        return False
+    return bool((bounds[1:] >= bounds[:-1]).all())
+
+
+def all_below(numbers: Any, limit: int) -> bool:
+    """Return True if all numbers are at least 0 and below the limit."""
+    return not len(numbers) or bool(numbers.min() >= 0 and numbers.max() < limit)
 
 
 def _read(text: bytes) -> tuple[dict[str, Any], list[Any]]:

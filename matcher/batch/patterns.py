@@ -9,12 +9,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from matcher.batch.arrays import all_below, firsts_of, is_partition, ranges
-from matcher.batch.codec import dump, load
-from matcher.batch.keys import Keys, usable
-from matcher.batch.rules import hidden, matchable
-from matcher.batch.segments import MAX_POSITIONS, Salt, at_positions, cut, hashes, is_packed, pack, same_text, unpack
-from matcher.batch.shapes import from_json, group_by_shape, shape_from_json, to_json
+from matcher.batch.codec import all_below, dump, is_partition, load
+from matcher.batch.segments import (
+    MAX_POSITIONS,
+    Salt,
+    at_positions,
+    cut,
+    firsts_of,
+    hashes,
+    hidden,
+    is_packed,
+    matchable,
+    pack,
+    ranges,
+    same_text,
+    unpack,
+)
+from matcher.batch.shapes import Keys, from_json, group_by_shape, shape_from_json, to_json, usable
 from matcher.dialects import DIALECTS, get_dialect
 from matcher.errors import CorruptIndex
 from matcher.index import PatternIndex

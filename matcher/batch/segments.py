@@ -1,4 +1,4 @@
-"""Topics of a batch in flat arrays: one byte string cut into segments, and their hashes."""
+"""Topics of a batch in flat arrays: one byte string cut into segments, their hashes, and the dialect's rules on them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 U8 = npt.NDArray[np.uint8]
 U64 = npt.NDArray[np.uint64]
 Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
 MAX_POSITIONS: Final = 16  # segments from the left that take part in keys
 
@@ -29,6 +30,8 @@ _CONTINUATION: Final = 0x80  # ... and their value in every byte of a character 
 _M1: Final = np.uint64(0xFF51AFD7ED558CCD)
 _M2: Final = np.uint64(0xC4CEB9FE1A85EC53)
 _SHIFT: Final = np.uint64(32)
+_SURROGATE_LEAD: Final = 0xED  # the first byte of a surrogate; the second is at least 0xA0
+_SURROGATE_NEXT: Final = 0xA0
 
 
 class Salt:
@@ -151,10 +154,10 @@ def at_positions(hashed: U64, positions: Ints, salt: Salt) -> U64:
     return mixed
 
 
-def same_text(one: Segments, numbers: Ints, other: Segments, others: Ints) -> npt.NDArray[np.bool_]:
+def same_text(one: Segments, numbers: Ints, other: Segments, others: Ints) -> Flags:
     """Return a mask of the pairs of segments, from two batches, with the same bytes."""
     lengths = one.lengths.take(numbers)
-    same: npt.NDArray[np.bool_] = lengths == other.lengths.take(others)
+    same: Flags = lengths == other.lengths.take(others)
     same &= one.words.take(numbers) == other.words.take(others)
     pairs = (same & (lengths > _WORD_BYTES)).nonzero()[0]
     here, there = _words(one.data), _words(other.data)
@@ -169,6 +172,45 @@ def same_text(one: Segments, numbers: Ints, other: Segments, others: Ints) -> np
     for pair in pairs[lengths[pairs] > _ARRAY_BYTES].tolist():
         same[pair] = one.text(int(numbers[pair])) == other.text(int(others[pair]))
     return same
+
+
+def matchable(segments: Segments, dialect: Dialect) -> Flags:
+    """Return a mask of the topics accepted by `dialect.split`."""
+    first, last = segments.first[:-1], segments.first[1:] - 1
+    sizes = segments.starts[last] + segments.lengths[last] - segments.starts[first]
+    accepted = sizes > 0 if not dialect.empty_topic else np.ones(len(first), np.bool_)
+    for code in dialect.forbidden_characters.encode():
+        _exclude(accepted, segments, np.flatnonzero(segments.data[: _end_of_topics(segments)] == code))
+    for text in dialect.forbidden_segments:
+        word = np.uint64(int.from_bytes(text.encode(), "little"))
+        found = np.flatnonzero((segments.lengths == len(text.encode())) & (segments.words == word))
+        _exclude(accepted, segments, segments.starts[found])
+    if dialect.max_bytes is not None:
+        accepted &= sizes <= dialect.max_bytes
+        data = segments.data
+        _exclude(accepted, segments, np.flatnonzero((data[:-1] == _SURROGATE_LEAD) & (data[1:] >= _SURROGATE_NEXT)))
+    return accepted
+
+
+def hidden(segments: Segments, dialect: Dialect) -> Flags | None:
+    """Return a mask of the topics hidden from wildcards in the first segment; None without any."""
+    if not dialect.reserved:
+        return None
+    flags = segments.data[segments.starts[segments.first[:-1]]] == ord(dialect.reserved)
+    return flags if flags.any() else None
+
+
+def ranges(starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
+    """Return (place of the range, number) for every number in every range, as two arrays."""
+    sizes = ends - starts
+    owners = np.repeat(np.arange(len(sizes)), sizes)
+    ends_in_result = sizes.cumsum()
+    return owners, np.arange(len(owners)) + np.repeat(starts - ends_in_result + sizes, sizes)
+
+
+def firsts_of(sizes: Ints) -> npt.NDArray[np.int32]:
+    """Return the start of each of consecutive runs, and the end of the last one."""
+    return np.concatenate((np.zeros(1, np.int64), sizes.cumsum())).astype(np.int32)
 
 
 def _join(texts: Sequence[str], filler: str) -> tuple[U8, Ints]:
@@ -221,3 +263,14 @@ def _mix(values: U64) -> U64:
     mixed = values * _M1
     mixed ^= mixed >> _SHIFT
     return mixed
+
+
+def _end_of_topics(segments: Segments) -> int:
+    return int(segments.starts[-1] + segments.lengths[-1]) if len(segments.starts) else 0
+
+
+def _exclude(accepted: Flags, segments: Segments, positions: Ints) -> None:
+    """Clear the mask for the topics at these byte positions."""
+    if len(positions):
+        begins = segments.starts[segments.first[:-1]]
+        accepted[np.searchsorted(begins, positions, side="right") - 1] = False

@@ -9,10 +9,19 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from matcher.automaton import Automaton
-from matcher.batch.arrays import all_below, is_partition, ranges
-from matcher.batch.codec import dump, load
-from matcher.batch.rules import matchable
-from matcher.batch.segments import MAX_POSITIONS, Salt, are_texts, cut, hashes, is_packed, same_text, unpack
+from matcher.batch.codec import all_below, dump, is_partition, load
+from matcher.batch.segments import (
+    MAX_POSITIONS,
+    Salt,
+    are_texts,
+    cut,
+    hashes,
+    is_packed,
+    matchable,
+    ranges,
+    same_text,
+    unpack,
+)
 from matcher.dialects import DIALECTS, get_dialect
 from matcher.errors import CorruptIndex, InvalidPattern
 from matcher.pattern import MANY, ONE, Pattern, Segment, Tail

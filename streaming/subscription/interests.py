@@ -8,7 +8,7 @@ import numpy as np
 
 from matcher import PatternIndex
 from matcher.batch import FlatPatterns
-from matcher.batch.arrays import firsts_of, ranges
+from matcher.batch.segments import firsts_of, ranges
 from matcher.dialects import get_dialect
 from matcher.dialects.mqtt import SharedSubscription, shared
 from streaming.events.model import LITE, Notation

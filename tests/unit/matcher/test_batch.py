@@ -9,9 +9,9 @@ import pytest
 from matcher import InvalidPattern, MatcherError, PatternIndex
 from matcher.batch import FlatPatterns, FlatTopics
 from matcher.batch.codec import dump
-from matcher.batch.keys import usable as usable_keys
 from matcher.batch.segments import MAX_POSITIONS, Salt, cut, hashes
 from matcher.batch.shapes import MAX_SHAPES
+from matcher.batch.shapes import usable as usable_keys
 from matcher.dialects import get_dialect
 from matcher.errors import CorruptIndex
 
