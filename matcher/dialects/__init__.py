@@ -1,17 +1,39 @@
-"""Dialects by name."""
+"""Dialects by name.
 
+A dialect is one module of this package with one subclass of `Dialect`; nothing else lists it.
+"""
+
+from importlib import import_module
+from inspect import isabstract, isclass
+from pkgutil import iter_modules
 from typing import Final
 
 from matcher.dialects.base import Dialect
-from matcher.dialects.lite import Lite
-from matcher.dialects.mqtt import Mqtt
-from matcher.dialects.nats import Nats
-from matcher.dialects.wamp import Wamp
 from matcher.errors import UnknownDialect
 
-__all__ = ["DIALECTS", "Dialect", "get_dialect"]
+__all__ = ["DIALECTS", "POLICIES", "SEPARATORS", "Dialect", "get_dialect"]
 
-DIALECTS: Final[dict[str, Dialect]] = {dialect.name: dialect for dialect in (Lite(), Mqtt(), Nats(), Wamp())}
+DEFAULT: Final = "lite"
+"""Name of the default dialect."""
+
+
+def _load() -> dict[str, Dialect]:
+    """Return one instance of each dialect of this package by name, the default dialect first."""
+    modules = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
+    kinds = {
+        kind for module in modules for kind in vars(module).values() if isclass(kind) and issubclass(kind, Dialect)
+    }
+    dialects = [kind() for kind in kinds if not isabstract(kind)]
+    return {dialect.name: dialect for dialect in sorted(dialects, key=lambda each: (each.name != DEFAULT, each.name))}
+
+
+DIALECTS: Final = _load()
+
+SEPARATORS: Final = tuple(dict.fromkeys(dialect.separator for dialect in DIALECTS.values()))
+"""Separators of all dialects, each once."""
+
+POLICIES: Final = tuple(dict.fromkeys(policy for dialect in DIALECTS.values() for policy in dialect.policies))
+"""Match policies of all dialects, each once."""
 
 
 def get_dialect(name: str | Dialect) -> Dialect:

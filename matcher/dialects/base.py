@@ -23,6 +23,10 @@ class Dialect(ABC):
     Attributes:
         name: name for users.
         separator: text between two segments.
+        wildcards: characters that its wildcards are written with.
+        catch_all: pattern for every topic. Topics with an empty token (nats) and hidden ones (mqtt) are exceptions.
+        policies: match policies that a pattern may ask for; none in most dialects.
+        has_inner_multi: True if `allow_inner_multi` admits multi-segment wildcards before the end of a pattern.
         reserved: prefix of topics that are hidden from patterns with a wildcard as first segment; blank for none.
         rest_may_be_empty: True if the trailing multi-segment wildcard also matches no segment at all.
         empty_topic: True if patterns can match the empty text.
@@ -35,12 +39,19 @@ class Dialect(ABC):
 
     name: ClassVar[str]
     separator: ClassVar[str]
+    wildcards: ClassVar[str]
+    catch_all: ClassVar[str]
+    policies: ClassVar[tuple[str, ...]] = ()
+    has_inner_multi: ClassVar[bool] = False
     reserved: ClassVar[str] = ""
     rest_may_be_empty: ClassVar[bool] = False
     empty_topic: ClassVar[bool] = False
     forbidden_characters: ClassVar[str] = ""
     forbidden_segments: ClassVar[tuple[str, ...]] = ()
     max_bytes: ClassVar[int | None] = None
+
+    def __repr__(self) -> str:
+        return f"<Dialect {self.name!r}>"
 
     @abstractmethod
     def parse(self, text: str, *, policy: str | None = None, allow_inner_multi: bool = False) -> Pattern:

@@ -20,6 +20,9 @@ class Lite(Dialect):
 
     name: ClassVar[str] = "lite"
     separator: ClassVar[str] = "__"
+    wildcards: ClassVar[str] = "*"
+    catch_all: ClassVar[str] = "**"
+    has_inner_multi: ClassVar[bool] = True
 
     def parse(self, text: str, *, policy: str | None = None, allow_inner_multi: bool = False) -> Pattern:
         """Parse a pattern.
@@ -45,7 +48,7 @@ class Lite(Dialect):
             elif "*" in part:
                 position = self._start(parts, index) + part.index("*")
                 hint = "a wildcard takes a whole segment: write '*' alone, or leave it out"
-                raise self._invalid(text, position, f"'*' stands beside other characters in {part[:40]!r}", hint)
+                raise self._invalid(text, position, f"'*' is next to other characters in {part[:40]!r}", hint)
             elif part:
                 segments.append(part)
             else:

@@ -46,6 +46,8 @@ class Mqtt(Dialect):
 
     name: ClassVar[str] = "mqtt"
     separator: ClassVar[str] = "/"
+    wildcards: ClassVar[str] = "+#"
+    catch_all: ClassVar[str] = "#"
     reserved: ClassVar[str] = "$"
     rest_may_be_empty: ClassVar[bool] = True
     forbidden_characters: ClassVar[str] = "+#\0"
@@ -77,7 +79,7 @@ class Mqtt(Dialect):
             elif "+" in part or "#" in part:
                 wildcard = "+" if "+" in part else "#"
                 position = start + self._start(parts, index) + part.index(wildcard)
-                reason = f"{wildcard!r} stands beside other characters in {part[:40]!r}"
+                reason = f"{wildcard!r} is next to other characters in {part[:40]!r}"
                 hint = f"a wildcard takes a whole level: write {wildcard!r} alone, or leave it out"
                 raise self._invalid(text, position, reason, hint)
             else:
@@ -96,7 +98,7 @@ class Mqtt(Dialect):
         """Return the first flaw by the rules of `mosquitto_pub_topic_check`; NUL is a flaw as well."""
         for position, character in enumerate(topic):
             if character in "+#":
-                return Flaw(position, f"{character!r} in a topic", "wildcards stand in filters only: leave it out")
+                return Flaw(position, f"{character!r} in a topic", "only filters have wildcards: leave it out")
         return _flaw_of_text(topic)
 
 

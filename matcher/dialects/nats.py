@@ -22,6 +22,8 @@ class Nats(Dialect):
 
     name: ClassVar[str] = "nats"
     separator: ClassVar[str] = "."
+    wildcards: ClassVar[str] = "*>"
+    catch_all: ClassVar[str] = ">"
     forbidden_characters: ClassVar[str] = " \t\n\r\f"
     forbidden_segments: ClassVar[tuple[str, ...]] = ("", "*", ">")
 

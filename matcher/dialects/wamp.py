@@ -36,6 +36,9 @@ class Wamp(Dialect):
 
     name: ClassVar[str] = "wamp"
     separator: ClassVar[str] = "."
+    wildcards: ClassVar[str] = "*"
+    catch_all: ClassVar[str] = "*"
+    policies: ClassVar[tuple[str, ...]] = POLICIES
     empty_topic: ClassVar[bool] = True
 
     def parse(self, text: str, *, policy: str | None = None, allow_inner_multi: bool = False) -> Pattern:
@@ -76,13 +79,13 @@ class Wamp(Dialect):
         for index, part in enumerate(parts):
             if "*" in part and part != "*":
                 position = self._start(parts, index) + part.index("*")
-                raise self._invalid(text, position, f"'*' stands beside other characters in {part[:40]!r}", _HINT)
+                raise self._invalid(text, position, f"'*' is next to other characters in {part[:40]!r}", _HINT)
             segments.append(ONE if part == "*" else part)
         if last == "**":
             return Pattern(text, (*segments, ONE))
         if "*" in last[:-1]:
             position = len(text) - len(last) + last.index("*")
-            raise self._invalid(text, position, f"'*' stands inside {last[:40]!r}", _HINT)
+            raise self._invalid(text, position, f"'*' is inside {last[:40]!r}", _HINT)
         if last.endswith("*"):
             return Pattern(text, (*segments, last[:-1]), Tail.STARTS)
         return Pattern(text, (*segments, last))

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Final, NamedTuple, TypeVar, cast
 import click
 
 import matcher
-from matcher.dialects.wamp import POLICIES
+from matcher.dialects import POLICIES
 from streaming.printable import printable
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -16,7 +16,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 import matcher
-from matcher.dialects.wamp import POLICIES
+from matcher.dialects import POLICIES
 from streaming.console import asking
 from streaming.console.access import COOKIE, SESSION_SECONDS, Access, Guard, Sessions, form_token
 from streaming.console.asking import JsonAnswer

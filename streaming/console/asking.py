@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 import matcher
+from matcher.dialects import SEPARATORS
 from streaming.client.rows import Subscriber
 from streaming.console.budget import MAX_SEGMENTS, STEPS, Budget, cost, shown_steps, widest_run
 
@@ -29,7 +30,6 @@ MAX_PAGE: Final = 500
 
 _MAX_START: Final = 1_000_000_000
 _BODY_BYTES: Final = 1_048_576
-_SEPARATORS: Final = ("__", "/", ".")
 
 SCANNED = 20_000
 """Maximum number of topics of a parent on which a pattern is tried."""
@@ -123,15 +123,15 @@ def subscriber(request: Request) -> Subscriber:
 
 def separator(request: Request) -> str:
     """Return the separator of names."""
-    found = text(request, "separator", _SEPARATORS[0])
-    if found not in _SEPARATORS:
-        raise HTTPException(400, f"the parameter separator must be one of {' '.join(_SEPARATORS)}")
+    found = text(request, "separator", SEPARATORS[0])
+    if found not in SEPARATORS:
+        raise HTTPException(400, f"the parameter separator must be one of {' '.join(SEPARATORS)}")
     return found
 
 
 def likely_separator(names: list[str]) -> str:
     """Return the separator that most of the names contain."""
-    return max(_SEPARATORS, key=lambda each: sum(each in name for name in names))
+    return max(SEPARATORS, key=lambda each: sum(each in name for name in names))
 
 
 async def trial(request: Request) -> Trial:

@@ -41,9 +41,6 @@ DEFAULT_QUOTA = 2_000
 UNLIMITED = -1
 """Quota without a limit."""
 
-POLICIES = ("exact", "prefix", "wildcard")
-"""Match policies of dialect `wamp`."""
-
 SHORT_NAME = MAX_NAME_BYTES // 6
 """Number of characters up to which every name is short enough: JSON takes at most six bytes for a character."""
 

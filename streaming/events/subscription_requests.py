@@ -20,7 +20,6 @@ from streaming.events.json_fields import (
 from streaming.events.model import (
     LITE,
     MAX_DETAILS,
-    POLICIES,
     Action,
     End,
     Notation,
@@ -179,11 +178,10 @@ def _notation(record: dict[str, Any]) -> Notation:
         raise Rejected(
             Reason.UNKNOWN_DIALECT, f"dialect is {excerpt(dialect)}; it must be one of {', '.join(DIALECTS)}"
         )
-    policy = record.get("policy")
-    if policy is not None and (dialect != "wamp" or policy not in POLICIES):
-        raise Rejected(
-            Reason.OUT_OF_RANGE, f"policy is {excerpt(policy)}; dialect wamp has {', '.join(POLICIES)}, the others none"
-        )
+    policy, policies = record.get("policy"), DIALECTS[dialect].policies
+    if policy is not None and policy not in policies:
+        allowed = ", ".join(policies) or "no match policies"
+        raise Rejected(Reason.OUT_OF_RANGE, f"policy is {excerpt(policy)}; dialect {dialect} has {allowed}")
     delivery = record.get("delivery")
     if delivery not in (None, "per-client", "per-subscription"):
         raise Rejected(

@@ -6,7 +6,7 @@ from heapq import nlargest
 from typing import NamedTuple
 
 import matcher
-from matcher.dialects import DIALECTS
+from matcher.dialects import DIALECTS, SEPARATORS, get_dialect
 from streaming.events.model import BIND_TOPIC, LITE, WILDCARD, Notation
 from streaming.inquiry.facts import request_place
 from streaming.inquiry.model import EntryVerdict, EventPlace, Hint, SegmentStep
@@ -30,7 +30,7 @@ _SHOWN_STEPS = 100
 _SHORT = 200
 """Number of characters after which a name within a sentence is cut."""
 
-_SEPARATORS = ("__", "/", ".", ":", "-")
+_SEPARATORS = (*SEPARATORS, ":", "-")
 """Separators that people use; the first one is that of dialect `lite`."""
 
 
@@ -59,7 +59,7 @@ class Held(NamedTuple):
                 topic,
                 dialect,
                 policy=policy,
-                allow_inner_multi=inner_multi and dialect == LITE.dialect,
+                allow_inner_multi=inner_multi and get_dialect(dialect).has_inner_multi,
             )
         except matcher.InvalidPattern as error:
             return EntryVerdict(self.text, dialect, policy, False, str(error), (), self.place)
@@ -256,6 +256,6 @@ def _fits(text: str, notation: Notation, topic: str, *, inner_multi: bool) -> bo
             topic,
             dialect=notation.dialect,
             policy=notation.policy,
-            allow_inner_multi=inner_multi and notation.dialect == LITE.dialect,
+            allow_inner_multi=inner_multi and get_dialect(notation.dialect).has_inner_multi,
         )
     return False

@@ -7,23 +7,13 @@ from matcher.dialects import DIALECTS
 from matcher.pattern import Pattern, Tail
 
 INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-"""Names that Kafka marks as internal; other names that begin with `__` are users' own."""
+"""Names that Kafka marks as internal. Other names that begin with `__` belong to users."""
 
 MAX_LENGTH: Final = 249
 """Maximum number of characters in the name of a Kafka topic."""
 
-_WILDCARDS: Final = {"lite": "*", "mqtt": "+#", "nats": "*>", "wamp": "*"}
-"""Characters of the wildcards of each dialect."""
-
-_EVERYTHING: Final = {"lite": "**", "mqtt": "#", "nats": ">", "wamp": "*"}
-"""A pattern of each dialect that every Kafka topic matches.
-
-In `nats`, `>` matches no name with an empty token, such as `orders..created`. `PatternConsumer` and `watch-kafka` take
-it for every topic.
-"""
-
 _FOREIGN: Final = re.compile(r"[^a-zA-Z0-9._-]")
-"""Characters that no Kafka topic has in its name."""
+"""Characters that the name of a Kafka topic cannot contain."""
 
 _ADVICE: Final = {
     ("mqtt", "/"): " Use the dialect nats, which separates by '.'.",
@@ -35,13 +25,17 @@ _ADVICE: Final = {
 
 
 def everything(dialect: str) -> str:
-    """Return the pattern of a dialect that stands for every Kafka topic."""
-    return _EVERYTHING.get(dialect, ">")
+    """Return the catch-all pattern of a dialect, or of `nats` if there is no such dialect."""
+    return DIALECTS.get(dialect, DIALECTS["nats"]).catch_all
 
 
 def is_everything(pattern: str, dialect: str, policy: str | None = None) -> bool:
-    """Return True for a pattern that stands for every Kafka topic."""
-    return policy is None and pattern == _EVERYTHING.get(dialect)
+    """Return True for the catch-all pattern of a dialect.
+
+    `PatternConsumer` and `watch-kafka` select every topic with it, also those that it does not match, such as
+    `orders..created` in `nats`.
+    """
+    return policy is None and dialect in DIALECTS and pattern == DIALECTS[dialect].catch_all
 
 
 def unmatchable(pattern: str, dialect: str, policy: str | None = None) -> str | None:
@@ -53,7 +47,7 @@ def unmatchable(pattern: str, dialect: str, policy: str | None = None) -> str | 
     """
     parsed = DIALECTS[dialect].parse(pattern, policy=policy)
     fixed = "".join(segment for segment in parsed.segments if isinstance(segment, str))
-    written = pattern.translate({ord(each): None for each in _WILDCARDS[dialect]})
+    written = pattern.translate({ord(each): None for each in DIALECTS[dialect].wildcards})
     foreign = _FOREIGN.search(written) or _FOREIGN.search(fixed)
     if foreign:
         reason = f"the character {foreign[0]!r}, and no Kafka topic has it in its name."

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
-from matcher.dialects import DIALECTS
+from matcher.dialects import DIALECTS, POLICIES
 from streaming.events.json_fields import INT64
-from streaming.events.model import MAX_DETAILS, MAX_NAME_BYTES, MAX_TTL_MS, POLICIES, Action, Reason
+from streaming.events.model import MAX_DETAILS, MAX_NAME_BYTES, MAX_TTL_MS, Action, Reason
 from streaming.updates.op import Cause, Op
 
 Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_NAME_BYTES, pattern=r"\S")]
@@ -32,6 +32,7 @@ def _without(*fields: str) -> dict[str, Any]:
     return {"not": {"anyOf": [_with(field) for field in fields]}}
 
 
+_WITH_POLICIES: Final = [name for name, dialect in DIALECTS.items() if dialect.policies]
 _OWN_OF_REQUESTS: Final = ("asOf", "ends", "later", "through", "laterCount", "piece")
 _OWN_OF_GROUPS: Final = ("supersededBy", "boundTo")
 
@@ -88,7 +89,7 @@ class SubscriptionRequestSchema(BaseModel):
                 "policy": {
                     "anyOf": [
                         {"properties": {"policy": {"type": "null"}}},
-                        {"required": ["dialect"], "properties": {"dialect": {"const": "wamp"}}},
+                        {"required": ["dialect"], "properties": {"dialect": {"enum": _WITH_POLICIES}}},
                     ]
                 }
             },
@@ -104,7 +105,7 @@ class SubscriptionRequestSchema(BaseModel):
     liteTopicSet: list[str] | None = Field(None, description="Entries: patterns in a wildcard group, else names.")
     version: Int64 | None = Field(None, description="A request below the last applied version is stale.")
     dialect: Literal[*DIALECTS] | None = Field(None, description="Language of the patterns; lite by default.")  # type: ignore[valid-type]
-    policy: Literal[*POLICIES] | None = Field(None, description="Match policy, in dialect wamp.")  # type: ignore[valid-type]
+    policy: Literal[*POLICIES] | None = Field(None, description=f"Match policy, in dialect {' or '.join(_WITH_POLICIES)}.")  # type: ignore[valid-type]
     delivery: Literal["per-client", "per-subscription"] | None = Field(
         None, description="One row for all entries that match, or one for each."
     )

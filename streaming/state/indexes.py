@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
 from itertools import takewhile
 
-from matcher import TopicIndex
-from streaming.events.model import LITE, TopicMetadata
+from matcher import TopicIndex, get_dialect
+from streaming.events.model import TopicMetadata
 from streaming.state.delta import Backfill, ShardDelta
 from streaming.subscription.client import Client, Interest
 from streaming.subscription.interests import Interests, pattern_of
@@ -47,7 +47,7 @@ class PatternTargets:
     def _index(self, dialect: str, topics: Topics) -> TopicIndex:
         index = self._indexes.get(dialect)
         if index is None:
-            inner_multi = self._inner_multi and dialect == LITE.dialect
+            inner_multi = self._inner_multi and get_dialect(dialect).has_inner_multi
             index = self._indexes[dialect] = TopicIndex(dialect, allow_inner_multi=inner_multi)
             for topic in topics:
                 index.add(topic)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from sys import getsizeof
 
-from matcher import InvalidPattern, validate
+from matcher import InvalidPattern, get_dialect, validate
 from matcher.cache import BoundedCache
 from streaming.events.model import Notation, check_name
 from streaming.events.routing import Routing
@@ -91,7 +91,7 @@ def _pattern_problem(asked: tuple[str, Notation, bool]) -> str | None:
             entry,
             dialect=notation.dialect,
             policy=notation.policy,
-            allow_inner_multi=inner_multi and notation.dialect == "lite",
+            allow_inner_multi=inner_multi and get_dialect(notation.dialect).has_inner_multi,
         )
     except InvalidPattern as error:
         return str(error)

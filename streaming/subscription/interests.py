@@ -35,7 +35,7 @@ class Interests:
     """Interests of clients, indexed by topic.
 
     Args:
-        inner_multi: accept multi-segment wildcards before the end of a pattern, in dialect `lite`.
+        inner_multi: accept multi-segment wildcards before the end of a pattern, in dialects that have them.
         array_min_topics, array_build_topics: as in `Tuning`.
     """
 
@@ -203,7 +203,7 @@ class Interests:
         return trie
 
     def _allows_inner_multi(self, dialect: str) -> bool:
-        return self._inner_multi and dialect == LITE.dialect
+        return self._inner_multi and get_dialect(dialect).has_inner_multi
 
 
 class _PatternArrays:

@@ -3,14 +3,12 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from matcher.dialects import get_dialect
 from streaming.events.columns import Event
-from streaming.events.model import LITE, Action, Source, SubscriptionRequest
+from streaming.events.model import Action, Source, SubscriptionRequest
 from streaming.state import ShardState
 from streaming.subscription.client import Mode
 from streaming.worker.facts import label
-
-_WILDCARDS: Final = ("*", "+", "#", ">")
-"""Characters of wildcards; those of other dialects count where a request names its dialect."""
 
 MAX_SUSPECTS: Final = 8
 """Number of groups that one key names in a micro-batch."""
@@ -29,7 +27,7 @@ def noting(events: Iterable[tuple[Source, Event]], found: dict[str, str]) -> Ite
             and event.group not in found
             and len(found) < MAX_SUSPECTS
         ):
-            signs = _WILDCARDS[:1] if event.notation == LITE else _WILDCARDS
+            signs = get_dialect(event.notation.dialect).wildcards
             entry = next((text for text in event.entries if any(sign in text for sign in signs)), None)
             if entry is not None and len(event.parent) + len(event.group) + len(entry) <= _MAX_CHARACTERS:
                 found[event.group] = entry

@@ -104,7 +104,7 @@ def test_lists_go_through_all_shards_page_by_page() -> None:
     assert [each.client for each in inspector.topic("p", "a__2").subscribers] == ["c"]
     assert [(each.group, each.parent) for each in inspector.bindings()] == [("g", "p")]
     assert [(each.client, each.parents) for each in inspector.leases()] == [("c", ("p",))]
-    with pytest.raises(QuestionRefused, match="stands beside other characters"):
+    with pytest.raises(QuestionRefused, match="is next to other characters"):
         list(inspector.topics("p", Filter("a*")))
 
 

@@ -26,7 +26,7 @@ CASES: list[tuple[dict[str, Any], str, str, Outcome, str]] = [
     ({"dialect": "mqtt"}, "#", "$SYS/x", "hidden", "topics that begin with '$' are hidden"),
     ({"dialect": "mqtt"}, "+/x", "$SYS/y", "hidden", "a wildcard in the first segment"),
     ({"dialect": "mqtt"}, "$SYS/+", "$SYS/y", "match", "every"),
-    ({"dialect": "mqtt"}, "a/+", "a/#", "invalid-topic", "'#' in a topic; wildcards stand in filters only"),
+    ({"dialect": "mqtt"}, "a/+", "a/#", "invalid-topic", "'#' in a topic; only filters have wildcards"),
     ({"dialect": "nats"}, "a.>", "a", "too-short", "asks for '>'"),
     ({"dialect": "nats"}, "a.>", "a..b", "invalid-topic", "the token is empty"),
     ({"dialect": "nats"}, "foo*", "foox", "segment", "'foox', is not 'foo*'"),

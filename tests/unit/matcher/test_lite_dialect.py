@@ -12,9 +12,9 @@ INVALID = [
     ("pay__", 5, 2, "empty"),
     ("__pay", 0, 1, "empty"),
     ("pay____refund", 5, 2, "empty"),
-    ("pay*", 3, 1, "beside other characters"),
-    ("a__b__x*y", 7, 3, "beside other characters"),
-    ("***", 0, 1, "beside other characters"),
+    ("pay*", 3, 1, "next to other characters"),
+    ("a__b__x*y", 7, 3, "next to other characters"),
+    ("***", 0, 1, "next to other characters"),
     ("a__**__b", 3, 2, "not the last"),
     ("**__**", 0, 1, "not the last"),
 ]

@@ -9,8 +9,8 @@ from matcher.dialects.wamp import POLICIES
 INVALID = [
     # dialect, pattern, position, segment, part of the reason
     ("mqtt", "", 0, 1, "empty"),
-    ("mqtt", "a/b+", 3, 2, "'+' stands beside"),
-    ("mqtt", "a/#b", 2, 2, "'#' stands beside"),
+    ("mqtt", "a/b+", 3, 2, "'+' is next to"),
+    ("mqtt", "a/#b", 2, 2, "'#' is next to"),
     ("mqtt", "a/#/c", 2, 2, "not the last"),
     ("mqtt", "a/\0", 2, 2, "NUL"),
     ("mqtt", "a/\ud800", 2, 2, "surrogate"),
@@ -20,8 +20,8 @@ INVALID = [
     ("nats", "foo..bar", 4, 2, "empty"),
     ("nats", "foo.b r", 5, 2, "blank"),
     ("nats", "foo.>.bar", 4, 2, "not the last"),
-    ("wamp", "com.a*b.c", 5, 2, "beside"),
-    ("wamp", "com.**.c", 4, 2, "beside"),
+    ("wamp", "com.a*b.c", 5, 2, "next to"),
+    ("wamp", "com.**.c", 4, 2, "next to"),
     ("wamp", "com.a**", 5, 2, "inside"),
     ("wamp", "com.a*b", 5, 2, "inside"),
     ("wamp", "com..b", 4, 2, "empty"),
@@ -168,7 +168,7 @@ def test_shared_subscriptions(text: str, expected: tuple[str, str] | None) -> No
         ("$share/#", 7, "'#' in the name of a share"),
         ("$share/g/$share/h/t", 9, "a share within a share"),
         ("$share/g/a/#/b", 11, "'#' is not the last level"),
-        ("$share/g/a/b+", 12, "'+' stands beside other characters in 'b+'"),
+        ("$share/g/a/b+", 12, "'+' is next to other characters in 'b+'"),
         ("$share/g/a\0", 10, "NUL"),
     ],
 )

@@ -166,7 +166,7 @@ def test_a_group_that_is_bound_elsewhere() -> None:
 def test_an_entry_that_is_no_pattern_is_named_although_its_request_was_refused() -> None:
     found = explained("a__b__c", WILD, replace("a/*/c"), created("a__b__c"))
     assert (found.verdict, hints(found)) == (PairVerdict.NOT_IN_SESSION, ["no-pattern", "separator"])
-    assert "'*' stands beside other characters" in found.hints[0].text
+    assert "'*' is next to other characters" in found.hints[0].text
     assert "'a__*__c' would match" in found.hints[1].text
     found = explained("a__b", WILD, replace("a*", "x__*"), created("a__b"))
     assert (found.verdict, hints(found)[0]) == (PairVerdict.NO_MATCH, "no-pattern")
@@ -347,7 +347,7 @@ def test_nobody_answers_who_replays_an_old_clock() -> None:
         ({"id": "q"}, "kind that is known"),
         ({"id": "q", "ask": "topics", "limit": MAX_ITEMS + 1}, "limit must be"),
         ({"id": "q", "ask": "topics", "cursor": -1}, "limit must be"),
-        ({"id": "q", "ask": "topics", "pattern": "a*b"}, "stands beside other characters"),
+        ({"id": "q", "ask": "topics", "pattern": "a*b"}, "is next to other characters"),
         ({"id": "q", "ask": "topics", "dialect": "klingon"}, "klingon"),
         ({"id": "q", "ask": "topics", "pattern": 7}, "no such field"),
         ({"id": "q", "ask": "plan", "stream": "rivers"}, "rivers"),
