@@ -132,5 +132,12 @@ class CorruptIndex(MatcherError, ValueError):
     """Bytes are not a valid index; rebuild the index from its patterns or topics."""
 
 
+def refuse_text(argument: str, value: object) -> None:
+    """Raise a TypeError for a single text in place of a list: iteration would take each character for an item."""
+    if isinstance(value, str):
+        shown = _shown(value)
+        raise TypeError(f"{argument} must be a list of texts, not the text {shown!r}; write [{shown!r}]")
+
+
 def _shown(text: str) -> str:
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."

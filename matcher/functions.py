@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from functools import lru_cache
 
-from matcher.dialects import get_dialect
-from matcher.errors import InvalidPattern
+from matcher.dialects import Dialect, get_dialect
+from matcher.errors import InvalidPattern, refuse_text
 from matcher.index import PatternIndex
 from matcher.pattern import Pattern
 
@@ -14,7 +14,7 @@ _CACHED_LENGTH = 256  # longer patterns are parsed each time, so that the cache 
 def matches(
     pattern: str | None,
     topic: str | None,
-    dialect: str = "lite",
+    dialect: str | Dialect = "lite",
     *,
     policy: str | None = None,
     allow_inner_multi: bool = False,
@@ -26,7 +26,7 @@ def matches(
     Args:
         pattern: text of the pattern.
         topic: name of the topic.
-        dialect: name of the dialect of both.
+        dialect: dialect of both, by name or one of your own.
         policy: `"exact"`, `"prefix"` or `"wildcard"`, in dialects that have match policies (wamp).
         allow_inner_multi: accept multi-segment wildcards before the end of a pattern, in dialects that have them.
 
@@ -42,7 +42,7 @@ def matches(
 
 
 def validate(
-    pattern: str | None, dialect: str = "lite", *, policy: str | None = None, allow_inner_multi: bool = False
+    pattern: str | None, dialect: str | Dialect = "lite", *, policy: str | None = None, allow_inner_multi: bool = False
 ) -> None:
     """Check a pattern.
 
@@ -57,7 +57,7 @@ def validate(
 
 
 def is_valid(
-    pattern: str | None, dialect: str = "lite", *, policy: str | None = None, allow_inner_multi: bool = False
+    pattern: str | None, dialect: str | Dialect = "lite", *, policy: str | None = None, allow_inner_multi: bool = False
 ) -> bool:
     """Return True if `validate` accepts the pattern."""
     try:
@@ -70,20 +70,23 @@ def is_valid(
 def expand(
     patterns: Iterable[str | Pattern],
     topics: Iterable[str],
-    dialect: str = "lite",
+    dialect: str | Dialect = "lite",
     *,
     policy: str | None = None,
     allow_inner_multi: bool = False,
 ) -> list[str]:
     """Return the topics matched by at least one pattern, each once, in order of first occurrence.
 
-    Invalid patterns are skipped. The patterns are indexed first, so the cost is one look-up a topic, not one check a
-    pair; for its bound see `PatternIndex.match`.
+    Invalid patterns are skipped. The patterns are indexed first, so the cost is one look-up per topic, not one check
+    per pair. For its bound see `PatternIndex.match`.
 
     Raises:
+        TypeError: a text was given in place of a list.
         UnknownDialect: no dialect has this name.
         UnsupportedOption: the dialect does not know an option.
     """
+    refuse_text("patterns", patterns)
+    refuse_text("topics", topics)
     index: PatternIndex[None] = PatternIndex(dialect, allow_inner_multi=allow_inner_multi)
     for pattern in patterns:
         try:
@@ -93,7 +96,7 @@ def expand(
     return [topic for topic in dict.fromkeys(topics) if index.match(topic)]
 
 
-def _parse(text: str, dialect: str, policy: str | None, allow_inner_multi: bool) -> Pattern | None:  # noqa: FBT001
+def _parse(text: str, dialect: str | Dialect, policy: str | None, allow_inner_multi: bool) -> Pattern | None:  # noqa: FBT001
     try:
         return get_dialect(dialect).parse(text, policy=policy, allow_inner_multi=allow_inner_multi)
     except InvalidPattern:

@@ -8,13 +8,25 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from matcher.errors import CorruptIndex
+from matcher.dialects import DIALECTS, Dialect
+from matcher.errors import CorruptIndex, UnknownDialect
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 _MAGIC: Final = b"rxf1"
 _PREFIX_BYTES: Final = len(_MAGIC) + 8  # the magic, the checksum of all bytes after it, the length of the header
 _ALIGNMENT: Final = 8  # bytes
+
+
+def named(dialect: Dialect) -> str:
+    """Return the name under which `load` finds a dialect.
+
+    Raises:
+        UnknownDialect: it is a dialect of your own.
+    """
+    if DIALECTS.get(dialect.name) is not dialect:
+        raise UnknownDialect(dialect.name, DIALECTS)
+    return dialect.name
 
 
 def dump(header: Mapping[str, Any], arrays: Arrays) -> bytes:
@@ -33,7 +45,7 @@ def dump(header: Mapping[str, Any], arrays: Arrays) -> bytes:
 def load(data: bytes, kind: str, types: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     """Decode a result of `dump`; the arrays are read-only views of the data.
 
-    The checksum finds damage, not deceit: the caller must check that header and arrays are consistent.
+    The checksum detects damage, not forgery: the caller must check that header and arrays are consistent.
 
     Args:
         data: the bytes.

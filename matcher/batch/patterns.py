@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from matcher.batch.codec import all_below, dump, is_partition, load
+from matcher.batch.codec import all_below, dump, is_partition, load, named
 from matcher.batch.segments import (
     MAX_POSITIONS,
     Salt,
@@ -27,7 +27,7 @@ from matcher.batch.segments import (
 )
 from matcher.batch.shapes import Keys, from_json, group_by_shape, shape_from_json, to_json, usable
 from matcher.dialects import DIALECTS, get_dialect
-from matcher.errors import CorruptIndex
+from matcher.errors import CorruptIndex, refuse_text
 from matcher.index import PatternIndex
 from matcher.pattern import Pattern, Tail
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from matcher.batch.codec import Arrays
     from matcher.batch.segments import U64, Ints, Segments
     from matcher.batch.shapes import Shape
+    from matcher.dialects import Dialect
 
 _CHUNK: Final = 16384  # topics; the arrays of this many stay in the cache of a core
 _SALT_BYTES: Final = 16
@@ -54,41 +55,43 @@ _TYPES: Final = {
 
 
 class FlatPatterns:
-    """Immutable index of patterns for questions about many topics at once; patterns are numbered in the order given.
+    """Immutable index of patterns for batches of topics; patterns are numbered in the order given.
 
     The key of a pattern is the sum of one salted hash for each literal at its position. The key of a topic for one
     shape of patterns is the sum over its segments less those under wildcards, so a batch costs a few array operations
     for each of at most `MAX_SHAPES` shapes. Hits are verified against the real segments. Patterns that arrays cannot
-    serve, and those of the rarest shapes beyond that number, lie in a `PatternIndex`, which is asked topic by topic.
+    serve, and patterns of the rarest shapes beyond that number, are in a `PatternIndex`, with one look-up per topic.
 
-    It pays for batches of more than about 300 topics with 1,000 patterns, or 100 topics with 100,000 patterns; for
-    smaller ones a `PatternIndex` is faster.
+    It is faster than a `PatternIndex` for batches of more than about 300 topics with 1,000 patterns, or 100 topics with
+    100,000 patterns.
 
-    Any number of threads can ask at once. Keep additions in a `PatternIndex` beside it, and rebuild it when they
+    Any number of threads can read it at once. Keep additions in a `PatternIndex` next to it, and rebuild it when they
     have become many.
 
     Args:
         patterns: texts, or patterns parsed by the dialect.
-        dialect: name of the dialect of all patterns.
+        dialect: dialect of all patterns, by name or one of your own.
         allow_inner_multi: accept multi-segment wildcards before the end of a pattern, in dialects that have them.
         salt: seed of the hashes; random unless given, because users choose the names that are hashed. If two patterns
             get the same key, another salt is derived from it.
 
     Raises:
         InvalidPattern: a text is not a pattern of the dialect.
+        TypeError: a text was given in place of a list.
     """
 
     def __init__(
         self,
         patterns: Iterable[str | Pattern],
-        dialect: str = "lite",
+        dialect: str | Dialect = "lite",
         *,
         allow_inner_multi: bool = False,
         salt: bytes | None = None,
     ) -> None:
-        parse = get_dialect(dialect).parse
+        refuse_text("patterns", patterns)
+        rules = get_dialect(dialect)
         parsed = [
-            pattern if isinstance(pattern, Pattern) else parse(pattern, allow_inner_multi=allow_inner_multi)
+            pattern if isinstance(pattern, Pattern) else rules.parse(pattern, allow_inner_multi=allow_inner_multi)
             for pattern in patterns
         ]
         salt = salt or os.urandom(_SALT_BYTES)
@@ -100,13 +103,13 @@ class FlatPatterns:
             arrays = _build(members, list(shapes), Salt(salt))
         header = {
             "kind": "patterns",
-            "dialect": dialect,
+            "dialect": rules.name,
             "size": len(parsed),
             "salt": salt.hex(),
             "shapes": [[shape.tail.name, shape.size, list(shape.wildcards)] for shape in shapes],
             "others": [(number, to_json(pattern)) for number, pattern in others],
         }
-        self._open(header, arrays)
+        self._open(header, arrays, rules)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> FlatPatterns:
@@ -119,16 +122,23 @@ class FlatPatterns:
         if not _is_consistent(header, arrays):
             raise CorruptIndex("the parts of the index contradict one another")
         index = cls.__new__(cls)
-        index._open(header, arrays)  # noqa: SLF001 - of its own class
+        index._open(header, arrays, get_dialect(header["dialect"]))  # noqa: SLF001 - of its own class
         return index
 
     def to_bytes(self) -> bytes:
-        """Return the index as bytes, without the tables derived from its keys."""
-        return dump(self._header, self._arrays)
+        """Return the index as bytes, without the tables derived from its keys.
+
+        Raises:
+            UnknownDialect: the dialect is one of your own, which `from_bytes` could not find.
+        """
+        return dump({**self._header, "dialect": named(self._dialect)}, self._arrays)
 
     def __len__(self) -> int:
         """Return the number of patterns."""
         return int(self._header["size"])
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} dialect={self._dialect.name!r} len={len(self)}>"
 
     @property
     def nbytes(self) -> int:
@@ -140,7 +150,11 @@ class FlatPatterns:
 
         Linear in the topics, their segments, and the shapes in use; patterns without a shape add one look-up in their
         `PatternIndex` for each topic.
+
+        Raises:
+            TypeError: a text was given in place of a list.
         """
+        refuse_text("topics", topics)
         pairs = [self._match_chunk(topics[start : start + _CHUNK], start) for start in range(0, len(topics), _CHUNK)]
         if len(self._others):
             pairs.append(self._match_others(topics))
@@ -149,9 +163,8 @@ class FlatPatterns:
             [none, *(pair[1] for pair in pairs)]
         )
 
-    def _open(self, header: dict[str, Any], arrays: Arrays) -> None:
-        self._header, self._arrays = header, arrays
-        self._dialect = get_dialect(header["dialect"])
+    def _open(self, header: dict[str, Any], arrays: Arrays, dialect: Dialect) -> None:
+        self._header, self._arrays, self._dialect = header, arrays, dialect
         self._salt = Salt(bytes.fromhex(header["salt"]))
         self._shapes = list(map(shape_from_json, header["shapes"]))
         self._wild_start = np.array([shape.starts_with_wildcard for shape in self._shapes], np.bool_)
@@ -161,7 +174,7 @@ class FlatPatterns:
             self._literal_places[: len(shape.literals), number] = shape.literals
         self._literals = unpack(arrays["texts"], arrays["lengths"])
         self._keys = Keys(arrays["keys"])
-        self._others: PatternIndex[int] = PatternIndex(header["dialect"])
+        self._others: PatternIndex[int] = PatternIndex(dialect)
         for number, pattern in header["others"]:
             self._others.add(from_json(pattern), number)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from matcher.automaton import Automaton
-from matcher.batch.codec import all_below, dump, is_partition, load
+from matcher.batch.codec import all_below, dump, is_partition, load, named
 from matcher.batch.segments import (
     MAX_POSITIONS,
     Salt,
@@ -23,7 +23,7 @@ from matcher.batch.segments import (
     unpack,
 )
 from matcher.dialects import DIALECTS, get_dialect
-from matcher.errors import CorruptIndex, InvalidPattern
+from matcher.errors import CorruptIndex, InvalidPattern, refuse_text
 from matcher.pattern import MANY, ONE, Pattern, Segment, Tail
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from matcher.batch.codec import Arrays
     from matcher.batch.segments import Ints, Segments
+    from matcher.dialects import Dialect
 
 _SALT_BYTES: Final = 16
 _TYPES: Final = {
@@ -48,27 +49,34 @@ _FEW_TOPICS: Final = 256  # with so few topics left, the search for a rarer lite
 
 
 class FlatTopics:
-    """Immutable index of topics for questions by pattern; topics are numbered in the order given.
+    """Immutable index of topics for look-ups by pattern; topics are numbered in the order given.
 
     Every distinct segment has a number. For each of the first `MAX_POSITIONS` positions the topics are sorted by the
     segment there, so a literal names a range of them; the shortest range is filtered by the other literals.
 
-    A question costs some twenty array operations at least; for patterns with few matching topics, ask a `TopicIndex`.
+    A look-up costs at least about twenty array operations; for patterns with few matching topics, use a `TopicIndex`.
 
-    Any number of threads can ask at once. Keep additions in a `TopicIndex` beside it, and rebuild it when they have
-    become many.
+    Any number of threads can read it at once. Keep additions in a `TopicIndex` next to it, and rebuild it when they
+    have become many.
 
     Args:
         topics: names of the topics.
-        dialect: name of the dialect of all topics and patterns.
+        dialect: dialect of all topics and patterns, by name or one of your own.
         allow_inner_multi: accept multi-segment wildcards before the end of a pattern, in dialects that have them.
+
+    Raises:
+        TypeError: a text was given in place of a list.
     """
 
-    def __init__(self, topics: Sequence[str], dialect: str = "lite", *, allow_inner_multi: bool = False) -> None:
-        segments = cut(topics, get_dialect(dialect))
-        counts = np.where(matchable(segments, get_dialect(dialect)), segments.counts, 0)
-        header = {"kind": "topics", "dialect": dialect, "allow_inner_multi": allow_inner_multi}
-        self._open(header, _build(segments, counts))
+    def __init__(
+        self, topics: Sequence[str], dialect: str | Dialect = "lite", *, allow_inner_multi: bool = False
+    ) -> None:
+        refuse_text("topics", topics)
+        rules = get_dialect(dialect)
+        segments = cut(topics, rules)
+        counts = np.where(matchable(segments, rules), segments.counts, 0)
+        header = {"kind": "topics", "dialect": rules.name, "allow_inner_multi": allow_inner_multi}
+        self._open(header, _build(segments, counts), rules)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> FlatTopics:
@@ -81,16 +89,23 @@ class FlatTopics:
         if not _is_consistent(header, arrays):
             raise CorruptIndex("the parts of the index contradict one another")
         index = cls.__new__(cls)
-        index._open(header, arrays)  # noqa: SLF001 - of its own class
+        index._open(header, arrays, get_dialect(header["dialect"]))  # noqa: SLF001 - of its own class
         return index
 
     def to_bytes(self) -> bytes:
-        """Return the index as bytes."""
-        return dump(self._header, self._arrays)
+        """Return the index as bytes.
+
+        Raises:
+            UnknownDialect: the dialect is one of your own, which `from_bytes` could not find.
+        """
+        return dump({**self._header, "dialect": named(self._dialect)}, self._arrays)
 
     def __len__(self) -> int:
         """Return the number of topics."""
         return len(self._counts)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} dialect={self._dialect.name!r} len={len(self)}>"
 
     @property
     def nbytes(self) -> int:
@@ -100,7 +115,7 @@ class FlatTopics:
     def expand(self, pattern: str | Pattern, *, policy: str | None = None) -> Ints:
         """Return the numbers of the matching topics, ascending; none for an invalid pattern.
 
-        The cost is that of filtering the topics with the rarest literal among the sorted positions. With inner
+        The cost is one filter over the topics with the rarest literal among the sorted positions. With inner
         multi-segment wildcards, topics that fit the segments before the first of them are checked one by one: (their
         segments) x (segments of the pattern) / 64 operations.
         """
@@ -126,14 +141,18 @@ class FlatTopics:
         return found
 
     def expand_batch(self, patterns: Iterable[str | Pattern]) -> tuple[Ints, Ints]:
-        """Return (number of the pattern, number of the topic) for each match, as two arrays in this order."""
+        """Return (number of the pattern, number of the topic) for each match, as two arrays in this order.
+
+        Raises:
+            TypeError: a text was given in place of a list.
+        """
+        refuse_text("patterns", patterns)
         found = [self.expand(pattern) for pattern in patterns]
         none = np.zeros(0, np.int64)
         return np.repeat(np.arange(len(found)), list(map(len, found))), np.concatenate([none, *found])
 
-    def _open(self, header: dict[str, Any], arrays: Arrays) -> None:
-        self._header, self._arrays = header, arrays
-        self._dialect = get_dialect(header["dialect"])
+    def _open(self, header: dict[str, Any], arrays: Arrays, dialect: Dialect) -> None:
+        self._header, self._arrays, self._dialect = header, arrays, dialect
         self._counts = arrays["counts"]
         self._firsts = arrays["firsts"]
         self._places: list[int] = arrays["places"].tolist()
@@ -216,7 +235,7 @@ def _is_consistent(header: dict[str, Any], arrays: Arrays) -> bool:
     """Return True if header and arrays are consistent: no look-up in their index can fail."""
     counts, firsts, places = arrays["counts"], arrays["firsts"], arrays["places"]
     return (
-        header.get("dialect") in list(DIALECTS)  # a list, because the value read may not be hashable
+        header.get("dialect") in list(DIALECTS)  # a list, because the stored value may not be hashable
         and isinstance(header.get("allow_inner_multi"), bool)
         and is_partition(firsts, len(counts), len(arrays["segments"]))
         and bool((counts >= 0).all() and (counts <= np.diff(firsts)).all())

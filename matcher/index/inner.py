@@ -1,4 +1,4 @@
-"""Patterns with inner multi-segment wildcards by topic, matched side by side in blocks."""
+"""Patterns with inner multi-segment wildcards by topic, matched together in blocks."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _Form = tuple["tuple[Segment, ...]", "Tail"]
 class InnerPatterns(Generic[V]):
     """Entries of patterns with inner multi-segment wildcards.
 
-    The patterns are in blocks, each with an automaton that is built at the first question after a change. One block at
-    most is less than half full, patterns of more than a block excepted.
+    The patterns are in blocks, each with an automaton that is built at the first look-up after a change. At most one
+    block is less than half full, apart from patterns larger than a block.
 
-    One thread may change the entries while others ask: a block is replaced, never changed.
+    One thread may change the entries while others read them: a block is replaced, never changed.
     """
 
     def __init__(self) -> None:
@@ -33,6 +33,10 @@ class InnerPatterns(Generic[V]):
     def __len__(self) -> int:
         """Return the number of patterns."""
         return len(self._entries)
+
+    def entries(self) -> list[Entries[V]]:
+        """Return the entries of all patterns."""
+        return list(self._entries.values())
 
     def add(self, pattern: Pattern, key: Key[V], value: V) -> bool:
         """Add an entry; return True if it is new. Linear in the pattern and the number of patterns of a block."""

@@ -1,4 +1,4 @@
-"""Node of a trie of patterns: each kind of wildcard is a slot of its own, so no literal can be mistaken for one."""
+"""Node of a trie of patterns, with a slot for each kind of wildcard, so that no literal is mistaken for a wildcard."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 from matcher.pattern import ONE, Tail
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from matcher.pattern import Pattern, Segment
 
@@ -91,6 +91,19 @@ class Node(dict[str, "Node[V]"], Generic[V]):
         if self.rest is None:
             self.rest = {}
         return self.rest
+
+    def below(self) -> Iterator[Entries[V]]:
+        """Yield the entries of this node and of all nodes below it."""
+        nodes: list[Node[V]] = [self]
+        while nodes:
+            node = nodes.pop()
+            nodes += list(node.values())
+            if node.one is not None:
+                nodes.append(node.one)
+            yield from (entries for entries in (node.here, node.rest) if entries is not None)
+            for texts in (node.starts or {}).values():
+                yield from tuple(texts.values())
+            yield from (entries for _, entries in tuple((node.long or {}).values()))
 
     def discard(self, pattern: Pattern, key: Key[V]) -> bool:
         """Remove an entry of a pattern with its end at this node; return True if it was present."""

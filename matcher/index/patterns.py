@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Generic
 
 from matcher.dialects import get_dialect
@@ -10,7 +11,7 @@ from matcher.index.node import MAX_DEPTH, Entries, Key, Node, V, discard
 from matcher.pattern import Pattern, Tail
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from matcher.dialects import Dialect
 
@@ -18,13 +19,13 @@ if TYPE_CHECKING:
 class PatternIndex(Generic[V]):
     """Set of (pattern, value) pairs, looked up by topic.
 
-    Patterns without a wildcard lie in a dict by topic, the others in two tries over segments. The second trie holds
-    prefixes of the text, so that the common patterns do not pay for them. Patterns with an inner multi-segment wildcard
-    are in automata.
+    Patterns without a wildcard are in a dict by topic, the others in two tries over segments. The second trie holds
+    prefixes of the text, so that common patterns do not pay for them. Patterns with an inner multi-segment wildcard are
+    in automata.
 
-    One thread may change the index while any number of others ask: an entry that is there all the time is always found,
-    one that is added or removed meanwhile may or may not be. This relies on the atomic operations of dicts and lists in
-    CPython.
+    One thread may change the index while any number of others read it. Pairs present throughout a look-up are always
+    found; pairs added or removed meanwhile may or may not be. This relies on the atomic operations of dicts and lists
+    in CPython.
 
     Args:
         dialect: dialect of all patterns, by name or one of your own.
@@ -47,6 +48,14 @@ class PatternIndex(Generic[V]):
     def __len__(self) -> int:
         """Return the number of (pattern, value) pairs."""
         return self._size
+
+    def __iter__(self) -> Iterator[tuple[str, V]]:
+        """Iterate over (pattern as it was written, value) of each pair, in no particular order."""
+        every = chain(tuple(self._exact.values()), self._trie.below(), self._prefixes.below(), self._inner.entries())
+        return ((text, value) for entries in every for text, _, value in tuple(entries))
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} dialect={self._dialect.name!r} len={self._size}>"
 
     def add(self, pattern: str | Pattern, value: V, *, policy: str | None = None) -> bool:
         """Add a pair; linear in the length of the pattern.
@@ -104,7 +113,7 @@ class PatternIndex(Generic[V]):
         return removed
 
     def match(self, topic: str) -> list[V]:
-        """Return the value of every pair whose pattern matches; a value under two matching patterns comes twice.
+        """Return the value of every pair whose pattern matches; a value with two matching patterns occurs twice.
 
         The best match comes first: exact patterns, then those with one-segment wildcards only (a literal before a
         wildcard, from the left), then prefixes and those with a multi-segment wildcard (the longest first).

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Final
 
 from matcher.automaton import Automaton, in_blocks
 from matcher.dialects import Dialect, get_dialect
-from matcher.errors import InvalidPattern
+from matcher.errors import InvalidPattern, refuse_text
 from matcher.index.node import MAX_DEPTH
 from matcher.pattern import Pattern, Tail, Wildcard
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 
 class _Node:
-    """Node after one sequence of segments; `topic` is the topic with its end here, if any."""
+    """Node after one sequence of segments; `topic` is the topic that ends here, if any."""
 
     __slots__ = ("children", "topic")
 
@@ -30,13 +30,13 @@ _NO_CHILDREN: Final[dict[str, _Node]] = {}  # shared by all leaves, never writte
 class TopicIndex:
     """Set of topics, looked up by pattern.
 
-    The topics lie in a trie over their first `MAX_DEPTH` segments; a look-up visits only branches that can still match,
-    and checks longer topics there one by one. Topics refused by the dialect are members like others, but no pattern
-    matches them.
+    The topics are in a trie over their first `MAX_DEPTH` segments. A look-up visits only branches that can still match,
+    and checks longer topics there one by one. Topics that the dialect refuses are members too, but no pattern matches
+    them.
 
-    One thread may change the index while any number of others ask: an entry that is there all the time is always found,
-    one that is added or removed meanwhile may or may not be. This relies on the atomic operations of dicts and lists in
-    CPython.
+    One thread may change the index while any number of others read it. Topics present throughout a look-up are always
+    found; topics added or removed meanwhile may or may not be. This relies on the atomic operations of dicts and lists
+    in CPython.
 
     Args:
         dialect: dialect of all topics and patterns, by name or one of your own.
@@ -54,6 +54,13 @@ class TopicIndex:
     def __len__(self) -> int:
         """Return the number of topics."""
         return self._size
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over a copy of the topics, in no particular order."""
+        return iter([*_topics([self._root]), *self._below([self._root]), *tuple(self._unmatchable)])
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} dialect={self._dialect.name!r} len={self._size}>"
 
     def __contains__(self, topic: object) -> bool:
         if not isinstance(topic, str):
@@ -120,7 +127,7 @@ class TopicIndex:
     def expand(self, pattern: str | Pattern, *, policy: str | None = None) -> list[str]:
         """Return the matching topics in no particular order; none for an invalid pattern.
 
-        A literal segment costs one look-up a branch, a wildcard one visit of each child, so the bound is the number
+        A literal segment costs one look-up per branch, a wildcard one visit of each child, so the bound is the number
         of nodes that agree with the pattern so far. With inner multi-segment wildcards each visit costs (segments of
         the pattern) / 64 operations. A topic of more than `MAX_DEPTH` segments costs a check of its further segments.
         """
@@ -150,11 +157,15 @@ class TopicIndex:
         return found if pattern.tail is Tail.END else found + self._below(level)
 
     def expand_any(self, patterns: Iterable[str | Pattern], *, policy: str | None = None) -> list[str]:
-        """Return the topics that match a pattern at least; one may come several times.
+        """Return the topics that match one of the patterns; a topic may occur several times.
 
-        Patterns with inner multi-segment wildcards are expanded side by side, so that many of them cost little more
-        than one; the others cost as much as with `expand`.
+        Patterns with inner multi-segment wildcards are expanded together, so many of them cost little more than one.
+        The others cost as much as with `expand`.
+
+        Raises:
+            TypeError: a text was given in place of a list.
         """
+        refuse_text("patterns", patterns)
         found: list[str] = []
         inner: list[Pattern] = []
         for pattern in patterns:
@@ -242,12 +253,12 @@ class TopicIndex:
 
 
 def _topics(level: list[_Node]) -> list[str]:
-    """Return the topics with their end at the nodes."""
+    """Return the topics that end at the nodes."""
     return [node.topic for node in level if node.topic is not None]
 
 
 def _steps(node: _Node, automaton: Automaton, state: int) -> list[tuple[_Node, int]]:
-    """Return the children that can match, with the states there; only those are looked at whose names may be wanted."""
+    """Return the children that can match, with the states there; look up only the names that the state can accept."""
     wanted = automaton.wanted(state, len(node.children))
     if wanted is None:
         children = list(node.children.items())

@@ -1,4 +1,4 @@
-"""Bloom filter of the groups whose selectors agreed with a topic; dispatchers test it before the selectors themselves.
+"""Bloom filter of the groups whose selectors agreed with a topic, as a quick test in dispatchers.
 
 When a topic is created, each group whose selector agreed sets its bits in the topic's bitmap, under the key
 `GROUP#TOPIC`. A dispatcher tests the bitmap first, and evaluates the exact selector only if all bits of its group are
@@ -44,6 +44,9 @@ class BloomFilter:
         bits = math.ceil(expected * (math.log(1 / rate) / math.log(2)) * (math.log(math.e) / math.log(2)))
         self.m = 8 * math.ceil(bits / 8)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} m={self.m} k={self.k}>"
+
     def positions(self, text: str) -> list[int]:
         """Return the `k` positions of a text, in RocketMQ's order of computation; some may coincide."""
         first = _murmur3_128(text.encode(errors="replace"))  # like Java, which makes "?" of a lone surrogate
@@ -79,6 +82,9 @@ class Bitmap:
         self._bits = bytearray(shape.m // 8 if data is None else data)
         if len(self._bits) * 8 != shape.m:
             raise ValueError(f"a bitmap of {shape.m} bits was expected, not one of {len(self._bits) * 8}")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} m={self._shape.m} set={int.from_bytes(self._bits).bit_count()}>"
 
     def __bytes__(self) -> bytes:
         return bytes(self._bits)

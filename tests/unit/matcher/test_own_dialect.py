@@ -4,7 +4,9 @@ from typing import ClassVar
 
 import pytest
 
+import matcher
 from matcher import Dialect, InvalidTopic, Pattern, PatternIndex, TopicIndex, UnknownDialect, get_dialect
+from matcher.batch import FlatPatterns, FlatTopics
 from matcher.dialects.base import Flaw
 from matcher.pattern import MANY, ONE, Segment, Tail
 
@@ -64,6 +66,22 @@ def test_both_indexes_serve_it(pattern: str, topic: str, *, expected: bool) -> N
     assert dialect.matches(dialect.parse(pattern), topic) is expected
     assert patterns.match(topic) == [1] * expected
     assert topics.expand(pattern) == [topic] * expected
+
+
+def test_functions_and_batches_take_it() -> None:
+    dialect = Paths()
+    assert matcher.matches("a/...", "a/b/c", dialect)
+    assert matcher.is_valid("a/...", dialect)
+    assert matcher.expand(["a/?"], ["a/b", "b"], dialect) == ["a/b"]
+    assert FlatTopics(["a/b", "b"], dialect).expand("a/?").tolist() == [0]
+    patterns = FlatPatterns(["a/?", ".../z"], dialect)
+    assert sorted(zip(*(each.tolist() for each in patterns.match_batch(["a/b", "x/y/z"])), strict=True)) == [
+        (0, 0),
+        (1, 1),
+    ]
+    for index in (patterns, FlatTopics(["a/b"], dialect)):
+        with pytest.raises(UnknownDialect, match="no dialect is named 'paths'"):
+            index.to_bytes()
 
 
 def test_it_goes_by_itself_not_by_name() -> None:

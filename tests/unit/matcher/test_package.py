@@ -3,10 +3,14 @@
 import doctest
 import subprocess
 import sys
+from collections.abc import Callable
+from importlib.metadata import version
 
 import pytest
 
 import matcher
+from matcher import selectors
+from matcher.batch import FlatPatterns, FlatTopics
 from matcher.selectors import sql92
 
 
@@ -33,3 +37,44 @@ def test_the_core_needs_the_standard_library_only() -> None:
 def test_everything_public_is_there() -> None:
     """Each name that the package promises exists."""
     assert all(hasattr(matcher, name) for name in matcher.__all__)
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    assert matcher.__version__ == version("reexpand")
+    with pytest.raises(AttributeError, match="has no attribute 'version'"):
+        matcher.version  # type: ignore[attr-defined]  # noqa: B018 - the access fails
+
+
+TEXT_FOR_A_LIST: list[tuple[str, Callable[[str], object]]] = [
+    ("patterns", lambda text: matcher.expand(text, ["a"])),
+    ("topics", lambda text: matcher.expand(["a"], text)),
+    ("patterns", lambda text: matcher.TopicIndex().expand_any(text)),
+    ("patterns", FlatPatterns),
+    ("topics", FlatTopics),
+    ("topics", lambda text: FlatPatterns(["a"]).match_batch(text)),
+    ("patterns", lambda text: FlatTopics(["a"]).expand_batch(text)),
+]
+
+
+@pytest.mark.parametrize(("argument", "call"), TEXT_FOR_A_LIST)
+def test_a_text_in_place_of_a_list_is_an_error(argument: str, call: Callable[[str], object]) -> None:
+    """Its characters would be patterns or topics otherwise."""
+    with pytest.raises(
+        TypeError, match=rf"{argument} must be a list of texts, not the text 'a__\*'; write \['a__\*'\]"
+    ):
+        call("a__*")
+
+
+def test_reprs_show_dialect_and_size() -> None:
+    patterns: matcher.PatternIndex[int] = matcher.PatternIndex("mqtt")
+    patterns.add("a/#", 1)
+    assert repr(patterns) == "<PatternIndex dialect='mqtt' len=1>"
+    assert repr(matcher.TopicIndex()) == "<TopicIndex dialect='lite' len=0>"
+    assert repr(FlatPatterns(["a__*", "b"])) == "<FlatPatterns dialect='lite' len=2>"
+    assert repr(FlatTopics(["a.b"], "nats")) == "<FlatTopics dialect='nats' len=1>"
+    assert repr(matcher.get_dialect("wamp")) == "<Dialect 'wamp'>"
+    shape = selectors.BloomFilter()
+    bitmap = shape.bitmap()
+    bitmap.add("g#t")
+    assert repr(shape) == "<BloomFilter m=112 k=3>"
+    assert repr(bitmap) == "<Bitmap m=112 set=3>"

@@ -89,3 +89,21 @@ def test_wildcards_are_not_literals() -> None:
     index = index_of("a__*", "a__**", "a__b")
     assert index.match("a__*") == ["a__*", "a__**"]
     assert index.match("a__**") == ["a__*", "a__**"]
+
+
+def test_iteration_yields_each_pair_once() -> None:
+    """Of every kind of pattern; a pair may be removed meanwhile."""
+    patterns = ["a", "a__*", "a__**", "**", "*", "a__**__b", LONG, f"{LONG}__**"]
+    index = index_of(*patterns)
+    assert sorted(index) == sorted(zip(patterns, patterns, strict=True))
+    for pattern, value in list(index):
+        index.remove(pattern, value)
+    assert list(index) == []
+
+
+def test_iteration_yields_prefixes() -> None:
+    index: PatternIndex[int] = PatternIndex("wamp")
+    index.add("com.my", 1, policy="prefix")
+    index.add("com.*.my*", 2)
+    index.add("com.my", 3)
+    assert sorted(index) == [("com.*.my*", 2), ("com.my", 1), ("com.my", 3)]

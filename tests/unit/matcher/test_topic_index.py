@@ -74,3 +74,13 @@ def test_only_branches_that_can_match_are_visited(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Automaton, "step", spy)
     index.expand("a__**__y")
     assert visited == ["a"]
+
+
+def test_iteration_yields_each_topic_once() -> None:
+    """Also topics that nothing matches, and those that are longer than the trie is deep."""
+    topics = {*TOPICS, "__".join(["deep"] * 40), "a__b__c__d"}
+    index = index_of(*topics)
+    assert sorted(index) == sorted(topics)
+    for topic in index:
+        index.remove(topic)
+    assert list(index) == []
