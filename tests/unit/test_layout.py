@@ -27,7 +27,7 @@ FLOORS = [
     {"spark", "adapters", "consumers", "examples", "schemas"},
     {"advise", "demo", "operations"},
     {"rocketmq"},
-    {"cli"},
+    {"cli", "streaming"},
 ]
 """Rooms from the ground up: a file imports only from its own room, and from rooms of lower floors."""
 
@@ -46,7 +46,7 @@ def trees() -> dict[File, ast.Module]:
 
 
 def room(file: File) -> str:
-    """The folder or single module of `streaming/` to which a file belongs; `matcher` is one room."""
+    """The folder or module of `streaming/` to which a file belongs; `matcher` is one room, `streaming` the front door."""
     package, *rest = Path(file).with_suffix("").parts
     return package if package == "matcher" or rest == ["__init__"] else rest[0]
 
@@ -83,7 +83,7 @@ def arrows() -> dict[File, set[File]]:
 
 
 def test_every_file_is_in_a_room_that_has_a_floor() -> None:
-    known = set().union(*FLOORS) | {"streaming"}
+    known = set().union(*FLOORS)
     assert {file for file in trees() if room(file) not in known} == set()
     assert sum(map(len, FLOORS)) == len(set().union(*FLOORS))
 

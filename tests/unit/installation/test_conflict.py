@@ -1,6 +1,7 @@
 """Packages of a common name: who has overwritten them is told before anything of them runs."""
 
 import os
+import shutil
 import subprocess
 import sys
 from base64 import urlsafe_b64encode
@@ -29,9 +30,11 @@ def install(folder: Path, name: str, files: dict[str, str]) -> None:
     (information / "RECORD").write_text("\n".join(rows), encoding="utf-8")
 
 
-def start(folder: Path) -> subprocess.CompletedProcess[str]:
-    (folder / "reexpand.py").write_bytes(Path(reexpand.__file__).read_bytes())
-    command = [sys.executable, "-S", "-c", START]  # without the packages of this environment
+def start(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    (folder / "reexpand").mkdir()
+    for file in Path(reexpand.__file__).parent.glob("*.py"):
+        (folder / "reexpand" / file.name).write_bytes(file.read_bytes())
+    command = [sys.executable, "-S", *(words or ("-c", START))]  # without the packages of this environment
     surroundings = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
     return subprocess.run(command, cwd=folder, env=surroundings, capture_output=True, text=True, check=False)
 
@@ -39,6 +42,17 @@ def start(folder: Path) -> subprocess.CompletedProcess[str]:
 def test_own_packages_start(tmp_path: Path) -> None:
     install(tmp_path, "reexpand", OURS)
     assert start(tmp_path).stdout == "ran\n"
+
+
+def test_the_module_starts_like_the_command(tmp_path: Path) -> None:
+    """`python -m reexpand` checks the packages too."""
+    install(tmp_path, "reexpand", OURS)
+    assert start(tmp_path, "-m", "reexpand").stdout == "ran\n"
+    (tmp_path / "matcher" / "__init__.py").write_text("print('theirs')")
+    shutil.rmtree(tmp_path / "reexpand")
+    result = start(tmp_path, "-m", "reexpand")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "the package matcher in" in result.stderr
 
 
 @pytest.mark.parametrize("package", reexpand.PACKAGES)
@@ -49,7 +63,17 @@ def test_who_overwrote_a_package_is_named(tmp_path: Path, package: str) -> None:
     result = start(tmp_path)
     assert (result.returncode, result.stdout) == (1, "")
     assert f"the package {package} in {tmp_path / package} is not the one of reexpand" in result.stderr
-    assert "another 1.0 brought a package of the same name" in result.stderr
+    assert "another 1.0 installed a package of the same name" in result.stderr
+
+
+def test_the_library_is_checked_before_its_first_use(tmp_path: Path) -> None:
+    install(tmp_path, "reexpand", {**OURS, "streaming/__init__.py": "__all__ = ['Inspector']\nInspector = 1"})
+    assert start(tmp_path, "-c", "import reexpand; print(reexpand.Inspector)").stdout == "1\n"
+    shutil.rmtree(tmp_path / "reexpand")
+    install(tmp_path, "another", {"streaming/__init__.py": "print('theirs')"})
+    result = start(tmp_path, "-c", "import reexpand; reexpand.Inspector")
+    assert result.stdout == ""
+    assert "ImportError: the package streaming in" in result.stderr
 
 
 def test_a_package_that_went_with_another_distribution_is_missed(tmp_path: Path) -> None:
@@ -57,7 +81,7 @@ def test_a_package_that_went_with_another_distribution_is_missed(tmp_path: Path)
     (tmp_path / "streaming" / "__init__.py").unlink()
     result = start(tmp_path)
     assert result.returncode == 1
-    assert "streaming/__init__.py is missing or another one. Only one of them" in result.stderr
+    assert "streaming/__init__.py is missing or different. Only one of them" in result.stderr
 
 
 def test_who_was_overwritten_does_no_harm(tmp_path: Path) -> None:

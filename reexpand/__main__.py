@@ -1,0 +1,5 @@
+"""`python -m reexpand`: the `reexpand` command."""
+
+from reexpand import main
+
+main()
