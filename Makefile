@@ -271,10 +271,6 @@ lock: | $(filter .tools/bin/uv,$(UV)) ## write requirements.lock anew from pypro
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	  --no-annotate --custom-compile-command 'make lock' -o tests/console/requirements.txt tests/console/requirements.in
 
-.PHONY: schemas
-schemas: .venv/.locked ## write the files of the schemas anew from their models
-	$(PY) -m streaming.schemas.files
-
 .PHONY: clean
 clean: ## remove what the other targets made, downloads excepted
 	rm -rf .venv .reexpand build .mypy_cache .ruff_cache .pytest_cache .hypothesis

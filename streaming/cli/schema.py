@@ -1,6 +1,8 @@
 """`reexpand schema`: schemas of all records."""
 # ruff: noqa: PLC0415 - a verb imports its own needs
 
+from pathlib import Path
+
 import click
 from click.shell_completion import CompletionItem
 
@@ -15,7 +17,11 @@ def _complete(_ctx: click.Context, _parameter: click.Parameter, incomplete: str)
 @click.argument("name", required=False, shell_complete=_complete)
 @click.option("--avro", is_flag=True, help="Print the Avro schema instead of the JSON Schema.")
 @click.option("--json", "as_json", is_flag=True, help="Without NAME: print the list as JSON.")
-def schema(name: str | None, *, avro: bool, as_json: bool) -> None:
+@click.option(
+    "--folder", type=click.Path(file_okay=False, path_type=Path),
+    help="Without NAME: write all schemas to this folder, JSON Schema as .json and Avro as .avsc.",
+)  # fmt: skip
+def schema(name: str | None, *, avro: bool, as_json: bool, folder: Path | None) -> None:
     """Print the schema of a record, or all names.
 
     Schemas are JSON Schema (draft 2020-12). The name `asyncapi` is the AsyncAPI
@@ -27,29 +33,44 @@ def schema(name: str | None, *, avro: bool, as_json: bool) -> None:
       reexpand schema update > update.json
       reexpand schema --avro update
       reexpand schema asyncapi
+      reexpand schema --folder schemas  # all files
     """
     from streaming.schemas import files
 
     if name is None:
-        _list(as_json=as_json)
+        if folder is None:
+            _list(as_json=as_json)
+        else:
+            _write(folder)
         return
-    try:
-        content = files.stored(name, "avro" if avro else "json")
-    except FileNotFoundError:
-        form = "Avro schema" if avro else "schema"
-        raise click.UsageError(f"there is no {form} {name!r}; `reexpand schema` lists all") from None
-    click.echo(content, nl=False)
+    if folder is not None:
+        raise click.UsageError("--folder writes all schemas: leave NAME out")
+    form = "avro" if avro else "json"
+    if name not in files.names(form):
+        kind = "Avro schema" if avro else "schema"
+        raise click.UsageError(f"there is no {kind} {name!r}; `reexpand schema` lists all")
+    click.echo(files.content(name, form), nl=False)
+
+
+def _write(folder: Path) -> None:
+    """Write all files, and print their paths."""
+    from streaming.schemas import files
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.files().items():
+        (folder / name).write_bytes(content)
+        click.echo(folder / name)
 
 
 def _list(*, as_json: bool) -> None:
-    """Print the names, each with its first sentence."""
+    """Print the names, each with its description."""
     import orjson
 
     from streaming.schemas import files
 
     found = {}
     for name in files.names():
-        content = orjson.loads(files.stored(name))
+        content = orjson.loads(files.content(name))
         found[name] = content.get("description") or content["info"]["description"]
     if as_json:
         click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2))

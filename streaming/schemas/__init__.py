@@ -1,1 +1,1 @@
-"""Schemas of all records: JSON Schema, Avro and AsyncAPI, made of one set of models, beside the files made of them."""
+"""Schemas of all records, generated from one set of models: JSON Schema, Avro and AsyncAPI."""

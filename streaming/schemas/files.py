@@ -1,51 +1,239 @@
-"""The files of the schemas in the package, and how they are written."""
+"""Generator of the schemas: JSON Schema (draft 2020-12) of each model, Avro from these, and one AsyncAPI document."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any, Final
+import re
+from functools import cache
+from importlib.metadata import version
+from typing import Any, Final, NamedTuple
 
 import orjson
+from pydantic.json_schema import GenerateJsonSchema
 
-FOLDER: Final = Path(__file__).parent
+from streaming.config import Settings
+from streaming.schemas.models import MODELS
+
 ASYNCAPI: Final = "asyncapi"
 """Name of the AsyncAPI document."""
 
 SUFFIXES: Final = {"json": ".json", "avro": ".avsc"}
-"""Suffixes of the files, by format."""
+"""Suffixes of files, by format."""
+
+_DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
+_BINDING: Final = "0.5.0"
+"""Version of AsyncAPI's binding for Kafka."""
+
+_NAMESPACE: Final = "reexpand"
+_SYMBOL: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PRIMITIVES: Final = {"string": "string", "integer": "long", "number": "double", "boolean": "boolean", "null": "null"}
 
 
-def names() -> list[str]:
-    """Return the names of all schemas, and of the AsyncAPI document."""
-    return sorted(file.stem for file in FOLDER.glob("*.json"))
+def names(form: str = "json") -> list[str]:
+    """Return the names of all schemas; in JSON, the AsyncAPI document is one of them."""
+    return sorted([*MODELS, ASYNCAPI] if form == "json" else MODELS)
 
 
-def stored(name: str, form: str = "json") -> bytes:
-    """Return the content of a file.
+def files() -> dict[str, bytes]:
+    """Return the content of all files, by name with suffix."""
+    return {f"{name}{suffix}": content(name, form) for form, suffix in SUFFIXES.items() for name in names(form)}
+
+
+@cache
+def content(name: str, form: str = "json") -> bytes:
+    """Return a schema as text.
 
     Raises:
-        FileNotFoundError: there is none.
+        KeyError: there is no schema of this name and format.
     """
-    return (FOLDER / f"{name}{SUFFIXES[form]}").read_bytes()
-
-
-def made() -> dict[str, bytes]:
-    """Return all files as the models of this release make them, by name with suffix."""
-    from streaming.schemas.asyncapi import asyncapi  # noqa: PLC0415 - pydantic's schemas take a while
-    from streaming.schemas.avro import avro_schemas  # noqa: PLC0415
-    from streaming.schemas.json_schema import json_schemas  # noqa: PLC0415
-
-    found = {f"{name}.json": schema for name, schema in json_schemas().items()}
-    found |= {f"{name}.avsc": schema for name, schema in avro_schemas().items()}
-    found[f"{ASYNCAPI}.json"] = asyncapi()
-    return {name: text(value) for name, value in found.items()}
-
-
-def text(value: Any) -> bytes:
-    """Return a document as it is stored."""
+    make = avro_schema if form == "avro" else json_schema
+    value = asyncapi() if (name, form) == (ASYNCAPI, "json") else make(name)
     return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
-if __name__ == "__main__":
-    for _name, _content in made().items():
-        (FOLDER / _name).write_bytes(_content)
+def json_schema(name: str) -> dict[str, Any]:
+    """Return the JSON Schema of this name."""
+    schema = MODELS[name].model_json_schema(by_alias=True, schema_generator=_Generator)
+    head = {"$schema": _DRAFT, "$id": f"urn:reexpand:{name}", "title": schema.pop("title")}
+    return {**head, "description": schema.pop("description"), **schema}
+
+
+class _Generator(GenerateJsonSchema):
+    """Generator without titles of fields, which repeat their names, and without defaults of null."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - part of the interface
+        """Return False."""
+        return False
+
+    def default_schema(self, schema: Any) -> dict[str, Any]:
+        """Return the schema of a field without its default."""
+        return self.generate_inner(schema["schema"])
+
+
+def avro_schema(name: str) -> Any:
+    """Return the Avro schema of this name."""
+    schema = json_schema(name)
+    return _AvroConverter(schema.get("$defs", {})).convert(schema, schema["title"])
+
+
+class _AvroConverter:
+    """Converter of one JSON Schema; Avro defines each record and enumeration once, and refers to it by name."""
+
+    def __init__(self, definitions: dict[str, Any]) -> None:
+        self._definitions = definitions
+        self._named: set[str] = set()
+
+    def convert(self, schema: dict[str, Any], title: str) -> Any:
+        """Return the Avro schema; records and enumerations get their names from `title`."""
+        if "$ref" in schema:
+            name = schema["$ref"].rpartition("/")[2]
+            definition = self._definitions[name]
+            return self.convert(definition, definition["title"])
+        if "anyOf" in schema and "properties" not in schema:
+            return self._union([self.convert(each, title) for each in schema["anyOf"]])
+        kind = schema["type"]
+        if isinstance(kind, list):
+            return self._union([self.convert({"type": each}, title) for each in kind])
+        if "enum" in schema:
+            return self._enumeration(schema, title)
+        compound = {"array": self._array, "object": self._object}.get(kind)
+        return compound(schema, title) if compound else _PRIMITIVES[kind]
+
+    def _object(self, schema: dict[str, Any], title: str) -> Any:
+        """Return a record, or a map if fields may have any name."""
+        values = schema.get("additionalProperties")
+        if isinstance(values, dict):
+            return {"type": "map", "values": self.convert(values, title)}
+        name = _avro_name(title)
+        if name in self._named:
+            return f"{_NAMESPACE}.{name}"
+        self._named.add(name)
+        required = schema.get("required", ())
+        fields = [self._field(*field, required=field[0] in required) for field in schema["properties"].items()]
+        doc = schema["description"]
+        return {"type": "record", "name": name, "namespace": _NAMESPACE, "doc": doc, "fields": fields}
+
+    def _field(self, name: str, schema: dict[str, Any], *, required: bool) -> dict[str, Any]:
+        kind = self.convert(schema, name)
+        field = {"name": name, "type": kind if required else self._union([kind, "null"])}
+        if "description" in schema:
+            field["doc"] = schema["description"]
+        return field if required else {**field, "default": None}
+
+    def _array(self, schema: dict[str, Any], title: str) -> Any:
+        items = schema.get("prefixItems") or [schema["items"]]
+        return {"type": "array", "items": self._union([self.convert(each, title) for each in items])}
+
+    def _enumeration(self, schema: dict[str, Any], title: str) -> Any:
+        """Return an enumeration, or a string if a value is no symbol of Avro."""
+        if not all(_SYMBOL.fullmatch(word) for word in schema["enum"]):
+            return "string"
+        name = _avro_name(title)
+        if name in self._named:
+            return f"{_NAMESPACE}.{name}"
+        self._named.add(name)
+        return {"type": "enum", "name": name, "namespace": _NAMESPACE, "symbols": schema["enum"]}
+
+    def _union(self, kinds: list[Any]) -> Any:
+        """Return a union without repetitions; null comes first, because it is the default."""
+        flat: list[Any] = []
+        for kind in kinds:
+            flat += [each for each in (kind if isinstance(kind, list) else [kind]) if each not in flat]
+        flat.sort(key=lambda kind: kind != "null")
+        return flat[0] if len(flat) == 1 else flat
+
+
+def _avro_name(title: str) -> str:
+    return "".join(word[:1].upper() + word[1:] for word in re.split(r"\W+", title))
+
+
+class _Channel(NamedTuple):
+    """Kafka topic of the job.
+
+    Attributes:
+        setting: setting that names the topic.
+        action: `receive` for inputs of the job, `send` for its outputs.
+        message: name of the schema of its values.
+        key: schema of its keys: a name, or JSON Schema.
+    """
+
+    setting: str
+    action: str
+    message: str
+    key: str | dict[str, Any]
+
+
+_CHANNELS: Final = (
+    _Channel("topic_events", "receive", "topic-event", {"type": "string", "description": "The parent."}),
+    _Channel("subscription_events", "receive", "subscription-event", {"type": "string", "description": "The group."}),
+    _Channel("group_events", "receive", "group-event", {"type": "string", "description": "The group."}),
+    _Channel("clock", "send", "clock-record", {"type": "string", "description": "The parent, or `tick`."}),
+    _Channel("updates", "send", "update", "update-key"),
+    _Channel("dead_letters", "send", "dead-letter", "dead-letter-key"),
+)
+
+
+def asyncapi() -> dict[str, Any]:
+    """Return the AsyncAPI document: topics under their default names, messages, and the action of the job."""
+    schemas: dict[str, Any] = {}
+    for name in MODELS:
+        schema = json_schema(name)
+        schemas |= schema.pop("$defs", {})
+        schemas[name] = {key: value for key, value in schema.items() if key not in ("$schema", "$id")}
+    return {
+        "asyncapi": "3.0.0",
+        "info": {
+            "title": "reexpand",
+            "version": version("reexpand"),
+            "description": "Wildcard topic subscriptions that keep themselves expanded. The job receives topics, "
+            "requests and groups, and sends which client receives which topic.",
+            "license": {"name": "Apache-2.0"},
+        },
+        "defaultContentType": "application/json",
+        "channels": {each.setting: _channel(each) for each in _CHANNELS},
+        "operations": {f"{each.action}-{each.setting}": _operation(each) for each in _CHANNELS},
+        "components": {
+            "messages": {each.message: _message(each, schemas) for each in _CHANNELS},
+            "schemas": _relocated(schemas),
+        },
+    }
+
+
+def _channel(channel: _Channel) -> dict[str, Any]:
+    field = Settings.model_fields[channel.setting]
+    return {
+        "address": str(field.default),
+        "description": field.description,
+        "messages": {channel.message: {"$ref": f"#/components/messages/{channel.message}"}},
+        "bindings": {"kafka": {"topic": str(field.default), "bindingVersion": _BINDING}},
+    }
+
+
+def _operation(channel: _Channel) -> dict[str, Any]:
+    return {
+        "action": channel.action,
+        "channel": {"$ref": f"#/channels/{channel.setting}"},
+        "messages": [{"$ref": f"#/channels/{channel.setting}/messages/{channel.message}"}],
+    }
+
+
+def _message(channel: _Channel, schemas: dict[str, Any]) -> dict[str, Any]:
+    schema = schemas[channel.message]
+    key = schemas[channel.key] if isinstance(channel.key, str) else channel.key
+    return {
+        "name": channel.message,
+        "title": schema["title"],
+        "summary": schema["description"],
+        "contentType": "application/json",
+        "payload": {"$ref": f"#/components/schemas/{channel.message}"},
+        "bindings": {"kafka": {"key": key, "bindingVersion": _BINDING}},
+    }
+
+
+def _relocated(value: Any) -> Any:
+    """Return schemas with their references changed to the components of the document."""
+    if isinstance(value, dict):
+        return {
+            key: each.replace("#/$defs/", "#/components/schemas/") if key == "$ref" else _relocated(each)
+            for key, each in value.items()
+        }
+    return [_relocated(each) for each in value] if isinstance(value, list) else value
