@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     import matcher
     from streaming import errors
     from streaming.client import SubscriptionClient
-    from streaming.consumers.kafka import PatternConsumer
-    from streaming.rocketmq.consumer import WildcardLiteConsumer
+    from streaming.client.pattern_consumer import PatternConsumer
     from streaming.errors import (
         CallbackFailed,
         ClientError,
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
         UpdatesUnreadable,
     )
     from streaming.inspect import Inspector
+    from streaming.rocketmq.consumer import WildcardLiteConsumer
 
     __version__: str
 
@@ -74,7 +74,7 @@ __all__ = [
 _MODULES: Final = {"errors": "streaming.errors", "matcher": "matcher"}
 _HOMES: Final = {
     "Inspector": "streaming.inspect",
-    "PatternConsumer": "streaming.consumers.kafka",
+    "PatternConsumer": "streaming.client.pattern_consumer",
     "SubscriptionClient": "streaming.client",
     "WildcardLiteConsumer": "streaming.rocketmq.consumer",
 }

@@ -1,4 +1,4 @@
-"""Models of all records, of which the schemas are made; the job itself parses with `streaming.events`."""
+"""Models of all records, from which the schemas are generated. The job itself parses with `streaming.events`."""
 
 # ruff: noqa: N815 - fields are named as in the records
 
@@ -23,16 +23,17 @@ Text: TypeAlias = Annotated[str, Field(max_length=MAX_DETAILS)]
 
 
 def _with(*fields: str) -> dict[str, Any]:
-    """Return the condition that fields are there, and not null."""
+    """Return the condition that fields are present and not null."""
     return {"required": list(fields), "properties": {field: {"not": {"type": "null"}} for field in fields}}
 
 
 def _without(*fields: str) -> dict[str, Any]:
-    """Return the condition that fields for the job alone are not there."""
+    """Return the condition that fields reserved for the job are absent."""
     return {"not": {"anyOf": [_with(field) for field in fields]}}
 
 
-_WITH_POLICIES: Final = [name for name, dialect in DIALECTS.items() if dialect.policies]
+_WITH_POLICIES: Final[Any] = [name for name, dialect in DIALECTS.items() if dialect.policies]
+_POLICY: Final = f"Match policy, in dialect {' or '.join(_WITH_POLICIES)}."
 _OWN_OF_REQUESTS: Final = ("asOf", "ends", "later", "through", "laterCount", "piece")
 _OWN_OF_GROUPS: Final = ("supersededBy", "boundTo")
 
@@ -105,7 +106,7 @@ class SubscriptionRequestSchema(BaseModel):
     liteTopicSet: list[str] | None = Field(None, description="Entries: patterns in a wildcard group, else names.")
     version: Int64 | None = Field(None, description="A request below the last applied version is stale.")
     dialect: Literal[*DIALECTS] | None = Field(None, description="Language of the patterns; lite by default.")  # type: ignore[valid-type]
-    policy: Literal[*POLICIES] | None = Field(None, description=f"Match policy, in dialect {' or '.join(_WITH_POLICIES)}.")  # type: ignore[valid-type]
+    policy: Literal[*POLICIES] | None = Field(None, description=_POLICY)  # type: ignore[valid-type]
     delivery: Literal["per-client", "per-subscription"] | None = Field(
         None, description="One row for all entries that match, or one for each."
     )
@@ -158,13 +159,15 @@ class GroupAttributesSchema(BaseModel):
 
 
 class GroupEventSchema(BaseModel):
-    """Attributes of a group from now on; none at all delete those of the group."""
+    """New attributes of a group; empty attributes delete the stored ones."""
 
     model_config = ConfigDict(title="group event", json_schema_extra=_without(*_OWN_OF_GROUPS))
 
     group: Name
     attributes: GroupAttributesSchema
-    parentTopic: Name | None = Field(None, description="Parent on which empty attributes delete; any by default.")
+    parentTopic: Name | None = Field(
+        None, description="Parent whose group empty attributes delete; all parents by default."
+    )
 
 
 class ClockRecordSchema(BaseModel):
@@ -178,7 +181,7 @@ class ClockRecordSchema(BaseModel):
     )
 
     tick: Int64 | None = Field(None, description="The time.")
-    alarm: Int64 | None = Field(None, description="Time at which a shard wants to be woken.")
+    alarm: Int64 | None = Field(None, description="Time for which a shard has set an alarm.")
     wake: Int64 | None = Field(None, description="Time that wakes a shard.")
     parentTopic: Name | None = None
     shard: Int64 | None = None
@@ -214,16 +217,16 @@ class UpdateSchema(BaseModel):
     source: SourceSchema = Field(description="Entry that caused the update.")
     share: str = Field(ABSENT, description="Name of an MQTT shared subscription.")
     filter: str = Field(ABSENT, description="Topic filter of an MQTT shared subscription.")
-    subscription: str = Field(ABSENT, description="Entry that is delivered by itself, as dialect:policy:text.")
-    offsetOption: OffsetOptionSchema = Field(ABSENT, description="On an ADD: where the client wants to start.")
-    resetOffset: bool = Field(ABSENT, description="On a REMOVE: the client's offsets are to be forgotten.")
+    subscription: str = Field(ABSENT, description="Entry with a row of its own, as dialect:policy:text.")
+    offsetOption: OffsetOptionSchema = Field(ABSENT, description="On an ADD: start position that the client requested.")
+    resetOffset: bool = Field(ABSENT, description="On a REMOVE: the client's offsets must be reset.")
     bitmap: Annotated[str, Field(pattern="^[0-9a-f]*$")] = Field(
         ABSENT, description="On an ADD: Bloom filter of the groups whose SQL92 selectors agree."
     )
 
 
 class UpdateKeySchema(RootModel[Annotated[list[str], Field(min_length=4, max_length=5)]]):
-    """Key of an update: parent, group, client, topic, and a subscription that counts by itself."""
+    """Key of an update: parent, group, client, topic, and a subscription with a row of its own."""
 
     model_config = ConfigDict(title="key of an update")
 

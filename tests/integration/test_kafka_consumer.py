@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Self
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from streaming.client.pattern_consumer import PatternConsumer
 from streaming.config import Settings, load
-from streaming.consumers.kafka import PatternConsumer
 from streaming.errors import ConsumerClosed, NotCommitted, UpdatesUnreadable
 from streaming.events.model import Action
 from tests.support.processes import eventually
@@ -319,7 +319,7 @@ class Printing:
 
 EXCLUSIVE = """
 import os
-from streaming.consumers.kafka import PatternConsumer
+from streaming.client.pattern_consumer import PatternConsumer
 with PatternConsumer(os.environ["KAFKA"], ["orders.>"], group="audit", exclusive=True, client_id="b", lease_seconds=4,
                      auto_commit_seconds=0.1) as consumer:
     for message in consumer:

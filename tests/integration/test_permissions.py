@@ -15,8 +15,8 @@ from cloudevents.core.v1.event import CloudEvent
 from confluent_kafka import KafkaError
 
 from streaming.client import SubscriptionClient, UpdatesUnreadable, client_options
+from streaming.client.pattern_consumer import PatternConsumer
 from streaming.config import load
-from streaming.consumers.kafka import PatternConsumer
 from streaming.errors import ReexpandError
 from streaming.kafka.clients import reason
 from streaming.kafka.permissions import PERMISSIONS, Grant, Permission, grants

@@ -24,7 +24,7 @@ FLOORS = [
     {"worker"},
     {"oracle", "client", "local", "inspect", "monitor"},
     {"console"},
-    {"spark", "adapters", "consumers", "examples", "schemas"},
+    {"spark", "adapters", "examples", "schemas"},
     {"advise", "demo", "operations"},
     {"rocketmq"},
     {"cli", "streaming"},

@@ -199,7 +199,7 @@ def consume(options: dict[str, Any] | None, kafka: str, names: dict[str, str]) -
     """Be one of the consumers: print the first record of each topic, and each assignment, until killed."""
     from confluent_kafka import Consumer  # noqa: PLC0415 - each way imports what it uses
 
-    from streaming.consumers.kafka import PatternConsumer  # noqa: PLC0415
+    from streaming.client.pattern_consumer import PatternConsumer  # noqa: PLC0415
 
     consumer: Any
     if options is None:

@@ -13,10 +13,10 @@ import pytest
 import reexpand
 import streaming
 from streaming.client import SubscriptionClient
-from streaming.consumers.kafka import PatternConsumer
-from streaming.rocketmq.consumer import WildcardLiteConsumer
+from streaming.client.pattern_consumer import PatternConsumer
 from streaming.errors import ReexpandError
 from streaming.inspect import Inspector
+from streaming.rocketmq.consumer import WildcardLiteConsumer
 
 CLASSES = {"Inspector", "PatternConsumer", "SubscriptionClient", "WildcardLiteConsumer"}
 HEAVY = ("pyspark", "py4j", "pandas", "pyarrow", "numpy", "pydantic", "confluent_kafka", "rich", "click", "lark")
@@ -26,7 +26,9 @@ HEAVY = ("pyspark", "py4j", "pandas", "pyarrow", "numpy", "pydantic", "confluent
 def test_every_public_name_is_there(library: ModuleType) -> None:
     found = {name: getattr(library, name) for name in streaming.__all__}
     assert {name for name, value in found.items() if inspect.isclass(value)} > CLASSES
-    others = {name: value for name, value in found.items() if name not in (*CLASSES, "__version__", "errors", "matcher")}
+    others = {
+        name: value for name, value in found.items() if name not in (*CLASSES, "__version__", "errors", "matcher")
+    }
     assert [name for name, value in others.items() if not issubclass(value, ReexpandError)] == []
     assert set(streaming.__all__) <= set(dir(library))
     with pytest.raises(AttributeError, match="has no attribute 'Consumer'"):

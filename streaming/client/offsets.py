@@ -1,20 +1,20 @@
-"""Offsets of one client in its consumer group: committed by hand, with a mark of who reads the partition."""
+"""Partitions that one client of a group owns, and their offsets: committed by hand, marked with the owner."""
 
 from __future__ import annotations
 
 import logging
+from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
-from streaming.consumers.kafka_share import TopicPart, holder, mark
 from streaming.errors import NotCommitted, TopicsUnreadable
 from streaming.kafka.clients import reason
 from streaming.kafka.permissions import usable_group
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.admin._metadata import TopicMetadata
@@ -22,20 +22,91 @@ if TYPE_CHECKING:
 log = logging.getLogger("reexpand.consumer")
 
 REQUEST_SECONDS = 10.0
-"""Longest wait, in seconds, for an answer about offsets."""
+"""Timeout of requests for offsets, in seconds."""
 
 _MEMBERS = frozenset({KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS})
-"""Codes with which a group refuses offsets of others than its members."""
+"""Error codes of a group that accepts offsets from its members only."""
 
 _GONE = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID})
-"""Codes of a partition that was deleted."""
+"""Error codes of a deleted partition."""
 
 REFUSED = frozenset({KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.TOPIC_AUTHORIZATION_FAILED})
-"""Codes of a missing permission."""
+"""Error codes of a missing permission."""
 
+_HELD = "reexpand held "
+_FREE = "reexpand free "
 _PARTS_PER_REQUEST = 1_000
 _TOPICS_ONE_BY_ONE = 8
-"""Number of topics up to which Kafka is asked for each, instead of for all that there are."""
+"""Maximum number of topics described one by one; above it, one request describes all topics of the cluster."""
+
+
+class TopicPart(NamedTuple):
+    """Partition of a Kafka topic."""
+
+    topic: str
+    number: int
+
+
+class ShareChange(NamedTuple):
+    """Partitions of one topic that a client loses and gains."""
+
+    lost: set[TopicPart]
+    gained: set[TopicPart]
+
+
+def owner(part: TopicPart, clients: Collection[str]) -> str | None:
+    """Return the client that reads a partition, among the clients that receive its topic; None if there is none.
+
+    The highest hash wins, so a client that joins or leaves moves no partition between two others.
+    """
+    return max(clients, key=lambda client: (_hash(part, client), client), default=None)
+
+
+def _hash(part: TopicPart, client: str) -> bytes:
+    return blake2b(f"{part.topic}\0{part.number}\0{client}".encode(), digest_size=8).digest()
+
+
+class PartShare:
+    """Partitions that one client should read, updated with each change of clients and topics."""
+
+    def __init__(self, client_id: str) -> None:
+        self._client_id = client_id
+        self._parts: dict[str, set[TopicPart]] = {}
+
+    @property
+    def topics(self) -> set[str]:
+        """Topics of which the client should read a partition."""
+        return set(self._parts)
+
+    def __contains__(self, part: TopicPart) -> bool:
+        return part in self._parts.get(part.topic, ())
+
+    def change(self, topic: str, partitions: int, clients: Collection[str]) -> ShareChange:
+        """Apply the state of a topic, and return the difference.
+
+        Args:
+            topic: name of the topic.
+            partitions: number of its partitions.
+            clients: clients of the group that receive it.
+        """
+        wanted = set()
+        if self._client_id in clients:
+            parts = (TopicPart(topic, number) for number in range(partitions))
+            wanted = {part for part in parts if owner(part, clients) == self._client_id}
+        former = self._parts.pop(topic, set())
+        if wanted:
+            self._parts[topic] = wanted
+        return ShareChange(former - wanted, wanted - former)
+
+
+def mark(client_id: str, *, held: bool) -> str:
+    """Return the metadata of a committed offset: the client that reads the partition, or has released it."""
+    return f"{_HELD if held else _FREE}{client_id}"
+
+
+def holder(metadata: str | None) -> str | None:
+    """Return the client that reads a partition, from the metadata of its committed offset; None if it is free."""
+    return metadata.removeprefix(_HELD) if metadata and metadata.startswith(_HELD) else None
 
 
 class CommittedOffset(NamedTuple):
@@ -43,7 +114,7 @@ class CommittedOffset(NamedTuple):
 
     Attributes:
         offset: None if there is none.
-        held_by: the client that reads the partition, as far as it said; None for nobody.
+        held_by: the client that has marked the partition as its own; None if it is free.
     """
 
     offset: int | None
@@ -79,20 +150,20 @@ class KafkaOffsets:
         return set(self._committed)
 
     def returned(self, part: TopicPart, offset: int) -> None:
-        """Note that a record was handed out, which is not processed yet."""
+        """Note a returned record, which is not processed yet."""
         self._returned[part] = offset + 1
 
     def all_processed(self) -> None:
-        """Note that all records that were handed out are processed."""
+        """Mark all returned records as processed."""
         if self._returned:
             self._processed.update(self._returned)
             self._changed.update(self._returned)
             self._returned.clear()
 
     def describe(self, topics: Sequence[str]) -> dict[str, TopicMetadata]:
-        """Return what Kafka says about topics; it is left out where there is no answer.
+        """Return Kafka's metadata of topics, without topics for which Kafka does not answer.
 
-        The consumer asks, so that it knows their leaders: else it would look for them for a second.
+        The consumer sends the request, and then has the leaders cached. Otherwise it would search them for a second.
         """
         found: dict[str, TopicMetadata] = {}
         try:
@@ -123,7 +194,7 @@ class KafkaOffsets:
         return found
 
     def bounds(self, parts: Iterable[TopicPart], *, latest: bool) -> dict[TopicPart, int]:
-        """Return the first offsets of partitions, or those after the last record, as far as Kafka answers."""
+        """Return the first offsets of partitions, or their end offsets. Partitions without an answer are left out."""
         spec: OffsetSpec = OffsetSpec.latest() if latest else OffsetSpec.earliest()  # type: ignore[no-untyped-call]
         wanted = {TopicPartition(*part): spec for part in parts}
         found = {}
@@ -135,23 +206,23 @@ class KafkaOffsets:
         return found
 
     def begin(self, starts: Mapping[TopicPart, int]) -> None:
-        """Read partitions from these offsets on, and say so in the group."""
+        """Read partitions from these offsets on, and mark them in the group."""
         self._consumer.incremental_assign([TopicPartition(*part, offset) for part, offset in starts.items()])
         self._committed.update(starts)
         self._commit(starts, held=True, wait=False)
 
     def end(self, parts: set[TopicPart], *, commit: bool = True, all_processed: bool = True) -> None:
-        """Read partitions no longer, and say in the group up to where they were read.
+        """Stop reading partitions, and commit their positions.
 
-        Partitions that another client reads by now keep its offset.
+        Partitions that another client reads meanwhile keep its offset.
 
         Args:
             parts: partitions that are read.
-            commit: False to leave the group as it is.
-            all_processed: False if only what was committed before counts.
+            commit: False to leave the offsets of the group unchanged.
+            all_processed: False to count only records that were committed before.
 
         Raises:
-            NotCommitted: the group does not take the offsets.
+            NotCommitted: the group rejects the offsets.
         """
         if not parts:
             return
@@ -174,7 +245,7 @@ class KafkaOffsets:
         """Commit the positions of processed records.
 
         Raises:
-            NotCommitted: the group does not take the offsets; only with `wait`.
+            NotCommitted: the group rejects the offsets; only with `wait`.
         """
         changed = {part: self._processed[part] for part in self._changed}
         self._changed.clear()
@@ -200,7 +271,7 @@ class KafkaOffsets:
                 raise NotCommitted(self._sentence(each.error))
 
     def was_committed(self, error: KafkaError | None, answers: Sequence[TopicPartition]) -> None:
-        """Take the answer to a commit that nobody waited for; what was not committed is committed again.
+        """Handle the result of an asynchronous commit; failed offsets are committed again.
 
         Raises:
             NotCommitted: another attempt would not succeed either.
@@ -223,8 +294,8 @@ class KafkaOffsets:
     def _sentence(self, error: KafkaError) -> str:
         if error.code() in _MEMBERS:
             return (
-                f"The consumer group {self._group_id} does not take offsets: consumers that subscribe are its members. "
+                f"The consumer group {self._group_id} rejects these offsets: consumers that subscribe are its members. "
                 "Give this consumer a group_id of its own."
             )
         why = reason(error, usable_group(self._group_id))
-        return f"The consumer group {self._group_id} does not answer for its offsets: {why}."
+        return f"The offsets of the consumer group {self._group_id} cannot be read or committed: {why}."

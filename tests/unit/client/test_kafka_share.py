@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.consumers.kafka_share import PartShare, TopicPart, holder, mark, owner
+from streaming.client.offsets import PartShare, TopicPart, holder, mark, owner
 
 CLIENTS = st.frozensets(st.text(min_size=1, max_size=9), max_size=6)
 COUNTS = st.integers(0, 12)

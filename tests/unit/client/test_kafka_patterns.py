@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 from orjson import dumps
 
-from streaming.consumers.kafka import PatternConsumer
-from streaming.consumers.kafka_patterns import check_patterns
-from streaming.consumers.kafka_requests import KafkaSubscription
+from streaming.client.pattern_consumer import PatternConsumer
+from streaming.client.requests import KafkaSubscription, check_patterns
 from streaming.errors import ConfigInvalid, PatternsRefused
 from streaming.events.group_events import parse_group_event
 from streaming.events.model import Action, Notation, TopicEvent
@@ -36,7 +35,7 @@ def test_patterns_that_a_kafka_topic_can_match(dialect: str, policy: str | None,
 @pytest.mark.parametrize(
     ("dialect", "patterns", "said"),
     [
-        ("nats", ["ok", "orders..x"], "'orders..x' is not valid in the dialect nats"),
+        ("nats", ["ok", "orders..x"], "'orders..x' is invalid in dialect nats"),
         ("nats", ["orders/eu"], "has the character '/'"),
         ("mqtt", ["orders/+/created"], "Use the dialect nats"),
         ("nats", ["orders-*"], "'orders-\\*' has the character '\\*', .* put it between dots, as in 'orders\\.\\*'"),
@@ -48,9 +47,9 @@ def test_patterns_that_a_kafka_topic_can_match(dialect: str, policy: str | None,
         ("lite", ["x" * 250], "at least 250 characters"),
         ("nats", ["x" * 249 + ".>"], "at least 250 characters"),
         ("mqtt", ["$share"], "without \\$share"),
-        ("glob", ["a*"], "it can be one of: lite, mqtt, nats, wamp"),
-        ("nats", "orders.>", "give a list: \\['orders.>'\\]"),
-        ("nats", [], "There is no pattern; '>' matches every topic"),
+        ("glob", ["a*"], "use one of lite, mqtt, nats, wamp"),
+        ("nats", "orders.>", "must be a list, not the text 'orders.>': write \\['orders.>'\\]"),
+        ("nats", [], "patterns is empty; '>' matches every topic"),
     ],
 )
 def test_patterns_that_are_refused(dialect: str, patterns: Any, said: str) -> None:
@@ -98,9 +97,12 @@ def test_the_job_reads_what_is_sent() -> None:
     [
         ({"group": " "}, "group is blank"),
         ({"client_id": "c" * 1_001}, "client_id is longer than 1,000 characters"),
-        ({"topics": {"update": "u"}}, "topics has no update; it can have: updates, subscription_events, group_events"),
+        (
+            {"topics": {"update": "u"}},
+            "topics has unknown keys: update; use updates, subscription_events, group_events",
+        ),
         ({"options": {"no.such.option": "1"}}, "no.such.option"),
-        ({"lease_seconds": 0}, "lease_seconds must be more than 0"),
+        ({"lease_seconds": 0}, "lease_seconds must be greater than 0"),
     ],
 )
 def test_arguments_that_are_refused(arguments: dict[str, Any], said: str) -> None:

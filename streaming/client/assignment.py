@@ -1,4 +1,4 @@
-"""The partitions that a client reads, kept in step with the relation."""
+"""Assignment of partitions to one client, updated from the relation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
 
-from streaming.consumers.kafka_share import PartShare, TopicPart
+from streaming.client.offsets import PartShare, TopicPart
 from streaming.errors import TopicsUnreadable
 from streaming.kafka.clients import reason
 from streaming.kafka.permissions import readable
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from streaming.client import Relation, Row
-    from streaming.consumers.kafka_offsets import KafkaOffsets
-    from streaming.consumers.kafka_requests import KafkaSubscription
+    from streaming.client.offsets import KafkaOffsets
+    from streaming.client.requests import KafkaSubscription
 
 log = logging.getLogger("reexpand.consumer")
 
 _NEW = "TOPIC_CREATED"
-"""Cause of a row of a topic that was created after the subscription."""
+"""Cause of rows whose topic was created after the subscription."""
 
 
 class KafkaTiming(NamedTuple):
@@ -33,10 +33,10 @@ class KafkaTiming(NamedTuple):
 
     Attributes:
         handover_seconds: longest wait for the former reader of a partition.
-        settle_seconds: time without changes before they are acted upon, since they come in a row.
+        settle_seconds: time without changes before they are applied, because changes come in bursts.
         unsettled_seconds: longest wait for such a time.
-        retry_seconds: pause between two attempts at what is not possible yet.
-        refresh_seconds: time between two counts of the partitions of all topics.
+        retry_seconds: pause before another attempt to take over partitions.
+        refresh_seconds: interval of checks for added partitions.
     """
 
     handover_seconds: float = 1.0
@@ -47,7 +47,7 @@ class KafkaTiming(NamedTuple):
 
 
 class KafkaAssignment:
-    """The partitions that a client reads: what the relation and its share say, as soon as that is possible.
+    """Partitions that a client reads: its share of the group's topics, taken over as soon as they are free.
 
     All methods but `has_changed` are called in one thread.
 
@@ -56,7 +56,7 @@ class KafkaAssignment:
         offsets: positions of the client.
         timing: times.
         latest: begin topics that are older than the subscription at their end.
-        committed_only: only what was committed counts as processed.
+        committed_only: count only committed records as processed.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class KafkaAssignment:
         self._refresh_at = time.monotonic() + timing.refresh_seconds
 
     def has_changed(self, topic: str) -> None:
-        """Note that the rows of a topic have changed, in any thread."""
+        """Note that the rows of a topic have changed; any thread may call this."""
         with self._lock:
             self._changed_at = time.monotonic()
             if not self._changed:
@@ -93,7 +93,7 @@ class KafkaAssignment:
             self._changed.add(topic)
 
     def is_due(self, now: float) -> bool:
-        """Tell whether there is something to do."""
+        """Return True if `follow` has work to do."""
         timing = self._timing
         settled_at = min(self._changed_at + timing.settle_seconds, self._unchanged_at + timing.unsettled_seconds)
         if self._changed and now >= max(settled_at, self._retry_at):
@@ -101,11 +101,11 @@ class KafkaAssignment:
         return now >= min(self._refresh_at, self._unknown.due_at) or (bool(self._waiting) and now >= self._retry_at)
 
     def follow(self, relation: Relation, now: float) -> None:
-        """Give up and take over what the relation says.
+        """Give up and take over partitions according to the relation.
 
         Raises:
             TopicsUnreadable: a topic or its offset cannot be read.
-            NotCommitted: the group does not take an offset.
+            NotCommitted: the group rejects an offset.
         """
         with self._lock:
             changed, self._changed = self._changed, set()
@@ -129,10 +129,10 @@ class KafkaAssignment:
         self._retry_at = now + self._timing.retry_seconds
 
     def lose(self) -> None:
-        """Give up everything without a word to the group: the lease has ended, and others may read it."""
+        """Give up all partitions without a commit: the lease has ended, and other clients may read them."""
         if not self._offsets.parts and not self._waiting:
             return
-        log.warning("%s has lost its lease, and begins anew", self._subscription.client_id)
+        log.warning("%s has lost its lease, and starts over", self._subscription.client_id)
         self._share = PartShare(self._subscription.client_id)
         self._waiting.clear()
         self._offsets.end(self._offsets.parts, commit=False)
@@ -141,12 +141,12 @@ class KafkaAssignment:
         self._retry_at = time.monotonic() + self._timing.handover_seconds
 
     def give_up(self, *, commit: bool) -> None:
-        """Give up everything, at the end."""
+        """Give up all partitions when the consumer closes."""
         self._waiting.clear()
         self._offsets.end(self._offsets.parts, commit=commit, all_processed=not self._committed_only)
 
     def _note(self, topic: str, row: Row | None) -> None:
-        """Note that a topic is received, and whether it is newer than the subscription."""
+        """Note whether the client receives a topic, and whether the topic is newer than the subscription."""
         self._unknown.forget(topic)
         (self._received.discard if row is None else self._received.add)(topic)
         (self._new.add if row is not None and row.cause == _NEW else self._new.discard)(topic)
@@ -157,7 +157,7 @@ class KafkaAssignment:
         return {row.client_id: row for row in rows if row.group == self._subscription.group}
 
     def _count(self, topics: list[str]) -> dict[str, int]:
-        """Return the numbers of partitions of topics; topics without an answer are left out."""
+        """Return the number of partitions of each topic; topics without an answer are left out."""
         found = {}
         for topic, answer in self._offsets.describe(topics).items():
             if answer.error is None and answer.partitions:
@@ -172,13 +172,13 @@ class KafkaAssignment:
         self._offsets.end({part for part in lost if part in self._offsets}, all_processed=not self._committed_only)
 
     def _take_over(self, now: float) -> None:
-        """Read what nobody else reads any more, or what has been waited for long enough."""
+        """Read partitions that no other client reads, or whose handover has timed out."""
         if not self._waiting:
             return
         try:
             found = self._offsets.find(sorted(self._waiting))
         except KafkaException as error:
-            log.debug("offsets are not known yet: %s", error)
+            log.debug("offsets cannot be read yet: %s", error)
             return
         me = self._subscription.client_id
         ready = {
@@ -198,7 +198,7 @@ class KafkaAssignment:
 
 
 class _UnknownTopics:
-    """Topics that Kafka does not know yet, each with the time of the next look; pauses become longer."""
+    """Topics without metadata in Kafka yet, each with the time of the next attempt; pauses double."""
 
     _FIRST_SECONDS = 0.05
     _LONGEST_SECONDS = 5.0
@@ -209,14 +209,14 @@ class _UnknownTopics:
         self._pauses: dict[str, float] = {}
 
     def put(self, topic: str, now: float) -> None:
-        """Look for a topic later."""
+        """Schedule the next attempt for a topic."""
         pause = self._pauses.get(topic, self._FIRST_SECONDS)
         self._pauses[topic] = min(2 * pause, self._LONGEST_SECONDS)
         self._due[topic] = now + pause
         self.due_at = min(self.due_at, now + pause)
 
     def take(self, now: float) -> set[str]:
-        """Return the topics to look for now."""
+        """Return the topics that are due now."""
         found = {topic for topic, at in self._due.items() if at <= now}
         for topic in found:
             del self._due[topic]
@@ -224,7 +224,7 @@ class _UnknownTopics:
         return found
 
     def forget(self, topic: str) -> None:
-        """Forget a topic that was found, or is not wanted any more."""
+        """Remove a topic that was found, or is no longer received."""
         self._pauses.pop(topic, None)
         self._due.pop(topic, None)
         self.due_at = min(self._due.values(), default=inf)

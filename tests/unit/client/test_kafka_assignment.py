@@ -7,9 +7,9 @@ from unittest.mock import create_autospec
 import pytest
 
 from streaming.client import Relation
-from streaming.consumers.kafka_assignment import KafkaAssignment, KafkaTiming, _UnknownTopics
-from streaming.consumers.kafka_offsets import KafkaOffsets
-from streaming.consumers.kafka_requests import KafkaSubscription
+from streaming.client.assignment import KafkaAssignment, KafkaTiming, _UnknownTopics
+from streaming.client.offsets import KafkaOffsets
+from streaming.client.requests import KafkaSubscription
 
 TIMING = KafkaTiming(settle_seconds=1, unsettled_seconds=3, refresh_seconds=100)
 

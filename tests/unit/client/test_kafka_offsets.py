@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from streaming.consumers.kafka_offsets import KafkaOffsets
-from streaming.consumers.kafka_share import TopicPart
+from streaming.client.offsets import KafkaOffsets, TopicPart
 from streaming.errors import NotCommitted
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""A consumer of Kafka topics by pattern: new topics are read from their first record on, and nobody rebalances."""
+"""Consumer of Kafka topics by pattern. New topics are consumed from their first record, without a group rebalance."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ from confluent_kafka import Consumer, KafkaError, Message
 from confluent_kafka.admin import AdminClient
 
 from streaming.client import UPDATES, Change, SubscriptionClient
+from streaming.client.assignment import KafkaAssignment, KafkaTiming
+from streaming.client.offsets import REFUSED, KafkaOffsets, TopicPart
+from streaming.client.requests import KafkaRequests, KafkaSubscription, check_patterns
 from streaming.config import Settings
-from streaming.consumers.kafka_assignment import KafkaAssignment, KafkaTiming
-from streaming.consumers.kafka_offsets import REFUSED, KafkaOffsets
-from streaming.consumers.kafka_patterns import check_patterns
-from streaming.consumers.kafka_requests import KafkaRequests, KafkaSubscription
-from streaming.consumers.kafka_share import TopicPart
 from streaming.errors import ConfigInvalid, ConsumerClosed, NotCommitted, TopicsUnreadable
 from streaming.events.model import check_name
 from streaming.kafka.clients import PARTITION_END, concerns_group, create, reason
@@ -33,16 +31,16 @@ if TYPE_CHECKING:
 log = logging.getLogger("reexpand.consumer")
 
 _SLICE_SECONDS = 0.05
-"""Longest time, in seconds, for which records are waited for without a look at the relation."""
+"""Longest wait for records, in seconds, before the relation is checked again."""
 
 _MAX_CLIENT_ID = 1_000
-"""Maximum number of characters in the id of a client, which stands in the metadata of each committed offset."""
+"""Maximum number of characters in the id of a client, which is in the metadata of each committed offset."""
 
 _DEFAULTS: Final = {
-    "log_level": 0,  # its log lines come as errors too
+    "log_level": 0,  # its log lines are also reported as errors
     "auto.offset.reset": "earliest",
     "reconnect.backoff.max.ms": 1_000,
-    "fetch.wait.max.ms": 100,  # instead of 500: a new topic waits for the end of a request for the others
+    "fetch.wait.max.ms": 100,  # instead of 500: a new topic waits for the end of the current fetch request
 }
 _FIXED: Final = {
     "enable.auto.commit": False,
@@ -59,7 +57,7 @@ _LATEST: Final = ("latest", "end", "largest")
 
 
 class PatternConsumer:
-    """Consumer of the Kafka topics that match patterns, by the relation that the job keeps.
+    """Consumer of the Kafka topics that match patterns, according to the relation that the job maintains.
 
     Use it as `confluent_kafka.Consumer`, with `poll`, `consume` and `commit`, or as an iterator, in one thread. It is
     closed at the end of its `with` block.
@@ -68,23 +66,23 @@ class PatternConsumer:
         bootstrap_servers: Kafka brokers.
         patterns: patterns of topic names.
         group: group of the client, and its consumer group in Kafka.
-        parent: the parent topic as which `reexpand watch-kafka` announces the topics.
+        parent: parent topic under which `reexpand watch-kafka` announces the topics.
         dialect: dialect of the patterns.
-        policy: match policy, in dialect `wamp`.
-        exclusive: give each topic to the newest client of the group alone, instead of each partition to one of them.
-        client_id: id of the client; two that live at the same time must not share one.
+        policy: match policy, in dialects that have match policies.
+        exclusive: assign each topic to the newest client of the group, instead of each partition to one of its clients.
+        client_id: id of the client, unique among running clients.
         group_id: consumer group in Kafka for the offsets; None for `group`.
-        declare: declare the group with a group event. False leaves that, and `exclusive`, to others.
+        declare: declare the group, and whether it is exclusive, with a group event. False if another program does this.
         lease_seconds: `client_timeout_ms` of the job, in seconds.
         auto_commit_seconds: seconds between two commits of processed records; None leaves commits to `commit`.
-        handover_seconds: longest wait for the former reader of a partition to give it up.
-        max_poll_seconds: time without `poll` after which the client counts as hung, and lets its lease end.
+        handover_seconds: longest wait for the former reader of a partition to release it.
+        max_poll_seconds: time without `poll` after which the client counts as hung and its lease is not renewed.
         options: librdkafka options of the consumer, such as credentials and `auto.offset.reset`.
         topics: other names of the job's topics: `updates`, `subscription_events`, `group_events`.
 
     Raises:
-        PatternsRefused: a pattern is not valid, or no Kafka topic can match it.
-        ConfigInvalid: another argument is wrong.
+        PatternsRefused: a pattern is invalid, or no Kafka topic can match it.
+        ConfigInvalid: another argument is invalid.
     """
 
     def __init__(
@@ -182,16 +180,16 @@ class PatternConsumer:
         self._stop.set()
 
     def poll(self, timeout: float | None = None) -> Message | None:
-        """Return the next record, or None if there is none within `timeout` seconds; None waits for ever.
+        """Return the next record, or None if there is none within `timeout` seconds; a timeout of None waits forever.
 
-        Records that were returned before count as processed.
+        Records that were returned earlier count as processed.
 
         Raises:
             ConsumerClosed: the consumer is closed.
             TopicsUnreadable: a topic or its offsets cannot be read.
-            NotCommitted: the group does not take the offsets.
-            NotWritten: Kafka does not take the requests of the client.
-            UpdatesUnreadable: the relation cannot be followed.
+            NotCommitted: the group rejects the offsets.
+            NotWritten: Kafka rejects the requests of the client.
+            UpdatesUnreadable: the updates topic cannot be read.
         """
         self._offsets.all_processed()
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -205,7 +203,7 @@ class PatternConsumer:
                 return None
 
     def consume(self, count: int = 500, timeout: float | None = None) -> list[Message]:
-        """Return up to `count` records: the first as soon as there is one, and those that are at hand with it.
+        """Wait for a record, and return it with the buffered ones, up to `count` records.
 
         Raises:
             ClientError, NotWritten: as `poll`.
@@ -217,10 +215,10 @@ class PatternConsumer:
         return [first, *(message for message in rest if self._take(message))]
 
     def commit(self) -> None:
-        """Commit the records that were returned, and wait until the group has taken that.
+        """Commit the returned records, and wait for the acknowledgement.
 
         Raises:
-            NotCommitted: the group does not take the offsets.
+            NotCommitted: the group rejects the offsets.
             ConsumerClosed: the consumer is closed.
         """
         self._check()
@@ -228,7 +226,7 @@ class PatternConsumer:
         self._offsets.commit(wait=True)
 
     def close(self) -> None:
-        """Commit processed records, give up all partitions, and end the subscription."""
+        """Commit processed records, release all partitions, and end the subscription."""
         if self._closed:
             return
         self._closed = True
@@ -237,12 +235,12 @@ class PatternConsumer:
             self._assignment.give_up(commit=time.monotonic() < self._requests.lease_ends_at())
         finally:
             if not self._requests.close():
-                log.warning("%s could not end its subscription; its lease will", self.client_id)
+                log.warning("%s could not end its subscription, which now ends with its lease", self.client_id)
             self._updates.close()
             self._consumer.close()
 
     def _look(self) -> float:
-        """Do what is due beside reading; return the time."""
+        """Renew the lease, follow the relation and commit, as far as each is due; return the time."""
         self._check()
         now = time.monotonic()
         self._requests.is_alive(now)
@@ -250,7 +248,7 @@ class PatternConsumer:
             self._assignment.lose()
             self._requests.renew_now()
             return now
-        # What was read so far may be of the past.
+        # Until the client has caught up, its rows may be outdated.
         if self._updates.ready and self._assignment.is_due(now):
             self._assignment.follow(self._updates.relation, now)
         if self._auto_commit_seconds is not None and now >= self._commit_at:
@@ -266,7 +264,7 @@ class PatternConsumer:
                 raise error
 
     def _take(self, message: Message) -> bool:
-        """Note a record that is handed out; return False for what is none, or belongs to others by now."""
+        """Note a record before it is returned; return False for errors and for partitions of other clients."""
         error = message.error()
         if error is not None:
             self._judge(error, message.topic())
@@ -278,7 +276,7 @@ class PatternConsumer:
         return True
 
     def _judge(self, error: KafkaError, topic: str | None) -> None:
-        """Raise an error that stays; librdkafka recovers from others, and the job says when a topic is gone."""
+        """Raise a permanent error. librdkafka recovers from others, and the job reports deleted topics."""
         if error.fatal() or error.code() in _FATAL:
             where = f"The topic {topic}" if topic else f"Kafka, for the group {self._group},"
             needed = readable(topic) if topic else usable_group(self._group_id)
@@ -287,7 +285,7 @@ class PatternConsumer:
             log.debug("%s: %s", topic, error.str())
 
     def _on_error(self, error: KafkaError) -> None:
-        """Keep an error that stays, for the next `poll`."""
+        """Keep a permanent error for the next `poll`."""
         if (error.fatal() or error.code() in _FATAL) and self._error is None:
             needed = usable_group(self._group_id) if concerns_group(error) else None
             self._error = TopicsUnreadable(f"Kafka cannot be read: {reason(error, needed)}.")
@@ -299,7 +297,7 @@ class PatternConsumer:
             self._error = self._error or failure
 
     def _on_change(self, change: Change) -> None:
-        """Note a change; called in the thread that follows the updates."""
+        """Note a change; the thread that reads the updates calls this."""
         self._assignment.has_changed(change.row.lite_topic)
 
 
@@ -314,10 +312,10 @@ def _check_names(**names: str) -> None:
 
 
 def _check_times(**seconds: float) -> None:
-    """Check times that must not be zero."""
+    """Check that times are greater than zero."""
     for label, value in seconds.items():
         if value <= 0:
-            raise ConfigInvalid(f"{label} must be more than 0, not {value:g}")
+            raise ConfigInvalid(f"{label} must be greater than 0, got {value:g}")
 
 
 def _topic_names(given: Mapping[str, str]) -> dict[str, str]:
@@ -325,7 +323,7 @@ def _topic_names(given: Mapping[str, str]) -> dict[str, str]:
     names = {"updates": UPDATES} | {name: _default(name) for name in ("subscription_events", "group_events")}
     unknown = given.keys() - names.keys()
     if unknown:
-        raise ConfigInvalid(f"topics has no {', '.join(sorted(unknown))}; it can have: {', '.join(names)}")
+        raise ConfigInvalid(f"topics has unknown keys: {', '.join(sorted(unknown))}; use {', '.join(names)}")
     return {**names, **given}
 
 

@@ -1,4 +1,4 @@
-"""The requests with which a consumer subscribes: sent, and repeated as the lease asks."""
+"""Requests that subscribe a consumer: checked, sent, and repeated within the lease."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from streaming.errors import NotWritten
+from matcher.dialects import DIALECTS
+from matcher.errors import MatcherError
+from streaming.errors import NotWritten, PatternsRefused
 from streaming.events.model import BIND_TOPIC, MODEL, QUOTA, UNLIMITED, WILDCARD, Action
 from streaming.kafka.clients import cause, create, reason
-from streaming.kafka.names import is_everything
+from streaming.kafka.names import everything, is_everything, unmatchable
 from streaming.kafka.permissions import writable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from confluent_kafka import Message
 
 log = logging.getLogger("reexpand.consumer")
 
 _LEAVE_SECONDS = 10.0
-"""Longest wait at the end, in seconds, for Kafka to take the last request."""
+"""Timeout of the last request, in seconds."""
 
 _REPEATS_PER_LEASE = 3
 _TICK_SECONDS = 0.05
@@ -37,17 +39,38 @@ _REFUSED = frozenset(
 )
 
 
+def check_patterns(patterns: Sequence[str], dialect: str, policy: str | None = None) -> None:
+    """Check that the job accepts the patterns, and that each can match a Kafka topic.
+
+    Raises:
+        PatternsRefused: a pattern is invalid, or no Kafka topic can match it.
+    """
+    if isinstance(patterns, str):
+        raise PatternsRefused(f"patterns must be a list, not the text {patterns!r}: write [{patterns!r}].")
+    if not patterns:
+        raise PatternsRefused(f"patterns is empty; {everything(dialect)!r} matches every topic.")
+    if dialect not in DIALECTS:
+        raise PatternsRefused(f"Unknown dialect {dialect!r}; use one of {', '.join(DIALECTS)}.")
+    for pattern in patterns:
+        try:
+            reason = unmatchable(pattern, dialect, policy)
+        except (MatcherError, ValueError) as error:
+            raise PatternsRefused(f"The pattern {pattern!r} is invalid in dialect {dialect}: {error}") from None
+        if reason is not None:
+            raise PatternsRefused(f"The pattern {pattern!r} has {reason}")
+
+
 class KafkaSubscription(NamedTuple):
     """Content of the requests of one client.
 
     Attributes:
-        parent: the parent topic, as which the Kafka topics are announced.
-        group: its group.
-        client_id: its id.
+        parent: parent topic under which the Kafka topics are announced.
+        group: group of the client.
+        client_id: id of the client.
         patterns: entries of its set.
         dialect: dialect of the patterns.
-        policy: match policy, in dialect `wamp`.
-        exclusive: each topic goes to the newest subscriber of the group alone.
+        policy: match policy, in dialects that have match policies.
+        exclusive: only the newest subscriber of the group receives each topic.
     """
 
     parent: str
@@ -65,7 +88,7 @@ class KafkaSubscription(NamedTuple):
         return {"group": self.group, "attributes": attributes}
 
     def request(self) -> dict[str, Any]:
-        """Return the request that subscribes, or repeats that it does.
+        """Return the request that subscribes the client, or renews its lease.
 
         A pattern for every Kafka topic is sent as an empty set: `>` of `nats` matches no name with an empty token.
         """
@@ -84,14 +107,14 @@ class KafkaSubscription(NamedTuple):
 
 
 class KafkaRequests:
-    """Sends the requests of a client in a thread of its own, as long as the client gives signs of life.
+    """Sender of a client's requests, in a thread of its own, for as long as the client calls `is_alive`.
 
     Args:
         subscription: content of the requests.
-        topics: Kafka topics of subscription events and of group events; no group event is sent without the latter.
+        topics: Kafka topics of subscription events and of group events; None as the second sends no group event.
         options: librdkafka options, with the addresses of the brokers.
         lease_seconds: time without requests after which the job ends a client.
-        silent_seconds: time without signs of life after which no request is sent.
+        silent_seconds: time without a call of `is_alive` after which no request is sent.
 
     Raises:
         ConfigInvalid: an option is not valid.
@@ -116,7 +139,9 @@ class KafkaRequests:
             Producer,
             {
                 "log_level": 0,
-                "message.timeout.ms": max(1_000, round(1_000 * lease_seconds)),  # a late request counts for nothing
+                "message.timeout.ms": max(
+                    1_000, round(1_000 * lease_seconds)
+                ),  # a request after the lease has no effect
                 **options,
                 "enable.idempotence": True,
                 "error_cb": lambda _: None,
@@ -132,11 +157,11 @@ class KafkaRequests:
         self._thread.start()
 
     def is_alive(self, now: float) -> None:
-        """Note a sign of life."""
+        """Note that the client is alive."""
         self._alive_at = now
 
     def lease_ends_at(self) -> float:
-        """Return the monotonic time before which the job does not end the client."""
+        """Return the monotonic time until which the job keeps the client."""
         return self._renewed_at + self._lease_seconds
 
     def renew_now(self) -> None:
@@ -149,7 +174,7 @@ class KafkaRequests:
         self.renew_now()
 
     def close(self) -> bool:
-        """End the subscription; return False if Kafka has not taken that in time."""
+        """End the subscription; return False if Kafka did not acknowledge the request in time."""
         self._stop.set()
         self._thread.join()
         if self.error is not None:
@@ -174,7 +199,7 @@ class KafkaRequests:
                     self._renew()
 
     def _renew(self) -> None:
-        """Send the request; the lease counts from now, once Kafka has it."""
+        """Send the request; once Kafka acknowledges it, the lease counts from now."""
         asked_at = time.monotonic()
 
         def renewed() -> None:
@@ -189,7 +214,9 @@ class KafkaRequests:
             elif error.code() in _REFUSED or error.fatal():
                 self._fail(topic, error)
             else:
-                log.warning("%s has not taken a request of %s: %s", topic, self._subscription.client_id, error.str())
+                log.warning(
+                    "A request of %s to %s was not written: %s", self._subscription.client_id, topic, error.str()
+                )
 
         try:
             self._producer.produce(topic, orjson.dumps(record), self._subscription.group, on_delivery=delivered)
@@ -199,4 +226,6 @@ class KafkaRequests:
 
     def _fail(self, topic: str, error: KafkaException | KafkaError) -> None:
         why = reason(cause(self._producer, error), writable(topic))
-        self.error = self.error or NotWritten(f"The topic {topic} does not take the requests of the consumer: {why}.")
+        self.error = self.error or NotWritten(
+            f"The requests of the consumer cannot be written to the topic {topic}: {why}."
+        )

@@ -1,1 +1,0 @@
-"""Consumers with patterns in place of names."""
