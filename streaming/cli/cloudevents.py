@@ -17,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _common_options(command: F) -> F:
-    once = click.option("--once", is_flag=True, help="End when all is converted that was there at the start.")
+    once = click.option("--once", is_flag=True, help="Stop when all records present at the start are converted.")
     for option in (once, kafka_options_option, bootstrap_servers_option, verbose_option):
         command = option(command)
     return click.argument("topic")(command)
@@ -25,7 +25,7 @@ def _common_options(command: F) -> F:
 
 @click.group()
 def cloudevents() -> None:
-    """Convert CloudEvents to inputs, and outputs to them.
+    """Convert CloudEvents to inputs, and outputs to CloudEvents.
 
     Each record is converted exactly once, in transactions. The verbs run until SIGTERM or Ctrl-C. They need the extra
     `cloudevents`.
@@ -45,14 +45,14 @@ def accept(topic: str, bootstrap_servers: str | None, kafka_options: Path | None
     """Write the CloudEvents of TOPIC to the job's inputs.
 
     The type of an event is reexpand.topic-event, reexpand.subscription-event or reexpand.group-event, and its data the
-    record. Events of another type, and what is no event, are passed over with a line in the log.
+    record. Other events and other records are skipped and logged.
 
     \b
     Example:
       reexpand cloudevents accept my-events --bootstrap-servers broker:9092
     """
     _require_sdk()
-    from streaming.adapters.cloud_events import bridge
+    from streaming.adapters import cloudevents as bridge
 
     settings = _settings(bootstrap_servers, kafka_options)
     count = bridge.accept(settings, bridge.BridgeOptions(topic, once=once, client=_client(settings)))
@@ -74,7 +74,7 @@ def emit(
       reexpand cloudevents emit my-changes --bootstrap-servers broker:9092
     """
     _require_sdk()
-    from streaming.adapters.cloud_events import bridge
+    from streaming.adapters import cloudevents as bridge
 
     settings = _settings(bootstrap_servers, kafka_options)
     options = bridge.BridgeOptions(topic, structured=structured, once=once, client=_client(settings))

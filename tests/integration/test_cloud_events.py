@@ -12,7 +12,7 @@ from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
 from confluent_kafka import Producer
 
-from streaming.adapters.cloud_events.bridge import BridgeOptions, accept, emit
+from streaming.adapters.cloudevents import BridgeOptions, accept, emit
 from streaming.errors import BridgeFailed
 from streaming.kafka.topics import TopicSpec, create_topics
 from tests.support.update_records import add, gone

@@ -13,11 +13,10 @@ from click.testing import CliRunner
 from confluent_kafka import KafkaError, KafkaException
 
 from streaming import config
-from streaming.adapters import cluster, topic_events, watch_kafka
-from streaming.adapters.cluster import KafkaCluster
+from streaming.adapters import topic_events, watch_kafka
 from streaming.adapters.topic_events import NoAnswer, Stopped
 from streaming.adapters.watch import Listing, Presence, TopicChange, TopicFilter, encode, in_words
-from streaming.adapters.watch_kafka import Options
+from streaming.adapters.watch_kafka import KafkaCluster, Options
 from streaming.cli import main
 from streaming.errors import ConfigInvalid, WatchFailed
 from streaming.kafka import reach
@@ -65,7 +64,7 @@ class FakeCluster:
 def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch_kafka, "_START_SECONDS", 0.0)
     monkeypatch.setattr(topic_events, "_RETRY_SECONDS", 0.0)
-    monkeypatch.setattr(cluster, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(watch_kafka, "ANSWER_SECONDS", 0.2)
     monkeypatch.setattr(topic_events, "ANSWER_SECONDS", 0.2)
     monkeypatch.setattr(logging, "basicConfig", lambda **_: None)
 
@@ -105,7 +104,7 @@ def test_answers_that_do_not_come_are_survived_and_said_once_each_time(caplog: p
     fake = FakeCluster([seen("a", "b"), seen("a"), away, away, seen("a"), away, seen("a"), seen("a")])
     with caplog.at_level(logging.INFO, "reexpand"):
         assert said(fake) == ["CREATED a", "CREATED b", "DELETED b"]
-    again = ["no news of broker:9092: it is away", "broker:9092 answers again"]
+    again = ["broker:9092 does not answer: it is away", "broker:9092 answers again"]
     assert caplog.messages[1:-1] == again * 2
     assert caplog.messages[0] == "ready: watching 2 topics of broker:9092 as parent kafka"
 
@@ -136,15 +135,15 @@ def test_an_error_about_a_topic_deletes_it_only_when_it_says_so(code: int, prese
     def result() -> None:
         raise KafkaException(KafkaError(code))
 
-    assert cluster._presence(KafkaError(code)) is presence
-    assert cluster._id(result) is presence
+    assert watch_kafka._presence(KafkaError(code)) is presence
+    assert watch_kafka._id(result) is presence
 
 
 def test_a_broker_without_topic_ids_says_only_that_the_topic_is_there() -> None:
     class Described:
-        topic_id = cluster._NO_ID
+        topic_id = watch_kafka._NO_ID
 
-    assert cluster._id(Described) is Presence.PRESENT
+    assert watch_kafka._id(Described) is Presence.PRESENT
 
 
 def test_a_wrong_client_option_is_refused_in_one_sentence() -> None:

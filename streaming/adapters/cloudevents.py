@@ -1,16 +1,34 @@
-"""Bridges between Kafka topics of CloudEvents and the job: each record is converted exactly once, in transactions."""
+"""CloudEvents 1.0 as inputs and outputs of the job, by the official SDK.
+
+Records are converted one by one. A bridge between Kafka topics converts each record exactly once, in transactions.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import signal
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import quote
 
+from cloudevents.core.bindings.kafka import (
+    CE_PREFIX,
+    KafkaMessage,
+    from_binary,
+    from_structured,
+    to_binary,
+    to_structured,
+)
+from cloudevents.core.exceptions import BaseCloudEventException
+from cloudevents.core.formats.json import JSONFormat
+from cloudevents.core.v1.event import CloudEvent
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from streaming.adapters.cloud_events.conversion import INPUTS, Wrapper, to_input
-from streaming.errors import BridgeFailed, NotConverted
+from streaming.errors import BridgeFailed, NotConverted, Rejected
+from streaming.events.json_fields import MAX_DEPTH, depth
+from streaming.events.topic_events import parse_lmq_name
 from streaming.kafka.clients import PARTITION_END, concerns_group, create, reason
 from streaming.kafka.permissions import Grant, readable, usable_group, writable
 
@@ -21,8 +39,136 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("reexpand")
 
+PREFIX: Final = "reexpand."
+"""Prefix of the types of all events."""
+
+INPUTS: Final = {
+    f"{PREFIX}topic-event": "topic_events",
+    f"{PREFIX}subscription-event": "subscription_events",
+    f"{PREFIX}group-event": "group_events",
+}
+"""Settings with the topic of each input, by type of event."""
+
+_JSON: Final = "application/json"
+_CONTENT_TYPE: Final = "content-type"
+_STRUCTURED: Final = "application/cloudevents"
+_STRUCTURED_JSON: Final = (_STRUCTURED, f"{_STRUCTURED}+json")
 _RECORDS_AT_ONCE = 1_000
 _REQUEST_SECONDS = 30.0
+
+
+class Converted(NamedTuple):
+    """Record of an input.
+
+    Attributes:
+        setting: setting with the topic of the record.
+        key: key of the record.
+        value: value of the record.
+    """
+
+    setting: str
+    key: str
+    value: bytes
+
+
+def to_input(headers: Mapping[str, bytes], value: bytes | None) -> Converted:
+    """Return the input in a CloudEvent of binary or structured mode.
+
+    In binary mode the bytes of the value stay unchanged.
+
+    Raises:
+        NotConverted: the record is no CloudEvent, or the event is no input of the job.
+    """
+    is_binary = not _is_structured(headers)
+    if depth(value or b"") > MAX_DEPTH:
+        raise NotConverted(f"its JSON nests deeper than {MAX_DEPTH} levels")
+    try:
+        message = KafkaMessage(dict(headers), None, value or b"")
+        event = from_binary(message, JSONFormat()) if is_binary else from_structured(message, JSONFormat())
+    except (BaseCloudEventException, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise NotConverted(f"invalid CloudEvent: {error}") from None
+    kind = event.get_type()
+    if kind not in INPUTS:
+        raise NotConverted(f"its type is {kind!r}; expected {', '.join(INPUTS)}")
+    data = event.get_data()
+    try:
+        content = json.loads(value or b"") if is_binary else data
+    except ValueError as error:
+        raise NotConverted(f"its data is not JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise NotConverted("its data is not a JSON object")
+    plain = (value or b"") if is_binary else json.dumps(content, separators=(",", ":")).encode()
+    return Converted(INPUTS[kind], _key(content), plain)
+
+
+def _is_structured(headers: Mapping[str, bytes]) -> bool:
+    """Return True if the value is a whole event.
+
+    The content type decides (Kafka binding, section 3), because structured events may also have headers of binary mode.
+    Without any of these headers the value must be a whole event.
+
+    Raises:
+        NotConverted: the format of the event is not JSON.
+    """
+    names = {name.lower(): value for name, value in headers.items()}
+    content_type = names.get(_CONTENT_TYPE, b"").partition(b";")[0].strip().lower().decode(errors="replace")
+    if content_type.startswith(_STRUCTURED):
+        if content_type not in _STRUCTURED_JSON:
+            raise NotConverted(f"its content type is {content_type!r}; expected {_STRUCTURED}+json")
+        return True
+    return not any(name.startswith(CE_PREFIX) for name in names)
+
+
+def _key(content: Mapping[str, Any]) -> str:
+    """Return the key that keeps inputs in order: the parent of a topic event, otherwise the group."""
+    requests = content.get("subscriptionSet")
+    entry = requests[0] if isinstance(requests, list) and requests and isinstance(requests[0], dict) else content
+    found = entry.get("group") or entry.get("parentTopic")
+    if found is None and isinstance(entry.get("lmqName"), str):
+        try:
+            found = parse_lmq_name(entry["lmqName"])[0]
+        except Rejected:
+            found = None
+    return found if isinstance(found, str) else ""
+
+
+class Wrapper:
+    """Converter of updates and dead letters to CloudEvents.
+
+    Args:
+        structured: write the whole event as the value. Otherwise its attributes are headers, next to the value.
+    """
+
+    def __init__(self, *, structured: bool = False) -> None:
+        self._structured = structured
+
+    def update(self, key: bytes, value: bytes) -> KafkaMessage:
+        """Return the event of an update, with its `eventId` as id and its topic as subject."""
+        return self._message(key, value, "update", lambda record: (record["eventId"], record["liteTopic"]))
+
+    def dead_letter(self, key: bytes, value: bytes) -> KafkaMessage:
+        """Return the event of a dead letter, with its key as id and its reason as subject."""
+        return self._message(key, value, "dead-letter", lambda record: (key.decode(), record["reason"]))
+
+    def _message(
+        self, key: bytes, value: bytes, kind: str, names: Callable[[dict[str, Any]], tuple[str, str]]
+    ) -> KafkaMessage:
+        record = json.loads(value)
+        source, (identity, subject) = record["source"], names(record)
+        attributes = {
+            "specversion": "1.0",
+            "id": identity,
+            "source": f"/reexpand/{quote(str(source['topic']))}",
+            "type": f"{PREFIX}{kind}",
+            "subject": subject,
+            "time": datetime.fromtimestamp(source["timestamp"] / 1_000, UTC),
+            "datacontenttype": _JSON,
+            "dataschema": f"urn:reexpand:{kind}",
+            "partitionkey": key.decode(),
+        }
+        convert = to_structured if self._structured else to_binary
+        data = record if self._structured else value
+        return convert(CloudEvent(attributes, data), JSONFormat(), key_mapper=lambda _: key)
 
 
 class Produced(NamedTuple):
@@ -39,8 +185,8 @@ class BridgeOptions(NamedTuple):
 
     Attributes:
         topic: Kafka topic of the CloudEvents.
-        structured: write them in structured mode.
-        once: end when everything is converted that was there at the start.
+        structured: write events in structured mode.
+        once: stop when all records present at the start are converted.
         client: further options of the Kafka clients.
     """
 
@@ -51,9 +197,9 @@ class BridgeOptions(NamedTuple):
 
 
 def accept(settings: Settings, options: BridgeOptions) -> int:
-    """Write the inputs in CloudEvents to the topics of the job, until stopped; return their number.
+    """Write the inputs in CloudEvents to the topics of the job until stopped, and return their number.
 
-    Events that are none are passed over, with a line in the log.
+    Records that cannot be converted are skipped and logged.
 
     Raises:
         BridgeFailed: Kafka cannot be read or written.
@@ -70,9 +216,9 @@ def accept(settings: Settings, options: BridgeOptions) -> int:
 
 
 def emit(settings: Settings, options: BridgeOptions) -> int:
-    """Write updates and dead letters as CloudEvents, until stopped; return their number.
+    """Write updates and dead letters as CloudEvents until stopped, and return their number.
 
-    A record without value, which deletes its key, stays one.
+    A record without a value, which deletes its key, stays unchanged.
 
     Raises:
         BridgeFailed: Kafka cannot be read or written.
@@ -87,7 +233,7 @@ def emit(settings: Settings, options: BridgeOptions) -> int:
         try:
             found = make(key, value)
         except (ValueError, KeyError, TypeError) as error:
-            raise NotConverted(f"it is no record of the job: {error!r}") from None
+            raise NotConverted(f"not a record of the job: {error!r}") from None
         return Produced(options.topic, key, found.value, list(found.headers.items()))
 
     sources = [settings.updates, settings.dead_letters]
@@ -95,7 +241,7 @@ def emit(settings: Settings, options: BridgeOptions) -> int:
 
 
 class _Bridge:
-    """Loop of a bridge: records and the offsets up to which they are converted are written in one transaction."""
+    """Loop of a bridge. Each transaction has converted records, and the offsets of their sources."""
 
     def __init__(self, settings: Settings, options: BridgeOptions, name: str) -> None:
         self._settings = settings
@@ -119,7 +265,7 @@ class _Bridge:
         self._count = 0
 
     def run(self, sources: Sequence[str], outputs: Sequence[str], convert: Callable[[Message], Produced]) -> int:
-        """Convert until SIGTERM or SIGINT, or to the end."""
+        """Convert until SIGTERM or SIGINT, or until the end of the sources."""
         former = {
             number: signal.signal(number, lambda *_: self._stop.set()) for number in (signal.SIGTERM, signal.SIGINT)
         }
@@ -138,7 +284,7 @@ class _Bridge:
         return self._count
 
     def _check(self, sources: Sequence[str], outputs: Sequence[str]) -> None:
-        """Check that all topics exist, and may be seen."""
+        """Check that all topics exist and are accessible."""
         for needed in (*map(readable, sources), *map(writable, outputs)):
             error = self._consumer.list_topics(needed.name, timeout=_REQUEST_SECONDS).topics[needed.name].error
             if error is not None and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
@@ -181,7 +327,7 @@ class _Bridge:
             try:
                 record = convert(message)
             except NotConverted as error:
-                log.warning("%s[%d]@%s is passed over: %s", *place, message.offset(), error)
+                log.warning("skipped %s[%d]@%s: %s", *place, message.offset(), error)
                 continue
             topic, key, value, headers = record
             self._produce(topic, value, key, headers=headers, on_delivery=written)
@@ -196,13 +342,13 @@ class _Bridge:
         while True:
             try:
                 self._producer.produce(*record, **further)
-            except BufferError:  # its queue is full
+            except BufferError:  # the producer's queue is full
                 self._producer.poll(0.1)
             else:
                 return
 
     def _ends(self, topics: Sequence[str]) -> dict[tuple[str, int], int]:
-        """Return the present ends of all partitions that have records, as far as they are not converted."""
+        """Return the end offset of each partition that has unconverted records."""
         found = {}
         for topic in topics:
             for number in self._consumer.list_topics(topic, timeout=_REQUEST_SECONDS).topics[topic].partitions:
@@ -214,13 +360,13 @@ class _Bridge:
         return found
 
     def _behind(self, error: KafkaError) -> KafkaError:
-        """Return the refusal of the group that is behind a time-out; the client tells of it at its next poll."""
+        """Return the error of the group that caused a timeout; the client reports it at its next poll."""
         message = self._consumer.poll(0.2) if error.code() == KafkaError._TIMED_OUT else None  # noqa: SLF001 - its name
         polled = None if message is None else message.error()
         return next((each for each in (*self._trouble, polled) if each is not None and concerns_group(each)), error)
 
     def _why(self, error: KafkaError, topic: str | None = None) -> str:
-        """Return the reason of an error: of the group, of the transactions, or of a topic that is read."""
+        """Return the reason of an error of the group, of transactions, or of a source topic."""
         needed = {
             KafkaError.GROUP_AUTHORIZATION_FAILED: usable_group(self._name),
             KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Grant("TRANSACTIONAL_ID", self._name, "WRITE"),
@@ -230,5 +376,5 @@ class _Bridge:
     def _failed(self, why: str) -> BridgeFailed:
         return BridgeFailed(
             f"CloudEvents of {self._options.topic} at {self._settings.bootstrap_servers} cannot be converted: {why}. "
-            "The next start goes on where this one ended."
+            "The next start continues from there."
         )
