@@ -1,16 +1,21 @@
-"""Topics and patterns of each parent, folded from the input streams."""
+"""Topics and patterns of each parent: readers of the input records, and their fold."""
 
+from __future__ import annotations
+
+import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from itertools import islice
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import orjson
 
 from streaming.coordinator import COORDINATOR, CoordinatorState, follow
-from streaming.errors import Rejected
-from streaming.events.columns import Event
+from streaming.errors import ConfigInvalid, Rejected
 from streaming.events.json_text import requests_of
 from streaming.events.model import (
+    BIND_TOPIC,
+    WILDCARD,
+    Action,
     GroupEvent,
     Notation,
     Place,
@@ -19,16 +24,40 @@ from streaming.events.model import (
     SubscriptionRequest,
     TopicEvent,
     TopicMetadata,
+    check_name,
 )
 from streaming.events.parsing import PARSERS
 from streaming.expansion import apply_events
+from streaming.kafka.reader import TopicReader
 from streaming.state import Shard, ShardState
 from streaming.subscription.client import Mode
 from streaming.subscription.interests import pattern_of
 from streaming.tuning import DEFAULT_TUNING
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from streaming.config import Settings
+    from streaming.events.columns import Event
+
 InputRecord = tuple[Place, bytes | None]
 """Place of a record in its stream, and its value."""
+
+_RECORDS_AT_ONCE = 10_000
+_COORDINATOR_SOURCE = Source(Stream.SUBSCRIPTIONS, -1, -1, 0, 0)
+"""Source of the coordinator's records, which contain the place of their cause."""
+
+
+class InputBlock(NamedTuple):
+    """Consecutive records of a stream.
+
+    Attributes:
+        total: number of records of the whole stream; None if it is unknown.
+    """
+
+    stream: Stream
+    records: list[InputRecord]
+    total: int | None = None
 
 
 class PatternEntry(NamedTuple):
@@ -65,13 +94,13 @@ class Holding(NamedTuple):
 
 
 class Inventory:
-    """Fold of the input streams under the job's own rules, with one shard a parent and without updates.
+    """Fold of the input streams under the job's own rules, with one shard per parent and without updates.
 
     Feed groups first, then subscriptions, as the validity of a request depends on its group. Quotas refuse nothing.
 
     Attributes:
         refused: number of invalid records and entries.
-        first_refused: description of the first of them; blank for none.
+        first_refused: description of the first of them; blank if there is none.
     """
 
     def __init__(self, *, inner_multi: bool = False) -> None:
@@ -83,39 +112,36 @@ class Inventory:
         self._coordinator = CoordinatorState()
 
     def feed(self, stream: Stream, records: Iterable[InputRecord]) -> None:
-        """Apply records of a stream, in their order in the stream."""
+        """Apply records of a stream, in the order of the stream."""
         events = list(self._parse(stream, records))
         if stream is Stream.TOPICS:
             for source, event in events:
                 if isinstance(event, TopicEvent):
                     self._apply_topic(source, event)
-        else:
-            # The coordinator sends each parent its part of an event that spans parents.
-            outcome = follow(self._coordinator, events)
-            self._coordinator.apply(outcome.delta)
-            coordinated = [(_COORDINATOR_SOURCE, PARSERS[to](record.value)) for to, record in outcome.records]
-            self._apply_on_parents(events)
-            self._apply_on_parents(coordinated)
+            return
+        # The coordinator sends each parent its part of an event that spans parents.
+        outcome = follow(self._coordinator, events)
+        self._coordinator.apply(outcome.delta)
+        self._apply_on_parents(events)
+        self._apply_on_parents((_COORDINATOR_SOURCE, PARSERS[to](record.value)) for to, record in outcome.records)
 
     def holdings(self, now: int) -> dict[str, Holding]:
         """Return the contents of each parent at a time, in milliseconds since the epoch; the largest parent first."""
         found = {}
         for parent in {**self._topics, **self._subscriptions}:
-            topics = self._topics.get(parent, {})
-            unexpired = {
+            topics = {
                 name: metadata
-                for name, metadata in topics.items()
+                for name, metadata in self._topics.get(parent, {}).items()
                 if metadata.deadline is None or metadata.deadline > now
             }
             subscriptions = self._subscriptions.get(parent, ShardState(inner_multi=self._inner_multi))
-            if unexpired or subscriptions.clients:
-                found[parent] = Holding(unexpired if len(unexpired) < len(topics) else topics, subscriptions)
+            if topics or subscriptions.clients:
+                found[parent] = Holding(topics, subscriptions)
         return dict(sorted(found.items(), key=lambda item: (-len(item[1].topics), item[0])))
 
     def _parse(self, stream: Stream, records: Iterable[InputRecord]) -> Iterator[tuple[Source, Event]]:
         for place, payload in records:
-            values = _entries_of(payload) if stream is Stream.SUBSCRIPTIONS else [payload]
-            for number, value in enumerate(values):
+            for number, value in enumerate(_entries_of(payload) if stream is Stream.SUBSCRIPTIONS else [payload]):
                 try:
                     event = PARSERS[stream](value)
                 except Rejected as rejected:
@@ -134,9 +160,8 @@ class Inventory:
     def _apply_on_parents(self, events: Iterable[tuple[Source, Event]]) -> None:
         by_parent: dict[str, list[tuple[Source, Event]]] = defaultdict(list)
         for source, event in events:
-            if isinstance(event, GroupEvent | SubscriptionRequest) and event.parent is not None:
-                by_parent[event.parent].append((source, event))
-        by_parent.pop(COORDINATOR, None)
+            if isinstance(event, GroupEvent | SubscriptionRequest) and event.parent not in (None, COORDINATOR):
+                by_parent[event.parent or ""].append((source, event))
         for parent, own in by_parent.items():
             state = self._subscriptions[parent]
             batch = apply_events(state, own, Shard(parent, inner_multi=self._inner_multi), DEFAULT_TUNING)
@@ -151,17 +176,81 @@ class Inventory:
         self.refused += 1
 
 
-_COORDINATOR_SOURCE = Source(Stream.SUBSCRIPTIONS, -1, -1, 0, 0)
-"""Source of the coordinator's records, which carry the place of their cause themselves."""
-
-
 def _entries_of(payload: bytes | None) -> list[bytes | None]:
-    """Split a subscription record into its entries; any other record is one entry itself."""
+    """Split a subscription record into its requests; any other record is one entry, which its parser rejects."""
     try:
-        record = orjson.loads(payload or b"")
+        is_object = isinstance(orjson.loads(payload or b""), dict)
     except orjson.JSONDecodeError:
-        return [payload]
-    listed = record.get("subscriptionSet") if isinstance(record, dict) else None
-    if not isinstance(listed, list) or not listed:
-        return [payload]
-    return list(requests_of(payload or b"")) or [payload]  # of a record with a repeated field none is applied
+        is_object = False
+    requests = requests_of(payload or b"") if is_object else []
+    return [*requests] or [payload]  # a record with a repeated field has no requests
+
+
+def from_kafka(settings: Settings, options: Mapping[str, str]) -> Iterator[InputBlock]:
+    """Read the job's input topics from their beginning to their present end.
+
+    Args:
+        settings: address of Kafka, and the names of the topics.
+        options: further client options, in the names of librdkafka.
+
+    Raises:
+        ConfigInvalid: an option is invalid.
+        TopicUnreadable: Kafka does not answer, or a topic does not exist.
+    """
+    streams = (Stream.GROUPS, Stream.SUBSCRIPTIONS, Stream.TOPICS)
+    with TopicReader(settings.bootstrap_servers, options) as reader:
+        for stream, topic in zip(streams, settings.inputs, strict=False):  # the clock is not read
+            spans = reader.spans([topic])
+            total = sum(span.end - span.start for span in spans.values())
+            for messages in reader.read(spans):
+                places = (Place(each.partition() or 0, each.offset() or 0, each.timestamp()[1]) for each in messages)
+                records = [(place, each.value()) for place, each in zip(places, messages, strict=True)]
+                yield InputBlock(stream, records, total)
+
+
+def from_files(topics: BinaryIO, patterns: BinaryIO | None) -> Iterator[InputBlock]:
+    """Read files with one topic event, or one subscription event, per line.
+
+    The groups of the entries are unknown, so the entries count as patterns.
+    """
+    if patterns is not None:
+        yield from (InputBlock(Stream.SUBSCRIPTIONS, records) for records in _lines(patterns))
+    yield from (InputBlock(Stream.TOPICS, records) for records in _lines(topics))
+
+
+def from_plain_files(parent: str, topics: BinaryIO, patterns: BinaryIO | None) -> Iterator[InputBlock]:
+    """Read files with one topic of a parent, or one pattern of one client in dialect `lite`, per line.
+
+    Raises:
+        ConfigInvalid: the name of the parent is invalid, or a line is not UTF-8.
+    """
+    problem = check_name("--parent", parent)
+    if problem is not None:
+        raise ConfigInvalid(problem)
+    texts = [_text_of(record) for records in _lines(patterns) for record in records] if patterns is not None else []
+    if texts:  # an empty set would subscribe to every topic
+        group = {"group": "advise", "attributes": {BIND_TOPIC: parent, WILDCARD: "true"}}
+        names = {"clientId": "advise", "group": "advise", "topic": parent}
+        request = {"action": Action.COMPLETE_ADD, **names, "liteTopicSet": texts}
+        for stream, value in ((Stream.GROUPS, group), (Stream.SUBSCRIPTIONS, request)):
+            yield InputBlock(stream, [(Place(0, 0, 0), orjson.dumps(value))])
+    for records in _lines(topics):
+        events = ({"event": "CREATED", "parentTopic": parent, "liteTopic": _text_of(record)} for record in records)
+        created = [(place, orjson.dumps(event)) for (place, _), event in zip(records, events, strict=True)]
+        yield InputBlock(Stream.TOPICS, created)
+
+
+def _lines(file: BinaryIO) -> Iterator[list[InputRecord]]:
+    """Yield the nonblank lines of a file in blocks; the offset is the line number."""
+    now = time.time_ns() // 1_000_000
+    lines = ((Place(0, number, now), line.rstrip(b"\r\n")) for number, line in enumerate(file, 1) if not line.isspace())
+    while records := list(islice(lines, _RECORDS_AT_ONCE)):
+        yield [*records]
+
+
+def _text_of(record: InputRecord) -> str:
+    place, value = record
+    try:
+        return (value or b"").decode()
+    except UnicodeDecodeError as error:
+        raise ConfigInvalid(f"line {place.offset} is not UTF-8: {error.reason}") from None

@@ -1,7 +1,7 @@
-"""The advice as text with tables, and as JSON."""
+"""The advice as text with one table, and as JSON."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from rich import filesize
 from rich.console import Console
@@ -9,21 +9,20 @@ from rich.table import Table
 from rich.text import Text
 
 from streaming.advise import rule
-from streaming.advise.placement import Placement, Sizes
-from streaming.advise.rule import Advice, ParentAdvice
+from streaming.advise.rule import Advice, ParentAdvice, Placement, Sizes
 from streaming.printable import printable, quoted
 
-_SHOWN = 20
+_SHOWN: Final = 20
 """Number of parents, options and notes in the text; JSON has all."""
 
-_WIDTH = 120
+_WIDTH: Final = 120
 """Width of the output in characters, outside a terminal."""
 
-LEGEND = (
+_LEGEND: Final = (
     "fullest shard: number of its topics; skew: their ratio to the mean; replicas: average number of shards of a "
     "pattern; state: size of the largest shard"
 )
-FIXED = (
+_FIXED: Final = (
     "Shards, route depth and state partitions are part of a checkpoint's identity: to change them, start with an empty "
     "checkpoint and an empty updates topic."
 )
@@ -36,27 +35,23 @@ def flags(advice: Advice) -> list[str]:
 
 
 def show(advice: Advice, warnings: list[str], console: Console | None = None) -> None:
-    """Print the tables, the options with their reasons, and notes."""
+    """Print the table of parents, the options with their reasons, and notes."""
     console = console or Console(highlight=False)
     if not console.is_terminal:
         console.width = _WIDTH
-    console.print(_parents(advice))
+    console.print(_table(advice))
+    lines = [_LEGEND, ""]
     if len(advice.parents) > _SHOWN:
-        console.print(f"and {len(advice.parents) - _SHOWN:,} more")
-    _print(console, LEGEND)
-    if advice.depths:
-        console.print()
-        console.print(_depths(advice))
-    _print(console, "")
-    for option, why in _reasons(advice):
-        _print(console, f"{option}\n    {why}")
-    _print(console, f"\n{FIXED}")
-    for warning in warnings[:_SHOWN]:
-        _print(console, f"\nNote: {warning}.")
+        lines.insert(0, f"and {len(advice.parents) - _SHOWN:,} more")
+    lines += [f"{option}\n    {why}" for option, why in _reasons(advice)]
+    lines.append(f"\n{_FIXED}")
+    lines += [f"\nNote: {warning}." for warning in warnings[:_SHOWN]]
     if len(warnings) > _SHOWN:
-        _print(console, f"\nand {len(warnings) - _SHOWN:,} more notes (--json has all)")
-    _print(console, f"\nreexpand topics --partitions {advice.cores} ...")
-    _print(console, f"reexpand run {' '.join(map(quoted, flags(advice)))} ...")
+        lines.append(f"\nand {len(warnings) - _SHOWN:,} more notes (--json has all)")
+    lines.append(f"\nreexpand topics --partitions {advice.cores} ...")
+    lines.append(f"reexpand run {' '.join(map(quoted, flags(advice)))} ...")
+    for line in lines:
+        console.print(Text(printable(line, "\n")), soft_wrap=True)
 
 
 def as_json(advice: Advice, warnings: list[str]) -> dict[str, Any]:
@@ -104,17 +99,17 @@ def _placement(placement: Placement, sizes: Sizes) -> dict[str, Any]:
     }
 
 
-def _parents(advice: Advice) -> Table:
-    table = _table("parent", "topics", "clients", "patterns", "shards", "fullest shard", "skew", "replicas", "state")
+def _table(advice: Advice) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("parent")
+    for name in ("topics", "clients", "patterns", "shards", "fullest shard", "skew", "replicas", "state"):
+        table.add_column(name, justify="right")
     for parent in advice.parents[:_SHOWN]:
         placement = parent.placement
+        counts = (parent.topics, parent.clients, placement.entries, placement.shards, placement.fullest)
         table.add_row(
             Text(printable(parent.name), overflow="fold"),
-            f"{parent.topics:,}",
-            f"{parent.clients:,}",
-            f"{placement.entries:,}",
-            str(placement.shards),
-            f"{placement.fullest:,}",
+            *(f"{count:,}" for count in counts),
             f"{placement.skew:.2f}",
             f"{placement.replicas:.2f}",
             filesize.decimal(parent.largest_bytes),
@@ -122,42 +117,18 @@ def _parents(advice: Advice) -> Table:
     return table
 
 
-def _depths(advice: Advice) -> Table:
-    table = _table("route depth", "worst skew", "copies of patterns", "largest shards together")
-    for found in sorted(advice.depths):
-        chosen = " *" if found.depth == advice.depth else ""
-        table.add_row(
-            f"{found.depth or '0 (whole name)'}{chosen}",
-            f"{found.skew:.2f}",
-            f"{found.copies:,}",
-            filesize.decimal(found.largest_bytes),
-        )
-    return table
-
-
-def _table(first: str, *others: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(first)
-    for name in others:
-        table.add_column(name, justify="right")
-    return table
-
-
 def _reasons(advice: Advice) -> Iterator[tuple[str, str]]:
     """Yield each option with its reason."""
-    too_large = (
-        f"topics; a shard should hold at most {rule.TOPICS_PER_SHARD:,}, since one core reads and indexes all of it"
-    )
+    limit = f"{rule.TOPICS_PER_SHARD:,} topics"
     for parent in advice.sharded[:_SHOWN]:
         shards = quoted(f"{parent.name}={parent.placement.shards}")
-        yield f"--shards {shards}", f"the parent has {parent.topics:,} {too_large}"
+        yield f"--shards {shards}", (
+            f"the parent has {parent.topics:,} topics; a shard should hold at most {limit}, since one core reads and "
+            "indexes all of it"
+        )
     if len(advice.sharded) > _SHOWN:
         yield f"and {len(advice.sharded) - _SHOWN:,} more", "for the same reason"
-    if advice.depths:
-        depth = "makes the largest shards small with few copies of patterns: see the table above"
-    else:
-        depth = f"the default; no parent has more than {rule.TOPICS_PER_SHARD:,} topics, so each has one shard"
-    yield f"--route-depth {advice.depth}", depth
+    yield f"--route-depth {advice.depth}", _reason_of_depth(advice, limit)
     tasks = f"one for each of {advice.cores} cores (--cores)"
     idle = "fewer leave cores idle, more cost time in every micro-batch"
     yield f"--shuffle-partitions {advice.cores}", f"{tasks}: {idle}"
@@ -165,5 +136,11 @@ def _reasons(advice: Advice) -> Iterator[tuple[str, str]]:
     yield f"reexpand topics --partitions {advice.cores}", f"{tasks}, so that all cores read; {order}"
 
 
-def _print(console: Console, text: str) -> None:
-    console.print(Text(printable(text, "\n")), soft_wrap=True)
+def _reason_of_depth(advice: Advice, limit: str) -> str:
+    if not advice.depths:
+        return f"the default; no parent has more than {limit}, so each has one shard"
+    compared = "; ".join(
+        f"depth {found.depth}: {filesize.decimal(found.largest_bytes)}, {found.copies:,}, {found.skew:.2f}"
+        for found in advice.depths
+    )
+    return f"small largest shards with few copies of patterns (bytes, copies, worst skew): {compared}"

@@ -1,42 +1,143 @@
-"""The rule behind the advice: number of shards of each parent, route depth, and number of partitions.
+"""Rule behind the advice: number of shards of each parent, route depth, and number of partitions.
 
-One core at a time works on a shard. A worker process that meets a shard for the first time, after a start for instance,
-decodes it and counts the topics held by clients: 0.6 s for 100,000 topics with 10,000 patterns, 5 s for ten times as
-many topics. Yet each shard in a micro-batch costs one more call into Python, and a request reaches every shard of its
-parent. Hence:
+One core at a time works on a shard. A worker process that opens a shard for the first time decodes it and counts the
+topics held by clients: 0.6 s for 100,000 topics with 10,000 patterns, 5 s for ten times as many topics. On the other
+hand, each shard in a micro-batch costs one more call into Python, and a request reaches every shard of its parent. So:
 
-- the number of shards of a parent is the smallest power of two, up to `MOST_SHARDS`, that leaves the fullest shard with
-  at most `TOPICS_PER_SHARD` topics. If most topics share one routing prefix, even `MOST_SHARDS` may not be enough: the
-  parent then gets the smallest number of shards that comes near the best;
-- the route depth, one for the whole job, is the one with the smallest largest shards of these parents, in bytes, at the
-  numbers of shards that an even spread would need. A deeper one spreads topics more evenly; a shallower one leaves more
-  patterns in a single shard. Among depths near the best, the fewest copies of patterns win, then the default, then the
-  lowest;
-- state and Kafka have one partition for each core: each partition is a task in every micro-batch, so fewer leave cores
-  idle, and more cost time even without work.
+- A parent gets the smallest power of two of shards, up to `MOST_SHARDS`, with at most `TOPICS_PER_SHARD` topics in the
+  fullest shard. If most topics share one routing prefix, no number may be enough. The parent then gets the smallest
+  number that comes near the best.
+- The route depth, one for the whole job, minimizes the bytes of the largest shard of each such parent, at the number of
+  shards of an even spread. A deeper one spreads topics more evenly, a shallower one keeps more patterns in one shard.
+  Among depths near the best, the fewest copies of patterns win, then the default, then the lowest.
+- State and Kafka have one partition per core. Each partition is a task in every micro-batch, so fewer leave cores idle,
+  and more cost time even without work.
 """
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import Final, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from streaming.advise.inventory import Holding
-from streaming.advise.placement import Placement, Sizes, Spread, sizes
+from streaming.events.routing import Routing
+from streaming.state import ShardDelta, ShardState, append
+from streaming.storage.journal import Journal
+from streaming.subscription.client import Client, Subscription
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 TOPICS_PER_SHARD = 100_000
 """Largest advisable number of topics in a shard."""
 
-MOST_SHARDS = 64
+MOST_SHARDS: Final = 64
 """Largest number of shards of a parent."""
 
-SHARD_COUNTS = tuple(1 << power for power in range(MOST_SHARDS.bit_length()))
+SHARD_COUNTS: Final = tuple(1 << power for power in range(MOST_SHARDS.bit_length()))
 """Numbers of shards to choose from."""
 
-DEFAULT_DEPTH = 1
+DEFAULT_DEPTH: Final = 1
 DEPTHS = (DEFAULT_DEPTH, 2, 3, 4, 0)
 """Route depths to choose from, preferred ones first; 0 is the whole name."""
 
-TOLERANCE = 1.1
+TOLERANCE: Final = 1.1
 """Ratio to the best value up to which a choice counts as equally good."""
+
+_SAMPLE: Final = 1_000
+"""Number of topics, and of clients, in the sample whose bytes are counted."""
+
+
+class Sizes(NamedTuple):
+    """Sizes of the state, in bytes.
+
+    Attributes:
+        topic: average size of a topic.
+        pattern: average size of an entry of a client's set.
+        fixed: size of the parts in every shard: groups, clients and their last requests.
+    """
+
+    topic: float
+    pattern: float
+    fixed: float
+
+
+class Placement(NamedTuple):
+    """Contents of the shards of a parent.
+
+    Attributes:
+        depth: the route depth.
+        topics: number of topics, by shard.
+        patterns: number of entries of clients' sets, by shard; an entry of several shards counts in each.
+        entries: number of distinct entries.
+        everywhere: number of entries in every shard.
+    """
+
+    depth: int
+    topics: NDArray[np.int64]
+    patterns: NDArray[np.int64]
+    entries: int
+    everywhere: int
+
+    @property
+    def shards(self) -> int:
+        """Number of shards."""
+        return len(self.topics)
+
+    @property
+    def fullest(self) -> int:
+        """Number of topics in the fullest shard."""
+        return int(self.topics.max())
+
+    @property
+    def skew(self) -> float:
+        """Ratio of the topics in the fullest shard to the mean; 1 is even."""
+        total = int(self.topics.sum())
+        return self.fullest * self.shards / total if total else 1.0
+
+    @property
+    def replicas(self) -> float:
+        """Average number of shards of an entry; 1 is best."""
+        return int(self.patterns.sum()) / self.entries if self.entries else 1.0
+
+    def largest_bytes(self, sizes: Sizes) -> int:
+        """Return the size of the largest shard, in bytes."""
+        return round(float((self.topics * sizes.topic + self.patterns * sizes.pattern).max()) + sizes.fixed)
+
+
+class Spread:
+    """Parent at one route depth, with any number of shards; it keeps four bytes for each topic and entry."""
+
+    def __init__(self, holding: Holding, depth: int) -> None:
+        self._routing = routing = Routing(depth=depth)
+        self._holding = holding
+        entries = list(holding.entries())
+        routed = [entry.pattern for entry in entries if not routing.may_touch_all(*entry)]
+        self._everywhere = len(entries) - len(routed)
+        self._topics = self._numbers(holding.topics, len(holding.topics))
+        self._patterns = self._numbers(routed, len(routed))
+
+    def placed(self, shards: int) -> Placement:
+        """Return the contents of this number of shards."""
+        topics = np.bincount(self._topics % shards, minlength=shards)
+        patterns = np.bincount(self._patterns % shards, minlength=shards) + self._everywhere
+        entries = len(self._patterns) + self._everywhere
+        return Placement(self._routing.depth, topics, patterns, entries, self._everywhere)
+
+    def largest_prefix(self) -> tuple[str, int]:
+        """Return the routing prefix with the most topics, and their number; no number of shards splits them.
+
+        The parent must have a topic.
+        """
+        _, first, counts = np.unique(self._topics, return_index=True, return_counts=True)
+        most = int(counts.argmax())
+        topic = next(islice(self._holding.topics, int(first[most]), None))
+        return self._routing.prefix_of(topic), int(counts[most])
+
+    def _numbers(self, texts: Iterable[str], count: int) -> NDArray[np.uint32]:
+        return np.fromiter(map(self._routing.number_of, texts), np.uint32, count)
 
 
 class ParentAdvice(NamedTuple):
@@ -114,56 +215,83 @@ def advise(holdings: Mapping[str, Holding], cores: int) -> Advice:
         holdings: contents of each parent.
         cores: number of cores of the job, on all machines together.
     """
-    large = {name: holding for name, holding in holdings.items() if len(holding.topics) > TOPICS_PER_SHARD}
     measured = {name: sizes(holding) for name, holding in holdings.items()}
     candidates = {
-        name: tuple(spread.placed(count) for spread in _spreads(holding) for count in SHARD_COUNTS)
-        for name, holding in large.items()
+        name: {depth: _placements(Spread(holding, depth)) for depth in DEPTHS}
+        for name, holding in holdings.items()
+        if len(holding.topics) > TOPICS_PER_SHARD
     }
     depths = tuple(
-        _outcome(depth, {name: _even(_placements_at(depth, found)) for name, found in candidates.items()}, measured)
-        for depth in (DEPTHS if large else ())
+        _outcome(depth, {name: _even(found[depth]) for name, found in candidates.items()}, measured)
+        for depth in (DEPTHS if candidates else ())
     )
     depth = _choose_depth(depths)
     parents = []
     for name, holding in holdings.items():
-        spread = Spread(holding, depth)
-        parent = ParentAdvice(
-            name, len(holding.subscriptions.clients), spread.placed(1), measured[name], least_quota=holding.least_quota
-        )
-        if name in large:
-            parent = parent._replace(
-                placement=best(_placements_at(depth, candidates[name])),
-                candidates=candidates[name],
-                prefix=spread.largest_prefix(),
-            )
+        spread, clients = Spread(holding, depth), len(holding.subscriptions.clients)
+        parent = ParentAdvice(name, clients, spread.placed(1), measured[name], least_quota=holding.least_quota)
+        found = candidates.get(name)
+        if found is not None:
+            every = tuple(placement for placements in found.values() for placement in placements)
+            parent = parent._replace(placement=best(found[depth]), candidates=every, prefix=spread.largest_prefix())
         parents.append(parent)
     return Advice(depth, tuple(parents), depths, cores)
 
 
 def best(placements: tuple[Placement, ...]) -> Placement:
-    """Return the placement of a parent with the smallest sufficient number of shards.
+    """Return the placement with the smallest sufficient number of shards.
 
     Args:
-        placements: placements at one depth, with ever more shards.
+        placements: placements of a parent at one depth, in ascending order of shards.
     """
     fewest_topics = min(placement.fullest for placement in placements)
     limit = max(TOPICS_PER_SHARD, TOLERANCE * fewest_topics if fewest_topics > TOPICS_PER_SHARD else 0)
     return next(placement for placement in placements if placement.fullest <= limit)
 
 
+def sizes(holding: Holding) -> Sizes:
+    """Measure the sizes of a parent's state on a sample, encoded as by the job."""
+    topics, common, clients, bare = (ShardState() for _ in range(4))
+    subscriptions = holding.subscriptions
+    topics.topics = _sample(holding.topics)
+    for state in (common, clients, bare):
+        state.groups, state.selectors = subscriptions.groups, subscriptions.selectors
+    clients.clients = _sample(subscriptions.clients)
+    bare.clients = {key: Client(*map(_without_entries, client)) for key, client in clients.clients.items()}
+    clients.last_requests = bare.last_requests = {
+        key: subscriptions.last_requests[key] for key in clients.clients if key in subscriptions.last_requests
+    }
+    entries = sum(1 for _ in Holding({}, clients).entries())
+    fixed = _bytes(common)
+    return Sizes(
+        _bytes(topics) / max(1, len(topics.topics)),
+        (_bytes(clients) - _bytes(bare)) / max(1, entries),
+        fixed + (_bytes(bare) - fixed) * len(subscriptions.clients) / max(1, len(clients.clients)),
+    )
+
+
+def _bytes(state: ShardState) -> int:
+    """Return the size of a state as one journal entry, in bytes."""
+    return len(append(Journal(), state, ShardDelta()).tail)
+
+
+def _without_entries(subscription: Subscription) -> Subscription:
+    return subscription._replace(blocks=())
+
+
+def _sample(items: Mapping[K, V]) -> dict[K, V]:
+    """Return a sample of the items, evenly spaced."""
+    return dict(islice(items.items(), 0, None, max(1, len(items) // _SAMPLE)))
+
+
+def _placements(spread: Spread) -> tuple[Placement, ...]:
+    return tuple(map(spread.placed, SHARD_COUNTS))
+
+
 def _even(placements: tuple[Placement, ...]) -> Placement:
-    """Return the placement of a parent at one depth with the number of shards of an even spread."""
+    """Return the placement with the number of shards of an even spread."""
     topics = int(placements[0].topics.sum())
     return next((each for each in placements if topics <= TOPICS_PER_SHARD * each.shards), placements[-1])
-
-
-def _spreads(holding: Holding) -> list[Spread]:
-    return [Spread(holding, depth) for depth in DEPTHS]
-
-
-def _placements_at(depth: int, placements: tuple[Placement, ...]) -> tuple[Placement, ...]:
-    return tuple(placement for placement in placements if placement.depth == depth)
 
 
 def _outcome(depth: int, placements: Mapping[str, Placement], measured: Mapping[str, Sizes]) -> Depth:
@@ -180,7 +308,7 @@ def _choose_depth(depths: tuple[Depth, ...]) -> int:
         return DEFAULT_DEPTH
     least = min(found.largest_bytes for found in depths)
     near = [found for found in depths if found.largest_bytes <= TOLERANCE * least]
-    return min(near, key=lambda found: found.copies).depth  # of equals, the first
+    return min(near, key=lambda found: found.copies).depth  # the first among equals
 
 
 def _warnings(parent: ParentAdvice) -> list[str]:
@@ -198,16 +326,14 @@ def _warnings(parent: ParentAdvice) -> list[str]:
                 f"{name}: the fullest shard has {placement.fullest:,} topics; more than {MOST_SHARDS} shards are not "
                 "advised, since each request reaches all of them: consider several parents"
             )
-    if placement.shards == 1:
-        return found
-    if placement.everywhere:
+    if placement.shards > 1 and placement.everywhere:
         found.append(
-            f"{name}: {placement.everywhere:,} of {placement.entries:,} patterns have a wildcard in what decides the "
-            f"shard, so each of the {placement.shards} shards keeps them"
+            f"{name}: {placement.everywhere:,} of {placement.entries:,} patterns have a wildcard in the segments that "
+            f"decide the shard, so each of the {placement.shards} shards keeps them"
         )
-    if parent.least_quota is not None:
+    if placement.shards > 1 and parent.least_quota is not None:
         found.append(
             f"{name}: the shards divide a client's quota; of the smallest, {parent.least_quota:,}, each grants "
-            f"{parent.least_quota // placement.shards:,}, and others may have room"
+            f"{parent.least_quota // placement.shards:,}, even if others have room"
         )
     return found

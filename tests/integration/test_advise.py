@@ -65,7 +65,7 @@ def test_the_advice_is_of_what_the_inputs_amount_to(streams: Streams) -> None:
         ("sensors", 1, 0),
     ]
     assert found["parents"][0]["replicas"] == 1.5  # one of the two patterns goes to both shards
-    assert found["warnings"][0].startswith("2 entries are not valid and left out (subscriptions, ")
+    assert found["warnings"][0].startswith("2 entries are invalid and left out (subscriptions, ")
 
     shown = advise(address, names)
     assert shown.returncode == 0, shown.stderr

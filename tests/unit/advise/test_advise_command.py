@@ -75,13 +75,13 @@ def test_records_of_several_parents_as_the_inputs_have_them(tmp_path: Path) -> N
 
 
 def test_words_and_tables(patterns: str) -> None:
-    """Each command to copy is on a line of its own, quoted for a shell."""
+    """One table, and each command to copy on a line of its own, quoted for a shell."""
     result = advise("--parent", "the [b]shop", "--topics", "-", "--patterns", patterns, "--cores", "3",
         stdin=lines(*TOPICS))  # fmt: skip
     assert result.exit_code == 0
     output = result.stdout.splitlines()
     assert any(line.startswith("the [b]shop  25,000 ") for line in output)
-    assert any(line.startswith("2 * ") for line in output)
+    assert any("; depth 2: " in line for line in output)
     assert "--shards 'the [b]shop=4'" in output
     assert "reexpand run --shards 'the [b]shop=4' --route-depth 2 --shuffle-partitions 3 ..." in output
     assert "reexpand topics --partitions 3 ..." in output
@@ -141,7 +141,7 @@ def test_what_is_not_valid_is_left_out_and_reported() -> None:
     found = told("--topics", "-", stdin=lines("eu__created", topic_json(), b"\xff"))
     assert found["parents"][0]["topics"] == 1
     (warning,) = found["warnings"]
-    assert warning.startswith("2 entries are not valid and left out (topics, partition 0, record 1: the value is not")
+    assert warning.startswith("2 entries are invalid and left out (topics, partition 0, record 1: the value is not")
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_what_is_not_valid_is_left_out_and_reported() -> None:
         (("--topics", "-", "--parent", "p"), b"t\n\xff\n", 2, ["line 2 is not UTF-8"]),
         (("--topics", "-", "--cores", "0"), b"", 2, ["--cores"]),
         (("--topics", "-"), b"", 1, ["there are no topics to advise on\n"]),
-        (("--topics", "-"), b"eu__created\n", 1, ["there are no topics to advise on; 1 entry is not valid"]),
+        (("--topics", "-"), b"eu__created\n", 1, ["there are no topics to advise on; 1 entry is invalid"]),
     ],
 )
 def test_what_is_wrong_is_a_sentence_and_an_exit_code(

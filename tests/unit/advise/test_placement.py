@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streaming.advise.inventory import Holding
-from streaming.advise.placement import Spread, sizes
+from streaming.advise.rule import Spread, sizes
 from streaming.events.model import LITE, NO_METADATA, GroupEvent, Notation, Source, SubscriptionRequest
 from streaming.events.routing import Routing
 from streaming.expansion import apply_events
