@@ -4,7 +4,6 @@
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -14,8 +13,10 @@ from streaming.cli.root import bootstrap_servers_option, kafka_options_option, p
 from streaming.errors import ReexpandError
 
 if TYPE_CHECKING:
-    from streaming.advise.inventory import InputBlock, Inventory
+    from collections.abc import Iterator
+
     from streaming.config import Settings
+    from streaming.operations.advise.inventory import InputBlock, Inventory
 
 
 @click.command()
@@ -69,14 +70,28 @@ def advise(
     """
     import time
 
-    from streaming.advise import report, rule
-    from streaming.advise.inventory import Inventory
+    from streaming import config
+    from streaming.operations.advise import report, rule
+    from streaming.operations.advise.inventory import Inventory
 
-    settings, blocks = _inputs(bootstrap_servers, kafka_options, topics_file, patterns_file, parent, allow_inner_multi)
+    if topics_file is None and (patterns_file is not None or parent is not None):
+        raise click.UsageError("--patterns and --parent go with --topics")
+    if topics_file is not None and (bootstrap_servers is not None or kafka_options is not None):
+        raise click.UsageError("give either --topics, or Kafka by --bootstrap-servers")
+    if topics_file is not None and topics_file is patterns_file:
+        raise click.UsageError("only one of --topics and --patterns can be standard input")
+    settings = config.load(
+        {
+            "bootstrap_servers": bootstrap_servers if topics_file is None else "unused",
+            "checkpoint": "unused",
+            "allow_inner_multi": allow_inner_multi,
+            "kafka_options": kafka_options,
+        }
+    )
     inventory = Inventory(inner_multi=settings.allow_inner_multi)
     done: Counter[str] = Counter()
     with progress_line() as show:
-        for block in blocks:
+        for block in _blocks(settings, topics_file, patterns_file, parent):
             inventory.feed(block.stream, block.records)
             done[block.stream] += len(block.records)
             show(f"reading {block.stream}", done[block.stream], block.total)
@@ -92,38 +107,18 @@ def advise(
         report.show(advice, warnings)
 
 
-def _inputs(
-    bootstrap_servers: str | None,
-    kafka_options: Path | None,
-    topics: BinaryIO | None,
-    patterns: BinaryIO | None,
-    parent: str | None,
-    allow_inner_multi: bool | None,  # noqa: FBT001 - an option
-) -> "tuple[Settings, Iterator[InputBlock]]":
-    """Return the settings, and the records of Kafka or of the files."""
-    from streaming import config
-    from streaming.advise import inventory
+def _blocks(
+    settings: "Settings", topics: BinaryIO | None, patterns: BinaryIO | None, parent: str | None
+) -> "Iterator[InputBlock]":
+    """Return the records of Kafka or of the files."""
     from streaming.kafka.options import for_librdkafka
+    from streaming.operations.advise import inventory
 
-    if topics is None and (patterns is not None or parent is not None):
-        raise click.UsageError("--patterns and --parent go with --topics")
-    if topics is not None and (bootstrap_servers is not None or kafka_options is not None):
-        raise click.UsageError("give either --topics, or Kafka by --bootstrap-servers")
-    if topics is not None and topics is patterns:
-        raise click.UsageError("only one of --topics and --patterns can be standard input")
-    settings = config.load(
-        {
-            "bootstrap_servers": bootstrap_servers if topics is None else "unused",
-            "checkpoint": "unused",
-            "allow_inner_multi": allow_inner_multi,
-            "kafka_options": kafka_options,
-        }
-    )
     if topics is None:
-        return settings, inventory.from_kafka(settings, for_librdkafka(settings))
+        return inventory.from_kafka(settings, for_librdkafka(settings))
     if parent is None:
-        return settings, inventory.from_files(topics, patterns)
-    return settings, inventory.from_plain_files(parent, topics, patterns)
+        return inventory.from_files(topics, patterns)
+    return inventory.from_plain_files(parent, topics, patterns)
 
 
 def _refused(inventory: "Inventory") -> list[str]:

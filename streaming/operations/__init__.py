@@ -1,1 +1,1 @@
-"""What operators do with a job's data: verify and repair, rebuild, back up, and care for dead letters."""
+"""Operation of a job: advice on shards, verification, repair, rebuild, backup and dead letters."""

@@ -25,7 +25,7 @@ FLOORS = [
     {"oracle", "client", "local", "inspect", "monitor"},
     {"console"},
     {"spark", "adapters", "examples", "schemas"},
-    {"advise", "demo", "operations"},
+    {"demo", "operations"},
     {"rocketmq"},
     {"cli", "streaming"},
 ]
@@ -46,7 +46,7 @@ def trees() -> dict[File, ast.Module]:
 
 
 def room(file: File) -> str:
-    """The folder or module of `streaming/` to which a file belongs; `matcher` is one room, `streaming` the front door."""
+    """The folder or module of `streaming/` to which a file belongs; `matcher` is one room, and so is `__init__`."""
     package, *rest = Path(file).with_suffix("").parts
     return package if package == "matcher" or rest == ["__init__"] else rest[0]
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from streaming.advise import rule
 from streaming.cli import main
 from streaming.events.routing import Routing
+from streaming.operations.advise import rule
 from tests.support.builders import request_json, topic_json
 from tests.support.environment import forget_settings
 

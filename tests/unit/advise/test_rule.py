@@ -4,11 +4,11 @@ from collections.abc import Iterable
 
 import pytest
 
-from streaming.advise import rule
-from streaming.advise.inventory import Holding
-from streaming.advise.rule import Advice, Spread, advise
 from streaming.events.model import NO_METADATA, SubscriptionRequest
 from streaming.events.routing import Routing
+from streaming.operations.advise import rule
+from streaming.operations.advise.inventory import Holding
+from streaming.operations.advise.rule import Advice, Spread, advise
 from streaming.state import ShardState
 from tests.support.builders import bound, replace
 from tests.unit.advise.test_placement import shard_after
@@ -118,8 +118,9 @@ def test_it_warns_of_patterns_that_every_shard_keeps() -> None:
     requests = [replace("*__created", "tenant1__*", "tenant2__*", client="c")]
     advice = advise({"p": holding(numbered(150), *requests)}, 2)
     assert one(advice).placement.shards == 2
-    assert "p: 1 of 3 patterns have a wildcard in the segments that decide the shard, so each of the 2 shards keeps them" in (
-        advice.warnings
+    assert (
+        "p: 1 of 3 patterns have a wildcard in the segments that decide the shard, so each of the 2 shards keeps them"
+        in (advice.warnings)
     )
     assert not [text for text in advise({"p": holding(numbered(150), replace("a"))}, 2).warnings if "wildcard" in text]
 

@@ -94,7 +94,7 @@ def test_the_version_is_that_of_the_package() -> None:
         (["jars"], "streaming.local.jars.fetch"),
         (["local"], "streaming.kafka.topics.create_topics"),
         (["watch-kafka", "--bootstrap-servers", "b:1"], "streaming.adapters.watch_kafka.run"),
-        (["advise", "--bootstrap-servers", "b:1"], "streaming.advise.inventory.from_kafka"),
+        (["advise", "--bootstrap-servers", "b:1"], "streaming.operations.advise.inventory.from_kafka"),
         (["match", "a", "a"], "matcher.explain"),
     ],
     ids=lambda each: each[0] if isinstance(each, list) else "",

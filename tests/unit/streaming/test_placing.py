@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.advise.inventory import Inventory
 from streaming.coordinator import COORDINATOR, UNROUTABLE
 from streaming.events.json_text import requests_of
 from streaming.events.model import BIND_TOPIC, Place, Stream
 from streaming.events.routing import Routing
+from streaming.operations.advise.inventory import Inventory
 from streaming.worker.placing import Placed, placed
 from tests.support.builders import request_json
 

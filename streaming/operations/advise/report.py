@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from streaming.advise import rule
-from streaming.advise.rule import Advice, ParentAdvice, Placement, Sizes
+from streaming.operations.advise import rule
+from streaming.operations.advise.rule import Advice, ParentAdvice, Placement, Sizes
 from streaming.printable import printable, quoted
 
 _SHOWN: Final = 20
@@ -122,9 +122,12 @@ def _reasons(advice: Advice) -> Iterator[tuple[str, str]]:
     limit = f"{rule.TOPICS_PER_SHARD:,} topics"
     for parent in advice.sharded[:_SHOWN]:
         shards = quoted(f"{parent.name}={parent.placement.shards}")
-        yield f"--shards {shards}", (
-            f"the parent has {parent.topics:,} topics; a shard should hold at most {limit}, since one core reads and "
-            "indexes all of it"
+        yield (
+            f"--shards {shards}",
+            (
+                f"the parent has {parent.topics:,} topics; a shard should hold at most {limit}, since one core "
+                "reads and indexes all of it"
+            ),
         )
     if len(advice.sharded) > _SHOWN:
         yield f"and {len(advice.sharded) - _SHOWN:,} more", "for the same reason"
@@ -143,4 +146,4 @@ def _reason_of_depth(advice: Advice, limit: str) -> str:
         f"depth {found.depth}: {filesize.decimal(found.largest_bytes)}, {found.copies:,}, {found.skew:.2f}"
         for found in advice.depths
     )
-    return f"small largest shards with few copies of patterns (bytes, copies, worst skew): {compared}"
+    return f"small largest shards with few copies of patterns; by size, copies and worst skew: {compared}"

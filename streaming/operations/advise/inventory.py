@@ -129,11 +129,10 @@ class Inventory:
         """Return the contents of each parent at a time, in milliseconds since the epoch; the largest parent first."""
         found = {}
         for parent in {**self._topics, **self._subscriptions}:
-            topics = {
-                name: metadata
-                for name, metadata in self._topics.get(parent, {}).items()
-                if metadata.deadline is None or metadata.deadline > now
-            }
+            topics = self._topics.get(parent, {})
+            expired = {name for name, each in topics.items() if each.deadline is not None and each.deadline <= now}
+            if expired:
+                topics = {name: metadata for name, metadata in topics.items() if name not in expired}
             subscriptions = self._subscriptions.get(parent, ShardState(inner_multi=self._inner_multi))
             if topics or subscriptions.clients:
                 found[parent] = Holding(topics, subscriptions)
@@ -160,8 +159,9 @@ class Inventory:
     def _apply_on_parents(self, events: Iterable[tuple[Source, Event]]) -> None:
         by_parent: dict[str, list[tuple[Source, Event]]] = defaultdict(list)
         for source, event in events:
-            if isinstance(event, GroupEvent | SubscriptionRequest) and event.parent not in (None, COORDINATOR):
-                by_parent[event.parent or ""].append((source, event))
+            parent = event.parent if isinstance(event, GroupEvent | SubscriptionRequest) else None
+            if parent is not None and parent != COORDINATOR:
+                by_parent[parent].append((source, event))
         for parent, own in by_parent.items():
             state = self._subscriptions[parent]
             batch = apply_events(state, own, Shard(parent, inner_multi=self._inner_multi), DEFAULT_TUNING)
@@ -236,8 +236,9 @@ def from_plain_files(parent: str, topics: BinaryIO, patterns: BinaryIO | None) -
             yield InputBlock(stream, [(Place(0, 0, 0), orjson.dumps(value))])
     for records in _lines(topics):
         events = ({"event": "CREATED", "parentTopic": parent, "liteTopic": _text_of(record)} for record in records)
-        created = [(place, orjson.dumps(event)) for (place, _), event in zip(records, events, strict=True)]
-        yield InputBlock(Stream.TOPICS, created)
+        yield InputBlock(
+            Stream.TOPICS, [(place, orjson.dumps(event)) for (place, _), event in zip(records, events, strict=True)]
+        )
 
 
 def _lines(file: BinaryIO) -> Iterator[list[InputRecord]]:

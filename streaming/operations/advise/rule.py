@@ -21,8 +21,8 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming.advise.inventory import Holding
 from streaming.events.routing import Routing
+from streaming.operations.advise.inventory import Holding
 from streaming.state import ShardDelta, ShardState, append
 from streaming.storage.journal import Journal
 from streaming.subscription.client import Client, Subscription
