@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from matcher.wildcards import Segment, Tail
 
 BLOCK_BITS: Final = 2_048
-"""Number of bits of an automaton, from which on a further one costs no more than longer steps of the same one."""
+"""Maximum number of bits of an automaton; a second automaton then costs no more than longer steps of the first."""
 
 _FEW: Final = 8  # positions that are set one by one in a mask
 
 
 class Form(Protocol):
-    """Part of a pattern that an automaton is made of; see `matcher.Pattern`."""
+    """Parts of a pattern that an automaton needs; see `matcher.Pattern`."""
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -38,7 +38,7 @@ F = TypeVar("F", bound=Form)
 
 
 class Automaton:
-    """Patterns matched side by side, segment by segment of a topic; immutable.
+    """Patterns matched together, segment by segment of a topic; immutable.
 
     Each pattern has a bit for its start, one for each segment, and one for a tail. A bit is set if a topic, up to the
     segment read last, fits the pattern up to there. A step shifts the bits of all patterns at once, so it costs

@@ -22,7 +22,7 @@ from matcher.pattern import MANY, ONE, Pattern, Segment, Tail
 __all__ = ["Explanation", "Outcome", "Step", "explain"]
 
 Outcome: TypeAlias = Literal["match", "segment", "too-short", "too-long", "hidden", "invalid-topic"]
-"""Deciding fact: all segments fit, one does not, one side has more, the topic is hidden, or no pattern can match it."""
+"""Deciding fact: all segments fit, a segment differs, one side has more, or the topic is hidden or invalid."""
 
 _SHOWN: Final = 40  # characters; longer segments are cut
 _COMPARISONS: Final = 100_000  # of segments, to find the nearest place of a run that fits nowhere
@@ -30,7 +30,7 @@ _COMPARISONS: Final = 100_000  # of segments, to find the nearest place of a run
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One segment of the topic beside its counterpart in the pattern.
+    """One segment of the topic with its counterpart in the pattern.
 
     Attributes:
         pattern: segment of the pattern as it was written; None after the end of the pattern.
@@ -55,7 +55,7 @@ class Explanation:
         matched: result of `matches`.
         outcome: deciding fact, in one word.
         reason: deciding fact, as a sentence.
-        steps: one step a segment; none for an invalid topic. After an inner multi-segment wildcard they end with the
+        steps: one step per segment; none for an invalid topic. After an inner multi-segment wildcard they end with the
             first misfit.
     """
 
@@ -78,7 +78,7 @@ class Explanation:
 
 
 class _Pair(NamedTuple):
-    """Position in the pattern (None: after its end) beside a position in the topic (or after its end)."""
+    """Position in the pattern (None: after its end) and in the topic (or after its end)."""
 
     want: int | None
     have: int
@@ -200,7 +200,7 @@ def _first_fit(run: Sequence[Segment], topic: Sequence[str], least: int) -> int 
     if not run:
         return least
     automaton = Automaton([Pattern("", (MANY, *run))])
-    state = automaton.step(automaton.start(), "")  # the wildcard has taken what lies before
+    state = automaton.step(automaton.start(), "")  # the wildcard has matched the segments before
     for at in range(least, len(topic)):
         state = automaton.step(state, topic[at])
         if automaton.matches(state):
@@ -249,9 +249,9 @@ def _judge(
         sought = ""
         if MANY in pattern.segments[: pair.want]:
             last = pattern.tail is Tail.END and MANY not in pattern.segments[pair.want :]
-            sought = ", where the end of the pattern must stand" if last else ", and nowhere does more of it fit"
+            sought = " at the end of the topic" if last else ", and no other position fits better"
         if step.topic is None:
-            ended = f"the topic ends after segment {len(topic)}, but the pattern asks for {_quoted(step.pattern)}"
+            ended = f"the topic ends after segment {len(topic)}, but the pattern expects {_quoted(step.pattern)}"
             return "too-short", ended + sought
         want = _quoted(str(pattern.segments[pair.want]))
         differs = f"does not begin with {want}" if pair.want == len(pattern.whole) else f"is not {want}"

@@ -12,8 +12,8 @@ __all__ = ["MANY", "ONE", "Pattern", "Segment", "Tail", "Wildcard"]
 class Pattern(NamedTuple):
     """Parsed pattern.
 
-    A trailing multi-segment wildcard is the `tail`; one further left is a `MANY` among the segments. With
-    `Tail.STARTS` the last segment is a literal, and no other one is a `MANY`.
+    A trailing multi-segment wildcard is the `tail`; further left it is a `MANY` among the segments. With `Tail.STARTS`
+    the last segment is a literal, and no segment is a `MANY`.
 
     Attributes:
         text: pattern as it was written.
@@ -21,7 +21,7 @@ class Pattern(NamedTuple):
         tail: remainder of a topic after the segments.
         literal: the only matching topic, for a pattern without any wildcard; else None.
         policy: requested match policy, in dialects that have match policies.
-        has_many: True if a `MANY` stands among the segments.
+        has_many: True if a `MANY` is among the segments.
     """
 
     text: str
@@ -38,7 +38,7 @@ class Pattern(NamedTuple):
 
     @property
     def whole(self) -> tuple[Segment, ...]:
-        """Segments matched as a whole: all but the last one of `Tail.STARTS`."""
+        """Segments matched as a whole: all, except the last with `Tail.STARTS`."""
         return self.segments[:-1] if self.tail is Tail.STARTS else self.segments
 
     def accepts(self, topic: Sequence[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Parts of a parsed pattern that stand for segments of a topic."""
+"""Parts of a parsed pattern that match any segments of a topic."""
 
 from enum import Enum
 from typing import Final, Literal, TypeAlias

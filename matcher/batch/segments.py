@@ -1,9 +1,9 @@
-"""Topics of a batch in flat arrays: one byte string cut into segments, their hashes, and the dialect's rules on them."""
+"""Topics of a batch in flat arrays: one byte string, its segments, their hashes, and the dialect's rules."""
 
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +35,7 @@ _SURROGATE_NEXT: Final = 0xA0
 
 
 class Salt:
-    """Secret numbers of an index, derived from a few bytes; they keep users from choosing names with equal hashes."""
+    """Secret numbers of an index, derived from a few bytes, so that users cannot choose names with equal hashes."""
 
     __slots__ = ("ends", "key", "length", "positions", "rests", "seed")
 
@@ -147,7 +147,7 @@ def hashes(segments: Segments, salt: Salt) -> U64:
 
 
 def at_positions(hashed: U64, positions: Ints, salt: Salt) -> U64:
-    """Mix the position of each segment into its hash; positions from `MAX_POSITIONS` on are not told apart."""
+    """Mix the position of each segment into its hash; positions from `MAX_POSITIONS` on count as one."""
     mixed: U64 = _mix(hashed ^ salt.positions[np.minimum(positions, MAX_POSITIONS - 1)])
     mixed *= _M2
     mixed ^= mixed >> _SHIFT
@@ -208,7 +208,7 @@ def ranges(starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
     return owners, np.arange(len(owners)) + np.repeat(starts - ends_in_result + sizes, sizes)
 
 
-def firsts_of(sizes: Ints) -> npt.NDArray[np.int32]:
+def firsts_of(sizes: Ints) -> Any:
     """Return the start of each of consecutive runs, and the end of the last one."""
     return np.concatenate((np.zeros(1, np.int64), sizes.cumsum())).astype(np.int32)
 

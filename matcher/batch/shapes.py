@@ -108,8 +108,8 @@ def shape_from_json(value: Any) -> Shape:
 class Keys:
     """Hash table of sorted, distinct keys other than `EMPTY`, built with a few array operations.
 
-    A key lies at the place given by its first bits, or at the next free place after it. A presence table is asked
-    first: one byte for each slot tells whether any key falls there, which drops nearly all absent keys.
+    A key is at the place given by its first bits, or at the next free place after it. A presence table with one byte
+    per slot is checked first, which drops nearly all absent keys.
     """
 
     __slots__ = ("_numbers", "_presence_shift", "_present", "_table", "_table_shift")
@@ -147,7 +147,7 @@ class Keys:
             hits = (stored == keys).nonzero()[0]
             found_asked.append(asked.take(hits))
             found_numbers.append(self._numbers.take(places.take(hits)))
-            # Keys lie in order, so a larger one ends the search.
+            # Keys are in order, so a larger key ends the search.
             others = ((stored < keys) & (stored != EMPTY)).nonzero()[0]
             asked, keys, places = asked.take(others), keys.take(others), places.take(others) + 1
         return np.concatenate(found_asked), np.concatenate(found_numbers)

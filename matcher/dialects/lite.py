@@ -27,7 +27,7 @@ class Lite(Dialect):
     def parse(self, text: str, *, policy: str | None = None, allow_inner_multi: bool = False) -> Pattern:
         """Parse a pattern.
 
-        With `allow_inner_multi`, `**` may also stand before other segments; the RFC defers this to its second version.
+        With `allow_inner_multi`, `**` may also be before other segments. The RFC defers this to its second version.
         """
         self._refuse_options(policy)
         parts = text.split("__")

@@ -4,11 +4,11 @@ Rules: MQTT 5.0 section 4.7, and libmosquitto 2.0.11, whose recorded answers are
 
 - Levels may be empty: `+/+` matches `/`, and `a/+` matches `a/`.
 - `a/#` matches `a` itself.
-- A wildcard in the first level matches no topic that begins with `$`; a `$` further right is nothing special.
+- A wildcard in the first level matches no topic that begins with `$`; a `$` further right has no special meaning.
 - A filter or topic is at most 65,535 bytes of UTF-8 and holds no NUL.
 - `$share/NAME/FILTER` is a shared subscription (section 4.8.2), which matches with its filter. Its name has at least
-  one character, and no wildcard. Whatever else begins with `$share/` is invalid. mosquitto's broker removes prefix and
-  name before it calls libmosquitto, so the recorded answers to such texts do not count.
+  one character, and no wildcard. Any other text that begins with `$share/` is invalid. mosquitto's broker removes
+  prefix and name before it calls libmosquitto, so the recorded answers to such texts do not count.
 """
 
 from typing import ClassVar, Final, NamedTuple
@@ -23,7 +23,7 @@ _TOO_LONG: Final = f"longer than {_MAX_BYTES:,} bytes of UTF-8"
 
 
 class SharedSubscription(NamedTuple):
-    """Subscription shared by the members of a group, who divide its messages (MQTT 5.0 section 4.8.2)."""
+    """Subscription whose messages are divided among the members of a group (MQTT 5.0 section 4.8.2)."""
 
     group: str
     filter: str
@@ -37,7 +37,7 @@ def shared(text: str) -> SharedSubscription | None:
 
 
 def is_malformed_share(text: str) -> bool:
-    """Return True for a text that begins like a shared subscription and is none."""
+    """Return True for a text that begins with `$share/` and is no shared subscription."""
     return text.startswith(_SHARE) and _flaw_of_share(text) is not None
 
 
@@ -103,7 +103,7 @@ class Mqtt(Dialect):
 
 
 def _flaw_of_share(text: str) -> Flaw | None:
-    """Return the first flaw of a text that begins like a shared subscription."""
+    """Return the first flaw of a shared subscription; None for other texts."""
     if not text.startswith(_SHARE):
         return None
     name, slash, topic_filter = text.removeprefix(_SHARE).partition("/")
@@ -120,7 +120,7 @@ def _flaw_of_share(text: str) -> Flaw | None:
 
 
 def _flaw_of_text(text: str) -> Flaw | None:
-    """Return the first flaw by the rules for filters and topics alike."""
+    """Return the first flaw by the rules that filters and topics share."""
     if not text:
         return Flaw(0, "the text is empty", "give at least one character")
     if "\0" in text:

@@ -3,7 +3,7 @@
 Rules: nats-server 2.15.2 (server/sublist.go), whose recorded answers are tests/conformance/vectors/nats.json:
 
 - Empty tokens, and space, tab, line feed, carriage return and form feed, are invalid; any other character is valid.
-- `*` and `>` are wildcards only where they are a whole token: `foo*`, `**` and `>>` are literals.
+- `*` and `>` are wildcards only if they are a whole token: `foo*`, `**` and `>>` are literals.
 - `$` has no special meaning.
 """
 

@@ -2,7 +2,7 @@
 
 - `exact`: the topic itself.
 - `prefix`: a prefix of the *text*, so `com.myapp` matches `com.myapp2.foobar`.
-- `wildcard`: each empty component stands for exactly one component, an empty one included.
+- `wildcard`: each empty component matches exactly one component, which may be empty.
 - no policy: the common notation with `*`. As a whole component it is a wildcard; at the end of the text it makes the
   text before it a prefix (`com.myapp.*` is the prefix `com.myapp.`); `**` as the last component is a wildcard for that
   one component. Without any `*` the pattern is exact. With an explicit policy `*` is a character like others.

@@ -52,7 +52,7 @@ class InnerPatterns(Generic[V]):
         return True
 
     def remove(self, pattern: Pattern, key: Key[V]) -> bool:
-        """Remove an entry; return True if it was present. The cost is that of `add`."""
+        """Remove an entry; return True if it was present. The cost equals the cost of `add`."""
         form = (pattern.segments, pattern.tail)
         entries = self._entries.get(form)
         if entries is None or not discard(entries, key):

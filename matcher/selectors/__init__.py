@@ -1,4 +1,4 @@
-"""Selectors: conditions of a subscription on a topic's tags and properties, besides a matching pattern.
+"""Selectors: conditions of a subscription on a topic's tags and properties, in addition to a matching pattern.
 
 | kind      | text                                | see                        |
 |-----------|-------------------------------------|----------------------------|

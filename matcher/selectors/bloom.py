@@ -81,7 +81,7 @@ class Bitmap:
         self._shape = shape
         self._bits = bytearray(shape.m // 8 if data is None else data)
         if len(self._bits) * 8 != shape.m:
-            raise ValueError(f"a bitmap of {shape.m} bits was expected, not one of {len(self._bits) * 8}")
+            raise ValueError(f"expected a bitmap of {shape.m} bits, got {len(self._bits) * 8}")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} m={self._shape.m} set={int.from_bytes(self._bits).bit_count()}>"

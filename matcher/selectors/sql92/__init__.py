@@ -49,7 +49,7 @@ class Sql92Selector:
         (length of the longest property).
 
         Raises:
-            SelectorError: a property cannot be read as what the selector compares it with.
+            SelectorError: a property cannot be converted to the type of the value that it is compared with.
         """
         value = self._root.evaluate(properties)
         return value if value is None else bool(value)

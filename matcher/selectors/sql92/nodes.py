@@ -27,7 +27,7 @@ class Node(ABC):
     position: int
     depth: int
 
-    is_condition: ClassVar[bool] = True  # True if it can stand in place of a truth value
+    is_condition: ClassVar[bool] = True  # True if it can replace a truth value
 
     @abstractmethod
     def evaluate(self, properties: Mapping[str, str]) -> Value:
@@ -114,7 +114,7 @@ class Junction(Node):
 
 @dataclass(frozen=True, slots=True)
 class Equal(Node):
-    """Equality; asymmetric where one side is missing: unknown on the left, false on the right."""
+    """Equality; asymmetric if one side is missing: unknown on the left, false on the right."""
 
     left: Node
     right: Node

@@ -67,13 +67,13 @@ def parse(text: str, max_nodes: int | None = MAX_NODES) -> Node:
         _check_size(root, max_nodes)
     except UnexpectedCharacters as error:
         position: int = error.pos_in_stream  # type: ignore[assignment]  # lark declares None, and sets it
-        hint = "strings stand in single quotes, names hold letters, digits, '_' and '$'"
+        hint = "strings are in single quotes, names have letters, digits, '_' and '$'"
         raise SelectorSyntaxError(text, position, f"{text[position]!r} does not start a known token", hint) from None
     except UnexpectedToken as error:
         token = error.token
         if token.type == "$END":
             raise SelectorSyntaxError(text, len(text), "the selector is not complete", "go on here") from None
-        reason = f"{str(token)[:40]!r} cannot stand here"
+        reason = f"{str(token)[:40]!r} is not allowed here"
         hint = "put AND or OR before it, or leave it out" if "$END" in error.expected else "write a value or a name"
         raise SelectorSyntaxError(text, token.start_pos or 0, reason, hint) from None
     except _Refusal as error:
@@ -200,7 +200,7 @@ def _depth(*nodes: Node) -> int:
     """Return the depth of a node above these."""
     deepest = max(nodes, key=lambda node: node.depth)
     if deepest.depth >= MAX_DEPTH:
-        _refuse(deepest, f"more than {MAX_DEPTH} parts lie inside one another", "use fewer parentheses and signs")
+        _refuse(deepest, f"more than {MAX_DEPTH} nested parts", "use fewer parentheses and signs")
     return deepest.depth + 1
 
 
@@ -214,7 +214,9 @@ def _condition(node: Node) -> Node:
 
 
 def _not(node: Node) -> Node:
-    if isinstance(node, Not) and not isinstance(node.operand, Constant):  # NOT NOT NULL may stand where NULL may not
+    if isinstance(node, Not) and not isinstance(
+        node.operand, Constant
+    ):  # NOT NOT NULL is allowed in places where NULL is not
         return node.operand
     return Not(node.position, _depth(node), node)
 

@@ -9,7 +9,7 @@ from matcher.cache import BoundedCache
 
 
 class Long(int):
-    """64-bit integer; a plain `int` stands for a 32-bit one. They differ only in the strings read as one of them."""
+    """64-bit integer; a plain `int` is a 32-bit one. They differ only in the strings that are converted to them."""
 
     __slots__ = ()
 
@@ -67,7 +67,7 @@ def compare(left: Value, right: Value) -> int:
     A string is read as the type of the other side. A truth value and a number do not compare; the answer is "less".
 
     Raises:
-        ValueError: the string does not spell a value of the other side's type, or stands right of a truth value.
+        ValueError: the string does not spell a value of the other side's type, or is right of a truth value.
     """
     if isinstance(left, str) and not isinstance(right, str):
         left = _read(left, right)

@@ -14,10 +14,10 @@ WRONG_SQL = [
     # text, position, part of the reason
     ("", 0, "not complete"),
     ("a = ", 4, "not complete"),
-    ("a = 1 garbage", 6, "'garbage' cannot stand here"),
-    ("a = 1 and )", 10, "')' cannot stand here"),
+    ("a = 1 garbage", 6, "'garbage' is not allowed here"),
+    ("a = 1 and )", 10, "')' is not allowed here"),
     ("a = 'x", 4, "does not start a known token"),
-    ("a in (1)", 6, "cannot stand here"),
+    ("a in (1)", 6, "is not allowed here"),
     ("'a' in ('a')", 0, "only a property"),
     ("1", 0, "a condition is needed"),
     ("a = 1 and -2", 10, "a condition is needed"),
@@ -28,7 +28,7 @@ WRONG_SQL = [
     ("a between 10 and 0", 10, "above the upper"),
     ("a = 9223372036854775808", 4, "64 bits"),
     ("a = 0.0", 4, "neither zero"),
-    ("not " * 500 + "(" * 500 + "a = 1" + " = TRUE" * 500 + ")" * 500, None, "inside one another"),
+    ("not " * 500 + "(" * 500 + "a = 1" + " = TRUE" * 500 + ")" * 500, None, "200 nested parts"),
     ("a" * 40_000, 32_768, "longer than"),
 ]
 LONG_SQL = [
