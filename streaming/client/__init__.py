@@ -1,4 +1,4 @@
-"""Client of the updates topic: keeps the relation of subscribers and lite topics, without Spark and Java."""
+"""Clients of the job, without Spark and Java: the relation of subscribers and topics, and a Kafka consumer."""
 
 from streaming.client.follower import UPDATES, SubscriptionClient
 from streaming.client.relation import Change, Relation

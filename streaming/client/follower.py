@@ -30,8 +30,8 @@ _RECORDS_PER_POLL = 1_000
 
 _DEFAULTS = {
     "group.id": "reexpand-client",  # required, but unused: partitions are assigned by hand
-    "log_level": 0,  # its log lines come as errors too; each is logged here once, not at each retry
-    "reconnect.backoff.max.ms": 1_000,  # instead of 10 s, to notice at once that a broker is back
+    "log_level": 0,  # its log lines are also reported as errors, and each is logged here once
+    "reconnect.backoff.max.ms": 1_000,  # instead of 10 s, to reconnect soon
 }
 _FIXED = {
     "enable.auto.commit": False,
@@ -52,15 +52,15 @@ _FATAL = frozenset(
 
 
 class SubscriptionClient:
-    """The relation as of now, read from the updates topic; ends with its `with` block, or with `close`.
+    """Current relation, read from the updates topic until the end of the `with` block, or `close`.
 
     | question | answer |
     |---|---|
     | `subscribers("orders", "eu__created")` | rows that receive a lite topic |
     | `topics("orders", "billing", "c1")` | lite topics received by a client |
     | `ready`, `wait_ready(30)` | all records from before the start are read |
-    | `error` | reason for which the client has stopped by itself |
-    | `trouble` | last error from which it recovers by itself |
+    | `error` | error that stopped the client |
+    | `trouble` | last error from which the client recovers |
 
     All methods are safe in any number of threads. Answers reflect the records read so far, from the start on; after an
     error they no longer change.
@@ -72,10 +72,10 @@ class SubscriptionClient:
         on_change: called with each change, in order and in the client's own thread, from the first record on. Any
             exception in it stops the client.
         refresh_seconds: seconds between two searches for new partitions.
-        admits: as for `Relation`: which new rows are kept.
+        admits: predicate of the subscribers whose rows are kept; see `Relation`.
 
     Raises:
-        UpdatesUnreadable: an option is wrong.
+        UpdatesUnreadable: an option is invalid.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class SubscriptionClient:
         try:
             self._consumer = Consumer({**given, "bootstrap.servers": bootstrap_servers})
         except KafkaException as error:
-            raise UpdatesUnreadable(f"The Kafka client refuses its options: {error.args[0].str()}.") from error
+            raise UpdatesUnreadable(f"The Kafka client rejects its options: {error.args[0].str()}.") from error
         self._thread = threading.Thread(target=self._run, name=f"follows {topic}", daemon=True)
         self._thread.start()
 
@@ -132,7 +132,7 @@ class SubscriptionClient:
 
     @property
     def trouble(self) -> str:
-        """The last error from which the client recovers by itself; empty again after the next look at the topic."""
+        """Last error from which the client recovers; blank after the next successful request."""
         trouble = self._trouble
         return trouble.str() if trouble else ""
 
@@ -163,7 +163,7 @@ class SubscriptionClient:
         return f"{self._topic} at {self._bootstrap_servers}"
 
     def _run(self) -> None:
-        """Body of the thread: follow, and keep the error at the end."""
+        """Body of the thread: follow, and keep the error that ends it."""
         try:
             self._follow()
         except ClientError as error:
@@ -193,7 +193,7 @@ class SubscriptionClient:
         """Begin to read new partitions."""
         try:
             found = self._consumer.list_topics(self._topic, timeout=_REQUEST_SECONDS).topics[self._topic]
-            if found.error is not None and not self._partitions:  # of a topic in use, a read says the same
+            if found.error is not None and not self._partitions:  # for a topic in use, reading reports the same error
                 self._judge(found.error)
                 return
             new = sorted(found.partitions.keys() - self._partitions)
@@ -219,7 +219,7 @@ class SubscriptionClient:
                 yield number, end
 
     def _messages(self) -> Iterator[Message]:
-        """Yield the messages at hand, after any errors are judged."""
+        """Yield the fetched messages, after errors are handled."""
         first = self._consumer.poll(_POLL_SECONDS)
         while self._errors:
             self._judge(self._errors.pop(0))
@@ -228,14 +228,14 @@ class SubscriptionClient:
             yield from self._consumer.consume(_RECORDS_PER_POLL, 0)
 
     def _handle(self, message: Message) -> None:
-        """Apply a record, or judge an error, and note the end of a partition."""
+        """Apply a record or handle an error, and note the end of a partition."""
         error, partition, offset = message.error(), message.partition() or 0, message.offset() or 0
         if error is None:
             self._apply(message.key(), message.value(), f"{self._topic}[{partition}]@{offset}")
         elif error.code() != PARTITION_END:
             self._judge(error)
             return
-        # The last offset may hold a transaction marker, not a record: then only the end event follows.
+        # The last offset may be a transaction marker and no record. Then only the end event follows.
         if partition in self._ends and offset + 1 >= self._ends[partition]:
             del self._ends[partition]
             self._check_caught_up()
@@ -262,12 +262,12 @@ class SubscriptionClient:
             self._settled.set()
 
     def _judge(self, error: KafkaError) -> None:
-        """Remember an error from which librdkafka recovers by itself; raise any other."""
+        """Keep an error from which librdkafka recovers; raise any other."""
         code = error.code()
         if error.fatal() or code in _FATAL:
             why = reason(error, readable(self._topic))
             raise UpdatesUnreadable(f"{self._where} cannot be read: {why}.")
-        if code == _ALL_DOWN or concerns_group(error):  # the former follows an error with more detail
+        if code == _ALL_DOWN or concerns_group(error):  # `_ALL_DOWN` follows an error with more detail
             return
         self._trouble = error
         if code != self._logged:

@@ -1,4 +1,4 @@
-"""Compact memory for a million rows: no container around a single row, and one object for equal texts."""
+"""Compact storage of a million rows: no container around a single row, and one object for equal texts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T", str, bytes)
 
 
 class Pool:
-    """One object for equal texts. A full pool forgets all of them; only the sharing starts again."""
+    """Pool with one object for equal texts. A full pool is emptied, and sharing starts over."""
 
     def __init__(self, room: int = _POOL_BYTES) -> None:
         self._size = self._room = room
@@ -57,7 +57,7 @@ class Index(Generic[K, L]):
         return first in self._held
 
     def put(self, first: K, row: Row) -> None:
-        """Add a row, or replace the one with the same keys."""
+        """Add a row, or replace the row with the same keys."""
         held = self._held.get(first)
         second = self._second(row)
         if isinstance(held, dict):
@@ -102,7 +102,7 @@ class Index(Generic[K, L]):
         return len(held) if isinstance(held, dict) else int(held is not None)
 
     def page(self, first: K, start: int, size: int) -> list[Row]:
-        """Return at most `size` of the rows with this first key, from the one at `start` on."""
+        """Return at most `size` rows with this first key, from index `start` on."""
         held = self._held.get(first)
         rows: Iterable[Row] = held.values() if isinstance(held, dict) else () if held is None else (held,)
         return list(islice(rows, start, start + size))
@@ -125,7 +125,7 @@ class ParentRows:
         self._parts: dict[tuple[str, str], set[Subscriber]] = {}
 
     def put(self, row: Row) -> None:
-        """Add a row, or replace the one of the same subscriber and topic."""
+        """Add a row, or replace the row of the same subscriber and topic."""
         _, group, client_id, part = subscriber = row.subscriber
         self.count += self.by_subscriber.get(subscriber, row.lite_topic) is None
         if part is not None:
@@ -146,6 +146,6 @@ class ParentRows:
                 del self._parts[group, client_id]
 
     def of_client(self, client: Subscriber) -> list[Row]:
-        """Return the rows of a client: those of the client as a whole, and of each part."""
+        """Return the rows of a client as a whole, and of each of its parts."""
         parts = self._parts.get((client.group, client.client_id), ())
         return [row for subscriber in (client, *parts) for row in self.by_subscriber.rows(subscriber)]

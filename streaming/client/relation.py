@@ -1,4 +1,4 @@
-"""The relation of subscribers and lite topics, as the sum of its updates; independent of Kafka."""
+"""Relation of subscribers and lite topics, folded from its updates; independent of Kafka."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Change(NamedTuple):
 
     Attributes:
         op: ADD when the row exists now, REMOVE when it is gone.
-        row: the row of the update; the former row where only the tombstone of a REMOVE is left.
+        row: the row of the update; the former row if only the tombstone of a REMOVE is left.
         former: the row before.
         source: place of the event behind the update in Kafka, and the time of its record.
     """
@@ -35,7 +35,7 @@ class Relation:
     The last record of a key decides, so a compacted topic gives the same rows as its full history.
 
     Args:
-        admits: predicate of the subscribers of new rows; a row that it refuses is left out, as if there were none.
+        admits: predicate of the subscribers of new rows; other rows are ignored.
     """
 
     def __init__(self, admits: Callable[[Subscriber], bool] | None = None) -> None:
@@ -83,7 +83,7 @@ class Relation:
             return {name: parent.count for name, parent in self._parents.items()}
 
     def row(self, subscriber: Subscriber, lite_topic: str) -> Row | None:
-        """Return one row; None where there is none."""
+        """Return one row; None if it does not exist."""
         with self._lock:
             found = self._parents.get(subscriber.parent)
             return found.by_subscriber.get(subscriber, lite_topic) if found else None
@@ -95,7 +95,7 @@ class Relation:
             return found.by_topic.count(lite_topic) if found else 0
 
     def page_of_topic(self, parent: str, lite_topic: str, start: int, size: int) -> list[Row]:
-        """Return at most `size` rows of a lite topic, from the one at `start` on, in the order of their arrival."""
+        """Return at most `size` rows of a lite topic, from index `start` on, in the order of their arrival."""
         with self._lock:
             found = self._parents.get(parent)
             return found.by_topic.page(lite_topic, start, size) if found else []
@@ -107,7 +107,7 @@ class Relation:
             return found.by_subscriber.count(subscriber) if found else 0
 
     def page_of_subscriber(self, subscriber: Subscriber, start: int, size: int) -> list[Row]:
-        """Return at most `size` rows of a subscriber, likewise."""
+        """Return at most `size` rows of a subscriber, from index `start` on, in the order of their arrival."""
         with self._lock:
             found = self._parents.get(subscriber.parent)
             return found.by_subscriber.page(subscriber, start, size) if found else []

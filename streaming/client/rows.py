@@ -24,8 +24,8 @@ class Subscriber(NamedTuple):
     """Receiver of topics: a client as a whole, or one of its subscriptions.
 
     Attributes:
-        part: the one subscription, where each counts by itself (`share:<name>/<filter>`, `wamp:prefix:com.app`); None
-            for the client as a whole.
+        part: the subscription, if it has rows of its own (`share:<name>/<filter>`, `wamp:prefix:com.app`); None for the
+            client as a whole.
     """
 
     parent: str
@@ -38,10 +38,10 @@ class Row(NamedTuple):
     """One element of the relation: a subscriber receives a lite topic.
 
     Attributes:
-        patterns: the subscriber's entries that match the topic; none when it receives everything.
+        patterns: the subscriber's entries that match the topic; none if it receives every topic.
         cause: reason of the update, such as `TOPIC_CREATED` or `SUBSCRIBED`.
         version: version of the client's last applied request.
-        event_id: id of the update behind the row; a repeated update has the same.
+        event_id: id of the update; repetitions have the same id.
         further_json: further fields of the update, such as an `offsetOption`, as JSON; mostly empty.
     """
 
@@ -94,7 +94,7 @@ class Row(NamedTuple):
 
 
 class UpdateValue(NamedTuple):
-    """Value of a record of the updates topic: the row's fields besides its key."""
+    """Value of a record of the updates topic: the fields of the row that are not in its key."""
 
     op: Op
     patterns: tuple[str, ...]

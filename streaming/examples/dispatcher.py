@@ -209,7 +209,7 @@ def _kafka_clients(options: Mapping[str, Any], group_id: str) -> tuple[Producer,
     try:
         return Producer({**common, "enable.idempotence": True}), Consumer({**common, **own})
     except KafkaException as error:
-        raise click.UsageError(f"The Kafka client refuses its options: {error.args[0].str()}.") from None
+        raise click.UsageError(f"The Kafka client rejects its options: {error.args[0].str()}.") from None
 
 
 def _on_signals(action: Callable[[], object]) -> None:

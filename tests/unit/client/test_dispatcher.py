@@ -200,9 +200,9 @@ def _no_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (["--option", "nonsense"], "Error: Invalid value for '--option': 'nonsense' is not KEY=VALUE."),
         (["--option", "=1"], "Error: Invalid value for '--option': '=1' is not KEY=VALUE."),
-        (["--option", "nonsense=1"], 'Error: The Kafka client refuses its options: No such configuration property: "'),
-        (["--option", "linger.ms=x"], "Error: The Kafka client refuses its options: Invalid value for configuration"),
-        (["--option", "session.timeout.ms=0"], "Error: The Kafka client refuses its options: "),
+        (["--option", "nonsense=1"], 'Error: The Kafka client rejects its options: No such configuration property: "'),
+        (["--option", "linger.ms=x"], "Error: The Kafka client rejects its options: Invalid value for configuration"),
+        (["--option", "session.timeout.ms=0"], "Error: The Kafka client rejects its options: "),
     ],
 )
 def test_a_wrong_option_is_refused_in_one_sentence(options: list[str], sentence: str) -> None:
