@@ -1,7 +1,7 @@
-"""Topic events of one parent in Kafka: what a watcher announced, and what it announces.
+"""Topic events of one parent in Kafka: the history of a watcher, and its new events.
 
-confluent-kafka serves better than kafka-python here: the service depends on it already, it parses a large metadata
-answer four times as fast, and its idempotent producer repeats a write for as long as needed without a duplicate.
+confluent-kafka parses a large metadata answer four times as fast as kafka-python, and its idempotent producer repeats a
+write for as long as needed without a duplicate.
 """
 
 import heapq
@@ -24,17 +24,17 @@ from streaming.kafka.specs import INPUT
 log = logging.getLogger("reexpand")
 
 ANSWER_SECONDS = 5.0
-"""Timeout of a metadata request in seconds, and so the longest delay of a stop."""
+"""Timeout of a metadata request in seconds, which is also the longest delay of a stop."""
 
 _HISTORY_SECONDS = 30.0
-"""Longest pause in seconds while events are read back."""
+"""Longest pause in seconds while the history is read."""
 
 _SLOW_WRITE_SECONDS = 5.0
 _RETRY_SECONDS = 0.5
 
 
 class NoAnswer(Exception):
-    """Kafka did not answer this time, or its answer is not credible."""
+    """Kafka did not answer this time, or its answer is implausible."""
 
 
 class Stopped(Exception):
@@ -42,17 +42,17 @@ class Stopped(Exception):
 
 
 class TopicEvents:
-    """Kafka topic of the topic events, as the watcher of one parent uses it.
+    """Kafka topic of the topic events, used by the watcher of one parent.
 
     Args:
         bootstrap_servers: Kafka brokers.
         events: Kafka topic of the topic events.
         parent: parent topic of the events to read and write.
         options: further client options, in the names of librdkafka.
-        stop: set to end any wait early.
+        stop: event that ends any wait early.
 
     Raises:
-        ConfigInvalid: an option is not valid.
+        ConfigInvalid: an option is invalid.
     """
 
     def __init__(
@@ -70,8 +70,8 @@ class TopicEvents:
             "error_cb": self._remember_error,
         }
         self._admin = create(AdminClient, self._common)
-        # Without a timeout no write ends in doubt. The partitioner is that of Java and kafka-python, so that the events
-        # of a parent stay in one partition for any writer.
+        # Without a timeout, no write has an unknown outcome. Java and kafka-python have the same partitioner, so the
+        # events of a parent stay in one partition for any writer.
         self._producer = create(
             Producer,
             {
@@ -130,7 +130,7 @@ class TopicEvents:
         """Announce changes, and return the events once all of them are written.
 
         Raises:
-            WatchFailed: Kafka refuses an event for good, or a stop was requested before all were written.
+            WatchFailed: Kafka rejects an event, or a stop was requested before all were written.
         """
         refused: list[KafkaError] = []
 
@@ -146,21 +146,21 @@ class TopicEvents:
         return values
 
     def _write(self, values: list[bytes], written: Callable[..., None], refused: list[KafkaError]) -> None:
-        """Write events, and wait until all are written or one is refused."""
+        """Write events, and wait until all are written or one is rejected."""
         for value in values:
             self._producer.produce(self._events, value, self.parent, on_delivery=written)
         began, warned = time.monotonic(), False
         while (left := self._producer.flush(0.2)) and not refused:
             if self._stop.is_set():
                 raise WatchFailed(
-                    f"Stopped before all topic events were written ({left} left); the next start goes on."
+                    f"Stopped before all topic events were written ({left} left); the next start continues."
                 )
             if not warned and time.monotonic() - began > _SLOW_WRITE_SECONDS:
                 warned = True
-                log.warning("%d topic events wait for Kafka to take them%s", left, self._last_error())
+                log.warning("%d topic events are not acknowledged by Kafka yet%s", left, self._last_error())
 
     def _not_taken(self, why: str) -> WatchFailed:
-        return WatchFailed(f"The topic {self._events!r} does not take the events: {why}.")
+        return WatchFailed(f"The events cannot be written to the topic {self._events!r}: {why}.")
 
     def _topics(self) -> dict[str, KafkaError | None]:
         """Return all Kafka topics, each with its error."""
@@ -174,7 +174,7 @@ class TopicEvents:
     def _read_events(self, consumer: Consumer) -> list[TopicChange]:
         partitions = consumer.list_topics(self._events, timeout=ANSWER_SECONDS).topics[self._events].partitions
         if not partitions:
-            raise NoAnswer(f"the answer lacks the partitions of {self._events}")
+            raise NoAnswer(f"the answer does not contain the partitions of {self._events}")
         consumer.assign([TopicPartition(self._events, number, OFFSET_BEGINNING) for number in partitions])
         found: dict[int, list[tuple[int, TopicChange]]] = {number: [] for number in partitions}
         unread = set(partitions)
@@ -194,13 +194,13 @@ class TopicEvents:
             if self._stop.is_set():
                 raise Stopped
             if time.monotonic() > deadline:
-                raise NoAnswer(f"the topic {self._events} is not read to its end in time{self._last_error()}")
-        # Each partition is in order. Only a change of their number spreads the events of a parent over several.
+                raise NoAnswer(f"reading the topic {self._events} timed out{self._last_error()}")
+        # Each partition is in order. The events of a parent are in several only if partitions were added.
         merged = heapq.merge(*found.values(), key=lambda event: event[0])
         return [change for _, change in merged]
 
     def _is_end(self, error: KafkaError) -> bool:
-        """Tell whether an error is the end of a partition; raise `NoAnswer` if it keeps from reading on."""
+        """Return True at the end of a partition, False for other harmless errors; raise `NoAnswer` for the rest."""
         if error.code() == PARTITION_END:
             return True
         if concerns_group(error):
@@ -221,7 +221,7 @@ class TopicEvents:
 
 
 def read_back(events: TopicEvents, watch: Watch) -> None:
-    """Fold the changes announced before into a watch; create the topic of the events if it does not exist.
+    """Restore a watch from the announced changes; create the topic of the events if it does not exist.
 
     Raises:
         NoAnswer: Kafka does not answer, or does not return the events.
@@ -237,7 +237,7 @@ def until_answered(step: Callable[[], None], deadline: float, stop: threading.Ev
     """Repeat a step until Kafka answers.
 
     Raises:
-        NoAnswer: it has not done so by the deadline, a time of `time.monotonic`.
+        NoAnswer: Kafka has not answered by the deadline, a time of `time.monotonic`.
         Stopped: a stop was requested.
     """
     while True:

@@ -1,7 +1,6 @@
 """Announced topics of a parent, and the changes to announce after each answer of Kafka; independent of Kafka's client.
 
-The announced state is the fold of the announced changes. After a restart a watcher reads its own events back, and so
-has its state again.
+The announced state is the fold of the announced changes. After a restart a watcher restores it from its own events.
 """
 
 from bisect import bisect_right
@@ -17,10 +16,10 @@ from streaming.events.parsing import parse_topic_event
 from streaming.kafka.names import INTERNAL, is_everything, unmatchable
 
 DELETED_AFTER = 2
-"""Number of answers in a row without a topic before its deletion is announced; a single one may be stale."""
+"""Consecutive answers without a topic before its deletion is announced, because one answer may be stale."""
 
 ALL_DELETED_AFTER = 10
-"""Number of such answers if all topics are missing at once: a broker may answer so just after its start."""
+"""Consecutive answers without any topic before the deletion of all is announced; a starting broker may answer so."""
 
 
 class TopicChange(NamedTuple):
@@ -28,10 +27,10 @@ class TopicChange(NamedTuple):
 
     Attributes:
         created: True for a creation.
-        topic: its name.
-        topic_id: the cluster's own, where known.
-        tags: of a creation, its tag for selectors.
-        properties: of a creation, for selectors.
+        topic: name of the topic.
+        topic_id: id of the topic in the cluster, if known.
+        tags: tag for selectors, in a creation.
+        properties: properties for selectors, in a creation.
     """
 
     created: bool
@@ -53,8 +52,8 @@ class Listing(NamedTuple):
     """One answer of the cluster about all topics.
 
     Attributes:
-        topics: existing topics with their ids; None for an id not asked for, or not known.
-        unclear: topics that may or may not exist; nothing is announced about them.
+        topics: existing topics with their ids; None for an id that was not requested or is unknown.
+        unclear: topics that may or may not exist, for which no change is announced.
     """
 
     topics: Mapping[str, str | None]
@@ -73,12 +72,12 @@ class Listing(NamedTuple):
 
 
 def listing(listed: Mapping[str, Presence], selected: Callable[[str], bool], witness: str) -> Listing | None:
-    """Return the selected topics of an answer; None if the answer is not credible.
+    """Return the selected topics of an answer; None if the answer is implausible.
 
     Args:
         listed: all topics of the answer.
         selected: predicate of topic names.
-        witness: a topic that certainly exists; an answer without it is empty or partial.
+        witness: topic that must exist; an answer without it is empty or partial.
     """
     if listed.get(witness) is not Presence.PRESENT:
         return None
@@ -90,7 +89,7 @@ def listing(listed: Mapping[str, Presence], selected: Callable[[str], bool], wit
 
 
 class Watch:
-    """Announced topics of one parent, and the number of answers in a row that contradict each."""
+    """Announced topics of one parent, and the number of consecutive answers that contradict each."""
 
     def __init__(self) -> None:
         self._announced: dict[str, str | None] = {}
@@ -98,7 +97,7 @@ class Watch:
 
     @property
     def announced(self) -> Mapping[str, str | None]:
-        """Topics that exist for readers of the events, with their ids."""
+        """Topics that exist according to the events, with their ids."""
         return self._announced
 
     @property
@@ -115,13 +114,13 @@ class Watch:
             self._contradictions.pop(change.topic, None)
 
     def unanswered(self) -> None:
-        """Start the count of contradictions again, as an answer is missing or not credible."""
+        """Reset the count of contradictions, because an answer is missing or implausible."""
         self._contradictions.clear()
 
     def compare(self, found: Listing) -> list[TopicChange]:
         """Return the changes to announce after an answer: first deletions, then creations, by name.
 
-        Fold each written change in before the next answer; otherwise it is announced twice.
+        Call `fold` with each written change before the next answer. Otherwise it is announced twice.
         """
         self._adopt_ids(found)
         needed = DELETED_AFTER if any(name in found.topics for name in self._announced) else ALL_DELETED_AFTER
@@ -144,7 +143,7 @@ class Watch:
                 self._announced[name] = found.topics.get(name)
 
     def _contradicted(self, name: str, known: str | None, found: Listing) -> int:
-        """Return the number of answers in a row in which this topic, with its announced id, does not exist."""
+        """Return the number of consecutive answers in which this topic, with its announced id, does not exist."""
         former = self._contradictions.get(name, 0)
         if name in found.unclear:
             return 0
@@ -152,12 +151,12 @@ class Watch:
             return former + 1
         seen = found.topics[name]
         if seen is None:
-            return former  # a topic of this name exists, and the next answer has its id
+            return former  # a topic of this name exists, and the next answer contains its id
         return former + 1 if known != seen else 0
 
 
 def encode(change: TopicChange, parent: str, timestamp: int) -> bytes:
-    """Encode a change as a topic event; `topicId` serves the watcher itself after a restart."""
+    """Encode a change as a topic event; the watcher reads `topicId` after a restart."""
     event: dict[str, object] = {
         "event": "CREATED" if change.created else "DELETED",
         "parentTopic": parent,
@@ -169,7 +168,7 @@ def encode(change: TopicChange, parent: str, timestamp: int) -> bytes:
 
 
 def decode(value: bytes | None, parent: str) -> TopicChange | None:
-    """Decode the change in a topic event; None for another parent's event, and for an invalid one."""
+    """Decode the change in a topic event; None for events of another parent, and for invalid events."""
     try:
         event = parse_topic_event(value)
     except Rejected:
@@ -187,7 +186,7 @@ def in_words(event: bytes) -> str:
 
 
 class RoundRobin:
-    """Rotation over names, some at a time: all ids of a large cluster at once would take most of an interval."""
+    """Rotation over names in parts, because all ids of a large cluster would take most of an interval."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -203,16 +202,16 @@ class RoundRobin:
 
 
 class TopicFilter:
-    """Predicate of the Kafka topics to announce: by patterns, and without Kafka's internal topics and reexpand's own.
+    """Predicate of the Kafka topics to announce: by patterns, without internal topics of Kafka and topics of reexpand.
 
     Args:
-        own: the topics of reexpand.
-        include: patterns; one of them must match. None at all admits every topic.
-        exclude: patterns; none of them may match.
+        own: topics of reexpand.
+        include: patterns of which a topic must match one; empty for every topic.
+        exclude: patterns of which a topic must match none.
         dialect: dialect of the patterns.
 
     Raises:
-        ConfigInvalid: a pattern is not valid in the dialect, or no Kafka topic can match it.
+        ConfigInvalid: a pattern is invalid in the dialect, or no Kafka topic can match it.
     """
 
     def __init__(
@@ -223,14 +222,14 @@ class TopicFilter:
         self._includes_all = not include
 
     def __call__(self, name: str) -> bool:
-        """Tell whether a topic is to be announced."""
+        """Return True if a topic must be announced."""
         if name in INTERNAL or name in self._own:
             return False
         return (self._includes_all or self._include.match(name)) and not self._exclude.match(name)
 
 
 class _Patterns:
-    """Patterns of Kafka topics; the pattern of a dialect for every topic matches every one."""
+    """Patterns of Kafka topics; the catch-all pattern of a dialect matches every topic."""
 
     def __init__(self, patterns: Collection[str], dialect: str) -> None:
         try:
