@@ -42,7 +42,7 @@ class Automaton:
 
     Each pattern has a bit for its start, one for each segment, and one for a tail. A bit is set if a topic, up to the
     segment read last, fits the pattern up to there. A step shifts the bits of all patterns at once, so it costs
-    (number of bits) / 64 operations of the processor, whatever the patterns and the topic are.
+    (number of bits) / 64 operations of the processor, for any patterns and any topic.
 
     Args:
         patterns: patterns without `Tail.STARTS`.

@@ -5,7 +5,7 @@ MatcherError
 │   ├── InvalidPattern
 │   └── InvalidTopic
 ├── UnknownDialect      no dialect has this name (also a LookupError)
-├── UnsupportedOption   the dialect does not know this option or this value of it (also a ValueError)
+├── UnsupportedOption   the dialect lacks this option, or this value of it (also a ValueError)
 ├── UnknownSelector     no kind of selector has this name (also a LookupError)
 ├── SelectorSyntaxError the text of a selector breaks the rules of its kind (also a ValueError)
 ├── SelectorError       a selector cannot be evaluated on these properties
@@ -100,7 +100,7 @@ class UnknownSelector(_UnknownName):
 
 
 class UnsupportedOption(MatcherError, ValueError):
-    """A dialect does not know an option, or a value of an option."""
+    """A dialect lacks an option, or a value of an option."""
 
 
 class SelectorSyntaxError(MatcherError, ValueError):

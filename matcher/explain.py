@@ -95,7 +95,7 @@ def explain(
     """Explain a match or a mismatch segment by segment; for the bound see `Pattern.accepts`.
 
     An inner multi-segment wildcard takes as few segments as possible. If the segments after it fit nowhere, the steps
-    show them at the position where most of them fit, among the first positions of a long topic.
+    show them at the position with the most fitting segments, among the first positions of a long topic.
 
     Args:
         pattern: text of the pattern.
@@ -107,7 +107,7 @@ def explain(
     Raises:
         InvalidPattern: the text is not a pattern of the dialect.
         UnknownDialect: no dialect has this name.
-        UnsupportedOption: the dialect does not know an option.
+        UnsupportedOption: the dialect does not have an option.
     """
     rules = get_dialect(dialect)
     parsed = rules.parse(pattern, policy=policy, allow_inner_multi=allow_inner_multi)

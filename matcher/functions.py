@@ -32,7 +32,7 @@ def matches(
 
     Raises:
         UnknownDialect: no dialect has this name.
-        UnsupportedOption: the dialect does not know an option.
+        UnsupportedOption: the dialect does not have an option.
     """
     if pattern is None or topic is None:
         return False
@@ -49,7 +49,7 @@ def validate(
     Raises:
         InvalidPattern: the pattern is invalid or missing; with position, reason and remedy.
         UnknownDialect: no dialect has this name.
-        UnsupportedOption: the dialect does not know an option.
+        UnsupportedOption: the dialect does not have an option.
     """
     if pattern is None:
         raise InvalidPattern("", 0, 1, "the pattern is missing", "give its text")
@@ -83,7 +83,7 @@ def expand(
     Raises:
         TypeError: a text was given in place of a list.
         UnknownDialect: no dialect has this name.
-        UnsupportedOption: the dialect does not know an option.
+        UnsupportedOption: the dialect does not have an option.
     """
     refuse_text("patterns", patterns)
     refuse_text("topics", topics)

@@ -122,7 +122,7 @@ class FlatPatterns:
         if not _is_consistent(header, arrays):
             raise CorruptIndex("the parts of the index contradict one another")
         index = cls.__new__(cls)
-        index._open(header, arrays, get_dialect(header["dialect"]))  # noqa: SLF001 - of its own class
+        index._open(header, arrays, get_dialect(header["dialect"]))  # noqa: SLF001 - same class
         return index
 
     def to_bytes(self) -> bytes:

@@ -209,7 +209,7 @@ def ranges(starts: Ints, ends: Ints) -> tuple[Ints, Ints]:
 
 
 def firsts_of(sizes: Ints) -> Any:
-    """Return the start of each of consecutive runs, and the end of the last one."""
+    """Return the start of each of consecutive runs, and the end of the last run."""
     return np.concatenate((np.zeros(1, np.int64), sizes.cumsum())).astype(np.int32)
 
 

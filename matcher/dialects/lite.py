@@ -1,7 +1,7 @@
 """RocketMQ LiteTopic patterns: `__` separates segments, `*` is one segment, `**` one or more.
 
 Rules: Apache RocketMQ issue 10559 (the RFC), and `LitePatternMatcher` of its pull requests 10607 and 11054, whose
-recorded answers are tests/conformance/vectors/lite.json. Where the RFC is silent the implementations decide:
+recorded answers are tests/conformance/vectors/lite.json. The implementations decide if the RFC has no rule:
 
 - Topics are not validated: `pay__*` matches `pay__`, whose second segment is empty. Only the empty topic matches no
   pattern.

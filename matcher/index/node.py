@@ -15,7 +15,7 @@ V = TypeVar("V")
 Key: TypeAlias = tuple[str, str | None, V]  # (pattern, policy, value)
 Entries: TypeAlias = dict[Key[V], V]  # in order of addition
 
-MAX_DEPTH: Final = 32  # segments with nodes of their own; a node takes a hundred times the memory of a short segment
+MAX_DEPTH: Final = 32  # segments that have nodes; a node takes a hundred times the memory of a short segment
 
 
 class Node(dict[str, "Node[V]"], Generic[V]):
@@ -56,7 +56,7 @@ class Node(dict[str, "Node[V]"], Generic[V]):
         return node
 
     def path(self, segments: Sequence[Segment]) -> list[Node[V]]:
-        """Return the nodes from this one along `segments`, as far as they exist."""
+        """Return this node and the nodes along `segments`, as far as they exist."""
         nodes = [self]
         for segment in segments:
             following = nodes[-1].child(segment)

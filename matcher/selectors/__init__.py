@@ -20,7 +20,7 @@ entry point of the group `reexpand.selectors`, whose name is the kind:
     MIN_LENGTH = "my_package:MinLength"
 
 It must always give the same answer to the same arguments: a replayed topic must reach the same clients. Nothing bounds
-the time that it takes, so bound what the text can ask for, and refuse the rest with a ValueError.
+the time that it takes, so bound the work that a text can cause, and refuse other texts with a ValueError.
 """
 
 from collections.abc import Callable, Collection, Mapping

@@ -1,4 +1,4 @@
-"""Reader of the updates topic, in a thread of its own."""
+"""Reader of the updates topic, in a separate thread."""
 
 from __future__ import annotations
 

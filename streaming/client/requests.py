@@ -107,7 +107,7 @@ class KafkaSubscription(NamedTuple):
 
 
 class KafkaRequests:
-    """Sender of a client's requests, in a thread of its own, for as long as the client calls `is_alive`.
+    """Sender of a client's requests, in a separate thread, for as long as the client calls `is_alive`.
 
     Args:
         subscription: content of the requests.

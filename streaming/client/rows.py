@@ -24,7 +24,7 @@ class Subscriber(NamedTuple):
     """Receiver of topics: a client as a whole, or one of its subscriptions.
 
     Attributes:
-        part: the subscription, if it has rows of its own (`share:<name>/<filter>`, `wamp:prefix:com.app`); None for the
+        part: the subscription, if it has its own rows (`share:<name>/<filter>`, `wamp:prefix:com.app`); None for the
             client as a whole.
     """
 

@@ -217,7 +217,7 @@ class UpdateSchema(BaseModel):
     source: SourceSchema = Field(description="Entry that caused the update.")
     share: str = Field(ABSENT, description="Name of an MQTT shared subscription.")
     filter: str = Field(ABSENT, description="Topic filter of an MQTT shared subscription.")
-    subscription: str = Field(ABSENT, description="Entry with a row of its own, as dialect:policy:text.")
+    subscription: str = Field(ABSENT, description="Entry with its own row, as dialect:policy:text.")
     offsetOption: OffsetOptionSchema = Field(ABSENT, description="On an ADD: start position that the client requested.")
     resetOffset: bool = Field(ABSENT, description="On a REMOVE: the client's offsets must be reset.")
     bitmap: Annotated[str, Field(pattern="^[0-9a-f]*$")] = Field(
@@ -226,7 +226,7 @@ class UpdateSchema(BaseModel):
 
 
 class UpdateKeySchema(RootModel[Annotated[list[str], Field(min_length=4, max_length=5)]]):
-    """Key of an update: parent, group, client, topic, and a subscription with a row of its own."""
+    """Key of an update: parent, group, client, topic, and a subscription with its own row."""
 
     model_config = ConfigDict(title="key of an update")
 

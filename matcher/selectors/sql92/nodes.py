@@ -21,7 +21,7 @@ class Node(ABC):
 
     Attributes:
         position: position in the text, for messages.
-        depth: number of nodes on the longest way down from this one, itself included.
+        depth: number of nodes on the longest way down, this node included.
     """
 
     position: int

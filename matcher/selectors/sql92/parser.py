@@ -39,7 +39,7 @@ _TRUTH: Final = {"TRUE": True, "FALSE": False, "NULL": None}
 
 
 class _Refusal(Exception):
-    """A check refuses a node; `parse`, with the whole text at hand, raises it as an error."""
+    """A check refuses a node; `parse`, which has the whole text, raises it as an error."""
 
     def __init__(self, position: int, reason: str, hint: str) -> None:
         super().__init__(position, reason, hint)
@@ -216,7 +216,7 @@ def _condition(node: Node) -> Node:
 def _not(node: Node) -> Node:
     if isinstance(node, Not) and not isinstance(
         node.operand, Constant
-    ):  # NOT NOT NULL is allowed in places where NULL is not
+    ):  # NOT NOT NULL is allowed in some places, NULL is not
         return node.operand
     return Not(node.position, _depth(node), node)
 
