@@ -124,7 +124,7 @@ class Rejected(ReexpandError):
     """An entry of an input record is invalid.
 
     Attributes:
-        reason: stable code, one of `streaming.events.model.Reason`.
+        reason: stable code, one of `streaming.records.model.Reason`.
     """
 
     def __init__(self, reason: str, message: str) -> None:

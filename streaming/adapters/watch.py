@@ -12,8 +12,8 @@ import orjson
 
 import matcher
 from streaming.errors import ConfigInvalid, Rejected
-from streaming.events.parsing import parse_topic_event
 from streaming.kafka.names import INTERNAL, is_everything, unmatchable
+from streaming.records.parsing import parse_topic_event
 
 DELETED_AFTER = 2
 """Consecutive answers without a topic before its deletion is announced, because one answer may be stale."""

@@ -12,8 +12,8 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from streaming.adapters.topic_events import ANSWER_SECONDS, NoAnswer, Stopped, TopicEvents, read_back, until_answered
 from streaming.adapters.watch import Listing, Presence, RoundRobin, TopicFilter, Watch, listing
 from streaming.errors import ConfigInvalid, WatchFailed
-from streaming.events.model import check_name
 from streaming.kafka.reach import wait_for_broker
+from streaming.records.model import check_name
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

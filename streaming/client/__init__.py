@@ -5,7 +5,7 @@ from streaming.client.relation import Change, Relation
 from streaming.client.rows import Row, Subscriber
 from streaming.errors import CallbackFailed, ClientError, Malformed, NotReady, UpdatesUnreadable
 from streaming.kafka.options import client_options
-from streaming.updates.op import Op
+from streaming.records.op import Op
 
 __all__ = [
     "UPDATES",

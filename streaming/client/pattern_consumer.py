@@ -18,9 +18,9 @@ from streaming.client.offsets import REFUSED, KafkaOffsets, TopicPart
 from streaming.client.requests import KafkaRequests, KafkaSubscription, check_patterns
 from streaming.config import Settings
 from streaming.errors import ConfigInvalid, ConsumerClosed, NotCommitted, TopicsUnreadable
-from streaming.events.model import check_name
 from streaming.kafka.clients import PARTITION_END, concerns_group, create, reason
 from streaming.kafka.permissions import readable, usable_group
+from streaming.records.model import check_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

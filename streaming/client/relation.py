@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streaming.client.memory import ParentRows, Pool
 from streaming.client.rows import Row, Subscriber, UpdateValue, read_key, read_value
-from streaming.updates.op import Op
+from streaming.records.op import Op
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,10 +13,10 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from matcher.dialects import DIALECTS
 from matcher.errors import MatcherError
 from streaming.errors import NotWritten, PatternsRefused
-from streaming.events.model import BIND_TOPIC, MODEL, QUOTA, UNLIMITED, WILDCARD, Action
 from streaming.kafka.clients import cause, create, reason
 from streaming.kafka.names import everything, is_everything, unmatchable
 from streaming.kafka.permissions import writable
+from streaming.records.model import BIND_TOPIC, MODEL, QUOTA, UNLIMITED, WILDCARD, Action
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -7,10 +7,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from streaming.errors import Malformed
-from streaming.updates.op import Op
-
-SHARE = "share:"
-"""Prefix of the part of a shared subscription."""
+from streaming.records.op import Op
+from streaming.records.subscribers import SHARE
 
 _KNOWN_FIELDS = frozenset(
     {

@@ -7,7 +7,7 @@ from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streaming.console.budget import fitting, shortened
-from streaming.updates.op import Op
+from streaming.records.op import Op
 
 if TYPE_CHECKING:
     from streaming.client.relation import Change

@@ -8,7 +8,7 @@ from streaming.console.budget import shown_steps
 from streaming.console.sources import Check, Explained
 from streaming.errors import InspectError
 from streaming.inspect import Explanation, Inspector, wording
-from streaming.updates.op import Cause, Op
+from streaming.records.op import Cause, Op
 
 if TYPE_CHECKING:
     from streaming.client.rows import Row, Subscriber

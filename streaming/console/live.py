@@ -13,7 +13,7 @@ from streaming.client.follower import SubscriptionClient
 from streaming.client.rows import Subscriber
 from streaming.console.budget import MAX_CHARACTERS, Budget
 from streaming.console.changes import Changes
-from streaming.updates.op import Op
+from streaming.records.op import Op
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from streaming.monitor.batch import TOTAL
-from streaming.updates.op import Op
+from streaming.records.op import Op
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

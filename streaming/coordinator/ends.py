@@ -1,39 +1,32 @@
-"""Ends of clients on their parents, followed until the job has read back what it wrote of them.
+"""Ends of clients on their parents, followed until the job has read back their records.
 
-A client leaves all of its parents by one request, or falls silent; only the coordinator knows on which parents. It
-writes an end to each of them, which a shard reads some micro-batches later. Meanwhile the client may have asked again.
-So the record repeats the client's requests and ends since then, and a shard works them off anew. What comes before the
-record was read back is written in records that continue it: each request is written once.
+A client leaves all of its parents by one request, or its lease expires; only the coordinator has the list of parents.
+It writes an end to each of them, which a shard reads some micro-batches later. Meanwhile the client may ask again.
+So the record repeats the client's requests and ends since then, and a shard applies them again. Requests that arrive
+before the record was read back are written in records that continue it, so each request is written once.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from streaming.coordinator.leases import ClientLease
 from streaming.coordinator.records import MAX_LATER_BYTES, client_end
-from streaming.coordinator.state import (
-    NO_VERSIONS,
-    ClientLease,
-    CoordinatorDelta,
-    CoordinatorState,
-    PendingEnd,
-    PendingKey,
-    Versions,
-)
-from streaming.events.model import Action, End, Place, SubscriptionRequest
+from streaming.coordinator.state import CoordinatorDelta, CoordinatorState, PendingEnd, PendingKey
+from streaming.records.model import Action, End, Place, SubscriptionRequest
+from streaming.records.subscribers import ClientKey
+from streaming.records.writing import KafkaRecord
 from streaming.state import Shard
-from streaming.subscription.client import Mode, Subscription
-from streaming.subscription.requests import RequestRules, advance
-from streaming.subscription.subscribers import ClientKey
-from streaming.updates.records import KafkaRecord
+from streaming.state.client import Mode, RequestRules, Subscription, advance
+from streaming.state.notes import NO_VERSIONS, Versions
 
 
 @dataclass(slots=True)
 class _News:
-    """What a micro-batch adds to the end of a client on a parent.
+    """Additions of a micro-batch to the end of a client on a parent.
 
     Attributes:
         former: the end before; None if it begins.
-        ends: how it begins, under each mode; None if it goes on.
+        ends: its beginning under each mode; None if it continues.
         later: further requests and ends of the client, each with its place.
     """
 
@@ -48,7 +41,7 @@ class PendingEnds:
     Args:
         state: the bucket before the micro-batch; not changed.
         delta: takes the changes.
-        inner_multi: `**` may stand inside a pattern.
+        inner_multi: `**` is allowed inside a pattern.
         max_later_bytes: size in bytes of the requests in one record.
     """
 
@@ -63,18 +56,18 @@ class PendingEnds:
         self._state = state
         self._delta = delta
         self._max_later_bytes = max_later_bytes
-        self._rules = {mode: _rules(mode, inner_multi=inner_multi) for mode in Mode}
+        self._inner_multi = inner_multi
         self._news: dict[PendingKey, _News] = {}
 
     def end(
         self, key: ClientKey, lease: ClientLease, as_of: Place, *, version: int | None = None, expired: bool = False
     ) -> ClientLease | None:
-        """End a client on all of its parents; return what is left of its lease.
+        """End a client on all of its parents; return the rest of its lease.
 
         Args:
             key: the client.
             lease: its lease.
-            as_of: place of the request that ends it, or of its last one before its lease expired.
+            as_of: place of the request that ends it, or of its last request before its lease expired.
             version: version of that request.
             expired: its lease has expired.
         """
@@ -92,7 +85,7 @@ class PendingEnds:
         return ClientLease(tuple(kept), as_of, versions) if kept or versions else None
 
     def forget(self, key: ClientKey, lease: ClientLease) -> None:
-        """Let the versions of a client that is in no session count no more."""
+        """Drop the versions of a client that is in no session."""
         ends = dict.fromkeys(Mode, End(lease.place, forgets=True))
         for parent in lease.versions:
             self._end_on(parent, key, ends, lease.place, forgets=True)
@@ -117,7 +110,11 @@ class PendingEnds:
 
         def after(mode: Mode) -> int | None:
             subscription = Subscription(version=former.of(mode))
-            return advance(subscription, request, self._rules[mode], 0, place).subscription.version
+            return advance(subscription, request, rules(mode), 0, place).subscription.version
+
+        def rules(mode: Mode) -> RequestRules:
+            shard = Shard("", inner_multi=self._inner_multi)
+            return shard.rules(mode)._replace(relevant=lambda *_: False)  # no entry is kept
 
         return Versions(after(Mode.LITERAL), after(Mode.WILDCARD))
 
@@ -147,7 +144,7 @@ class PendingEnds:
         expired: bool = False,
         forgets: bool = False,
     ) -> None:
-        """Begin an end, or add a further one to that which is pending."""
+        """Begin an end, or add a further end to the pending one."""
         at, pending = (key, parent), self._pending((key, parent))
         named = {str(mode): end for mode, end in ends.items()}
         if pending is None:
@@ -164,11 +161,6 @@ class PendingEnds:
     def _pending(self, key: PendingKey) -> PendingEnd | None:
         pending = self._delta.pending
         return pending[key] if key in pending else self._state.pending.get(key)
-
-
-def _rules(mode: Mode, *, inner_multi: bool) -> RequestRules:
-    """Return the rules of a shard that keeps no entry."""
-    return Shard("", inner_multi=inner_multi).rules(mode)._replace(relevant=lambda *_: False)
 
 
 def _newer(version: int | None, known: int | None) -> int | None:

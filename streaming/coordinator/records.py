@@ -6,10 +6,10 @@ from typing import Any
 import orjson
 
 from streaming.coordinator.state import PendingEnd
-from streaming.events.model import Action, End, Place, SubscriptionRequest
-from streaming.events.repeated import ends_fields, repeated_fields, without_none
-from streaming.subscription.subscribers import ClientKey
-from streaming.updates.records import KafkaRecord
+from streaming.records.model import Action, End, Place, SubscriptionRequest
+from streaming.records.repeated import ends_fields, repeated_fields, without_none
+from streaming.records.subscribers import ClientKey
+from streaming.records.writing import KafkaRecord
 
 
 def alarm(parent: str, shard: int, time: int) -> KafkaRecord:
@@ -18,7 +18,7 @@ def alarm(parent: str, shard: int, time: int) -> KafkaRecord:
 
 
 def wake(parent: str, shard: int, time: int) -> KafkaRecord:
-    """Return the clock record that wakes a shard and tells it the time."""
+    """Return the clock record that wakes a shard, with the time."""
     return _record(parent, {"wake": time, "parentTopic": parent, "shard": shard})
 
 
@@ -56,14 +56,14 @@ def client_end(
 ) -> Iterator[KafkaRecord]:
     """Yield the requests that unsubscribe a client from one parent, or continue those that were written before.
 
-    A request that is too long for a record goes in pieces, since Kafka bounds the size of a record.
+    A request that is too long for a record is split, because Kafka limits the size of a record.
 
     Args:
         key: the client.
         parent: the parent.
         pending: the end.
         former: the end as it was written before; None if it begins.
-        ends: how it begins, under each mode; None if it goes on.
+        ends: its beginning under each mode; None if it continues.
         later: requests to repeat, each with its place.
         max_bytes: size in bytes of the requests in one record.
     """
@@ -90,7 +90,7 @@ def client_end(
 def _parts(
     later: Iterable[tuple[Place, SubscriptionRequest]], max_bytes: int
 ) -> Iterator[tuple[list[Place], dict[str, Any]]]:
-    """Yield what goes into each record: the places of requests that end with it, and its fields."""
+    """Yield the content of each record: the places of the requests that end with it, and its fields."""
     places: list[Place] = []
     part: list[dict[str, Any]] = []
     size = 0

@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from streaming.coordinator.ends import PendingEnds
-from streaming.coordinator.keys import COORDINATOR
+from streaming.coordinator.leases import ClientLease
 from streaming.coordinator.records import MAX_LATER_BYTES, group_end, wake
-from streaming.coordinator.state import NO_VERSIONS, ClientLease, CoordinatorDelta, CoordinatorState, GroupBinding
-from streaming.events.columns import Event
-from streaming.events.model import (
+from streaming.coordinator.state import CoordinatorDelta, CoordinatorState, GroupBinding
+from streaming.records.columns import Event
+from streaming.records.model import (
     VERSION_RETENTION_MS,
     Action,
     Alarm,
@@ -21,10 +21,12 @@ from streaming.events.model import (
     SubscriptionRequest,
     Tick,
 )
-from streaming.subscription.client import Ignored
-from streaming.subscription.subscribers import ClientKey
-from streaming.updates.model import Problem
-from streaming.updates.records import KafkaRecord
+from streaming.records.routing import COORDINATOR
+from streaming.records.subscribers import ClientKey
+from streaming.records.updates import Problem
+from streaming.records.writing import KafkaRecord
+from streaming.state.client import Ignored
+from streaming.state.notes import NO_VERSIONS
 
 HOUR_MS = 3_600_000
 
@@ -62,8 +64,8 @@ def follow(
         state: the bucket before the micro-batch; not changed.
         events: groups first, then the ends that the job wrote, then requests, then the time, each in offset order.
         client_timeout_ms: time without requests after which a client is unsubscribed everywhere; 0 for never.
-        inner_multi: `**` may stand inside a pattern.
-        max_later_bytes: size in bytes of the requests that one record of an end repeats.
+        inner_multi: `**` is allowed inside a pattern.
+        max_later_bytes: maximum size in bytes of the requests in one record of an end.
     """
     delta = CoordinatorDelta(state.clock)
     ends = PendingEnds(state, delta, inner_multi=inner_multi, max_later_bytes=max_later_bytes)
@@ -143,7 +145,7 @@ class _MicroBatch:
         for time in {*self._state.alarms_until(delta.clock), *new}:
             self._wakes.update(self._shards_at(time))
             self._alarms[time] = set()
-        # What a client without a session has left need not go at once.
+        # Versions of clients without a session are removed once an hour.
         if self._client_timeout_ms or delta.clock // HOUR_MS > self._state.clock // HOUR_MS:
             for key in self._silent(delta.clock):
                 lease = self._lease(key)
@@ -177,7 +179,7 @@ class _MicroBatch:
         return self._alarms[time]
 
     def _silent(self, now: int) -> list[ClientKey]:
-        """Return the clients that a time may end or forget, those of this micro-batch included."""
+        """Return the clients that a time may end or forget, including clients of this micro-batch."""
         indexes, delta = self._state.indexes, self._delta
         found = {*delta.leases, *indexes.silent_since(now - VERSION_RETENTION_MS, present=False)}
         if self._client_timeout_ms:
@@ -203,7 +205,7 @@ class _MicroBatch:
         return set(+counts)
 
     def _expire(self, key: ClientKey, lease: ClientLease, now: int) -> ClientLease | None:
-        """End a client whose lease has run out at a time, whether a tick has told of it or not; return what is left.
+        """End a client whose lease has expired at a time, with or without a tick; return the rest of its lease.
 
         A client that is in no session is forgotten later.
         """
@@ -259,7 +261,7 @@ class _MicroBatch:
     def _end_client(
         self, key: ClientKey, lease: ClientLease, as_of: Place, *, version: int | None = None, expired: bool = False
     ) -> ClientLease | None:
-        """End a client on all of its parents; return what is left of its lease."""
+        """End a client on all of its parents; return the rest of its lease."""
         left = self.ends.end(key, lease, as_of, version=version, expired=expired)
         self._delta.leases[key] = left
         return left

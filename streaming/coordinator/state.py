@@ -1,28 +1,16 @@
-"""State of one coordinator bucket, and a micro-batch's changes to it."""
+"""State of one coordinator bucket, the changes of a micro-batch, and both as journal entries."""
 
-from collections.abc import MutableMapping
+from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from itertools import chain
+from typing import Any, Final, NamedTuple
 
 from sortedcontainers import SortedList
 
-from streaming.coordinator.indexes import LeaseIndexes
-from streaming.coordinator.leases import ClientLease, Leases
-from streaming.events.model import Place
-from streaming.state.notes import NO_VERSIONS, Versions
-from streaming.storage.journal import overlay
-from streaming.subscription.subscribers import ClientKey
-
-__all__ = [
-    "NO_VERSIONS",
-    "ClientLease",
-    "CoordinatorDelta",
-    "CoordinatorState",
-    "GroupBinding",
-    "PendingEnd",
-    "PendingKey",
-    "Versions",
-]
+from streaming.coordinator.leases import ClientLease, LeaseIndexes, Leases, lease_of
+from streaming.records.model import End, Place
+from streaming.records.subscribers import ClientKey
+from streaming.storage.journal import Journal, overlay
 
 
 class GroupBinding(NamedTuple):
@@ -47,12 +35,12 @@ PendingKey = tuple[ClientKey, str]
 
 
 class PendingEnd(NamedTuple):
-    """End of a client on a parent of which the job has not yet read back all that it wrote.
+    """End of a client on a parent whose records the job has not yet read back.
 
     Attributes:
-        as_of: place of the request that ended the client, or of its last one before its lease expired.
+        as_of: place of the request that ended the client, or of its last request before its lease expired.
         expired: its lease has expired.
-        forgets: the client's versions count no more.
+        forgets: the client's versions are dropped.
         through: place of the last request that was written.
         later_count: number of the client's requests and ends on this parent since the end, all of which were written.
     """
@@ -113,18 +101,22 @@ class CoordinatorState:
 
     def apply(self, delta: "CoordinatorDelta") -> None:
         """Apply the changes of a micro-batch."""
-        overlay(self.bindings, delta.bindings)
         for key, lease in delta.leases.items():
             self.indexes.change(key, lease)
-        overlay(self.leases, delta.leases)
         if self._alarm_times is not None:
             for time, shards in delta.alarms.items():
                 if shards is None:
                     self._alarm_times.discard(time)
                 elif time not in self.alarms:
                     self._alarm_times.add(time)
-        overlay(self.alarms, delta.alarms)
-        overlay(self.pending, delta.pending)
+        overlay(
+            (
+                (self.bindings, delta.bindings),
+                (self.leases, delta.leases),
+                (self.alarms, delta.alarms),
+                (self.pending, delta.pending),
+            )
+        )
         self.clock = delta.clock
 
 
@@ -137,3 +129,68 @@ class CoordinatorDelta:
     leases: dict[ClientKey, ClientLease | None] = field(default_factory=dict)
     alarms: dict[int, frozenset[tuple[str, int]] | None] = field(default_factory=dict)
     pending: dict[PendingKey, PendingEnd | None] = field(default_factory=dict)
+
+
+_FORGETS = End._fields.index("forgets")
+
+
+def append(journal: Journal, state: CoordinatorState, delta: CoordinatorDelta) -> Journal:
+    """Return the journal with one more change.
+
+    Args:
+        journal: of the state before the change.
+        state: to which the delta was applied.
+        delta: the change.
+    """
+    return journal.append(_encode(delta), lambda: _encode_whole(state)) if state else journal.cleared()
+
+
+def replay(state: CoordinatorState, changes: Iterable[Any]) -> None:
+    """Apply changes of a journal to an empty state, or to the state that the journal amounts to before them."""
+    for change in changes:
+        state.apply(_decode(change))
+
+
+def _encode_whole(state: CoordinatorState) -> list[Any]:
+    return _encode(
+        CoordinatorDelta(state.clock, dict(state.bindings), dict(state.leases), dict(state.alarms), dict(state.pending))
+    )
+
+
+def _encode(delta: CoordinatorDelta) -> list[Any]:
+    return [
+        delta.clock,
+        [
+            (group, binding and (binding.parent, binding.place, sorted(binding.notified)))
+            for group, binding in delta.bindings.items()
+        ],
+        list(delta.leases.items()),
+        [(time, shards if shards is None else sorted(shards)) for time, shards in delta.alarms.items()],
+        list(delta.pending.items()),
+    ]
+
+
+def _decode(change: Any) -> CoordinatorDelta:
+    clock, bindings, leases, alarms, *pending = change  # a former release wrote no pending ends
+    return CoordinatorDelta(
+        clock,
+        {
+            group: None if binding is None else GroupBinding(binding[0], Place(*binding[1]), frozenset(binding[2]))
+            for group, binding in bindings
+        },
+        {ClientKey(*key): None if lease is None else lease_of(*lease) for key, lease in leases},
+        {time: None if shards is None else frozenset(shards) for time, shards in alarms},
+        {
+            (ClientKey(*client), parent): None if fields is None else _pending(*fields)
+            for (client, parent), fields in chain.from_iterable(pending)
+        },
+    )
+
+
+def _pending(as_of: tuple[int, ...], expired: bool, forgets: Any, through: Any, *count: int) -> PendingEnd:  # noqa: FBT001 - a field
+    if count:
+        return PendingEnd(Place(*as_of), expired, forgets, Place(*through), *count)
+    ends, later = forgets, through  # a former release kept the written requests
+    last = later[-1][0] if later else as_of
+    is_forgotten = any(len(end) > _FORGETS and end[_FORGETS] for _, end in ends)
+    return PendingEnd(Place(*as_of), expired, is_forgotten, Place(*last), len(later))

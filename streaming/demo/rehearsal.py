@@ -13,11 +13,11 @@ from streaming.demo.process import Job
 from streaming.demo.scenario import SCENES
 from streaming.demo.verdict import Follower
 from streaming.errors import DemoFailed
-from streaming.events.model import Stream
 from streaming.kafka import specs as topics
 from streaming.kafka.topics import create_topics
 from streaming.local import classes
 from streaming.local.broker import Broker
+from streaming.records.model import Stream
 
 _SECONDS = 180.0
 """Timeout of the first update."""

@@ -18,12 +18,12 @@ from streaming.demo.process import Job
 from streaming.demo.scenario import SCENES, relation
 from streaming.demo.verdict import Coordinates, Follower, ReceivedUpdate, Transcript, judge
 from streaming.errors import ReexpandError
-from streaming.events.model import Stream
 from streaming.kafka import specs as topics
 from streaming.kafka.topics import create_topics
 from streaming.local import jars
 from streaming.local.broker import Broker
 from streaming.local.cluster import SparkCluster
+from streaming.records.model import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from streaming import oracle
-from streaming.events.model import BIND_TOPIC, WILDCARD, Action, Reason, Stream, lmq_name
+from streaming.records.model import BIND_TOPIC, WILDCARD, Action, Reason, Stream, lmq_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from streaming.demo.scenario import ORDERS
 from streaming.printable import printable
-from streaming.updates.model import Cause, Op
+from streaming.records.updates import Cause, Op
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,7 +14,7 @@ from streaming.client import Relation
 from streaming.errors import ReexpandError
 from streaming.kafka.clients import PARTITION_END
 from streaming.oracle import Effective
-from streaming.updates.model import Cause, Op
+from streaming.records.updates import Cause, Op
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

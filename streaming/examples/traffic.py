@@ -17,9 +17,9 @@ import orjson
 from confluent_kafka import KafkaException, Producer
 
 from streaming.errors import ConfigInvalid, KafkaUnavailable
-from streaming.events.model import BIND_TOPIC, WILDCARD
 from streaming.kafka.clients import reason
 from streaming.kafka.reach import wait_for_broker
+from streaming.records.model import BIND_TOPIC, WILDCARD
 
 PARENT = "orders"
 TENANTS = ("acme", "globex", "initech", "umbrella")

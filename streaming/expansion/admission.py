@@ -1,18 +1,17 @@
-"""Admission of requests: one that would exceed the quota of its client is refused whole, or applied and capped."""
+"""Admission of requests: a request that would exceed its client's quota is refused, or applied and capped."""
 
 from typing import NamedTuple
 
-from streaming.events.model import Action, SubscriptionRequest
 from streaming.expansion.view import ShardView
+from streaming.records.model import Action, SubscriptionRequest
+from streaming.records.subscribers import ClientKey
+from streaming.state.client import Client, Interest, RequestOutcome, Subscription
 from streaming.state.group import interest_of
-from streaming.subscription.client import Client, Interest, Subscription
-from streaming.subscription.policy import GroupPolicy
-from streaming.subscription.requests import RequestOutcome
-from streaming.subscription.subscribers import ClientKey
+from streaming.state.policy import GroupPolicy
 
 
 class Admission(NamedTuple):
-    """Judgement of a request by the quota of its client.
+    """Evaluation of a request by the quota of its client.
 
     Attributes:
         excess: reason why the request exceeds the quota; None if it does not.
@@ -35,9 +34,9 @@ def admission(
     *,
     present: GroupPolicy | None = None,
 ) -> Admission:
-    """Judge a request by the quota of its client.
+    """Evaluate a request by the quota of its client.
 
-    A request is judged by its net change over the stored topics, so a client may always repeat its set or shrink it.
+    Only the net change over the stored topics counts, so a client may always repeat its set or shrink it.
 
     Args:
         view: the shard.
@@ -47,15 +46,15 @@ def admission(
         former: subscription before the request, under that mode.
         present: policy of the group before the request, if it is judged again; None for the policy in force.
     """
-    if not outcome.applied or request.action not in (Action.COMPLETE_ADD, Action.PARTIAL_ADD):
+    is_addition = request.action in (Action.COMPLETE_ADD, Action.PARTIAL_ADD)
+    if not (is_addition and outcome.applied) or outcome.subscription.everything is not None:
         return _CLEAR
-    wanted = interest_of(view.group(key.group), Client(outcome.subscription, outcome.subscription))
     is_again, present = present is not None, view.policy(key.group) if present is None else present
     policy = present if request.selector is None else present._replace(selector=request.selector)
     share = view.shard.share(policy.quota)
-    topics = view.state.topics
-    if policy.elsewhere or share is None or wanted.everything is not None or len(topics) <= share:
+    if policy.elsewhere or share is None or len(view.state.topics) <= share:
         return _CLEAR
+    wanted = interest_of(view.group(key.group), Client(outcome.subscription, outcome.subscription))
     current = interest_of(view.group(key.group), Client(former, former))
     comparable = (
         current.everything is None and wanted.patterns == current.patterns and policy.selector == present.selector

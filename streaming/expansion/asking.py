@@ -8,7 +8,7 @@ from itertools import accumulate
 from math import inf
 from typing import NamedTuple, TypeVar
 
-from streaming.subscription.subscribers import ClientKey, SubscriberKey
+from streaming.records.subscribers import ClientKey, SubscriberKey
 
 T = TypeVar("T")
 

@@ -3,11 +3,11 @@
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
+from streaming.records.subscribers import ClientKey
 from streaming.state import ShardState
-from streaming.subscription.blocks import Block, Blocks, Changes, EntryKey
-from streaming.subscription.client import Interest
-from streaming.subscription.policy import GroupPolicy, accepts
-from streaming.subscription.subscribers import ClientKey
+from streaming.state.blocks import Block, Blocks, Changes, EntryKey
+from streaming.state.client import Interest
+from streaming.state.policy import GroupPolicy, accepts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +17,7 @@ _KEPT = 2
 
 
 class TopicCounts:
-    """Counts of topics by client, each from that of a former request where one leads to the other.
+    """Counts of topics by client. A count is derived from the count at a former request if possible.
 
     Args:
         state: the shard before the micro-batch.
@@ -60,7 +60,7 @@ class _Counted:
                 self._add((block.notation, entry), 1)
 
     def leads_to(self, wanted: Interest, policy: GroupPolicy) -> bool:
-        """Follow the requests that lead to an interest, or the one back to it; tell whether there are such."""
+        """Follow the requests from the last interest to another, or one request back; False if there are none."""
         if wanted.patterns is not self._patterns or policy.selector != self._selector:
             return False
         if wanted.blocks is not self._blocks:

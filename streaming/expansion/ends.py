@@ -13,17 +13,25 @@ from typing import NamedTuple
 
 from sortedcontainers import SortedDict
 
-from streaming.events.model import Action, Place, SubscriptionRequest
-from streaming.events.subscription_requests import parse_repeated
 from streaming.expansion.admission import admission
 from streaming.expansion.view import Overlay, ShardView
+from streaming.records.model import Action, Place, SubscriptionRequest
+from streaming.records.subscribers import ClientKey
+from streaming.records.subscription_requests import parse_repeated
 from streaming.state import GroupSelectors
+from streaming.state.client import (
+    Client,
+    Ignored,
+    Mode,
+    RequestOutcome,
+    Subscription,
+    advance,
+    ended,
+    ended_by_former_release,
+)
+from streaming.state.group import Selection
 from streaming.state.notes import ClientNotes, EndId, Judged, Repeated
-from streaming.state.selectors import Selection
-from streaming.subscription.client import Client, Ignored, Mode, Subscription
-from streaming.subscription.policy import GroupPolicy
-from streaming.subscription.requests import RequestOutcome, advance, ended, ended_by_former_release
-from streaming.subscription.subscribers import ClientKey
+from streaming.state.policy import GroupPolicy
 
 
 class EndStep(NamedTuple):

@@ -1,10 +1,10 @@
-"""The heart: how a micro-batch of events changes the subscribers of the topics of one shard.
+"""The changes of the subscribers of the topics of one shard by a micro-batch of events.
 
 `expand` is a pure function of the state and the events. It compares the relation before and after the whole
-micro-batch, so each (client, topic) pair is judged once, whatever happened to it in between:
+micro-batch, so each (client, topic) pair is evaluated once:
 
 - new topics are matched against the stored patterns, removed topics as well (`lazy`, or `bulk` for many at once);
-- changed clients are expanded over the topics that stay (`eager`), in steps where these are very many (`backfill`);
+- changed clients are expanded over the topics that stay (`eager`), in steps if there are very many (`backfill`);
 - topics beyond the quota of a client are taken out at the end (`quota`).
 """
 
@@ -13,19 +13,17 @@ from collections.abc import Generator, Iterable, Iterator
 from itertools import chain, islice
 from typing import NamedTuple
 
-from streaming.events.columns import Event
-from streaming.events.model import Source
-from streaming.expansion.announce import Announcer
-from streaming.expansion.backfill import backfill_updates, due
-from streaming.expansion.bulk import BulkUpdates
-from streaming.expansion.eager import eager_updates
-from streaming.expansion.lazy import lazy_updates
-from streaming.expansion.micro_batch import apply_events
+from streaming.expansion.bulk import BulkUpdates, backfill_updates, due
+from streaming.expansion.compare import Announcer, compared_updates
+from streaming.expansion.micro_batch import MicroBatch, apply_events
 from streaming.expansion.quota import capped_updates
+from streaming.records.columns import Event
+from streaming.records.model import Source
+from streaming.records.updates import Problem, Update, UpdateColumns
 from streaming.state import Shard, ShardDelta, ShardState
-from streaming.subscription.client import Ignored
+from streaming.state.client import Ignored
+from streaming.state.interests import Interests
 from streaming.tuning import DEFAULT_TUNING, Tuning
-from streaming.updates.model import Problem, Update, UpdateColumns
 
 Updates = list[Update] | UpdateColumns
 """Some updates: one by one, or by column."""
@@ -64,15 +62,18 @@ def expand(
     """
     batch = apply_events(state, events, shard, tuning)
     announcer = Announcer(batch)
-    renewed = state.new_interests()
-    if batch.delta.added:
-        for key, change in batch.changed.items():
-            renewed.add(key, change.after)
-    backfills = due(batch)
-    bulk = BulkUpdates(batch, renewed)
-    judged = chain(lazy_updates(batch, announcer, renewed), eager_updates(batch, announcer, backfills))
-    single = capped_updates(batch, announcer, judged, bulk)
-    columns: Iterator[UpdateColumns] = chain(bulk.columns(), backfill_updates(batch, backfills))
+    renewed = _renewed(batch)
+    is_large = len(state.topics) > tuning.backfill_topics
+    backfills = due(batch) if state.backfills or (is_large and batch.changed) else {}
+    single: Iterator[Update] = compared_updates(batch, announcer, renewed, backfills)
+    columns: Iterator[UpdateColumns] = backfill_updates(batch, backfills) if backfills else iter(())
+    if _may_exceed_quotas(batch):
+        bulk = BulkUpdates(batch, renewed)
+        single, columns = capped_updates(batch, announcer, single, bulk), chain(bulk.columns(), columns)
+    else:
+        state.drop_held()
+        if batch.topics.bulks:
+            columns = chain(BulkUpdates(batch, renewed).columns(), columns)
     if announcer.needs_bitmaps:  # a bitmap differs by topic
         one_by_one = chain.from_iterable(map(UpdateColumns.one_by_one, columns))
         single, columns = map(announcer.with_bitmap, chain(single, one_by_one)), iter(())
@@ -80,3 +81,19 @@ def expand(
         yield chunk
     yield from columns
     return Expansion(batch.delta, batch.problems, batch.ignored)
+
+
+def _may_exceed_quotas(batch: MicroBatch) -> bool:
+    """Return True if a client may have more topics than its quota, before or after a micro-batch."""
+    count, delta = len(batch.state.topics), batch.delta
+    return max(count, count - len(delta.removed) + len(delta.added)) > batch.view.lowest_share()
+
+
+def _renewed(batch: MicroBatch) -> Interests | None:
+    """Return the interests of changed clients after a micro-batch, if new topics may match them; None for none."""
+    if not (batch.changed and batch.delta.added):
+        return None
+    renewed = batch.state.new_interests()
+    for key, change in batch.changed.items():
+        renewed.add(key, change.after)
+    return renewed

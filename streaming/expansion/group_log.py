@@ -9,16 +9,15 @@ among them, and the requests after it are judged again, in their order.
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from streaming.events.model import Action, Place, SelectorSpec, SubscriptionRequest
 from streaming.expansion.admission import Admission, admission
 from streaming.expansion.ends import EndReplay, EndStep, Orders
 from streaming.expansion.view import Overlay, ShardView
+from streaming.records.model import Action, Place, SelectorSpec, SubscriptionRequest
+from streaming.records.subscribers import ClientKey
 from streaming.state import GroupSelectors
+from streaming.state.client import Client, Ignored, Mode, RequestOutcome, Subscription, advance
+from streaming.state.group import Selection
 from streaming.state.notes import MAX_LOGGED, NO_END, ClientNotes, Judged, Repeated
-from streaming.state.selectors import Selection
-from streaming.subscription.client import Client, Ignored, Mode, Subscription
-from streaming.subscription.requests import RequestOutcome, advance
-from streaming.subscription.subscribers import ClientKey
 
 _Outcomes = Mapping[Mode, RequestOutcome]
 

@@ -6,25 +6,25 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple
 
-from streaming.events.columns import Event, TopicEventColumns
-from streaming.events.model import GroupEvent, Source, SubscriptionRequest, TopicEvent
-from streaming.expansion.readers import GroupReader, RequestReader
+from streaming.expansion.readers import RequestReader, read_group_event
 from streaming.expansion.topics import TopicChanges
 from streaming.expansion.view import Overlay, ShardView
+from streaming.records.columns import Event, TopicEventColumns
+from streaming.records.model import GroupEvent, Source, SubscriptionRequest, TopicEvent
+from streaming.records.subscribers import ClientKey
+from streaming.records.updates import Cause, Problem
 from streaming.state import Shard, ShardDelta, ShardState
+from streaming.state.client import ABSENT, Client, Ignored, Interest, LastRequest
 from streaming.state.notes import MAX_NOTES, ClientNotes, Repeated
-from streaming.subscription.client import ABSENT, Client, Ignored, Interest, LastRequest
-from streaming.subscription.policy import GroupPolicy
-from streaming.subscription.subscribers import ClientKey
+from streaming.state.policy import GroupPolicy
 from streaming.tuning import Tuning
-from streaming.updates.model import Cause, Problem
 
 
 class InterestChange(NamedTuple):
     """A client with another interest, or with another policy of its group, and the event behind it.
 
     Attributes:
-        several: other events of the micro-batch are behind it as well. Each update is that of one of them.
+        several: other events of the micro-batch contributed to it. Each update has one of them as its source.
     """
 
     before: Interest
@@ -47,7 +47,9 @@ class MicroBatch:
     """A shard before and after the events of one micro-batch.
 
     Attributes:
-        view: the shard after the events; `view.state` is the shard before them.
+        state: the shard before the events.
+        shard: place of the shard.
+        view: the shard after the events.
         topics: changed topics.
         changed: clients whose interest, or whose group's policy, differs.
         policies: restrictive policies after the events.
@@ -57,6 +59,8 @@ class MicroBatch:
         tuning: sizes and thresholds.
     """
 
+    state: ShardState
+    shard: Shard
     view: ShardView
     topics: TopicChanges
     changed: dict[ClientKey, InterestChange]
@@ -65,16 +69,6 @@ class MicroBatch:
     problems: list[Problem]
     ignored: Counter[Ignored]
     tuning: Tuning
-
-    @property
-    def state(self) -> ShardState:
-        """The shard before the events."""
-        return self.view.state
-
-    @property
-    def shard(self) -> Shard:
-        """Place of the shard."""
-        return self.view.shard
 
 
 def apply_events(state: ShardState, events: Iterable[tuple[Source, Event]], shard: Shard, tuning: Tuning) -> MicroBatch:
@@ -90,7 +84,7 @@ def apply_events(state: ShardState, events: Iterable[tuple[Source, Event]], shar
     view = ShardView(state, shard, overlay)
     problems: list[Problem] = []
     ignored: Counter[Ignored] = Counter()
-    groups, requests = GroupReader(view, overlay, ignored), RequestReader(view, overlay, problems, ignored)
+    requests: RequestReader | None = None
     topics = TopicChanges(state, ignored, tuning.columnar_min_topics)
     wakes: list[tuple[Source, int]] = []
     for source, event in events:
@@ -100,27 +94,33 @@ def apply_events(state: ShardState, events: Iterable[tuple[Source, Event]], shar
             # Requests and group events are read by now, so the policies are those after the micro-batch.
             topics.read_columns(event, in_bulk=_is_unrestricted(view))
         elif isinstance(event, SubscriptionRequest):
+            requests = requests or RequestReader(view, overlay, problems, ignored)
             requests.read(source, event)
         elif isinstance(event, GroupEvent):
-            groups.read(source, event)
+            read_group_event(view, overlay, ignored, source, event)
         else:
             wakes.append((source, event.time))
     now = topics.expire(wakes, in_bulk=_is_unrestricted(view)) if wakes else None
-    overlay.settle()
-    delta = _delta(view, overlay, topics, now, requests.latest_order)
-    changed = dict(_interest_changes(view, overlay))
-    changed.update(dict(_interrupted_backfills(view, changed)))
+    if overlay.clients:
+        overlay.settle()
+    latest_order = state.latest_order if requests is None else requests.latest_order
+    delta = _delta(view, overlay, topics, now, latest_order)
+    changed: dict[ClientKey, InterestChange] = {}
+    if overlay.clients or overlay.groups or overlay.selectors:
+        changed.update(_interest_changes(view, overlay))
+        changed.update(dict(_interrupted_backfills(view, changed)))
     delta.backfills.update(dict.fromkeys(key for key in state.backfills if key in changed))
-    return MicroBatch(view, topics, changed, view.restrictive_policies(), delta, problems, ignored, tuning)
+    policies = view.restrictive_policies()
+    return MicroBatch(state, shard, view, topics, changed, policies, delta, problems, ignored, tuning)
 
 
 def _is_unrestricted(view: ShardView) -> bool:
-    """Tell whether every matching client receives a topic, so that topics can be judged by column."""
+    """Return True if every matching client receives a topic, so topics can be evaluated by column."""
     return view.state.is_unrestricted and not view.restrictive_policies()
 
 
 def _delta(view: ShardView, overlay: Overlay, topics: TopicChanges, now: int | None, latest_order: int) -> ShardDelta:
-    added = topics.added()
+    removed, added = topics.outcome() if topics.single or topics.bulks else ({}, {})
     stored_alarms = view.state.alarms
     deadlines = sorted({metadata.deadline for metadata in added.values() if metadata.deadline is not None})
     alarms: dict[int, bool | None] = {time: True for time in deadlines if time not in stored_alarms}
@@ -131,12 +131,12 @@ def _delta(view: ShardView, overlay: Overlay, topics: TopicChanges, now: int | N
         key: None if client.literal == client.wildcard == ABSENT else client for key, client in overlay.clients.items()
     }
     return ShardDelta(
-        topics.removed(),
+        removed,
         added,
-        {name: group for name, (group, _) in overlay.groups.items()},
+        overlay.groups,
         clients,
         _last_requests(view.state, overlay, clients),
-        {name: selectors for name, (selectors, _) in overlay.selectors.items()},
+        dict(overlay.selectors),
         alarms,
         latest_order=latest_order,
         notes=_notes(view.state, overlay),
@@ -174,7 +174,9 @@ def _last_requests(
 
 
 def _interest_changes(view: ShardView, overlay: Overlay) -> Iterator[tuple[ClientKey, InterestChange]]:
-    regrouped = dict.fromkeys(name for name, _ in view.regrouped() if view.policy_changed(name))
+    regrouped: dict[str, None] = {}
+    if overlay.groups or overlay.selectors:
+        regrouped.update(dict.fromkeys(name for name, _ in view.regrouped() if view.policy_changed(name)))
     keys = dict.fromkeys(overlay.clients)
     for group in regrouped:
         keys.update(dict.fromkeys(view.clients_of(group)))
@@ -182,9 +184,9 @@ def _interest_changes(view: ShardView, overlay: Overlay) -> Iterator[tuple[Clien
         before, after = view.state.interest(key), view.interest(key)
         if before == after and key.group not in regrouped:
             continue
-        requests = view.request_steps(key)
+        requests = overlay.requests.get(key, ())
         if requests and before != after:
-            last, several = requests[-1], len(requests) > 1 or bool(view.policy_steps(key.group))
+            last, several = requests[-1], len(requests) > 1 or bool(overlay.policies.get(key.group))
             cause = Cause.LEASE_EXPIRED if last.request.expired else Cause.UNSUBSCRIBED
             option = last.request.offset_option
             yield key, InterestChange(before, after, last.source, Cause.SUBSCRIBED, cause, option, several)

@@ -1,25 +1,25 @@
 """Quotas: the number of topics that a client may hold.
 
-RocketMQ counts (client, topic) references. A client that receives everything holds none: the broker keeps no list for
-it, so no quota stops it.
+RocketMQ counts (client, topic) references. A client that receives everything has none, because the broker keeps no list
+for it. So no quota applies to it.
 
-Of the topics that a client may hold by all other rules, it holds the first ones in order of creation. So its topics
-are a function of the present state, and the next topic takes up free room at once.
+Of the topics that a client may hold by all other rules, it holds the first ones (`streaming.state.holdings`). So the
+next topic takes up free room at once.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
-from itertools import islice
 
-from streaming.events.model import Reason, Source
-from streaming.expansion.announce import Announcer
 from streaming.expansion.bulk import BulkUpdates
+from streaming.expansion.compare import Announcer
 from streaming.expansion.micro_batch import MicroBatch
-from streaming.subscription.client import NOTHING
-from streaming.subscription.interests import MQTT
-from streaming.subscription.subscribers import ClientKey, SubscriberKey
-from streaming.updates.model import Cause, Op, Problem, Update
+from streaming.records.model import Reason, Source
+from streaming.records.subscribers import ClientKey, SubscriberKey
+from streaming.records.updates import Cause, Op, Problem, Update
+from streaming.state.client import NOTHING
+from streaming.state.holdings import within
+from streaming.state.interests import MQTT
 
 _SHOWN_CLIENTS = 5
 """Number of clients that a dead letter names."""
@@ -33,12 +33,6 @@ def capped_updates(
     Updates of clients without a quota go through one by one, since there may be any number. Updates of bulk changes
     stay where they are, but for clients that may not hold all of them.
     """
-    state, delta = batch.state, batch.delta
-    most = max(len(state.topics), len(state.topics) - len(delta.removed) + len(delta.added))
-    if most <= _lowest_share(batch):
-        state.drop_held()
-        yield from updates
-        return
     rows: dict[SubscriberKey, list[Update] | None] = {}
     for update in updates:
         subscriber = update.subscriber
@@ -53,11 +47,6 @@ def capped_updates(
     for key, own in _by_client(batch, rows, bulk).items():
         yield from cap.updates(key, own)
     cap.report()
-
-
-def _lowest_share(batch: MicroBatch) -> int:
-    quotas = {*batch.state.quotas, *(batch.view.group(name).quota for name, _ in batch.view.regrouped())}
-    return min(share for share in map(batch.shard.share, quotas) if share is not None)
 
 
 def _by_client(
@@ -91,7 +80,7 @@ class _Cap:
         self._refused: dict[Source, list[ClientKey]] = defaultdict(list)
 
     def updates(self, key: ClientKey, own: list[Update]) -> list[Update]:
-        """Return the updates of one client, but those of bulk changes where it may hold all of them.
+        """Return the updates of one client, without updates of bulk changes if it may hold all of them.
 
         New topics that its quota keeps from it are noted for `report`.
         """
@@ -117,11 +106,12 @@ class _Cap:
                 for update in ordered[room:]:
                     self._refused[update.source].append(key)
                 return ordered[:room]
-        recount = _Recount(batch, self._announcer, key, [*own, *self._bulk.spell_out(key)])
+        recount = _Recount(batch, self._announcer, key, [*own, *self._bulk.spell_out(key)], (before, after))
         delta.held[key] = len(recount.after)
-        for topic in recount.refused(before, after):
-            self._refused[batch.topics.source(topic)].append(key)
-        return recount.updates(before, after)
+        for topic in delta.added:
+            if recount.refuses(topic):
+                self._refused[batch.topics.source(topic)].append(key)
+        return recount.updates()
 
     @cached_property
     def _places(self) -> dict[str, int]:
@@ -131,14 +121,14 @@ class _Cap:
     def report(self) -> None:
         """Add a problem for each new topic that clients at their quota do not receive."""
         for source, clients in self._refused.items():
-            keys = sorted(clients)  # a repeated micro-batch says the same
+            keys = sorted(clients)  # a repeated micro-batch repeats the message
             names = ", ".join(repr(f"{key.group}/{key.client_id}") for key in keys[:_SHOWN_CLIENTS])
             more = f" and {len(keys) - _SHOWN_CLIENTS} more" if len(keys) > _SHOWN_CLIENTS else ""
             message = f"clients at their quota do not receive it: {names}{more}; it is picked up when room frees"
             self._batch.problems.append(Problem(source, Reason.QUOTA_EXCEEDED, message))
 
     def _is_counted(self, key: ClientKey, own: list[Update], before: int | None) -> bool:
-        """Tell whether each update of a client is one topic that it gains or loses."""
+        """Return True if each update of a client is one topic that it gains or loses."""
         state, view = self._batch.state, self._batch.view
         if before is None and state.interest(key) != NOTHING:
             return False  # its topics were never counted
@@ -150,14 +140,25 @@ class _Cap:
 
 
 class _Recount:
-    """One client whose topics must be counted out.
+    """One client whose topics must be counted one by one.
+
+    Args:
+        own: its updates by other rules.
+        shares: number of topics that it may hold before the micro-batch, and after it; None for any number.
 
     Attributes:
         before: its rows by topic before the micro-batch by all rules but the quota, in order of creation.
         after: the same after it.
     """
 
-    def __init__(self, batch: MicroBatch, announcer: Announcer, key: ClientKey, own: list[Update]) -> None:
+    def __init__(
+        self,
+        batch: MicroBatch,
+        announcer: Announcer,
+        key: ClientKey,
+        own: list[Update],
+        shares: tuple[int | None, int | None],
+    ) -> None:
         self._batch = batch
         self._announcer = announcer
         self._key = key
@@ -173,22 +174,15 @@ class _Recount:
         self._wanted.add(key, batch.view.interest(key))
         stay = (topic for topic in batch.state.topics if topic not in batch.delta.removed)
         self.after = {topic: rows[topic] for topic in (*stay, *batch.delta.added) if rows.get(topic)}
+        self._held, self._holds = within(self.before, shares[0]), within(self.after, shares[1])
 
-    def refused(self, before: int | None, after: int | None) -> Iterator[str]:
-        """Yield the new topics that the quota keeps from the client.
+    def refuses(self, topic: str) -> bool:
+        """Return True if the quota keeps a new topic from the client."""
+        return topic in self.after and topic not in self._holds and topic not in self._held
 
-        Args:
-            before: number of topics that it might hold before the micro-batch; None for any number.
-            after: the same after it.
-        """
-        held, holds = dict.fromkeys(islice(self.before, before)), dict.fromkeys(islice(self.after, after))
-        for topic in self._batch.delta.added:
-            if topic in self.after and topic not in holds and topic not in held:
-                yield topic
-
-    def updates(self, before: int | None, after: int | None) -> list[Update]:
-        """Return the updates that take the client from its first `before` topics to its first `after` topics."""
-        held, holds = dict.fromkeys(islice(self.before, before)), dict.fromkeys(islice(self.after, after))
+    def updates(self) -> list[Update]:
+        """Return the updates that take the client from the topics that it held to those that it holds."""
+        held, holds = self._held, self._holds
         found: list[Update] = []
         for topic in {**held, **holds}:
             was = self.before[topic] if topic in held else {}

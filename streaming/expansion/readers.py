@@ -1,65 +1,69 @@
-"""Readers of group events and subscription requests: they write what an event changes into the overlay."""
+"""Readers of group events and subscription requests, which write the changes into the overlay."""
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from streaming.events.model import Action, GroupEvent, Place, Reason, Source, SubscriptionRequest
-from streaming.events.repeated import entry_of
 from streaming.expansion.admission import admission
 from streaming.expansion.ends import EndStep, former_release_step, is_superseded, parts_due
 from streaming.expansion.group_log import GroupLog, counted_modes
 from streaming.expansion.view import Overlay, PolicyStep, RequestStep, ShardView
+from streaming.records.model import Action, GroupEvent, Place, Reason, Source, SubscriptionRequest
+from streaming.records.repeated import entry_of
+from streaming.records.subscribers import ClientKey
+from streaming.records.updates import Problem
 from streaming.state import Group, GroupSelectors
-from streaming.state.selectors import NO_SELECTORS, Selection
-from streaming.subscription.client import Client, Ignored, LastRequest, Mode, Subscription
-from streaming.subscription.requests import RequestOutcome, advance
-from streaming.subscription.subscribers import ClientKey
-from streaming.updates.model import Problem
+from streaming.state.client import Client, Ignored, LastRequest, Mode, RequestOutcome, Subscription, advance
+from streaming.state.group import NO_SELECTORS, Selection
 
 _SHOWN_ENTRIES = 5
 """Number of invalid entries that a dead letter quotes."""
 
 
-class GroupReader:
-    """Reads group events."""
+def read_group_event(
+    view: ShardView, overlay: Overlay, ignored: Counter[Ignored], source: Source, event: GroupEvent
+) -> None:
+    """Apply new attributes of a group, or its binding to another parent."""
+    current, cause = view.groups.get(event.group), event.superseded_by
+    reason: Ignored | None = None
+    if cause is not None:
+        # The cause is the event that bound the group elsewhere, not this echo of it.
+        source = source.at(cause)
+        newer = current is not None and current.partition == cause.partition and current.offset >= cause.offset
+        gone = current is None and event.bound_to is None
+        reason = Ignored.GROUP_SUPERSEDED if newer or gone else None
+    elif not event.attributes and (current is None or current.bound_to is not None):
+        reason = Ignored.GROUP_UNKNOWN  # here
+    if reason is not None:
+        if view.shard.is_first:
+            ignored[reason] += 1
+        return
+    # Equal attributes are stored as well, because their place decides which events they supersede.
+    known = event.attributes or event.bound_to is not None
+    group = Group(dict(event.attributes), source.partition, source.offset, event.bound_to) if known else None
+    former = view.policy(event.group)
+    overlay.groups[event.group] = group
+    overlay.group_events[event.group] = source
+    policy = view.policy(event.group)
+    if policy.terms != former.terms:
+        overlay.steps += 1
+        overlay.records += 1
+        step = PolicyStep(overlay.steps, overlay.records, source, policy, view.group(event.group))
+        overlay.policies.setdefault(event.group, []).append(step)
 
-    def __init__(self, view: ShardView, overlay: Overlay, ignored: Counter[Ignored]) -> None:
-        self._view = view
-        self._overlay = overlay
-        self._ignored = ignored
 
-    def read(self, source: Source, event: GroupEvent) -> None:
-        """Apply new attributes of a group, or its binding to another parent."""
-        current = self._view.stored_group(event.group)
-        cause = event.superseded_by
-        ignored: Ignored | None = None
-        if cause is not None:
-            # The cause is the event that bound the group elsewhere, not this echo of it.
-            source = source.at(cause)
-            newer = current is not None and current.partition == cause.partition and current.offset >= cause.offset
-            gone = current is None and event.bound_to is None
-            ignored = Ignored.GROUP_SUPERSEDED if newer or gone else None
-        elif not event.attributes and (current is None or current.bound_to is not None):
-            ignored = Ignored.GROUP_UNKNOWN  # here
-        if ignored is None:
-            # Equal attributes are stored as well: their place decides what a later event supersedes.
-            known = event.attributes or event.bound_to is not None
-            group = Group(dict(event.attributes), source.partition, source.offset, event.bound_to) if known else None
-            former = self._view.policy(event.group)
-            self._overlay.groups[event.group] = (group, source)
-            policy = self._view.policy(event.group)
-            if policy.terms != former.terms:
-                self._overlay.steps += 1
-                self._overlay.records += 1
-                numbers = self._overlay.steps, self._overlay.records
-                step = PolicyStep(*numbers, source, policy, self._view.group(event.group))
-                self._overlay.policies.setdefault(event.group, []).append(step)
-        elif self._view.shard.is_first:
-            self._ignored[ignored] += 1
+class RequestChange(NamedTuple):
+    """A client before and after a request, and the mode of its group."""
+
+    key: ClientKey
+    mode: Mode
+    request: SubscriptionRequest
+    former: Client
+    client: Client
 
 
 class RequestReader:
-    """Reads subscription requests, in both modes: the attributes that decide the mode may come later.
+    """Reads subscription requests in both modes, because the attributes that decide the mode may come later.
 
     Attributes:
         latest_order: number of the last request on the shard.
@@ -83,37 +87,36 @@ class RequestReader:
             return
         self.latest_order += 1
         self._overlay.steps += 1
-        former = self._former(key)
-        mode = self._view.group(key.group).mode
+        former, place = self._former(key), source.place
+        before = dict(zip(Mode, former, strict=True))
+        mode = self._view.mode(key.group)
         outcomes = {
-            each: advance(
-                former.subscription(each), request, self._view.shard.rules(each), self.latest_order, source.place
-            )
-            for each in Mode
+            each: advance(before[each], request, rules, self.latest_order, place)
+            for each, rules in self._view.shard.rules_by_mode().items()
         }
-        judged = admission(self._view, key, request, outcomes[mode], former.subscription(mode))
-        self._log(key.group).add(source.place, request, former, outcomes, order=self.latest_order, admitted=judged)
+        judged = admission(self._view, key, request, outcomes[mode], before[mode])
+        self._log(key.group).add(place, request, former, outcomes, order=self.latest_order, admitted=judged)
         beyond = judged.excess
         is_refused = beyond is not None and self._view.shard.refuses_requests
         if beyond is not None:
             reason = Reason.QUOTA_EXCEEDED if is_refused else Reason.QUOTA_CAPPED
             self._problems.append(Problem(source, reason, beyond))
         if is_refused:
-            outcomes = {each: RequestOutcome(former.subscription(each), refused=True) for each in Mode}
+            outcomes = {each: RequestOutcome(subscription, refused=True) for each, subscription in before.items()}
         elif self._view.shard.is_first:  # every shard of the parent sees the request
-            self._report(source, outcomes[mode], former.subscription(mode))
-        self._remember(key, request.action, source.place, outcomes)
+            self._report(source, outcomes[mode], before[mode])
+        self._remember(key, request.action, place, outcomes, former)
         literal, wildcard = outcomes[Mode.LITERAL].subscription, outcomes[Mode.WILDCARD].subscription
         self._select(source, request, outcomes)
-        self._store(key, source, request, former, Client.of(literal, wildcard))
+        self._store(source, RequestChange(key, mode, request, former, Client.of(literal, wildcard)))
 
     def _former(self, key: ClientKey) -> Client:
         """Return a client before a request, prepared for further ones if it is not its first."""
-        client = self._view.client(key)
+        client = stored = self._view.client(key)
         known = self._read.get(key)
-        if known is not None and known[0] is client:
-            client = client.editable if known[1] is client else known[1]
-        self._read[key] = self._view.client(key), client
+        if known is not None and known[0] is stored:
+            client = stored.editable if known[1] is stored else known[1]
+        self._read[key] = stored, client
         return client
 
     def _log(self, group: str) -> GroupLog:
@@ -123,12 +126,12 @@ class RequestReader:
 
     def _end(self, key: ClientKey, source: Source, request: SubscriptionRequest, as_of: Place) -> None:
         """Apply the end that the coordinator decided: of the client's requests up to a place."""
-        mode = self._view.group(key.group).mode
+        mode = self._view.mode(key.group)
         former = self._view.client(key).subscription(mode)
         for step in self._end_steps(key, request, as_of):
             at = source if step.request.expired else source.at(step.place)
             self._overlay.steps += 1
-            self._store(step.key, at, step.request, self._view.client(step.key), step.client)
+            self._store(at, RequestChange(step.key, mode, step.request, self._view.client(step.key), step.client))
             selectors = self._view.group_selectors(key.group)
             self._reselect(step.key, selectors, step.reselected(selectors), at)
             if step.excess is not None:  # a dead letter, or one that is taken back
@@ -158,20 +161,20 @@ class RequestReader:
         elif former == outcome.subscription and not outcome.refused:
             self._ignored[Ignored.UNCHANGED] += 1
 
-    def _remember(self, key: ClientKey, action: Action, place: Place, outcomes: dict[Mode, RequestOutcome]) -> None:
-        former, last = self._view.client(key), self._view.last_request(key)
+    def _remember(
+        self, key: ClientKey, action: Action, place: Place, outcomes: dict[Mode, RequestOutcome], former: Client
+    ) -> None:
+        last, position = self._view.last_request(key), place.position
 
-        def began(mode: Mode) -> tuple[int, float]:
-            begins = action is Action.COMPLETE_ADD or (
-                action is Action.PARTIAL_ADD and not former.subscription(mode).live
-            )
-            if outcomes[mode].applied and begins:
-                return place.position, self.latest_order
+        def began(mode: Mode, subscription: Subscription) -> tuple[int, float]:
+            begins = action is Action.COMPLETE_ADD or (action is Action.PARTIAL_ADD and not subscription.live)
+            if begins and outcomes[mode].applied:
+                return position, self.latest_order
             return last.began(mode) if last is not None and last.partition == place.partition else (-1, 0)
 
-        (literal, literal_order), (wildcard, wildcard_order) = map(began, Mode)
+        (literal, literal_order), (wildcard, wildcard_order) = map(began, Mode, former)
         self._overlay.last_requests[key] = LastRequest(
-            place.partition, place.position, literal, wildcard, literal_order, wildcard_order
+            place.partition, position, literal, wildcard, literal_order, wildcard_order
         )
 
     def _select(self, source: Source, request: SubscriptionRequest, outcomes: dict[Mode, RequestOutcome]) -> None:
@@ -193,22 +196,20 @@ class RequestReader:
         if selectors == former:
             return
         group, policy, at = key.group, self._view.policy(key.group), source
-        if selectors.in_force == former.in_force and group in self._overlay.selectors:
-            source = self._overlay.selectors[group][1]  # of the request behind what is in force
-        self._overlay.selectors[group] = (selectors, source)
+        self._overlay.selectors[group] = selectors
+        if selectors.in_force != former.in_force or group not in self._overlay.selector_requests:
+            self._overlay.selector_requests[group] = source
         renewed = self._view.policy(group)
         if renewed.terms != policy.terms:
             numbers = self._overlay.steps, self._overlay.records
             step = PolicyStep(*numbers, at, renewed, self._view.group(group), key)
             self._overlay.policies.setdefault(group, []).append(step)
 
-    def _store(
-        self, key: ClientKey, source: Source, request: SubscriptionRequest, former: Client, client: Client
-    ) -> None:
+    def _store(self, source: Source, change: RequestChange) -> None:
+        key, mode, request, former, client = change
         if client == former:
             return
         self._overlay.set_client(key, client)
-        mode = self._view.group(key.group).mode
-        if client.subscription(mode) != former.subscription(mode):
+        if client[mode is Mode.WILDCARD] != former[mode is Mode.WILDCARD]:
             step = RequestStep(self._overlay.steps, self._overlay.records, source, key, request, client)
             self._overlay.requests.setdefault(key, []).append(step)

@@ -4,17 +4,18 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from matcher.dialects.mqtt import shared
-from streaming.events.model import Source
-from streaming.expansion.announce import Announcer
+from streaming.expansion.compare import Announcer
 from streaming.expansion.micro_batch import apply_events
+from streaming.records.model import Source
+from streaming.records.subscribers import SHARE
+from streaming.records.updates import Cause, Op, Update
 from streaming.state import Shard, ShardState
 from streaming.state.holdings import holdings
-from streaming.subscription.interests import MQTT, SHARE
+from streaming.state.interests import MQTT
 from streaming.tuning import Tuning
-from streaming.updates.model import Cause, Op, Update
 
 if TYPE_CHECKING:
-    from streaming.subscription.subscribers import SubscriberKey
+    from streaming.records.subscribers import SubscriberKey
 
 FORMAT_WITH_FILTERS = 6
 """First state format whose shares have their filters in the keys of their rows."""

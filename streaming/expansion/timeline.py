@@ -12,26 +12,27 @@ from math import inf
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
-from streaming.events.model import Notation, Source
 from streaming.expansion.asking import Asking, EntrySpan
 from streaming.expansion.micro_batch import MicroBatch
 from streaming.expansion.view import PolicyStep, RequestStep
+from streaming.records.model import Notation, Source
+from streaming.records.subscribers import ClientKey, SubscriberKey
+from streaming.records.updates import Cause, Op
 from streaming.state import Backfill, Group
-from streaming.subscription.blocks import Block, Blocks
-from streaming.subscription.client import NOTHING, Client, Interest, interest
-from streaming.subscription.policy import accepts
-from streaming.subscription.subscribers import ClientKey, SubscriberKey
-from streaming.updates.model import Cause, Op
+from streaming.state.blocks import Block, Blocks
+from streaming.state.client import NOTHING, Client, Interest
+from streaming.state.group import interest
+from streaming.state.policy import accepts
 
 _MOST_REMEMBERED = 1_000
 """Sets of matching entries whose events are kept for the topics that follow."""
 
 _MOST_SPANS = 16
-"""Times that a client adds the same entry in a micro-batch which are told apart; earlier ones count as one."""
+"""Maximum number of additions of the same entry by one client that are distinguished; earlier ones count as one."""
 
 
 class Attribution(NamedTuple):
-    """The event behind an update, and what the update carries of it.
+    """The event behind an update, with the fields that the update takes from it.
 
     Attributes:
         group: attributes of the group after the event; None for those after the micro-batch.
@@ -61,7 +62,7 @@ class GroupMoment(NamedTuple):
     group: Group | None = None
 
     def decision(self, op: Op, *, own: bool, asked_before: bool, asked_after: bool, received: bool) -> Attribution:
-        """Return what an update of this event carries.
+        """Return the attribution of an update to this event.
 
         Args:
             op: of the update.
@@ -154,7 +155,7 @@ class Timeline:
         )
 
     def _decides(self, at: int, receives: Callable[[int], bool]) -> bool:
-        """Tell whether a moment changes the answer, and so does its event as a whole."""
+        """Return True if a moment changes the answer, and so does its event as a whole."""
         if receives(at) is receives(at - 1):
             return False
         begin, end = self._records[at - 1]
@@ -197,7 +198,7 @@ def of_policy(step: PolicyStep) -> GroupMoment:
 
 
 def _ranges(records: Sequence[int]) -> list[tuple[int, int]]:
-    """Return for each moment the first and the last one of the same event."""
+    """Return the first and the last moment of the event of each moment."""
     found: list[tuple[int, int]] = []
     for _, moments in groupby(enumerate(records, 1), key=itemgetter(1)):
         at = [moment for moment, _ in moments]
@@ -206,7 +207,7 @@ def _ranges(records: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _runs(moments: Sequence[GroupMoment]) -> list[int]:
-    """Return for each moment the first one from which all are events of the same client."""
+    """Return, for each moment, the start of the run of events of the same client."""
     runs = [0]
     for at, (before, event) in enumerate(pairwise((None, *moments)), 1):
         goes_on = before is not None and event is not None and event.key is not None and before.key == event.key
@@ -255,7 +256,7 @@ class _Entries:
 
 
 _EVERYTHING = None
-"""Stands for the text of an entry where a client receives everything."""
+"""In place of the text of an entry, if a client receives everything."""
 
 _Key = tuple[bool, Notation | None, str | None]
 """Entry: whether it is a pattern, its notation, and its text."""
@@ -325,7 +326,7 @@ class _Held:
                 spans[:2] = [(first, end, latest)]
 
     def _goes_on(self, begin: int, at: int, former: float) -> bool:
-        """Tell whether an entry that is added again may count as added by the later request all along.
+        """Return True if an entry that is added again may count as added by the later request all along.
 
         In an exclusive group it may if no other client asked for anything in between.
         """

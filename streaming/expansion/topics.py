@@ -3,15 +3,19 @@
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from streaming.events.columns import SourceColumns, TopicEventColumns
-from streaming.events.model import NO_METADATA, Source, TopicEvent, TopicMetadata
+from streaming.records.columns import SourceColumns, TopicEventColumns
+from streaming.records.model import NO_METADATA, Source, TopicEvent, TopicMetadata
+from streaming.records.updates import Cause
 from streaming.state import ShardState
-from streaming.subscription.client import Ignored
-from streaming.updates.model import Cause
+from streaming.state.client import Ignored
+
+_DETAILS: Final = TopicEvent._fields.index("tags")
+_NO_DETAILS: Final = TopicEvent("", "", created=True)[_DETAILS:]
+"""Fields of an event that has nothing but names."""
 
 
 class Removal(NamedTuple):
@@ -65,8 +69,8 @@ class TopicChanges:
     """Changes of topics by the events of one micro-batch.
 
     Attributes:
-        single: topics to be judged one by one, in order of their last creation.
-        bulks: topics to be judged by column; a topic stands in one of both only.
+        single: topics to evaluate one by one, in order of their last creation.
+        bulks: topics to evaluate by column; a topic is in only one of both.
     """
 
     def __init__(self, state: ShardState, ignored: Counter[Ignored], columnar_min_topics: float) -> None:
@@ -79,14 +83,16 @@ class TopicChanges:
 
     def read(self, source: Source, event: TopicEvent) -> None:
         """Create or delete one topic."""
-        self._set(source, event.lite_topic, event.created, event.metadata(source.timestamp))
+        is_plain = event[_DETAILS:] == _NO_DETAILS  # nearly always
+        metadata = NO_METADATA if is_plain else event.metadata(source.timestamp)
+        self._set(source, event.lite_topic, event.created, metadata)
 
     def read_columns(self, events: TopicEventColumns, *, in_bulk: bool) -> None:
         """Create and delete many topics.
 
         Args:
             events: all topic events of the micro-batch.
-            in_bulk: topics may be judged by column.
+            in_bulk: topics may be evaluated by column.
         """
         others: Iterable[int] = range(len(events.names))
         if in_bulk:
@@ -98,20 +104,20 @@ class TopicChanges:
         known = self.single.get(name)
         exists = name in self._state.topics if known is None else known.exists
         removal = None if known is None else known.removal
-        if exists and self._has_expired(name, known, source.timestamp):  # no tick has told of it yet
+        if exists and self._has_expired(name, known, source.timestamp):  # no tick has come yet
             exists, removal = False, removal or Removal(source, Cause.TOPIC_EXPIRED)
             self.single[name] = SingleChange(False, source, removal=removal)
         if exists == created:
             self._ignored[Ignored.TOPIC_EXISTS if exists else Ignored.TOPIC_UNKNOWN] += 1
             return
-        self.single.pop(name, None)  # topics stand in order of their creation
+        self.single.pop(name, None)  # topics are in order of their creation
         if created:
             self.single[name] = SingleChange(True, source, metadata, removal)
         else:
             self.single[name] = SingleChange(False, source, removal=removal or Removal(source, Cause.TOPIC_DELETED))
 
     def _has_expired(self, name: str, known: SingleChange | None, now: int) -> bool:
-        """Tell whether the deadline of a topic that exists is at or before `now`."""
+        """Return True if the deadline of a topic that exists is at or before `now`."""
         return _is_over(self._state.topics[name] if known is None else known.metadata, now)
 
     def expire(self, wakes: Iterable[tuple[Source, int]], *, in_bulk: bool) -> int:
@@ -119,7 +125,7 @@ class TopicChanges:
 
         Args:
             wakes: ticks and their times, in milliseconds since the epoch.
-            in_bulk: topics may be judged by column.
+            in_bulk: topics may be evaluated by column.
 
         Returns:
             The latest time.
@@ -153,16 +159,18 @@ class TopicChanges:
         self.bulks = [bulk.outliving(now) if bulk.exists else bulk for bulk in self.bulks]
         return now
 
-    def removed(self) -> dict[str, None]:
-        """Return the stored topics that are gone, or were created again."""
+    def outcome(self) -> tuple[dict[str, None], dict[str, TopicMetadata]]:
+        """Return the stored topics that are gone or were created again, and all new topics in order of creation."""
+        return self._removed(), self._added()
+
+    def _removed(self) -> dict[str, None]:
         removed = dict.fromkeys(name for name in self.single if name in self._state.topics)
         for bulk in self.bulks:
             if not bulk.exists:
                 removed.update(dict.fromkeys(bulk.names))
         return removed
 
-    def added(self) -> dict[str, TopicMetadata]:
-        """Return the topics that are new, or were created again, in order of creation."""
+    def _added(self) -> dict[str, TopicMetadata]:
         added = {name: topic.metadata for name, topic in self.single.items() if topic.exists}
         bulks = [bulk for bulk in self.bulks if bulk.exists]
         places = {name: self.single[name].source[1:3] for name in added} if bulks else {}
@@ -216,5 +224,5 @@ def split_bulk(events: TopicEventColumns, stored: Mapping[str, TopicMetadata]) -
 
 
 def _is_over(metadata: TopicMetadata, now: int) -> bool:
-    """Tell whether a topic's deadline is at or before `now`."""
+    """Return True if a topic's deadline is at or before `now`."""
     return metadata.deadline is not None and metadata.deadline <= now

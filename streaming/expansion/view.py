@@ -4,21 +4,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from streaming.events.model import Source, SubscriptionRequest
 from streaming.expansion.counting import TopicCounts
-from streaming.state import UNKNOWN_GROUP, Group, GroupSelectors, Shard, ShardState
-from streaming.state.group import interest_of, policy_of
-from streaming.state.notes import ClientNotes, Repeated
-from streaming.subscription.client import NOTHING, Client, Interest, LastRequest
-from streaming.subscription.policy import GroupPolicy, has_bitmap
-from streaming.subscription.subscribers import ClientKey
-from streaming.updates.model import Cause
+from streaming.records.model import Source, SubscriptionRequest
+from streaming.records.subscribers import ClientKey
+from streaming.records.updates import Cause
+from streaming.state import Group, GroupSelectors, Shard, ShardState
+from streaming.state.client import NOTHING, Client, LastRequest
+from streaming.state.group import Layered, Roster
+from streaming.state.notes import NO_NOTES, ClientNotes, Repeated
+from streaming.state.policy import GroupPolicy, has_bitmap, is_restrictive
 
 MOST_POLICY_STEPS = 16
-"""Group events, and requests with another selector, of one group that are told apart in a micro-batch.
+"""Maximum number of group events, and of requests with another selector, that are distinguished for one group.
 
-Each one is another selector to evaluate on each topic, or another meaning of all entries. What earlier ones changed
-counts as changed by the first of these.
+Each event is another selector to evaluate on each topic, or another meaning of all entries. Changes by earlier events
+are attributed to the first of these.
 """
 
 
@@ -61,10 +61,12 @@ class PolicyStep(NamedTuple):
 
 @dataclass(slots=True)
 class Overlay:
-    """Changes of groups and clients by the events read so far, each with the event behind it.
+    """Changes of groups and clients by the events read so far.
 
     Attributes:
         groups: new attributes; None for a deleted group.
+        group_events: the events that set them.
+        selector_requests: the requests that set the selectors in force.
         members: the clients by group.
         requests: the changes of each client, oldest first.
         policies: the changes of each group's policy, oldest first.
@@ -74,8 +76,10 @@ class Overlay:
         repeated: parts of ends to keep until they are applied; None for one that was.
     """
 
-    groups: dict[str, tuple[Group | None, Source]] = field(default_factory=dict)
-    selectors: dict[str, tuple[GroupSelectors, Source]] = field(default_factory=dict)
+    groups: dict[str, Group | None] = field(default_factory=dict)
+    selectors: dict[str, GroupSelectors] = field(default_factory=dict)
+    group_events: dict[str, Source] = field(default_factory=dict)
+    selector_requests: dict[str, Source] = field(default_factory=dict)
     clients: dict[ClientKey, Client] = field(default_factory=dict)
     members: dict[str, dict[ClientKey, None]] = field(default_factory=dict)
     last_requests: dict[ClientKey, LastRequest] = field(default_factory=dict)
@@ -96,20 +100,29 @@ class Overlay:
         self.clients.update((key, client.settled) for key, client in self.clients.items())
 
 
-class ShardView:
+class ShardView(Roster):
     """Read-only view of a shard as of this micro-batch.
 
     Attributes:
         state: before the micro-batch.
         shard: place of the shard.
-        counts: topics that clients ask for.
     """
 
     def __init__(self, state: ShardState, shard: Shard, overlay: Overlay) -> None:
+        self.groups = Layered(overlay.groups, state.groups)
+        self.selectors = Layered(overlay.selectors, state.selectors)
+        self.clients = Layered(overlay.clients, state.clients)
         self.state = state
         self.shard = shard
-        self.counts = TopicCounts(state)
         self._overlay = overlay
+        self._counts: TopicCounts | None = None
+
+    @property
+    def counts(self) -> TopicCounts:
+        """Topics that clients ask for."""
+        if self._counts is None:
+            self._counts = TopicCounts(self.state)
+        return self._counts
 
     def request_steps(self, key: ClientKey) -> Sequence[RequestStep]:
         """Return the changes of a client, oldest first."""
@@ -124,31 +137,21 @@ class ShardView:
         by_request = [step for step in steps if step.key is not None][-MOST_POLICY_STEPS:]
         return [*by_event, *by_request]  # as they are read
 
-    def stored_group(self, name: str) -> Group | None:
-        """Return a group's attributes; None for an unknown group."""
-        return self._overlay.groups[name][0] if name in self._overlay.groups else self.state.groups.get(name)
-
-    def group(self, name: str) -> Group:
-        """Return a group's attributes."""
-        return self.stored_group(name) or UNKNOWN_GROUP
-
-    def group_selectors(self, name: str) -> GroupSelectors:
-        """Return a group's selectors."""
-        if name in self._overlay.selectors:
-            return self._overlay.selectors[name][0]
-        return self.state.group_selectors(name)
-
-    def policy(self, name: str) -> GroupPolicy:
-        """Return the policy of a group."""
-        return policy_of(self.group(name), self.group_selectors(name))
-
     def restrictive_policies(self) -> Mapping[str, GroupPolicy]:
         """Return the policies of the groups in which a matching client may not receive a topic."""
-        return self._changed(self.state.restrictive_policies, lambda policy: not policy.plain)
+        return self._changed(self.state.restrictive_policies, is_restrictive)
 
     def bitmap_policies(self) -> Mapping[str, GroupPolicy]:
         """Return the policies of the groups that take part in the bitmaps of topics."""
         return self._changed(self.state.bitmap_policies, has_bitmap)
+
+    def lowest_share(self) -> int:
+        """Return a number of topics that no quota in force before or after the micro-batch is below."""
+        before = self.state.lowest_share(self.shard.share)
+        if not (self._overlay.groups or self._overlay.selectors):
+            return before
+        shares = (self.shard.share(self.group(name).quota) for name, _ in self.regrouped())
+        return min([before, *(share for share in shares if share is not None)])
 
     def _changed(
         self, stored: Mapping[str, GroupPolicy], is_wanted: Callable[[GroupPolicy], bool]
@@ -165,17 +168,13 @@ class ShardView:
                 policies.pop(name, None)
         return policies
 
-    def client(self, key: ClientKey) -> Client:
-        """Return a client's subscriptions."""
-        return self._overlay.clients.get(key) or self.state.clients.get(key) or Client()
-
     def last_request(self, key: ClientKey) -> LastRequest | None:
         """Return the place of a client's last request."""
         return self._overlay.last_requests.get(key) or self.state.last_requests.get(key)
 
     def notes(self, key: ClientKey) -> ClientNotes:
         """Return the notes about a client."""
-        return self._overlay.notes.get(key) or self.state.note(key)
+        return self._overlay.notes.get(key) or self.state.notes.get(key) or NO_NOTES
 
     def repeated(self, key: ClientKey, number: int) -> Repeated | None:
         """Return a part of a client's end that was read and not yet applied."""
@@ -188,14 +187,6 @@ class ShardView:
             return None
         return None if self.policy(key.group).exclusive else self.state.held(key)
 
-    def interest(self, key: ClientKey) -> Interest:
-        """Return the interest of a client."""
-        return interest_of(self.group(key.group), self.client(key))
-
-    def version(self, key: ClientKey) -> int | None:
-        """Return the version of a client's last applied request."""
-        return self.client(key).subscription(self.group(key.group).mode).version
-
     def clients_of(self, group: str) -> Iterator[ClientKey]:
         """Yield the clients of a group, new ones included."""
         stored = self.state.clients
@@ -203,8 +194,8 @@ class ShardView:
         yield from (key for key in self._overlay.members.get(group, ()) if key not in stored)
 
     def is_present(self, group: str) -> bool:
-        """Tell whether a group has attributes here, or a client with an interest."""
-        if self.stored_group(group) is not None:
+        """Return True if a group has attributes here, or a client with an interest."""
+        if self.groups.get(group) is not None:
             return True
         return any(self.interest(key) != NOTHING for key in self.clients_of(group))
 
@@ -216,28 +207,28 @@ class ShardView:
         return before, self.shard.client_share(self.group(key.group), self.interest(key))
 
     def regroups(self, name: str) -> bool:
-        """Tell whether an event of the micro-batch set a group's attributes."""
+        """Return True if an event of the micro-batch set a group's attributes."""
         return name in self._overlay.groups
 
     def reselects(self, name: str) -> bool:
-        """Tell whether a request of the micro-batch changed a group's selector."""
+        """Return True if a request of the micro-batch changed a group's selector."""
         if name not in self._overlay.selectors:
             return False
         return self.group_selectors(name).in_force != self.state.group_selectors(name).in_force
 
     def regrouped(self) -> Iterator[tuple[str, Source]]:
         """Yield the groups with new attributes or selectors, each with the last event behind them."""
-        groups, selectors = self._overlay.groups, self._overlay.selectors
-        yield from ((name, source) for name, (_, source) in groups.items())
-        yield from ((name, source) for name, (_, source) in selectors.items() if name not in groups)
+        events = self._overlay.group_events
+        yield from events.items()
+        yield from ((name, source) for name, source in self._overlay.selector_requests.items() if name not in events)
 
     def policy_changed(self, name: str, *ignored: str) -> bool:
-        """Tell whether a group's policy differs in another field than the quota and the `ignored` ones."""
+        """Return True if a group's policy differs in another field than the quota and the `ignored` ones."""
         left_out: dict[str, Any] = dict.fromkeys(("quota", *ignored))
         return self.policy(name)._replace(**left_out) != self.state.policy(name)._replace(**left_out)
 
     def policy_change(self, name: str) -> tuple[Source, Cause]:
         """Return the event and the cause behind a group's other policy."""
         if self.regroups(name) and self.policy_changed(name, "selector"):
-            return self._overlay.groups[name][1], Cause.GROUP_CHANGED
-        return self._overlay.selectors[name][1], Cause.SELECTOR_CHANGED
+            return self._overlay.group_events[name], Cause.GROUP_CHANGED
+        return self._overlay.selector_requests[name], Cause.SELECTOR_CHANGED

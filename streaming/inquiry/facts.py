@@ -1,9 +1,9 @@
 """Facts about groups, clients and topics, read from the state of a shard."""
 
-from streaming.events.model import Stream, TopicMetadata
 from streaming.inquiry.model import ClientFacts, EventPlace, GroupFacts, TopicFacts
+from streaming.records.model import Stream, TopicMetadata
+from streaming.records.subscribers import ClientKey
 from streaming.state import UNKNOWN_GROUP, ShardState
-from streaming.subscription.subscribers import ClientKey
 
 _ENTRY_BITS = 10
 """Number of bits of a position that tell the entry of a record (see `Place.position`)."""

@@ -7,14 +7,14 @@ from itertools import islice
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from matcher.dialects import get_dialect
-from streaming.events.model import TopicMetadata
 from streaming.inquiry.entries import Held, held
 from streaming.inquiry.facts import client_facts, group_facts, topic_facts
 from streaming.inquiry.model import ClientFacts, EventPlace, GroupFacts, TopicFacts
 from streaming.inquiry.questions import Question
-from streaming.inquiry.quotas import Effort, TooWide, is_beyond
+from streaming.records.model import TopicMetadata
+from streaming.records.subscribers import ClientKey
 from streaming.state import Shard, ShardState
-from streaming.subscription.subscribers import ClientKey
+from streaming.state.holdings import Effort, TooWide, is_beyond
 
 T = TypeVar("T")
 K = TypeVar("K")

@@ -6,10 +6,10 @@ from itertools import islice
 from typing import TypeVar
 
 from streaming.coordinator import CoordinatorState
-from streaming.events.model import Stream
 from streaming.inquiry.listing import PAGE_CHARACTERS
 from streaming.inquiry.model import EventPlace
 from streaming.inquiry.questions import Question
+from streaming.records.model import Stream
 
 T = TypeVar("T")
 

@@ -29,12 +29,12 @@ from streaming.inquiry.model import (
     QuotaFacts,
     RowFacts,
 )
-from streaming.inquiry.quotas import Effort, is_beyond
+from streaming.records.subscribers import ClientKey, Matches, SubscriberKey
 from streaming.state import Group, Shard, ShardState
-from streaming.subscription.client import ABSENT, NOTHING, Interest, Mode
-from streaming.subscription.interests import pattern_of
-from streaming.subscription.policy import accepts
-from streaming.subscription.subscribers import ClientKey, Matches, SubscriberKey
+from streaming.state.client import ABSENT, NOTHING, Interest, Mode
+from streaming.state.holdings import Effort, is_beyond
+from streaming.state.interests import pattern_of
+from streaming.state.policy import accepts
 
 _SHOWN_ENTRIES = 20
 """Number of matching entries that are shown."""

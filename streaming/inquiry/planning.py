@@ -11,16 +11,16 @@ import orjson
 from streaming import coordinator
 from streaming.coordinator import CoordinatorState
 from streaming.errors import Rejected
-from streaming.events.columns import Event, SourceColumns
-from streaming.events.model import SingleEvent, Source, Stream
-from streaming.events.parsing import PARSERS
 from streaming.expansion import expand
 from streaming.expansion.micro_batch import MicroBatch, apply_events
 from streaming.inquiry.questions import Question
+from streaming.records.columns import Event, SourceColumns
+from streaming.records.model import SingleEvent, Source, Stream
+from streaming.records.parsing import PARSERS
+from streaming.records.subscribers import ClientKey
+from streaming.records.updates import Op, Problem, Update, UpdateColumns
 from streaming.state import Shard, ShardState
-from streaming.subscription.subscribers import ClientKey
 from streaming.tuning import DEFAULT_TUNING
-from streaming.updates.model import Op, Problem, Update, UpdateColumns
 
 PLANNED_OFFSET: Final = 1 << 40
 """Offset of a planned event: later than all that were sent."""

@@ -12,8 +12,8 @@ from typing import Any, Final
 import orjson
 
 from streaming.errors import Rejected
-from streaming.events.model import MAX_NAME_BYTES, Reason
-from streaming.updates.records import KafkaRecord
+from streaming.records.model import MAX_NAME_BYTES, Reason
+from streaming.records.writing import KafkaRecord
 
 ANSWERABLE_MS: Final = 120_000
 """Time in milliseconds after which nobody waits for an answer any more; who replays an old clock answers nothing."""

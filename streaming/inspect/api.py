@@ -15,7 +15,6 @@ from pydantic import TypeAdapter
 
 from streaming.coordinator import BUCKETS, COORDINATOR
 from streaming.errors import NotPlaced
-from streaming.events.routing import Routing
 from streaming.inquiry.entries import NEAREST, likeness
 from streaming.inquiry.listing import Page, SubscriptionFacts, TopicDetails
 from streaming.inquiry.model import ClientFacts, GroupFacts, Hint, PairFacts, PairVerdict, TopicFacts
@@ -27,14 +26,15 @@ from streaming.inspect.filters import EVERYTHING, Filter
 from streaming.inspect.following import Chosen
 from streaming.inspect.planning import DryRun, dry_run, stream_of
 from streaming.inspect.reading import bounds_of, read, text_of
+from streaming.records.routing import Routing
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from streaming.config import Settings
-    from streaming.events.model import Stream
     from streaming.inquiry.model import EventPlace
     from streaming.inspect.following import UpdatesFollower
+    from streaming.records.model import Stream
 
 T = TypeVar("T")
 

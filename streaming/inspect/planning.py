@@ -10,11 +10,10 @@ from uuid import uuid4
 import orjson
 
 from streaming.coordinator import COORDINATOR
-from streaming.events.model import Reason, Stream
-from streaming.events.routing import Routing
 from streaming.inquiry.planning import PlannedEffect, PlannedProblem, PlannedUpdate
 from streaming.inquiry.questions import Ask, Question
-from streaming.worker.placing import placed
+from streaming.records.model import Reason, Stream
+from streaming.records.routing import Routing, placed
 
 if TYPE_CHECKING:
     from streaming.inspect.reading import PlannedRecord

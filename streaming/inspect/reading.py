@@ -12,12 +12,10 @@ import orjson
 
 from streaming.coordinator import COORDINATOR
 from streaming.errors import Rejected
-from streaming.events.model import MAX_AHEAD_MS, Reason, Stream
-from streaming.events.routing import Routing
 from streaming.inquiry.planning import PLANNED_OFFSET, PlannedProblem
-from streaming.updates.model import Problem
+from streaming.records.model import MAX_AHEAD_MS, Reason, Stream
+from streaming.records.routing import Placed, Routing, placed
 from streaming.worker.bounds import Bounds
-from streaming.worker.placing import Placed, placed
 from streaming.worker.reading import KeyReader
 from streaming.worker.rows import STREAMS, InputRow, InputRows
 from streaming.worker.signature import Signer
@@ -76,14 +74,12 @@ def read(stream: Stream, text: bytes, bounds: Bounds) -> PlannedRecord:
             each.parent, each.shard, _NAMES, inf, bounds=bounds, signer=Signer(secrets.token_bytes()),
         )  # fmt: skip
         row = InputRow(STREAMS.index(stream), 0, PLANNED_OFFSET, each.entry, _now(), each.payload)
-        entries = list(reader.read(InputRows.of([row])))
-        problems += (
-            PlannedProblem(str(entry.reason), entry.message) for entry in entries if isinstance(entry, Problem)
-        )
-        if not entries:
-            ignored.append(_SIGNED)
-        elif not isinstance(entries[0], Problem):
+        found = reader.read(InputRows.of([row]))
+        problems += (PlannedProblem(str(each.reason), each.message) for each in found.rejected)
+        if found.events or stream is Stream.CLOCK:
             applied.append(orjson.loads(each.payload or b""))
+        elif not found.rejected:
+            ignored.append(_SIGNED)
     if not applied:
         return PlannedRecord(None, tuple(problems), tuple(dict.fromkeys(ignored)))
     is_set = stream is Stream.SUBSCRIPTIONS and applied[0] != orjson.loads(text)

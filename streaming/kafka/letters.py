@@ -55,7 +55,7 @@ class Letter(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Reason, one of `streaming.events.model.Reason`."""
+        """Reason, one of `streaming.records.model.Reason`."""
         return str(self.value.get("reason"))
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, Self
 import orjson
 
 from streaming.kafka.facts import Offsets
-from streaming.worker.facts import KeyFacts
+from streaming.worker.rows import KeyFacts
 
 TOTAL = "triggerExecution"
 """Spark's name for the duration of a whole micro-batch."""

@@ -13,11 +13,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from streaming.events.model import Reason
 from streaming.monitor.batch import TOTAL, BatchReport, LagMeter, ShardSizes, skew
 from streaming.monitor.health import Condition, Health
-from streaming.subscription.client import Ignored
-from streaming.updates.op import Cause, Op
+from streaming.records.model import Reason
+from streaming.records.op import Cause, Op
+from streaming.state.client import Ignored
 
 PHASES: Final = {
     TOTAL: "total",

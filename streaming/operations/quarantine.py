@@ -16,8 +16,8 @@ from streaming.operations.backup import driver
 from streaming.operations.verify.progress import JobCheckpoint
 from streaming.quarantine.decisions import NOTE, Decision, EntryPlace, Quarantine, now_ms
 from streaming.quarantine.partitions import partition_of
+from streaming.records.routing import Placed, placed
 from streaming.storage.archive import opened
-from streaming.worker.placing import Placed, placed
 from streaming.worker.rows import STREAMS, position
 
 _ANSWER_SECONDS: Final = 10.0

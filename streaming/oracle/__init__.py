@@ -5,9 +5,9 @@ from contextlib import suppress
 from typing import TypeVar
 
 from streaming.errors import Rejected
-from streaming.events.model import GroupEvent, Place, SubscriptionRequest, TopicEvent
-from streaming.events.parsing import parse_group_event, parse_subscription, parse_topic_event
 from streaming.oracle.definition import Effective, Oracle, Placed
+from streaming.records.model import GroupEvent, Place, SubscriptionRequest, TopicEvent
+from streaming.records.parsing import parse_group_event, parse_subscription, parse_topic_event
 
 __all__ = ["Effective", "Oracle", "relation", "replay"]
 

@@ -13,7 +13,8 @@ from typing import NamedTuple, TypeVar
 from matcher.cache import BoundedCache
 from matcher.selectors import BloomFilter, Selector
 from matcher.selectors import compile as compile_selector
-from streaming.events.model import (
+from streaming.oracle.sets import EVERYTHING, Client, Entry, SubscriptionSets
+from streaming.records.model import (
     DEFAULT_QUOTA,
     LITE,
     MODEL,
@@ -32,8 +33,7 @@ from streaming.events.model import (
     TopicMetadata,
     Wake,
 )
-from streaming.events.routing import Routing
-from streaming.oracle.sets import EVERYTHING, Client, Entry, SubscriptionSets
+from streaming.records.routing import Routing
 
 E = TypeVar("E")
 Placed = Iterable[tuple[Place, E]]

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import matcher
 from matcher.dialects.mqtt import SharedSubscription, shared
-from streaming.events.model import Action, Notation, SelectorSpec, SubscriptionRequest, check_name
+from streaming.records.model import Action, Notation, SelectorSpec, SubscriptionRequest, check_name
 
 Client = tuple[str, str]
 """A group and a client id."""

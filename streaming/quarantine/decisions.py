@@ -13,14 +13,14 @@ from typing import Any, Final, NamedTuple, Self
 
 import orjson
 
-from streaming.events.model import Reason, Source
-from streaming.updates.model import Problem
+from streaming.records.model import Reason, Source
+from streaming.records.updates import Problem
 
 NOTE: Final = "quarantine.json"
 """File of the checkpoint with the decisions."""
 
 MAX_PER_HOUR: Final = 100
-"""Number of decisions of the job within an hour beyond which the job stops: the entries are hardly to blame."""
+"""Maximum number of decisions within an hour. Beyond it the job stops, because entries are hardly the cause."""
 
 _HOUR_MS: Final = 3_600_000
 
@@ -48,7 +48,7 @@ class Decision:
         timestamp: timestamp of its record, in milliseconds.
         micro_batch: number of the first micro-batch that may contain it.
         parent, number: key that writes the dead letter.
-        reason: what happened at the entry.
+        reason: description of the failure.
         exempt: state partitions that apply the entry.
         decided: time of the decision, in milliseconds since the epoch.
         by_hand: an operator made it.
@@ -73,7 +73,7 @@ class Decision:
         return EntryPlace(self.topic, self.partition, self.offset, self.entry)
 
     def problem(self) -> Problem:
-        """Return the problem that stands for the entry."""
+        """Return the problem in place of the entry."""
         source = Source(self.topic, self.partition, self.offset, self.entry, self.timestamp)
         return Problem(source, Reason.QUARANTINED, _LETTER.format(self.reason))
 
@@ -117,11 +117,11 @@ class Quarantine:
         return next((each for each in self.decisions if each.place == place), None)
 
     def with_(self, decision: Decision) -> Self:
-        """Return the decisions with one more, or with another one about the same entry."""
+        """Return the decisions with one added, or replaced for the same entry."""
         return replace(self, decisions=(*self.without(decision.place).decisions, decision))
 
     def without(self, place: EntryPlace) -> Self:
-        """Return the decisions without the one about an entry."""
+        """Return the decisions without the decision about an entry."""
         return replace(self, decisions=tuple(each for each in self.decisions if each.place != place))
 
     def started(self, micro_batch: int) -> Self:
@@ -150,7 +150,7 @@ class Quarantine:
 def left_out(
     decisions: Iterable[Decision], micro_batch: int, partition: int | None
 ) -> dict[tuple[str, int, int, int], Problem]:
-    """Return the problems that stand for entries, by their places.
+    """Return the problems in place of excluded entries, by their places.
 
     Args:
         decisions: decisions of the checkpoint.
@@ -170,7 +170,7 @@ def reported(
     key: tuple[str, int],
     places: Collection[tuple[str, int, int, int]],
 ) -> list[Problem]:
-    """Return the problems that a key reports: each entry has one dead letter, wherever it is left out.
+    """Return the problems that a key reports, one dead letter for each entry.
 
     Args:
         decisions: decisions of the checkpoint.

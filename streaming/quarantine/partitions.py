@@ -23,7 +23,7 @@ def _hash_of_int(value: int, seed: int) -> int:
 
 
 def _hash_of_text(data: bytes, seed: int) -> int:
-    """Hash whole words, then each byte left as a signed word of its own, which is Spark's way and no one else's."""
+    """Hash whole words, then each remaining byte as a signed word, as only Spark does."""
     aligned = len(data) - len(data) % 4
     found = seed
     for start in range(0, aligned, 4):

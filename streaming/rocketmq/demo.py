@@ -24,13 +24,13 @@ from streaming.demo.process import START, Job
 from streaming.demo.runner import play_in
 from streaming.demo.scenario import ORDERS
 from streaming.errors import DemoFailed
-from streaming.events.model import BIND_TOPIC, WILDCARD, Action
 from streaming.kafka import specs as topics
 from streaming.kafka.topics import create_topics
 from streaming.local import jars
 from streaming.local.broker import Broker
 from streaming.local.guardian import guarded
 from streaming.printable import printable
+from streaming.records.model import BIND_TOPIC, WILDCARD, Action
 from streaming.rocketmq import admin
 from streaming.rocketmq.consumer import WildcardLiteConsumer, official_client
 from streaming.rocketmq.server import RocketMQ

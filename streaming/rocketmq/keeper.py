@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from streaming.errors import LiteSubscriptionRefused
-from streaming.events.model import Action
+from streaming.records.model import Action
 from streaming.rocketmq.subscriptions import LiteRequest
 
 if TYPE_CHECKING:

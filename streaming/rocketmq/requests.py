@@ -10,9 +10,9 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from matcher import validate
 from streaming.errors import ConfigInvalid, NotWritten
-from streaming.events.model import BIND_TOPIC, WILDCARD, Action
 from streaming.kafka.clients import create, reason
 from streaming.kafka.permissions import writable
+from streaming.records.model import BIND_TOPIC, WILDCARD, Action
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -7,9 +7,9 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from streaming.events.model import Action
-from streaming.updates.model import Cause
-from streaming.updates.op import Op
+from streaming.records.model import Action
+from streaming.records.op import Op
+from streaming.records.updates import Cause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

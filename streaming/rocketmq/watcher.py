@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from streaming.adapters.topic_events import NoAnswer, Stopped, TopicEvents, read_back, until_answered
 from streaming.adapters.watch import TopicChange, Watch
 from streaming.errors import ConfigInvalid, WatchFailed
-from streaming.events.model import check_name
 from streaming.kafka.reach import wait_for_broker
+from streaming.records.model import check_name
 from streaming.rocketmq.access import RocketMQAccess
 from streaming.rocketmq.admin import Queue
 from streaming.rocketmq.brokers import Damaged, Message, Parent

@@ -1,4 +1,4 @@
-"""Models of all records, from which the schemas are generated. The job itself parses with `streaming.events`."""
+"""Models of all records, from which the schemas are generated. The job itself parses with `streaming.records`."""
 
 # ruff: noqa: N815 - fields are named as in the records
 
@@ -7,9 +7,9 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 from matcher.dialects import DIALECTS, POLICIES
-from streaming.events.json_fields import INT64
-from streaming.events.model import MAX_DETAILS, MAX_NAME_BYTES, MAX_TTL_MS, Action, Reason
-from streaming.updates.op import Cause, Op
+from streaming.records.json_fields import INT64
+from streaming.records.model import MAX_DETAILS, MAX_NAME_BYTES, MAX_TTL_MS, Action, Reason
+from streaming.records.op import Cause, Op
 
 Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=MAX_NAME_BYTES, pattern=r"\S")]
 """Name of a topic, client or group."""

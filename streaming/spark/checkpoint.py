@@ -25,7 +25,7 @@ from streaming.kafka.facts import START_ANEW, NotedTopic, Offsets, rebuild
 from streaming.kafka.permissions import own_group, partition_names
 from streaming.spark.java_files import JavaFiles
 from streaming.storage import journal, s3
-from streaming.storage.layout import IDENTITY, QUERY
+from streaming.storage.folder import IDENTITY, QUERY
 
 MAX_DEFAULT_PARTITIONS = 8
 """Largest default number of state partitions of a new checkpoint."""

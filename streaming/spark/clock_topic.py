@@ -13,14 +13,14 @@ from pyspark.sql import SparkSession
 from streaming.config import Settings
 from streaming.errors import KafkaUnavailable
 from streaming.kafka.facts import NotedTopic
+from streaming.records.writing import KafkaRecord
 from streaming.spark import checkpoint
 from streaming.spark.checkpoint import CheckpointFiles, QueryProgress
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.producer import Producer
 from streaming.spark.states import StateReader
 from streaming.storage.archive import Folder
-from streaming.storage.layout import QUERY
-from streaming.updates.records import KafkaRecord
+from streaming.storage.folder import QUERY
 from streaming.worker.reminders import reminders
 
 log = logging.getLogger("reexpand")

@@ -12,8 +12,8 @@ import orjson
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
-from streaming.worker.facts import KeyFacts
 from streaming.worker.output import FACTS, OutputKind
+from streaming.worker.rows import KeyFacts
 
 OBSERVATION = "reexpand"
 """Name of the observation in Spark's progress."""

@@ -14,20 +14,19 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from streaming.config import Settings
-from streaming.events.model import MAX_AHEAD_MS
-from streaming.events.routing import Routing
 from streaming.quarantine.decisions import Decision
+from streaming.records.model import MAX_AHEAD_MS
+from streaming.records.routing import Routing
 from streaming.spark import sinks
 from streaming.storage.archive import Folder
+from streaming.storage.store import Archives
 from streaming.worker import InputRow, InputRows, WorkerConfig, work
 from streaming.worker.bounds import DEFAULT_REQUEST_BYTES, REPETITION_BYTES, Bounds
 from streaming.worker.output import Output
-from streaming.worker.process import kept, without_collection
+from streaming.worker.process import NO_WATCHDOG, Watchdog, kept, without_collection
 from streaming.worker.rehearsal import KeyWork, Rehearsal
-from streaming.worker.renewal import Archives
 from streaming.worker.rows import joined
 from streaming.worker.signature import Signer
-from streaming.worker.watchdog import NO_WATCHDOG, Watchdog
 
 T = TypeVar("T")
 Frames = Generator[pd.DataFrame, None, T]

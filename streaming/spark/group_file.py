@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from streaming.config import Settings
 from streaming.errors import ConfigInvalid, Rejected
-from streaming.events.parsing import parse_group_event
+from streaming.records.parsing import parse_group_event
 from streaming.spark.producer import Producer
 
 log = logging.getLogger("reexpand")

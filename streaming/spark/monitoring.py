@@ -24,7 +24,7 @@ from streaming.spark import positions
 from streaming.spark.checkpoint import CheckpointFiles
 from streaming.spark.input_ends import CommittedPositions, InputEnds
 from streaming.spark.kafka_admin import KafkaAdmin
-from streaming.storage.layout import SIZES
+from streaming.storage.folder import SIZES
 
 log = logging.getLogger("reexpand")
 

@@ -1,4 +1,4 @@
-"""The secret by which a job knows its own records, in the checkpoint."""
+"""The secret in a checkpoint by which a job recognizes its own records."""
 
 import secrets
 
@@ -9,18 +9,17 @@ from streaming.errors import CheckpointMismatch
 from streaming.spark import positions
 from streaming.spark.checkpoint import CheckpointFiles
 from streaming.spark.kafka_admin import KafkaAdmin
-from streaming.storage.layout import QUERY
-from streaming.storage.private import local_path, make_private, write_private
+from streaming.storage.folder import QUERY, local_path, make_private, write_private
 from streaming.worker.signature import SIGNATURE, Signer
 
 _SECRET_BYTES = 32
 
 
 def signer(spark: SparkSession, settings: Settings, admin: KafkaAdmin) -> Signer:
-    """Return the signer of a checkpoint; a checkpoint without one gets one.
+    """Return the signer of a checkpoint, and create it if there is none.
 
-    If it has begun, a release without signatures worked on it. What stands in the inputs at this moment then counts
-    without a signature.
+    A checkpoint that has begun without a signer was written by a release without signatures. Then the records that are
+    in the inputs at this moment are accepted unsigned.
 
     Raises:
         CheckpointMismatch: the file of the signer cannot be read.
@@ -45,17 +44,17 @@ def write(files: CheckpointFiles, checkpoint: str, content: bytes) -> None:
         checkpoint: location of the checkpoint.
         content: content of the file.
     """
-    path = local_path(checkpoint, SIGNATURE)
-    if path is None:
+    folder = local_path(checkpoint)
+    if folder is None:
         files.write(SIGNATURE, content)
     else:
-        write_private(path, content)
+        write_private(folder / SIGNATURE, content)
 
 
 def _read(files: CheckpointFiles, settings: Settings) -> Signer:
-    path = local_path(settings.checkpoint, SIGNATURE)
-    if path is not None:
-        make_private(path)
+    folder = local_path(settings.checkpoint)
+    if folder is not None:
+        make_private(folder / SIGNATURE)
     try:
         return Signer.parse(files.read(SIGNATURE))
     except (OSError, ValueError) as error:

@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 from streaming.config import Settings
 from streaming.errors import NotWritten
 from streaming.kafka.permissions import missing, writable
+from streaming.records.writing import KafkaRecord
 from streaming.spark import kafka_options
 from streaming.spark.kafka_admin import root_cause
-from streaming.updates.records import KafkaRecord
 
 _TIMEOUTS = {"max.block.ms": 10_000, "request.timeout.ms": 5_000, "delivery.timeout.ms": 10_000}
 """Longest waits for a broker, in milliseconds; with Kafka's defaults a stopping job would wait two minutes."""

@@ -8,9 +8,9 @@ from typing import Any
 import orjson
 from pyspark.sql.streaming.query import StreamingQuery
 
-from streaming.events.model import Reason
 from streaming.monitor.batch import BatchReport
 from streaming.printable import quoted
+from streaming.records.model import Reason
 from streaming.spark import counts
 from streaming.worker.output import OutputKind
 

@@ -3,7 +3,7 @@
 The JVM reads no more of the JSON than it needs to place an entry; Python reads all of it and decides. What cannot be
 placed goes to the key (`COORDINATOR`, `UNROUTABLE`), which reports why, and the beginning of what is too large to the
 key (`COORDINATOR`, `OVERSIZE`). State that spans parents has keys of its own, (`COORDINATOR`, bucket).
-`streaming.events.routing` and `coordinator.bucket_of` compute the same in Python.
+`streaming.records.routing` and `coordinator.bucket_of` compute the same in Python.
 """
 
 import secrets
@@ -13,9 +13,9 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
 from streaming.config import Settings
 from streaming.coordinator import BUCKETS, COORDINATOR, OVERSIZE, UNROUTABLE
-from streaming.events.model import BIND_TOPIC, MAX_NAME_BYTES
-from streaming.events.routing import SEPARATOR
-from streaming.updates.records import MAX_ORIGINAL_BYTES
+from streaming.records.model import BIND_TOPIC, MAX_NAME_BYTES
+from streaming.records.routing import SEPARATOR
+from streaming.records.writing import MAX_ORIGINAL_BYTES
 from streaming.worker.bounds import REPETITION_BYTES
 from streaming.worker.signature import SIGN_FIELD, SUFFIX_BYTES
 

@@ -23,7 +23,7 @@ TICK_INTERVAL_MS = 1_000
 """Longest time between ticks: when time passes does not change what it ends, and a rebuild waits for a tick."""
 
 
-class Reading(NamedTuple):
+class InputProgress(NamedTuple):
     """A running query, and how far it has come.
 
     Attributes:
@@ -51,7 +51,7 @@ def read_inputs(
     spark: SparkSession,
     settings: Settings,
     signal: threading.Event,
-    settling: Callable[[Reading], Callable[[], bool]],
+    settling: Callable[[InputProgress], Callable[[], bool]],
     adopted: Offsets | None = None,
 ) -> None:
     """Run the job without updates and dead letters until it has settled, or until a signal.
@@ -84,8 +84,8 @@ def read_inputs(
         service.keep_going(start, running, follow, rebuilding=True, adopted=adopted)
 
 
-def _reading(settings: Settings, admin: KafkaAdmin, query: StreamingQuery, clock: Clock) -> Reading:
-    return Reading(
+def _reading(settings: Settings, admin: KafkaAdmin, query: StreamingQuery, clock: Clock) -> InputProgress:
+    return InputProgress(
         lambda: admin.ends(settings.inputs), lambda: positions.committed(query), lambda: clock.has_told_present
     )
 

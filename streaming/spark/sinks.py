@@ -11,10 +11,10 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config import Settings
-from streaming.events.model import Stream
+from streaming.records.model import Stream
+from streaming.records.writing import TABLE_END, Tables
 from streaming.spark import kafka_options, pace
 from streaming.spark.checkpoint import for_java
-from streaming.updates.tables import TABLE_END, Tables
 from streaming.worker.output import OutputKind
 
 _FENCED = "reexpand.FencedKafka"

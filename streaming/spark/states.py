@@ -11,7 +11,7 @@ from streaming.config import Settings
 from streaming.errors import StateCorrupted
 from streaming.spark import session
 from streaming.spark.checkpoint import absolute, for_java
-from streaming.storage.layout import QUERY
+from streaming.storage.folder import QUERY
 
 _PARTITIONS = 2
 """Number of shuffle partitions of the session, which shuffles nothing."""

@@ -2,9 +2,7 @@
 
 from streaming.state.codec import append, replay
 from streaming.state.delta import Backfill, ShardDelta
-from streaming.state.group import UNKNOWN_GROUP, Group
-from streaming.state.resharding import reshard
-from streaming.state.selectors import GroupSelectors
+from streaming.state.group import UNKNOWN_GROUP, Group, GroupSelectors
 from streaming.state.shard import Shard
 from streaming.state.shard_state import ShardState
 
@@ -18,5 +16,4 @@ __all__ = [
     "ShardState",
     "append",
     "replay",
-    "reshard",
 ]

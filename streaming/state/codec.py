@@ -5,7 +5,7 @@ from sys import intern
 from typing import Any
 
 from matcher.dialects.mqtt import is_malformed_share
-from streaming.events.model import (
+from streaming.records.model import (
     LITE,
     NO_METADATA,
     Action,
@@ -17,26 +17,25 @@ from streaming.events.model import (
     SubscriptionRequest,
     TopicMetadata,
 )
+from streaming.records.subscribers import ClientKey
+from streaming.records.updates import Cause
+from streaming.state.blocks import Block
+from streaming.state.client import Client, Interest, LastRequest, Mode, Subscription
 from streaming.state.delta import Backfill, ShardDelta
-from streaming.state.group import Group
+from streaming.state.group import Group, GroupSelectors, Selection
+from streaming.state.interests import MQTT
 from streaming.state.notes import ClientNotes, Judged, Repeated
-from streaming.state.selectors import GroupSelectors, Selection
 from streaming.state.shard_state import ShardState
 from streaming.storage.journal import Journal
-from streaming.subscription.blocks import Block
-from streaming.subscription.client import Client, Interest, LastRequest, Mode, Subscription
-from streaming.subscription.interests import MQTT
-from streaming.subscription.subscribers import ClientKey
-from streaming.updates.model import Cause
 
 _TOPICS_PER_COUNT = 8
-"""Changed topics a client that make it pay to write what it holds: 30 bytes, against 2 us a topic to count."""
+"""Changed topics per client from which on its count is written: 30 bytes, against 2 us per topic to count."""
 
 _NOTES_FIELDS = len(ClientNotes._fields)
 """Fields of notes; a former release wrote more."""
 
 _REQUEST_FIELDS = SubscriptionRequest._fields.index("later")
-"""Fields of an end or a repeated request; only what forgets has more."""
+"""Fields of an end or a repeated request; only requests that forget versions have more."""
 
 
 def append(journal: Journal, state: ShardState, delta: ShardDelta) -> Journal:
@@ -47,7 +46,7 @@ def append(journal: Journal, state: ShardState, delta: ShardDelta) -> Journal:
         state: after the delta was applied.
         delta: the change.
     """
-    if not state:
+    if not (state.topics or state):
         return journal.cleared()
     growth = sum(map(len, delta.added)) - sum(map(len, delta.removed))
     return journal.append(_delta_fields(delta), lambda: _state_fields(state), growth)
@@ -90,7 +89,7 @@ def replay(state: ShardState, changes: Iterable[Any]) -> None:
 
 
 def _state_fields(state: ShardState) -> list[Any]:
-    """Return the one change that leads from nothing to the state."""
+    """Return the state as a single change of an empty state."""
     return _delta_fields(
         ShardDelta(
             {},

@@ -3,17 +3,16 @@
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from streaming.events.model import Source, TopicMetadata
-from streaming.state.group import Group
+from streaming.records.model import Source, TopicMetadata
+from streaming.records.subscribers import ClientKey
+from streaming.records.updates import Cause
+from streaming.state.client import Client, Interest, LastRequest
+from streaming.state.group import Group, GroupSelectors
 from streaming.state.notes import ClientNotes, Repeated
-from streaming.state.selectors import GroupSelectors
-from streaming.subscription.client import Client, Interest, LastRequest
-from streaming.subscription.subscribers import ClientKey
-from streaming.updates.model import Cause
 
 
 class Backfill(NamedTuple):
-    """A change of one client that several micro-batches carry out (see `streaming.expansion.backfill`).
+    """A change of one client that several micro-batches carry out (see `streaming.expansion.bulk`).
 
     Attributes:
         before: former interest, in force for the topics still to come.
@@ -45,8 +44,8 @@ class ShardDelta:
         selectors: new selectors.
         alarms: times at which the shard wants to be woken (True), or no longer (None).
         backfills: changes under way; None for one that is complete.
-        held: number of topics that clients may hold by all rules but their quotas, where it changed; empty where
-            nobody counts. Derived, so it is written only where that is cheaper than counting again.
+        held: changed numbers of topics that clients may hold by all rules but their quotas; empty if they are not
+            counted. Derived, so they are written only if that is cheaper than counting again.
         latest_order: number of the last request on the shard.
         notes: new notes about clients, by client.
         repeated: parts of ends that were read and not yet applied, by client and number.

@@ -1,19 +1,130 @@
-"""Groups of clients: attributes in force, and the policy that follows from them and the selectors."""
+"""Groups and clients of a shard at one moment, and the policies that follow from attributes and selectors."""
 
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from streaming.events.model import (
+from streaming.records.model import (
     DEFAULT_QUOTA,
     MODEL,
     QUOTA,
     RESET_EXCLUSIVE,
     RESET_UNSUBSCRIBE,
     WILDCARD,
+    Place,
+    SelectorSpec,
 )
-from streaming.state.selectors import GroupSelectors
-from streaming.subscription.client import NOTHING, Client, Interest, Mode, interest
-from streaming.subscription.policy import GroupPolicy
-from streaming.updates.model import Cause
+from streaming.records.subscribers import ClientKey
+from streaming.records.updates import Cause
+from streaming.state.client import NOTHING, Client, Interest, Mode
+from streaming.state.policy import GroupPolicy
+
+K = TypeVar("K")
+V = TypeVar("V")
+K_contra = TypeVar("K_contra", contravariant=True)
+V_co = TypeVar("V_co", covariant=True)
+
+MAX_UNSETTLED = 16
+"""Maximum number of requests of a group whose selectors can still be taken back; older selectors stay."""
+
+
+class Selection(NamedTuple):
+    """A request that set the selector of its group.
+
+    Attributes:
+        partition, position: place of the request.
+        selector: of the request.
+        modes: in which it counts.
+    """
+
+    partition: int
+    position: int
+    selector: SelectorSpec
+    modes: tuple[Mode, ...]
+
+
+class GroupSelectors(NamedTuple):
+    """Selectors of a group under both modes, because a request may be valid in one mode only.
+
+    The end of a client on all parents comes late, and its version can make a request stale that was already applied. So
+    the selectors of requests with versions are kept apart for a while. If the client's versions were forgotten, a
+    formerly stale request counts.
+
+    Attributes:
+        literal, wildcard: settled selectors.
+        unsettled: the latest requests with another selector, oldest first.
+        settled_at: position of the last request that is settled; -1 if none is known.
+    """
+
+    literal: SelectorSpec | None = None
+    wildcard: SelectorSpec | None = None
+    unsettled: tuple[Selection, ...] = ()
+    settled_at: int = -1
+
+    def in_mode(self, mode: Mode) -> SelectorSpec | None:
+        """Return the selector in force in a group of that mode."""
+        for selection in reversed(self.unsettled):
+            if mode in selection.modes:
+                return selection.selector
+        return self.wildcard if mode is Mode.WILDCARD else self.literal
+
+    @property
+    def in_force(self) -> tuple[SelectorSpec | None, ...]:
+        """The selector in force under each mode."""
+        return tuple(map(self.in_mode, Mode))
+
+    def after(self, selection: Selection, *, can_be_stale: bool) -> "GroupSelectors":
+        """Return the selectors after a request that sets one.
+
+        Args:
+            selection: the request.
+            can_be_stale: it has a version, so an end that comes later can make it stale.
+        """
+        if not self.unsettled and self.has_settled(selection):
+            return self  # nearly always: clients repeat their requests
+        is_final = not can_be_stale and len(selection.modes) == len(Mode)
+        return _settled(self._replace(unsettled=(*self.unsettled, selection)), 0 if is_final else MAX_UNSETTLED)
+
+    def with_earlier(self, selection: Selection) -> "GroupSelectors":
+        """Return the selectors with a request that counts after all, although later ones were read before."""
+        if selection.position <= self.settled_at:
+            return self
+        known = {each[:2]: each for each in (*self.unsettled, selection)}
+        if len(known) == len(self.unsettled):  # it counted under one mode
+            modes = next(each.modes for each in self.unsettled if each[:2] == selection[:2])
+            known[selection[:2]] = selection._replace(modes=tuple(dict.fromkeys((*modes, *selection.modes))))
+        ordered = sorted(known.values(), key=lambda each: each.position)
+        return _settled(self._replace(unsettled=tuple(ordered)), MAX_UNSETTLED)
+
+    def has_settled(self, selection: Selection) -> bool:
+        """Return True if a request sets what is settled under its modes."""
+        settled = {Mode.LITERAL: self.literal, Mode.WILDCARD: self.wildcard}
+        return all(settled[mode] == selection.selector for mode in selection.modes)
+
+    def without(self, place: Place, modes: Collection[Mode]) -> "GroupSelectors":
+        """Return the selectors as if the request at a place had set none under these modes."""
+        at = place.partition, place.position
+        left = (
+            each if each[:2] != at else each._replace(modes=tuple(other for other in each.modes if other not in modes))
+            for each in self.unsettled
+        )
+        return self._replace(unsettled=tuple(each for each in left if each.modes))
+
+
+NO_SELECTORS = GroupSelectors()
+
+
+def _settled(selectors: GroupSelectors, keeps: int) -> GroupSelectors:
+    """Settle the oldest requests, until few are left and the oldest of them sets another selector."""
+    while selectors.unsettled:
+        oldest, *rest = selectors.unsettled
+        settled = selectors._replace(unsettled=())
+        if len(selectors.unsettled) <= keeps and not settled.has_settled(oldest):
+            break
+        selectors = settled._replace(
+            **dict.fromkeys(oldest.modes, oldest.selector), unsettled=tuple(rest), settled_at=oldest.position
+        )
+    return selectors
 
 
 class Group(NamedTuple):
@@ -22,7 +133,7 @@ class Group(NamedTuple):
     Attributes:
         attributes: by name, as in the group event.
         partition, offset: place of that event.
-        bound_to: another parent that the group is bound to, where its attributes are kept.
+        bound_to: another parent that the group is bound to, and that has its attributes.
     """
 
     attributes: dict[str, str]
@@ -46,7 +157,7 @@ class Group(NamedTuple):
         return int(self.attributes.get(QUOTA, DEFAULT_QUOTA))
 
     def resets_offset(self, cause: Cause) -> bool:
-        """Tell whether a client that loses a topic for this cause starts over."""
+        """Return True if a client that loses a topic for this cause starts from the beginning."""
         if cause is Cause.EVICTED:
             return self._is_true(RESET_EXCLUSIVE)
         return cause in (Cause.UNSUBSCRIBED, Cause.LEASE_EXPIRED) and self._is_true(RESET_UNSUBSCRIBE)
@@ -59,13 +170,111 @@ UNKNOWN_GROUP = Group({}, -1, -1)
 """A group without a known event: it has the defaults."""
 
 
+UNKNOWN_CLIENT = Client()
+"""A client without requests."""
+
+
+class Lookup(Protocol[K_contra, V_co]):
+    """The part of a mapping that a roster needs."""
+
+    def get(self, key: K_contra, /) -> V_co | None:
+        """Return the value of a key; None for none."""
+
+
+class Roster:
+    """Groups and clients of a shard at one moment.
+
+    Attributes:
+        groups: attributes by name; None for a group without.
+        selectors: selectors by group.
+        clients: subscriptions by client.
+    """
+
+    def __init__(
+        self,
+        groups: Lookup[str, Group | None],
+        selectors: Lookup[str, GroupSelectors],
+        clients: Lookup[ClientKey, Client],
+    ) -> None:
+        self.groups = groups
+        self.selectors = selectors
+        self.clients = clients
+
+    def group(self, name: str) -> Group:
+        """Return a group's attributes."""
+        return self.groups.get(name) or UNKNOWN_GROUP
+
+    def mode(self, name: str) -> Mode:
+        """Return the mode of a group."""
+        return self.group(name).mode
+
+    def group_selectors(self, name: str) -> GroupSelectors:
+        """Return a group's selectors."""
+        return self.selectors.get(name) or NO_SELECTORS
+
+    def policy(self, name: str) -> GroupPolicy:
+        """Return the policy of a group."""
+        group, selectors = self.group(name), self.group_selectors(name)
+        mode = group.mode
+        return GroupPolicy(mode, group.bound_to is not None, group.is_exclusive, selectors.in_mode(mode), group.quota)
+
+    def client(self, key: ClientKey) -> Client:
+        """Return a client's subscriptions."""
+        return self.clients.get(key) or UNKNOWN_CLIENT
+
+    def interest(self, key: ClientKey) -> Interest:
+        """Return the interest of a client."""
+        return interest_of(self.group(key.group), self.client(key))
+
+    def version(self, key: ClientKey) -> int | None:
+        """Return the version of a client's last applied request."""
+        client = self.client(key)
+        return (client.wildcard if self.mode(key.group) is Mode.WILDCARD else client.literal).version
+
+
+class Layered(NamedTuple, Generic[K, V]):
+    """Changes over stored values."""
+
+    changes: Mapping[K, V]
+    stored: Mapping[K, V]
+
+    def get(self, key: K, /) -> V | None:
+        """Return the changed value of a key, or else the stored value."""
+        return self.changes[key] if key in self.changes else self.stored.get(key)
+
+
+def interest(client: Client, mode: Mode) -> Interest:
+    """Return the interest of a client in a group of this mode; `NOTHING` while it is not in session."""
+    subscription = client.wildcard if mode is Mode.WILDCARD else client.literal
+    if not subscription.live or not (subscription.blocks or subscription.everything is not None):
+        return NOTHING
+    return Interest(mode is Mode.WILDCARD, subscription.blocks, subscription.everything)
+
+
 def interest_of(group: Group, client: Client) -> Interest:
     """Return the interest of a client of the group on this parent."""
     return NOTHING if group.bound_to is not None else interest(client, group.mode)
 
 
-def policy_of(group: Group, selectors: GroupSelectors) -> GroupPolicy:
-    """Return the policy that follows from a group's attributes and selectors."""
-    return GroupPolicy(
-        group.mode, group.bound_to is not None, group.is_exclusive, selectors.in_mode(group.mode), group.quota
-    )
+class Quotas:
+    """Quotas in force."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[int] | None = None
+
+    def of(self, groups: Mapping[str, Group]) -> Collection[int]:
+        """Return them; `groups` are all groups, needed for the first call."""
+        if self._counts is None:
+            self._counts = Counter([DEFAULT_QUOTA, *(group.quota for group in groups.values())])
+        return self._counts.keys()
+
+    def apply(self, changes: Mapping[str, Group | None], groups: Mapping[str, Group]) -> None:
+        """Follow a micro-batch; `groups` are those before it."""
+        if self._counts is None:
+            return
+        for name, later in changes.items():
+            for group, step in ((groups.get(name), -1), (later, 1)):
+                if group is not None:
+                    self._counts[group.quota] += step
+                    if not self._counts[group.quota]:
+                        del self._counts[group.quota]

@@ -1,18 +1,54 @@
-"""The relation that the state of a shard amounts to."""
+"""Topics that clients hold: of the topics that a client may hold by all rules but its quota, the first ones.
+
+Topics are counted in order of creation. So the topics of a client are a function of the present state.
+"""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Final
 
+from streaming.records.subscribers import ClientKey, Matches
 from streaming.state.shard import Shard
 from streaming.state.shard_state import ShardState
-from streaming.subscription.subscribers import ClientKey, Matches
+
+_LOOK: Final = 50_000
+"""Number of topics to match with the entries of the client before the index of topics is used."""
+
+_WORK: Final = 500_000
+"""Maximum number of topics, and of subscribers of topics, to visit for one answer; some 2 s."""
+
+
+class TooWide(Exception):
+    """An answer would visit more topics than allowed."""
+
+
+class Effort:
+    """Work that is left for an answer."""
+
+    def __init__(self) -> None:
+        self._left = _WORK
+
+    def spend(self, work: int) -> None:
+        """Count some work.
+
+        Raises:
+            TooWide: more was spent than there was.
+        """
+        self._left -= work
+        if self._left < 0:
+            raise TooWide(
+                "whether the quota takes the topic away is too much for one answer: too many topics are older"
+            )
+
+
+def within(topics: Iterable[str], share: int | None) -> dict[str, None]:
+    """Return the topics that fit into a share of a quota, given in order of creation; None is no limit."""
+    return dict.fromkeys(islice(topics, share))
 
 
 def holdings(state: ShardState, shard: Shard) -> Iterator[tuple[str, Matches]]:
-    """Yield each topic of a shard with its subscribers, quotas considered, as announced so far.
-
-    Of the topics that a client may hold by all other rules, it holds the first ones in order of creation.
-    """
+    """Yield each topic of a shard with its subscribers as announced so far, quotas considered."""
     held: Counter[ClientKey] = Counter()
     for topic in state.topics:
         found = state.subscribers(topic)
@@ -26,3 +62,51 @@ def holdings(state: ShardState, shard: Shard) -> Iterator[tuple[str, Matches]]:
         if refused:
             found = {subscriber: texts for subscriber, texts in found.items() if subscriber.client not in refused}
         yield topic, found
+
+
+def is_beyond(state: ShardState, key: ClientKey, share: int | None, topic: str, effort: Effort) -> bool:
+    """Return True if a client with a row for a topic does not hold it, because it holds enough older topics.
+
+    Args:
+        state: of the shard.
+        key: the client.
+        share: number of topics that the client may hold on the shard; None for any number.
+        topic: a topic for which it has a row by all other rules.
+        effort: work that is left.
+
+    Raises:
+        TooWide: there is too little left.
+    """
+    if share is None or len(state.topics) <= share:
+        return False
+    held = 0
+    for other in islice(_rows_of_oldest(state, key, effort), _LOOK):
+        if other == topic:
+            return held >= share
+        held += other is not None
+        if held >= share:
+            return True
+    asked = state.asked(key)
+    if len(asked) <= share:
+        return False
+    older = (each for each in state.topics if each in asked and _has_row(state, key, each, effort))
+    return topic not in within(older, share)
+
+
+def _rows_of_oldest(state: ShardState, key: ClientKey, effort: Effort) -> Iterator[str | None]:
+    """Yield the topics of the shard in order of creation, and None instead of topics without a row of the client."""
+    if key in state.backfills:
+        return
+    own = state.new_interests()
+    own.add(key, state.interest(key))
+    is_plain = key.group not in state.restrictive_policies and not state.backfills
+    for topic in state.topics:
+        effort.spend(1)
+        has_row = bool(own.match(topic)) and (is_plain or _has_row(state, key, topic, effort))
+        yield topic if has_row else None
+
+
+def _has_row(state: ShardState, key: ClientKey, topic: str, effort: Effort) -> bool:
+    found = state.subscribers(topic)
+    effort.spend(1 + len(found))
+    return any(row.client == key for row in found)

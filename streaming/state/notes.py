@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-from streaming.events.model import Place, SubscriptionRequest
-from streaming.state.selectors import GroupSelectors
-from streaming.subscription.client import Client, Mode
+from streaming.records.model import Place, SubscriptionRequest
+from streaming.state.client import Client, Mode
+from streaming.state.group import GroupSelectors
 
 MAX_NOTES = 1_000
 """Number of clients of a shard whose notes are kept, those of the latest ends."""

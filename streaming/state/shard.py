@@ -5,12 +5,11 @@ from sys import getsizeof
 
 from matcher import InvalidPattern, get_dialect, validate
 from matcher.cache import BoundedCache
-from streaming.events.model import Notation, check_name
-from streaming.events.routing import Routing
+from streaming.records.model import Notation, check_name
+from streaming.records.routing import Routing
+from streaming.state.client import NOTHING, Interest, Mode, RequestRules, literal_problem
 from streaming.state.group import Group
-from streaming.subscription.client import NOTHING, Interest, Mode
-from streaming.subscription.interests import pattern_of
-from streaming.subscription.requests import RequestRules, literal_problem
+from streaming.state.interests import pattern_of
 
 _PATTERN_CACHE_BYTES = 32 * 1024 * 1024
 """Memory of the patterns of which a process remembers whether they are valid."""
@@ -24,7 +23,7 @@ class Shard:
         parent: the parent topic.
         number: from 0 on.
         routing: how the lite topics of the parent are spread over its shards.
-        inner_multi: `**` may stand inside a pattern.
+        inner_multi: `**` is allowed inside a pattern.
         cap_requests: requests beyond a quota are applied, and capped, on parents with one shard as well.
     """
 
@@ -42,19 +41,24 @@ class Shard:
     @property
     def count(self) -> int:
         """Number of shards of the parent."""
-        return self.routing.shard_count(self.parent)
+        return self.routing.shards.get(self.parent, 1)
 
     @property
     def refuses_requests(self) -> bool:
         """True if a request beyond the quota of its client is refused.
 
-        Of several shards none knows all topics of the parent: one might refuse what another one applies.
+        No shard of several has all topics of the parent, so shards could decide differently.
         """
         return self.count == 1 and not self.cap_requests
 
     def rules(self, mode: Mode) -> RequestRules:
         """Return the rules for requests in a group of that mode."""
-        return RequestRules(mode, self._pattern_problem if mode is Mode.WILDCARD else literal_problem, self._relevant)
+        problem = self._pattern_problem if mode is Mode.WILDCARD else literal_problem
+        return RequestRules(mode, problem, self._relevant if self.count > 1 else None)
+
+    def rules_by_mode(self) -> dict[Mode, RequestRules]:
+        """Return the rules for requests under each mode."""
+        return {mode: self.rules(mode) for mode in Mode}
 
     def share(self, quota: int) -> int | None:
         """Return this shard's share of a quota; None for no limit.

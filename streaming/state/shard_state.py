@@ -1,29 +1,25 @@
 """The state of one shard between micro-batches, with indexes over it."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
 
+from streaming.records.subscribers import ClientKey, Matches
+from streaming.state.client import NOTHING, Client, Interest, LastRequest
 from streaming.state.delta import Backfill, ShardDelta
-from streaming.state.footprint import Footprint
-from streaming.state.group import UNKNOWN_GROUP, Group, interest_of, policy_of
-from streaming.state.held import HeldCounts
-from streaming.state.indexes import Alarms, Deadlines, Members, PatternTargets, RemainingTopics
+from streaming.state.group import Group, GroupSelectors, Quotas, Roster
+from streaming.state.indexes import Alarms, Deadlines, Footprint, HeldCounts, Members, PatternTargets, RemainingTopics
+from streaming.state.interests import Interests
 from streaming.state.notes import NO_NOTES, ClientNotes, Repeated
-from streaming.state.policies import Policies, Quotas
-from streaming.state.selectors import NO_SELECTORS, GroupSelectors
+from streaming.state.policy import GroupPolicy, apply_policies, has_bitmap, is_restrictive
 from streaming.storage.journal import overlay
-from streaming.subscription.client import NOTHING, Client, Interest, LastRequest
-from streaming.subscription.interests import Interests
-from streaming.subscription.policy import GroupPolicy, apply_policies, has_bitmap
-from streaming.subscription.subscribers import ClientKey, Matches
 from streaming.tuning import DEFAULT_TUNING, Tuning
 
 if TYPE_CHECKING:
-    from streaming.events.model import TopicMetadata
+    from streaming.records.model import TopicMetadata
 
 
-class ShardContent:
+class ShardContent(Roster):
     """Topics, groups and clients of one shard, without any index.
 
     Attributes:
@@ -33,12 +29,14 @@ class ShardContent:
         latest_order: highest number of a request on this shard.
     """
 
+    groups: dict[str, Group]
+    selectors: dict[str, GroupSelectors]
+    clients: dict[ClientKey, Client]
+
     def __init__(self) -> None:
+        super().__init__({}, {}, {})
         self.topics: dict[str, TopicMetadata] = {}
-        self.groups: dict[str, Group] = {}
-        self.clients: dict[ClientKey, Client] = {}
         self.last_requests: dict[ClientKey, LastRequest] = {}
-        self.selectors: dict[str, GroupSelectors] = {}
         self.alarms: dict[int, bool] = {}
         self.backfills: dict[ClientKey, Backfill] = {}
         self.notes: dict[ClientKey, ClientNotes] = {}
@@ -60,51 +58,100 @@ class ShardContent:
         settings = self.groups, self.selectors, self.alarms
         return self.topics, *settings, self.clients, self.last_requests, self.backfills, self.notes, self.repeated
 
-    def group(self, name: str) -> Group:
-        """Return a group's attributes."""
-        return self.groups.get(name, UNKNOWN_GROUP)
-
-    def group_selectors(self, name: str) -> GroupSelectors:
-        """Return a group's selectors."""
-        return self.selectors.get(name, NO_SELECTORS)
-
-    def policy(self, name: str) -> GroupPolicy:
-        """Return the policy of a group."""
-        return policy_of(self.group(name), self.group_selectors(name))
-
     def note(self, key: ClientKey) -> ClientNotes:
         """Return the notes about a client."""
         return self.notes.get(key, NO_NOTES)
 
-    def interest(self, key: ClientKey) -> Interest:
-        """Return the interest of a client."""
-        client = self.clients.get(key)
-        return NOTHING if client is None else interest_of(self.group(key.group), client)
+
+class ShardGroups(ShardContent):
+    """The content of one shard, with policies, quotas and members of groups, found when first needed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._restrictive: dict[str, GroupPolicy] | None = None
+        self._with_bitmap: dict[str, GroupPolicy] = {}
+        self._quotas = Quotas()
+        self._members = Members()
+        self._shares: dict[ClientKey, int | None] = {}
+        self._lowest_share: int | None = None
+
+    @property
+    def restrictive_policies(self) -> dict[str, GroupPolicy]:
+        """Policies of the groups in which a matching client may not receive a topic."""
+        if self._restrictive is None:
+            self._restrictive = {}
+            self._follow_policies({**self.groups, **self.selectors})
+        return self._restrictive
+
+    @property
+    def bitmap_policies(self) -> dict[str, GroupPolicy]:
+        """Policies of the groups that take part in the bitmaps of topics; a part of the restrictive policies."""
+        return self._with_bitmap if self.restrictive_policies else {}
+
+    def _follow_policies(self, names: Iterable[str]) -> None:
+        """Evaluate the policies of some groups again."""
+        for found, is_wanted in ((self._restrictive, is_restrictive), (self._with_bitmap, has_bitmap)):
+            if found is not None:
+                for name in names:
+                    policy = self.policy(name)
+                    if is_wanted(policy):
+                        found[name] = policy
+                    else:
+                        found.pop(name, None)
+
+    def lowest_share(self, share: Callable[[int], int | None]) -> int:
+        """Return the lowest number of topics that a quota in force allows on this shard.
+
+        Args:
+            share: returns the share of a quota on the shard; None for no limit.
+        """
+        if self._lowest_share is None:
+            shares = map(share, self._quotas.of(self.groups))
+            self._lowest_share = min(each for each in shares if each is not None)  # the default quota has a limit
+        return self._lowest_share
+
+    def clients_of(self, group: str) -> Collection[ClientKey]:
+        """Return the clients of a group."""
+        return self._members.of(group, self.clients)
+
+    def quota_share(self, key: ClientKey, share: Callable[[Group, Interest], int | None]) -> int | None:
+        """Return the share of a client's quota on this shard, as `share` computes it once for each client."""
+        if key not in self._shares:
+            self._shares[key] = share(self.group(key.group), self.interest(key))
+        return self._shares[key]
+
+    def _follow_members(self, delta: ShardDelta) -> None:
+        """Follow a micro-batch that is not applied yet."""
+        if delta.clients:
+            self._members.apply(delta.clients)
+        if delta.groups:
+            self._quotas.apply(delta.groups, self.groups)
+            self._lowest_share = None
+
+    def _forget_shares(self, delta: ShardDelta) -> None:
+        members = map(self.clients_of, delta.groups if self._shares else ())
+        for key in chain(delta.clients, *members):
+            self._shares.pop(key, None)
 
 
-class ShardState(ShardContent):
-    """The content of one shard, with indexes built when first needed.
+class ShardState(ShardGroups):
+    """The content of one shard, with indexes that are built when first needed.
 
     Attributes:
-        inner_multi: `**` may stand inside a pattern.
+        inner_multi: `**` is allowed inside a pattern.
     """
 
     def __init__(self, *, inner_multi: bool = False, tuning: Tuning = DEFAULT_TUNING) -> None:
         super().__init__()
         self.inner_multi = inner_multi
         self._tuning = tuning
-        self._targets = PatternTargets(inner_multi=inner_multi)
-        self._deadlines = Deadlines()
+        self._targets: PatternTargets | None = None
+        self._deadlines: Deadlines | None = None
         self._remaining = RemainingTopics(inner_multi=inner_multi)
-        self._held = HeldCounts(tuning.columnar_min_topics)
+        self._held: HeldCounts | None = None
         self._footprint = Footprint()
         self._interests: Interests | None = None
-        self._restrictive = Policies(lambda policy: not policy.plain)
-        self._with_bitmap = Policies(has_bitmap)
-        self._quotas = Quotas()
-        self._members = Members()
         self._alarm_times = Alarms()
-        self._shares: dict[ClientKey, int | None] = {}
 
     def without_indexes(self) -> Self:
         """Return the same content, shared with this state, without the indexes that were built over it."""
@@ -122,29 +169,6 @@ class ShardState(ShardContent):
             array_build_topics=self._tuning.array_build_topics,
         )
 
-    @property
-    def restrictive_policies(self) -> dict[str, GroupPolicy]:
-        """Policies of the groups in which a matching client may not receive a topic."""
-        return self._restrictive.of(self._named, self.policy)
-
-    def _named(self) -> dict[str, object]:
-        """Return the groups with attributes or selectors."""
-        return {**self.groups, **self.selectors}
-
-    @property
-    def bitmap_policies(self) -> dict[str, GroupPolicy]:
-        """Policies of the groups that take part in the bitmaps of topics."""
-        return self._with_bitmap.of(self._named, self.policy)
-
-    @property
-    def quotas(self) -> Collection[int]:
-        """Quotas in force."""
-        return self._quotas.of(self.groups)
-
-    def clients_of(self, group: str) -> Collection[ClientKey]:
-        """Return the clients of a group."""
-        return self._members.of(group, self.clients)
-
     def alarms_due(self, now: int) -> list[int]:
         """Return the alarms at or before `now`, in milliseconds since the epoch."""
         return self._alarm_times.due(now, self.alarms)
@@ -153,12 +177,6 @@ class ShardState(ShardContent):
     def is_unrestricted(self) -> bool:
         """True if every matching client receives a topic, by all rules but the quotas."""
         return not (self.restrictive_policies or self.backfills)
-
-    def quota_share(self, key: ClientKey, share: Callable[[Group, Interest], int | None]) -> int | None:
-        """Return the share of a client's quota on this shard, as `share` computes it once for each client."""
-        if key not in self._shares:
-            self._shares[key] = share(self.group(key.group), self.interest(key))
-        return self._shares[key]
 
     @property
     def interests(self) -> Interests:
@@ -171,7 +189,9 @@ class ShardState(ShardContent):
 
     def due(self, now: int) -> list[str]:
         """Return the topics whose deadline is at or before `now`, in milliseconds since the epoch."""
-        return self._deadlines.due(now, self.topics)
+        if self._deadlines is None:
+            self._deadlines = Deadlines(self.topics)
+        return self._deadlines.due(now)
 
     def topics_of(self, wanted: Interest) -> Iterable[str]:
         """Return the stored topics that match an interest, each once."""
@@ -179,6 +199,8 @@ class ShardState(ShardContent):
             return self.topics  # without topics no index is worth keeping up
         if not wanted.patterns:
             return dict.fromkeys(name for block in wanted.blocks for name in block.entries if name in self.topics)
+        if self._targets is None:
+            self._targets = PatternTargets(inner_multi=self.inner_multi)
         return dict.fromkeys(self._targets.expand(wanted, self.topics))
 
     def subscribers(self, topic: str, matches: Matches | None = None) -> Matches:
@@ -229,11 +251,13 @@ class ShardState(ShardContent):
 
     def held(self, key: ClientKey) -> int:
         """Return the number of stored topics that a client may hold by all rules but its quota."""
+        if self._held is None:
+            self._held = HeldCounts(self._tuning.columnar_min_topics, self)
         return self._held.of(key, self)
 
     def drop_held(self) -> None:
-        """Forget the counts of `held`, which nobody keeps up to date any more."""
-        self._held.drop()
+        """Drop the counts of `held`, which are no longer kept up to date."""
+        self._held = None
 
     def memory_bytes(self, text_bytes: int) -> int:
         """Return the estimated memory of the state with its indexes, in bytes.
@@ -242,52 +266,66 @@ class ShardState(ShardContent):
             text_bytes: size of its journal, which has all names, patterns and properties.
         """
         return self._footprint.memory_bytes(
-            text_bytes=text_bytes, topics=len(self.topics), indexes=len(self._targets), clients=len(self.clients)
+            text_bytes=text_bytes,
+            topics=len(self.topics),
+            indexes=0 if self._targets is None else len(self._targets),
+            clients=len(self.clients),
         )
 
     def apply(self, delta: ShardDelta) -> None:
         """Make the changes of a micro-batch, in the indexes that exist as well."""
         self._footprint.follow(delta, self.topics, self.clients)
-        for topic in delta.removed:
-            self._deadlines.remove(topic, self.topics.pop(topic).deadline)
-        self.topics.update(delta.added)
-        self._deadlines.add(delta.added)
-        self._targets.apply(delta)
+        self._apply_topics(delta)
+        if delta.alarms:
+            self._alarm_times.apply(delta.alarms)
         affected = self._affected(delta) if self._interests is not None else {}
-        self._members.apply(delta.clients)
-        self._quotas.apply(delta.groups, self.groups)
-        self._alarm_times.apply(delta.alarms)
-        overlay(self.groups, delta.groups)
-        overlay(self.clients, delta.clients)
-        overlay(self.last_requests, delta.last_requests)
-        overlay(self.selectors, delta.selectors)
-        overlay(self.alarms, delta.alarms)
-        overlay(self.backfills, delta.backfills)
-        for key in delta.notes:  # the latest ones last
+        self._follow_members(delta)
+        for key in delta.notes:  # the latest are the last
             self.notes.pop(key, None)
-        overlay(self.notes, delta.notes)
-        overlay(self.repeated, delta.repeated)
-        self._remaining.apply(delta.backfills, delta.removed)
-        for policies in (self._restrictive, self._with_bitmap):
-            policies.apply({**delta.groups, **delta.selectors}, self.policy)
+        settings = delta.groups, delta.selectors, delta.alarms
+        clients = delta.clients, delta.last_requests, delta.backfills, delta.notes, delta.repeated
+        overlay(zip(self._content[1:], (*settings, *clients), strict=True))
+        if self._restrictive is not None and (delta.groups or delta.selectors):
+            self._follow_policies({**delta.groups, **delta.selectors})
         self._forget_shares(delta)
-        self._held.update(delta.held)
+        if self._held is not None:
+            self._held.update(delta.held)
         self.latest_order = max(self.latest_order, delta.latest_order or _latest_order(delta)) if self else 0
-        for key, before in affected.items():
+        self._renew_interests(affected)
+
+    def _renew_interests(self, former: Mapping[ClientKey, Interest]) -> None:
+        for key, before in former.items():
             after = self.interest(key)
             if after != before:
-                self.interests.remove(key, before)
+                if before != NOTHING:
+                    self.interests.remove(key, before)
                 self.interests.add(key, after)
+
+    def _apply_topics(self, delta: ShardDelta) -> None:
+        gone = {topic: self.topics.pop(topic) for topic in delta.removed}
+        self.topics.update(delta.added)
+        if self._deadlines is not None:
+            self._deadlines.remove(gone)
+            self._deadlines.add(delta.added)
+        if self._targets is not None:
+            self._targets.apply(delta)
+        if self.backfills or delta.backfills:
+            self._remaining.apply(delta.backfills, delta.removed)
+
+    def complete_backfills(self) -> None:
+        """Treat the changes that several micro-batches carry out as carried out."""
+        if self.backfills:
+            self.apply(ShardDelta(backfills=dict.fromkeys(self.backfills)))
 
     def replay(self, delta: ShardDelta) -> None:
         """Make the changes of another worker, whose delta may lack the counts of `held`."""
-        if delta.held or not self._held.are_kept:
+        if delta.held or self._held is None:
             self.apply(delta)
             return
         self._held.count(list(delta.removed), -1, self)
         self.apply(delta)
         if delta.groups or delta.selectors or any(self.policy(key.group).exclusive for key in delta.clients):
-            self._held.drop()
+            self._held = None
             return
         self._held.update(dict.fromkeys(delta.clients))
         self._held.count(list(delta.added), 1, self)
@@ -298,11 +336,6 @@ class ShardState(ShardContent):
         if delta.groups:
             keys.update(dict.fromkeys(key for name in delta.groups for key in self.clients_of(name)))
         return {key: self.interest(key) for key in keys}
-
-    def _forget_shares(self, delta: ShardDelta) -> None:
-        members = map(self.clients_of, delta.groups if self._shares else ())
-        for key in chain(delta.clients, *members):
-            self._shares.pop(key, None)
 
 
 def _rows(state: ShardState, key: ClientKey) -> Iterator[tuple[str, Matches]]:

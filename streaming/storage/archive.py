@@ -1,4 +1,4 @@
-"""Archive of journal parts, as files beside the checkpoint; see `streaming.storage.journal`."""
+"""Archive of journal parts, as files next to the checkpoint; see `streaming.storage.journal`."""
 
 import contextlib
 import os
@@ -12,8 +12,8 @@ from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
 
 from streaming.errors import StateCorrupted
 from streaming.storage import s3
+from streaming.storage.folder import PARTS
 from streaming.storage.journal import Archive
-from streaming.storage.layout import PARTS
 
 _LOCAL = "local"
 """Arrow's name for the file system of this machine, mounts included."""
@@ -35,7 +35,7 @@ class Folder:
     def of(self, parent: str, number: int) -> Archive:
         """Return the archive of one key.
 
-        Each key has a folder of its own, because equal parts of two keys are removed at different times.
+        Each key has its own folder, because equal parts of two keys are removed at different times.
         """
         files, root = opened(self.checkpoint)
         return _KeyFolder(files, f"{root}/{PARTS}/{blake2b(parent.encode(), digest_size=8).hexdigest()}-{number}")

@@ -1,11 +1,28 @@
-"""The folder of a local checkpoint: whether it can be used, before anything is started for it."""
+"""The folder of a checkpoint: names in it, checks of a local folder, and local files that only their owner may read."""
 
 import errno
 import os
+from contextlib import suppress
 from pathlib import Path
+from typing import Final
 from urllib.parse import unquote, urlparse
 
 from streaming.errors import CheckpointUnusable
+
+IDENTITY: Final = "reexpand.json"
+"""File with the settings that are fixed for the life of the checkpoint."""
+
+QUERY: Final = "query"
+"""Folder in which Spark keeps the query's progress and state."""
+
+SIZES: Final = "monitor/sizes.json"
+"""File with the sizes of the shards, for the metrics of the next driver."""
+
+PARTS: Final = "parts"
+"""Folder with the larger part of the states."""
+
+_OTHERS: Final = 0o077
+_OWNER: Final = 0o600
 
 
 def local_path(location: str) -> Path | None:
@@ -49,7 +66,7 @@ def _problem(path: Path, *, writes: bool) -> str:
         return f"{existing} is {'a link that leads nowhere' if not existing.exists() else 'not a folder'}"
     if existing != path:
         return _refusal(existing) if writes else ""
-    names = (path, *(each for each in (path / "query", path / "parts") if each.is_dir()))
+    names = (path, *(each for each in (path / QUERY, path / PARTS) if each.is_dir()))
     if not all(os.access(each, os.R_OK | os.X_OK) for each in names):
         return os.strerror(errno.EACCES)
     return next(filter(None, map(_refusal, names)), "") if writes else ""
@@ -70,3 +87,32 @@ def _refusal(folder: Path) -> str:
         return ""
     is_read_only = bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
     return f"{folder}: {os.strerror(errno.EROFS if is_read_only else errno.EACCES)}"
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Create or replace a file atomically. Only its owner may read it at any time.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    unfinished.unlink(missing_ok=True)
+    try:
+        with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)  # Hadoop's checksum of a former content
+        unfinished.replace(path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+def make_private(path: Path) -> None:
+    """Let only the owner read a file that an earlier release may have written; skip files of other users."""
+    with suppress(OSError):
+        mode = path.stat().st_mode
+        if mode & _OTHERS:
+            path.chmod(mode & ~_OTHERS)

@@ -7,26 +7,23 @@
     ...
 
 The digest of a segment covers its body and the digest before it. So the last digest is both a checksum of the whole
-journal and the identity of the state it amounts to: a worker that has read it up to a digest reads on from there.
+journal and the identity of the resulting state: a worker that has read it up to a digest continues from there.
 
 Spark reads and writes the value of a key as a whole in each micro-batch that touches it. So segments do not stay in the
-value for ever: when they outgrow `Tuning.inline_bytes` they become a part, an immutable file in an archive beside the
-checkpoint, and the value keeps its name. Parts no larger than a new one are merged with it. So the number of parts, and
-the number of times a byte is rewritten, grow with the logarithm of the journal.
+value for ever: when they outgrow `Tuning.inline_bytes` they become a part, an immutable file in an archive next to the
+checkpoint, and the value keeps its name. A new part is merged with the parts before it that are not larger. So the
+number of parts, and the number of times a byte is rewritten, grow with the logarithm of the journal.
 """
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, NamedTuple, Protocol, Self
 
 import msgpack
 
 from streaming.errors import StateCorrupted, StateFormatUnknown
 from streaming.tuning import DEFAULT_TUNING, Tuning
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 FORMAT = 6
 """Version of the format that is written."""
@@ -34,7 +31,7 @@ FORMAT = 6
 READ_FORMATS = (3, 4, 5, FORMAT)
 """Versions of the format that are read.
 
-Formats 3 and 4 lack the number of the last request, the versions of clients, and pending ends. Format 3 knows less
+Formats 3 and 4 lack the number of the last request, the versions of clients, and pending ends. Format 3 has less
 about last requests. Up to format 5, a row of an MQTT share has the name of the share alone in its key.
 """
 
@@ -74,7 +71,7 @@ START = Position(0, b"")
 
 
 class Part(NamedTuple):
-    """Segments in the archive: their size in bytes, and the digest of the last one."""
+    """Segments in the archive: their size in bytes, and the last digest."""
 
     length: int
     digest: bytes
@@ -115,7 +112,7 @@ class Journal:
         """Read a stored value; None gives an empty journal.
 
         Raises:
-            StateCorrupted: the bytes differ from the ones written.
+            StateCorrupted: the bytes differ from the bytes that were written.
             StateFormatUnknown: another release wrote them.
         """
         if value is None:
@@ -142,7 +139,7 @@ class Journal:
 
     @property
     def kept(self) -> bytes:
-        """Value to store where a key must have one."""
+        """Value to store if the key must have a value."""
         return self.stored or self._with_head()
 
     def _with_head(self) -> bytes:
@@ -176,7 +173,7 @@ class Journal:
         """Yield the changes in order, from the start or from a position for which `continues` holds.
 
         Raises:
-            StateCorrupted: the bytes differ from the ones written.
+            StateCorrupted: the bytes differ from the bytes that were written.
         """
         end, digest = 0, after.digest
         for piece in self._pieces():
@@ -196,7 +193,7 @@ class Journal:
     def _load(self, part: Part) -> bytes:
         if self.archive is None:
             raise StateCorrupted(
-                "a part of the state is a file beside the checkpoint, which Python cannot reach now; "
+                "a part of the state is a file next to the checkpoint, which Python cannot reach now; "
                 "see the warning at the start of the job"
             )
         data = self.archive.read(part.name)
@@ -223,7 +220,7 @@ class Journal:
         return replace(self.cleared(), compact_bytes=len(tail)).spill(tail)
 
     def cleared(self) -> Self:
-        """Return a journal without changes; it still knows the parts to remove."""
+        """Return a journal without changes; it still lists the parts to remove."""
         swept = self.swept()
         retired = (*swept.retired, *((part.name, self.batch) for part in self.parts))
         return replace(swept, tail=b"", parts=(), compact_bytes=0, retired=retired)
@@ -244,7 +241,7 @@ class Journal:
 
     @property
     def has_left_parts(self) -> bool:
-        """True if the journal has become small, and parts of the large one are still to be removed."""
+        """True if the journal has become small, and parts of the large journal are still to be removed."""
         return bool(self.retired) and not self.parts
 
     def swept(self) -> Self:
@@ -253,25 +250,26 @@ class Journal:
         if self.archive is None or not self.retired or self.retired[0][1] > kept_from:
             return self
         kept = tuple((name, batch) for name, batch in self.retired if batch > kept_from)
-        for name, _ in self.retired[: len(self.retired) - len(kept)]:  # they stand in order of their micro-batches
+        for name, _ in self.retired[: len(self.retired) - len(kept)]:  # in order of their micro-batches
             self.archive.remove(name)
         return replace(self, retired=kept)
 
 
-def overlay(target: MutableMapping[K, V], changes: Mapping[K, V | None]) -> None:
-    """Apply changes by key; None removes the key."""
-    for key, value in changes.items():
-        if value is None:
-            target.pop(key, None)
-        else:
-            target[key] = value
+def overlay(changed: Iterable[tuple[MutableMapping[Any, Any], Mapping[Any, Any]]]) -> None:
+    """Apply changes to mappings, by key; None removes the key."""
+    for target, changes in changed:
+        for key, value in changes.items():
+            if value is None:
+                target.pop(key, None)
+            else:
+                target[key] = value
 
 
 def flaw_of_part(name: str, data: bytes) -> str | None:
-    """Return what is wrong with a part, as far as it can be told without its journal; None if nothing is.
+    """Return the defect visible in the part's own bytes, or None.
 
-    The digest of the first segment also covers the part before it, so that one counts as right. A bit that changed in
-    it shows where it is read.
+    The digest of the first segment also covers the previous part, so this digest is not checked here. It is checked
+    when the journal is read.
     """
     digest, _, length = name.partition("-")
     if str(len(data)) != length:
@@ -330,6 +328,6 @@ def _after_header(value: bytes) -> int:
     if value[2] not in READ_FORMATS:
         raise StateFormatUnknown(
             f"a state value has format {value[2]}, this release reads {READ_FORMATS[0]} to {FORMAT}; "
-            "use the one that wrote it"
+            "use the release that wrote it"
         )
     return start

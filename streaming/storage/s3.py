@@ -1,6 +1,6 @@
 """Connection to S3-compatible storage, the same one for Spark (Hadoop) and for Python (Arrow).
 
-Both take it from the variables that Amazon's own tools read, so that one place says it:
+Both read the variables that Amazon's own tools read, so the connection is configured once:
 
 | variable | meaning |
 |---|---|
@@ -18,17 +18,17 @@ from urllib.parse import ParseResult, urlparse
 from streaming.errors import ConfigInvalid
 
 SCHEMES: Final = ("s3a", "s3")
-"""Schemes of URIs on S3; Hadoop knows the first one, which the others are taken for."""
+"""Schemes of URIs on S3; Hadoop supports the first, and the others are translated to it."""
 
 ANY_REGION: Final = "us-east-1"
-"""Region that is named where storage that is not Amazon's has none: the signature of a request needs one."""
+"""Region of storage that is not Amazon's, if none is set: the signature of a request needs a region."""
 
 _CREDENTIALS: Final = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
 """Ways to credentials in the order that Arrow has: variables, web identity, files, and the machine's own role."""
 
 
 def is_on_s3(location: str) -> bool:
-    """Tell whether a directory or URI is on S3."""
+    """Return True if a directory or URI is on S3."""
     return urlparse(location).scheme in SCHEMES
 
 
@@ -46,7 +46,7 @@ class S3Address:
 
     @classmethod
     def of(cls, variables: Mapping[str, str] = os.environ) -> Self:
-        """Return the connection that the environment says.
+        """Return the connection that the environment configures.
 
         Raises:
             ConfigInvalid: the address is no URL.

@@ -1,4 +1,4 @@
-"""Bounds of what an input record may say: what is beyond them becomes dead letters."""
+"""Bounds of input records. Records that exceed them become dead letters."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -6,15 +6,15 @@ from typing import NamedTuple
 import orjson
 
 from streaming.errors import Rejected
-from streaming.events.json_fields import json_object
-from streaming.events.model import GroupEvent, Reason, SingleEvent, Stream, SubscriptionRequest, Tick, TopicEvent, Wake
+from streaming.records.json_fields import json_object
+from streaming.records.model import GroupEvent, Reason, SingleEvent, Stream, SubscriptionRequest, Tick, TopicEvent, Wake
 
 _JSON_BYTES = 6
 """Most bytes that a character takes in JSON."""
 
 
 REPETITION_BYTES = 48_576
-"""Room in bytes that a record of the job needs beside the request that it repeats: its key, names and signature."""
+"""Size in bytes of a record of the job without the request that it repeats: key, names and signature."""
 
 DEFAULT_REQUEST_BYTES = 1_048_576 - REPETITION_BYTES
 """Maximum size in bytes of a request with Kafka's default `max.request.size`."""
@@ -29,7 +29,7 @@ class Bounds(NamedTuple):
         entries: of one request: names and patterns.
         name_bytes: of a name or pattern, in bytes of JSON.
         ahead_ms: time in milliseconds by which a tick or wake may be ahead of its record's timestamp.
-        request_bytes: of one request, which the job may have to repeat in a record of its own.
+        request_bytes: of one request, because the job may have to repeat it in its own record.
     """
 
     value_bytes: int
@@ -57,7 +57,7 @@ class Bounds(NamedTuple):
             raise Rejected(
                 Reason.VALUE_TOO_LARGE,
                 f"the request has {size:,} bytes; at most {self.request_bytes:,} are allowed, so that the job can "
-                "repeat it in a record of its own. Send it in several requests, with PARTIAL_ADD",
+                "repeat it in its own record. Send it in several requests, with PARTIAL_ADD",
             )
 
     def check(self, event: SingleEvent, timestamp: int) -> None:
@@ -68,7 +68,7 @@ class Bounds(NamedTuple):
             timestamp: of its record, in milliseconds since the epoch.
 
         Raises:
-            Rejected: the event is beyond a bound.
+            Rejected: the event exceeds a bound.
         """
         if isinstance(event, TopicEvent):  # the most frequent event
             if max(len(event.parent), len(event.lite_topic)) * _JSON_BYTES > self.name_bytes:
@@ -92,11 +92,11 @@ class Bounds(NamedTuple):
                 )
 
     def allow(self, names: Sequence[str]) -> bool:
-        """Tell whether all of some names or patterns, at least one, are short enough."""
+        """Return True if all of some names or patterns, at least one, are short enough."""
         return len(max(names, key=len)) * _JSON_BYTES <= self.name_bytes or not any(map(self._is_too_long, names))
 
     def explain_set(self, payload: bytes | None) -> Rejected | None:
-        """Return the reason why a record with a set of requests is not taken apart; None if its set is none of that.
+        """Return the reason to reject a record with a set of requests; None if the set is not too large.
 
         Raises:
             Rejected: the payload is no JSON object.
@@ -111,15 +111,15 @@ class Bounds(NamedTuple):
         )
 
     def _check_time(self, ahead_ms: int) -> None:
-        """Reject a time that its own record had not reached: with it, all that lives until then would end.
+        """Reject a time later than its record's timestamp, because all leases and TTLs up to that time would expire.
 
-        An alarm is for later by its nature, and ends nothing.
+        An alarm is always for later, and ends nothing.
         """
         if ahead_ms > self.ahead_ms:
             raise Rejected(
                 Reason.AHEAD_OF_TIME,
-                f"the time is {ahead_ms:,} ms later than that of its record; at most {self.ahead_ms:,} ms are "
-                "accepted. Set the clocks of brokers and driver, and let nobody else write to this topic",
+                f"the time is {ahead_ms:,} ms later than its record's timestamp; at most {self.ahead_ms:,} ms are "
+                "accepted. Synchronize the clocks of brokers and driver, and let no other program write to this topic",
             )
 
     def _check_names(self, **names: str) -> None:

@@ -1,15 +1,13 @@
-"""Exceptions that an entry raises while it is read or applied: they become its dead letter, and stop nobody else."""
+"""Exceptions that an entry raises while it is read or applied; they become dead letters, and stop no other entry."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from traceback import walk_tb
 from typing import Any, Final
 
 from streaming.errors import StateCorrupted, StateFormatUnknown
-from streaming.events.json_fields import excerpt
-from streaming.events.model import Reason, Source
-from streaming.updates.model import Problem
+from streaming.records.json_fields import excerpt
+from streaming.records.model import Reason, Source
+from streaming.records.updates import Problem
 
 
 class EntryFailed(Exception):
@@ -25,7 +23,7 @@ class EntryFailed(Exception):
 
 
 NOT_OF_AN_ENTRY: Final = (StateCorrupted, StateFormatUnknown, OSError, EntryFailed)
-"""Exceptions of the state and its files, which no entry is to blame for."""
+"""Exceptions of the state and its files, for which no entry is to blame."""
 
 _ROOT: Final = Path(__file__).parents[2]
 _PACKAGES: Final = ("streaming", "matcher")
@@ -41,22 +39,12 @@ def not_applicable(source: Source, error: Exception) -> Problem:
     )
 
 
-@contextmanager
-def no_entry_to_blame(key: tuple[str, int]) -> Iterator[None]:
-    """Read a state: an exception would be that of each entry of the key, and all would become dead letters.
-
-    Raises:
-        StateCorrupted: the state cannot be read.
-    """
-    try:
-        yield
-    except NOT_OF_AN_ENTRY:
-        raise
-    except Exception as error:
-        raise StateCorrupted(
-            f"the state of {excerpt(key[0])}, shard {key[1]}, cannot be decoded: {type(error).__name__} at "
-            f"{place_of(error)}. Use the release that wrote it, or restore the checkpoint from a copy"
-        ) from error
+def unreadable(key: tuple[str, int], error: Exception) -> StateCorrupted:
+    """Return the error of a key whose state raised an exception while it was decoded."""
+    return StateCorrupted(
+        f"the state of {excerpt(key[0])}, shard {key[1]}, cannot be decoded: {type(error).__name__} at "
+        f"{place_of(error)}. Use the release that wrote it, or restore the checkpoint from a copy"
+    )
 
 
 def entry_failed(source: Source, error: Exception) -> EntryFailed:
@@ -67,7 +55,7 @@ def entry_failed(source: Source, error: Exception) -> EntryFailed:
 def decision_fields(
     source: Source, micro_batch: int, key: tuple[str, int], partition: int | None, reason: str
 ) -> dict[str, Any]:
-    """Return what the driver needs to decide that an entry is left out (see `streaming.quarantine`).
+    """Return the fields from which the driver decides to leave out an entry (see `streaming.quarantine`).
 
     Args:
         source: of the entry.
@@ -86,7 +74,7 @@ def _raised(error: Exception) -> str:
 
 
 def place_of(error: Exception) -> str:
-    """Return file and line of the innermost frame in this project, such as `streaming/events/model.py:7`."""
+    """Return file and line of the innermost frame in this project, such as `streaming/records/model.py:7`."""
     found = "an unknown place"
     for frame, line in walk_tb(error.__traceback__):
         path = Path(frame.f_code.co_filename)

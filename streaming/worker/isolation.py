@@ -1,14 +1,14 @@
-"""Runs of a key's rows: all in one go, and in halves where an entry raises an exception, until it is alone.
+"""Runs of a key's rows: all at once, and in halves if an entry raises an exception, until that entry is alone.
 
-A failed run changes nothing. Where the rows of a micro-batch are cut does not matter to the relation, so the entries
-that do not fail are applied as if the others did not exist, at a cost that grows with the logarithm of their number.
+A failed run changes nothing. The relation does not depend on how rows are split into micro-batches. So the other
+entries are applied as if the failed entries did not exist, at a cost that grows with the logarithm of their number.
 """
 
 from collections import deque
 from collections.abc import Callable, Generator
 from typing import NamedTuple
 
-from streaming.events.model import Source
+from streaming.records.model import Source
 from streaming.storage.journal import Journal
 from streaming.worker.failures import NOT_OF_AN_ENTRY, entry_failed
 from streaming.worker.output import Output
@@ -21,12 +21,12 @@ class Ran(NamedTuple):
     Attributes:
         output: its last output.
         journal: the state after it.
-        size: numbers of topics and clients after it.
+        size: numbers of topics, clients, and bytes of the journal after it.
     """
 
     output: Output
     journal: Journal
-    size: tuple[int, int]
+    size: tuple[int, int, int]
 
 
 Run = Callable[[InputRows, Journal], Generator[Output, None, Ran]]
@@ -50,7 +50,7 @@ class Isolation(NamedTuple):
         """Apply rows in their order, and leave out those that fail.
 
         Yields:
-            All outputs but the last one.
+            All outputs but the last.
 
         Returns:
             The last output, and the last run that has succeeded.
@@ -76,7 +76,7 @@ class Isolation(NamedTuple):
         return outputs.pop(), last
 
     def _culprit(self, rows: InputRows, journal: Journal, error: Exception) -> Exception:
-        """Return the error that names the first entry that fails alone; the error itself if none does."""
+        """Return the error that names the first entry that fails alone, or else the error itself."""
         waiting = [rows] if len(rows.offsets) == 1 else _halves(rows)
         while waiting:
             part = waiting.pop()
@@ -91,7 +91,7 @@ class Isolation(NamedTuple):
 
 
 def _guarded(steps: Generator[Output, None, Ran]) -> Generator[Output, None, tuple[bool, Ran | Exception]]:
-    """Yield what a run yields; return if it has yielded something, and its result or its exception."""
+    """Yield the outputs of a run; return whether there were any, and its result or its exception."""
     has_written = False
     while True:
         try:
@@ -100,14 +100,14 @@ def _guarded(steps: Generator[Output, None, Ran]) -> Generator[Output, None, tup
             return has_written, end.value
         except NOT_OF_AN_ENTRY:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever an entry raises concerns that entry
+        except Exception as error:  # noqa: BLE001 - any exception of an entry concerns that entry only
             return has_written, error
         has_written = True
         yield output
 
 
 def _result(steps: Generator[Output, None, tuple[bool, Ran | Exception]]) -> Ran | Exception:
-    """Return the result of a run whose output nobody wants."""
+    """Return the result of a run without its output."""
     while True:
         try:
             next(steps)

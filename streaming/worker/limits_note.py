@@ -15,7 +15,7 @@ class Limits(NamedTuple):
     """Settings that decide whether an input record is applied or becomes a dead letter.
 
     Attributes:
-        bounds: bounds of what records may contain.
+        bounds: bounds of input records.
         cap_requests: no request is refused because of a quota.
         since: first offset by Kafka topic and partition to which they apply; 0 for a partition that is not in it.
     """

@@ -1,17 +1,20 @@
 """Output rows of one key: records for Kafka, and counts."""
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections import Counter, deque
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 
-from streaming.events.model import Source
-from streaming.subscription.client import Ignored
-from streaming.updates.model import Cause, Op, Update, UpdateColumns
-from streaming.updates.records import KafkaRecord, UpdateWriter
-from streaming.updates.tables import Tables, text
+from streaming.records.model import Reason, Source
+from streaming.records.updates import Cause, Op, Problem, Update, UpdateColumns
+from streaming.records.writing import SEPARATOR, KafkaRecord, Tables, UpdateWriter, dead_letter, withdrawn
+from streaming.state.client import Ignored
+from streaming.worker.bounds import Bounds
+from streaming.worker.failures import not_applicable
+from streaming.worker.reading import StreamTopics
+from streaming.worker.rows import InputRows, position
 
 
 class OutputKind:
@@ -30,7 +33,7 @@ class OutputKind:
 
 
 MAX_FAILURES: Final = 8
-"""Number of entries that one output names for the log."""
+"""Maximum number of failed entries that one output reports to the log."""
 
 FACTS: Final = "facts"
 """Name, among the counts of a key, of the facts about it."""
@@ -54,7 +57,7 @@ class Output:
         size: bytes of the updates and dead letters in the rows.
         counted: number of updates and dead letters by kind and cause.
         ignored: number of ignored entries by reason.
-        suspects: parent, group and entry where a literal group reads what looks like a pattern as a name.
+        suspects: parent, group and entry of literal groups with an entry that looks like a pattern.
         failures: places of entries that raised an exception, with the messages of their dead letters; the first ones.
         facts: facts about the key, for its last output.
     """
@@ -77,8 +80,14 @@ class Output:
 
     def add(self, kind: str, record: KafkaRecord) -> None:
         """Append a row of one record."""
-        # The key stands alone: that of an input record is a name, which may contain anything.
-        self.rows.append((kind, record.key, text(Tables.singly([b""], [record.value]))))
+        # The key is not in the tables: the key of an input record is a name, which may contain any character.
+        self.rows.append((kind, record.key, SEPARATOR.join(Tables.singly([b""], [record.value]))))
+
+    def add_answers(self, records: Iterable[KafkaRecord | None]) -> None:
+        """Append a row for each answer; None is a question without an answer."""
+        for record in records:
+            if record is not None:
+                self.add(OutputKind.ANSWER, record)
 
     def add_dead_letter(self, reason: str, record: KafkaRecord) -> None:
         """Append a row of a dead letter."""
@@ -95,28 +104,19 @@ class Output:
         """Append a row that takes a dead letter back."""
         self.add(OutputKind.DEAD_LETTER, record)
 
-    def add_updates(self, updates: Iterable[Update], writer: UpdateWriter, row_bytes: int) -> None:
-        """Append rows of updates, each about `row_bytes` long.
-
-        A REMOVE is followed by the tombstone with which compaction forgets its key.
-        """
-        keys: list[bytes] = []
-        values: list[bytes | None] = []
+    def add_updates(self, updates: Sequence[Update], writer: UpdateWriter, row_bytes: int) -> None:
+        """Append rows of updates, each about `row_bytes` long."""
+        self.counted.update([_COUNTED[update.op, update.cause] for update in updates])
+        part: list[KafkaRecord] = []
         size = 0
-        for update in updates:
-            key, value = writer.record(update)
-            keys.append(key)
-            values.append(value)
-            if update.op is Op.REMOVE:
-                keys.append(key)
-                values.append(None)
-            self.counted[_COUNTED[update.op, update.cause]] += 1
-            size += len(value or b"")
-            if size >= row_bytes:
-                self._add_tables(Tables.singly(keys, values))
-                keys, values, size = [], [], 0
-        if keys:
-            self._add_tables(Tables.singly(keys, values))
+        for record in writer.records(updates):
+            if size >= row_bytes and record.value is not None:  # a tombstone stays with its REMOVE
+                self._add_tables(Tables.singly(*zip(*part, strict=True)))
+                part, size = [], 0
+            part.append(record)
+            size += len(record.value or b"")
+        if part:
+            self._add_tables(Tables.singly(*zip(*part, strict=True)))
 
     def add_columns(self, columns: UpdateColumns, writer: UpdateWriter) -> None:
         """Append one row of updates by column, at least one."""
@@ -124,7 +124,7 @@ class Output:
         self._add_tables(Tables.of(writer, columns))
 
     def _add_tables(self, tables: Tables) -> None:
-        self.rows.append((OutputKind.UPDATES, b"", text(tables)))
+        self.rows.append((OutputKind.UPDATES, b"", SEPARATOR.join(tables)))
         self.size += len(self.rows[-1][-1])
 
     def drain(self) -> "Output":
@@ -146,3 +146,57 @@ class Output:
             counts[FACTS] = tuple(self.facts)  # orjson takes no named tuples
         if counts:
             yield OutputKind.COUNTS, b"", orjson.dumps(counts)
+
+
+class DeadLetters(NamedTuple):
+    """Writer of dead letters.
+
+    Attributes:
+        topics: Kafka topics of the input streams.
+        piece_bytes: size of an output above which it is yielded.
+    """
+
+    topics: StreamTopics
+    piece_bytes: int
+
+    def source_of(self, rows: InputRows) -> Source:
+        """Return the source of rows that are a single one."""
+        ((stream, partition, offset, entry, timestamp, _),) = rows.by_row()
+        return Source(self.topics[stream], partition, offset, position(entry), timestamp)
+
+    def add(self, problems: Iterable[Problem], rows: InputRows, output: Output) -> Generator[Output, None, None]:
+        """Add a dead letter for each problem, with the original entry, and yield full pieces of output."""
+        originals: dict[tuple[str, int, int, int], bytes | None] = {}
+        for source, reason, message, earlier in problems:
+            if not message:
+                output.withdraw_dead_letter(withdrawn(source))
+                continue
+            if not originals:
+                originals = {
+                    (self.topics[stream], partition, offset, position(entry)): payload
+                    for stream, partition, offset, entry, _, payload in rows.by_row()
+                }
+            output.add_dead_letter(reason, dead_letter(source, reason, message, originals.get(source[:4], earlier)))
+            if reason is Reason.NOT_APPLICABLE:
+                output.add_failure(source, message)
+            if output.size >= self.piece_bytes:
+                yield output.drain()
+
+    def reject(self, rows: InputRows, error: Exception) -> Output:
+        """Return the dead letter of a row that raised an exception."""
+        output = Output()
+        deque(self.add([not_applicable(self.source_of(rows), error)], rows, output), maxlen=0)
+        return output
+
+    def oversize(self, rows: InputRows, bounds: Bounds | None) -> Generator[Output, None, None]:
+        """Yield a dead letter for each value that was too large to be read."""
+        output, limit = Output(), 0 if bounds is None else bounds.value_bytes
+        for stream, partition, offset, _, timestamp, payload in rows.by_row():
+            size, _, beginning = (payload or b"").partition(b"\n")
+            source = Source(self.topics[stream], partition, offset, 0, timestamp)
+            message = f"the value has {int(size):,} bytes; at most {limit:,} are allowed (max_value_bytes)"
+            letter = dead_letter(source, Reason.VALUE_TOO_LARGE, message, beginning, size=int(size))
+            output.add_dead_letter(Reason.VALUE_TOO_LARGE, letter)
+            if output.size >= self.piece_bytes:
+                yield output.drain()
+        yield output

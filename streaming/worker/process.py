@@ -2,12 +2,14 @@
 
 import gc
 import itertools
+import signal
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from typing import Final, TypeVar
 
 from streaming.worker.output import Output
+from streaming.worker.reading import Observer
 from streaming.worker.rows import InputRows
-from streaming.worker.watchdog import Observer
 from streaming.worker.worker import Worker, WorkerConfig
 
 _kept: list[Worker] = []
@@ -59,3 +61,49 @@ def without_collection() -> Iterator[None]:
 
 _CALLS = itertools.count(1)
 _CALLS_BETWEEN_COLLECTIONS = 10_000
+
+
+T = TypeVar("T")
+
+_ENTRIES_BETWEEN_BEATS: Final = 256
+
+
+class Watchdog:
+    """Timer of the operating system that ends the process with SIGALRM.
+
+    No thread and no Python handler: both would wait for a loop in C that holds the interpreter's lock. Progress is an
+    output, or some hundred entries that were read or applied.
+
+    Args:
+        seconds: time without progress; 0 for no watchdog.
+
+    Attributes:
+        seconds: as above.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def arm(self) -> None:
+        """Restart the timer."""
+        if self.seconds:
+            signal.setitimer(signal.ITIMER_REAL, self.seconds)
+
+    def disarm(self) -> None:
+        """Stop the timer while the process waits for others."""
+        if self.seconds:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def follow(self, entries: Iterator[T], count: int) -> Iterator[T]:
+        """Yield the same entries, and note progress."""
+        return self._beating(entries) if self.seconds and count > _ENTRIES_BETWEEN_BEATS else entries
+
+    def _beating(self, entries: Iterator[T]) -> Iterator[T]:
+        for number, entry in enumerate(entries, 1):
+            if not number % _ENTRIES_BETWEEN_BEATS:
+                self.arm()
+            yield entry
+
+
+NO_WATCHDOG: Final = Watchdog(0)
+"""Watchdog that does nothing."""

@@ -1,21 +1,26 @@
-"""Input rows of one key as checked events; each invalid entry is yielded as a problem.
+"""Input rows of one key, read into checked events, problems and questions in one pass.
 
-Many topic events of one key are read by column (`Tuning.columnar_min_topics`). Here the two ways of judging topics
-part: `streaming.expansion` judges by column the events that come by column, as far as policies let it.
+Many topic events of one key are read by column (`Tuning.columnar_min_topics`). `streaming.expansion` evaluates by
+column the events that arrive by column, as far as policies allow it.
 """
 
+import time
 from collections.abc import Iterator, Mapping
-from itertools import chain
+from dataclasses import dataclass, field
 from math import inf
+from typing import Final, Protocol, TypeVar
 
 import numpy as np
 
+from matcher.dialects import get_dialect
 from streaming.coordinator import COORDINATOR, UNROUTABLE, bucket_of
 from streaming.errors import Rejected
-from streaming.events.columns import Event, SourceColumns, TopicEventColumns
-from streaming.events.json_fields import json_object
-from streaming.events.model import (
+from streaming.inquiry.answering import Inquiry
+from streaming.records.columns import Event, SourceColumns, TopicEventColumns
+from streaming.records.json_fields import json_object
+from streaming.records.model import (
     NO_METADATA,
+    Action,
     Alarm,
     GroupEvent,
     Reason,
@@ -26,31 +31,72 @@ from streaming.events.model import (
     TopicEvent,
     Wake,
 )
-from streaming.events.parsing import READERS, parse_plain_topic_events
-from streaming.updates.model import Problem
+from streaming.records.parsing import READERS, parse_plain_topic_events
+from streaming.records.updates import Problem
+from streaming.state import ShardState
+from streaming.state.client import Mode
 from streaming.worker.bounds import Bounds
 from streaming.worker.failures import not_applicable
-from streaming.worker.rows import STREAMS, InputRows, position
+from streaming.worker.rows import STREAMS, InputRows, label, position
 from streaming.worker.signature import Origin, Signer, sets_own_fields
+
+T = TypeVar("T")
 
 _READERS = tuple(READERS[stream] for stream in STREAMS)
 _GROUPS, _SUBSCRIPTIONS, _TOPICS, _CLOCK = range(4)
 
+_ORDER: Final = {GroupEvent: _GROUPS, SubscriptionRequest: _SUBSCRIPTIONS, TopicEvent: _TOPICS}
+"""Place of each kind of event in the order of a micro-batch; the others come last."""
+
 StreamTopics = tuple[str, str, str, str]
 """Kafka topics of the input streams, in the order of `STREAMS`."""
 
-Entry = tuple[Source, Event] | Problem
-
-_NOT_ROUTABLE = "Spark reads this JSON text differently: it has too long a number, or too long a field name"
+_NOT_ROUTABLE = "Spark reads this JSON text differently: a number or a field name is too long"
 
 _RESERVED = "asOf, expired, supersededBy and boundTo are fields for the job alone; leave them out"
+
+MAX_SUSPECTS: Final = 8
+"""Maximum number of groups that one key reports in a micro-batch."""
+
+_MAX_CHARACTERS: Final = 1_024
+"""Maximum length of a reported parent, group and entry together: Spark's progress contains all of them."""
+
+
+class Observer(Protocol):
+    """Observer of the work on a key."""
+
+    def follow(self, entries: Iterator[T], count: int) -> Iterator[T]:
+        """Yield the same entries.
+
+        Args:
+            entries: entries of a key, when they are read and when they are applied.
+            count: maximum number of entries.
+        """
+
+
+@dataclass(slots=True)
+class Reading:
+    """Entries of a key in a micro-batch.
+
+    Attributes:
+        events: valid events in the order in which they are applied.
+        rejected: problems of the other entries.
+        inquiries: questions to answer.
+        suspects: groups with an entry that looks like a pattern, each with the first such entry.
+    """
+
+    events: list[tuple[Source, Event]] = field(default_factory=list)
+    rejected: list[Problem] = field(default_factory=list)
+    inquiries: list[Inquiry] = field(default_factory=list)
+    suspects: dict[str, str] = field(default_factory=dict)
 
 
 class KeyReader:
     """Reads the rows of one key.
 
     Args:
-        excluded: problems to yield in place of entries, by topic, partition, offset, and position in the record.
+        excluded: problems to report in place of entries, by topic, partition, offset, and position in the record.
+        observer: sees each row when it is read.
     """
 
     def __init__(
@@ -63,6 +109,7 @@ class KeyReader:
         bounds: Bounds | None = None,
         signer: Signer | None = None,
         excluded: Mapping[tuple[str, int, int, int], Problem] | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self._parent = parent
         self._number = number
@@ -72,43 +119,45 @@ class KeyReader:
         self._signer = signer
         self._free_bytes = inf if bounds is None or signer is None else bounds.least_bytes
         self._excluded = excluded or {}
+        self._observer = observer
         self._is_coordinator = parent == COORDINATOR
 
-    def read(self, rows: InputRows) -> Iterator[Entry]:
-        """Yield the events of ordered rows with their coordinates, and a problem for each invalid entry.
+    def read(self, rows: InputRows) -> Reading:
+        """Read ordered rows.
 
-        Several keys may see an invalid entry; one of them reports it.
+        Several keys may contain an invalid entry. One of them reports it.
         """
-        first, behind = rows.streams.searchsorted((_TOPICS, _TOPICS + 1)).tolist()
+        found = Reading()
+        first, behind = rows.streams.searchsorted((_TOPICS, _CLOCK)).tolist()
         if self._is_coordinator or behind - first < self._columnar_min_topics:
-            return self._one_by_one(rows)
-        return chain(
-            self._one_by_one(rows.take(slice(first))),
-            self._by_column(rows.take(slice(first, behind))),
-            self._one_by_one(rows.take(slice(behind, None))),
-        )
+            self._read(rows, found)
+        else:
+            self._read(rows.take(slice(first)), found)
+            self._read_by_column(rows.take(slice(first, behind)), found)
+            self._read(rows.take(slice(behind, None)), found)
+        if self._number == 0 and not self._is_coordinator:
+            _note_suspects(found)
+        return found
 
-    def _by_column(self, rows: InputRows) -> Iterator[Entry]:
-        """Yield the topic events of some rows as one."""
+    def _read_by_column(self, rows: InputRows, found: Reading) -> None:
+        """Read topic events as one event."""
         _, partitions, offsets, entries, timestamps, payloads = rows
         columns = (partitions, offsets, position(entries), timestamps)
         sources = SourceColumns(self._topics[_TOPICS], *(column.astype(np.int64) for column in columns))
         is_whole = not self._excludes_some(rows)
         plain = parse_plain_topic_events(payloads.tolist(), self._parent) if is_whole else None
         if plain is not None and (self._bounds is None or self._bounds.allow(plain[0])):
-            yield sources.at(0), TopicEventColumns(*plain, [NO_METADATA] * len(payloads), sources)
+            found.events.append((sources.at(0), TopicEventColumns(*plain, [NO_METADATA] * len(payloads), sources)))
             return
-        valid: list[tuple[Source, TopicEvent]] = []
-        for entry in self._one_by_one(rows):
-            if isinstance(entry, Problem):
-                yield entry
-            elif isinstance(entry[1], TopicEvent):
-                valid.append((entry[0], entry[1]))
+        single = Reading()
+        self._read(rows, single)
+        found.rejected += single.rejected
+        valid = [(source, event) for source, event in single.events if isinstance(event, TopicEvent)]
         if valid:
             places, events = zip(*valid, strict=True)
             names, created = [event.lite_topic for event in events], [event.created for event in events]
             metadata = [event.metadata(source.timestamp) for source, event in valid]
-            yield places[0], TopicEventColumns(names, created, metadata, SourceColumns.of(places))
+            found.events.append((places[0], TopicEventColumns(names, created, metadata, SourceColumns.of(places))))
 
     def _excludes_some(self, rows: InputRows) -> bool:
         """Return True if an entry of some rows is left out."""
@@ -117,34 +166,48 @@ class KeyReader:
             for _, partition, offset, entry in self._excluded
         )
 
-    def _one_by_one(self, rows: InputRows) -> Iterator[Entry]:
-        """Yield the events of rows."""
-        first, behind = rows.streams.searchsorted((_SUBSCRIPTIONS, _TOPICS)).tolist()
-        yield from self._in_order(rows.take(slice(first)))
-        yield from sorted(self._in_order(rows.take(slice(first, behind))), key=_turn)
-        yield from self._in_order(rows.take(slice(behind, None)))
-
-    def _in_order(self, rows: InputRows) -> Iterator[Entry]:
-        for stream, partition, offset, entry, timestamp, payload in rows.by_row():
-            source = Source(self._topics[stream], partition, offset, position(entry), timestamp)
+    def _read(self, rows: InputRows, found: Reading) -> None:
+        """Read rows one by one."""
+        events: list[tuple[Source, Event]] = []
+        by_row = rows.by_row()
+        if self._observer is not None:
+            by_row = self._observer.follow(by_row, len(rows.streams))
+        for stream, partition, offset, entry, timestamp, payload in by_row:
+            source = Source(self._topics[stream], partition, offset, entry // 2, timestamp)
             if self._excluded and (left_out := self._excluded.get(source[:4])):
-                yield left_out
+                found.rejected.append(left_out)
                 continue
-            try:
-                event = self._checked(stream, payload, source)
-            except Rejected as rejected:
-                if self._reports_invalid(stream, entry):
-                    yield Problem(source, Reason(rejected.reason), str(rejected))
-                continue
-            except Exception as error:  # noqa: BLE001 - a defect here must not keep the other entries from being read
-                yield not_applicable(source, error)
-                continue
+            event = self._read_entry(stream, entry, payload, source, found.rejected)
             if event is None:
                 continue
-            if self._is_routed_here(event, entry):
-                yield source, event
-            elif self._reports_misrouted(stream, entry):
-                yield Problem(source, Reason.NOT_ROUTABLE, _NOT_ROUTABLE)
+            if isinstance(event, Tick | Wake) and event.inquiry is not None:
+                inquiry = Inquiry(source, event.inquiry)
+                if inquiry.has_id and not inquiry.is_stale(time.time()):
+                    found.inquiries.append(inquiry)
+            else:
+                events.append((source, event))
+        if len(events) > 1:
+            events.sort(key=_turn)
+        found.events += events
+
+    def _read_entry(
+        self, stream: int, entry: int, payload: bytes | None, source: Source, rejected: list[Problem]
+    ) -> SingleEvent | None:
+        """Return the event of an entry; None if there is none for this key, with the problem if this key reports it."""
+        try:
+            event = self._checked(stream, payload, source)
+        except Rejected as error:
+            if self._reports_invalid(stream, entry):
+                rejected.append(Problem(source, Reason(error.reason), str(error)))
+            return None
+        except Exception as error:  # noqa: BLE001 - a defect here must not keep the other entries from being read
+            rejected.append(not_applicable(source, error))
+            return None
+        if event is None or self._is_routed_here(event, entry):
+            return event
+        if self._reports_misrouted(stream, entry):
+            rejected.append(Problem(source, Reason.NOT_ROUTABLE, _NOT_ROUTABLE))
+        return None
 
     def _checked(self, stream: int, payload: bytes | None, source: Source) -> SingleEvent | None:
         """Return the event in a payload; None if another job wrote it to itself.
@@ -176,23 +239,23 @@ class KeyReader:
         self._bounds.check_size(STREAMS[stream], len(payload))
 
     def _reports_invalid(self, stream: int, entry: int) -> bool:
-        """Tell whether this key reports an invalid entry, of all keys that see it."""
+        """Return True if this key reports an invalid entry, of all keys that see it."""
         if stream == _CLOCK:
             return not entry % 2
         return self._is_coordinator or stream == _TOPICS
 
     def _reports_misrouted(self, stream: int, entry: int) -> bool:
-        """Tell whether this key reports an entry as not routable, of all keys that see it."""
+        """Return True if this key reports an entry as not routable, of all keys that see it."""
         if stream == _GROUPS:
             return self._is_coordinator
         if self._number == UNROUTABLE:
             return True
-        if stream == _SUBSCRIPTIONS:  # the first shard reports, where there is one
+        if stream == _SUBSCRIPTIONS:  # the first shard reports, if there is one
             return bool(entry % 2) if self._is_coordinator else self._number == 0
         return True
 
     def _is_routed_here(self, event: SingleEvent, entry: int) -> bool:
-        """Tell whether the JVM placed an event where Python would place it."""
+        """Return True if the JVM and Python place an event on this key."""
         if isinstance(event, TopicEvent):
             return event.parent == self._parent
         if not self._is_coordinator:
@@ -208,13 +271,42 @@ class KeyReader:
         )
 
 
-def _turn(entry: Entry) -> tuple[int, int, bool]:
-    """Return what orders the requests of a micro-batch.
+def _turn(entry: tuple[Source, Event]) -> tuple[int, int, int, bool]:
+    """Return the sort key of an event of a micro-batch.
 
-    An end that the coordinator wrote comes right behind the last request of which it knew, which is nearly always of an
-    earlier micro-batch: the requests between that one and the record come after it.
+    An end that the coordinator wrote comes directly after the last request that the coordinator had read, nearly always
+    a request of an earlier micro-batch. The requests between that request and the record come after the end.
     """
-    source, event = entry[:2]
-    through = event.through if isinstance(event, SubscriptionRequest) else None
+    source, event = entry
+    if not isinstance(event, SubscriptionRequest):
+        return _ORDER.get(type(event), _CLOCK), 0, 0, False
+    through = event.through
     place = source.place if through is None else through
-    return place.partition, place.position, through is not None
+    return _SUBSCRIPTIONS, place.partition, place.position, through is not None
+
+
+def _note_suspects(found: Reading) -> None:
+    """Collect groups whose clients send entries that look like patterns."""
+    suspects = found.suspects
+    for _, event in found.events:
+        if (
+            isinstance(event, SubscriptionRequest)
+            and event.action in (Action.COMPLETE_ADD, Action.PARTIAL_ADD)
+            and event.group not in suspects
+            and len(suspects) < MAX_SUSPECTS
+        ):
+            signs = get_dialect(event.notation.dialect).wildcards
+            entry = next((text for text in event.entries if any(sign in text for sign in signs)), None)
+            if entry is not None and len(event.parent) + len(event.group) + len(entry) <= _MAX_CHARACTERS:
+                suspects[event.group] = entry
+
+
+def literal_suspects(parent: str, found: Mapping[str, str], state: ShardState) -> Iterator[tuple[str, str, str]]:
+    """Yield parent, group and entry of the groups that are literal and not bound to another parent.
+
+    Without a group event, the entries of these groups are read as names. The texts are cut for
+    the log of the driver.
+    """
+    for name, entry in found.items():
+        if state.mode(name) is Mode.LITERAL and not state.group(name).bound_to:
+            yield label(parent), label(name), label(entry)

@@ -1,9 +1,8 @@
 """Dry runs of the work on a key in a child process, and the search for the entry that kills or hangs it.
 
 A worker that was killed leaves no trace of the key on which it worked. So when Spark repeats its task, the work on each
-key is done in a child process first, whose output is thrown away. The parent sees the child end, stand still or grow
-without bound, and then looks for the smallest set of entries without which the work succeeds, by dry runs of parts of
-the rows.
+key is first done in a child process whose output is discarded. If the child exits, hangs or grows without bound, the
+parent searches for the smallest set of entries without which the work succeeds, by dry runs of parts of the rows.
 
 A child uses only this package's code on rows that are already decoded: parts of states are read by the parent, because
 clients of object stores do not survive a fork.
@@ -18,24 +17,24 @@ import struct
 import warnings
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 import orjson
 
 from streaming.errors import EntriesLethal, StateCorrupted
-from streaming.events.model import Source
+from streaming.records.model import Source
 from streaming.storage.journal import Archive
 from streaming.worker.failures import decision_fields
-from streaming.worker.memory import available_bytes, resident_bytes
-from streaming.worker.reading import Entry
 from streaming.worker.rows import InputRows, position
 from streaming.worker.worker import Worker, WorkerConfig
+
+T = TypeVar("T")
 
 _POLL_SECONDS: Final = 0.05
 _SPARE_BYTES: Final = 512 * 1024 * 1024
@@ -48,7 +47,7 @@ _AGAIN_SHARE: Final = 1 / 2
 _SHORTEST_SECONDS: Final = 1.0
 
 _MAX_ENTRIES: Final = 10
-"""Number of entries of one key beyond which the search ends: the entries are hardly to blame."""
+"""Maximum number of entries of one key to blame. Beyond it, the entries are hardly the cause."""
 
 _PARENT_DEATH_SIGNAL: Final = 1
 _STEPS: Final = struct.Struct("<Q")
@@ -85,7 +84,7 @@ class _Notes:
     def steps(self) -> int:
         return int(_STEPS.unpack_from(self._shared)[0])
 
-    def follow(self, entries: Iterator[Entry], count: int) -> Iterator[Entry]:  # noqa: ARG002 - as the protocol has it
+    def follow(self, entries: Iterator[T], count: int) -> Iterator[T]:  # noqa: ARG002 - as the protocol has it
         for entry in entries:
             self.add()
             yield entry
@@ -216,7 +215,7 @@ class Rehearsal:
 def lethal_entries(text: str) -> list[dict[str, Any]] | None:
     """Return the entries named in the text of an error of Spark; None if it is another error.
 
-    The list is empty if the work on a key fails whatever entries are left out.
+    The list is empty if the work on a key fails regardless of the entries.
     """
     _, found, rest = text.partition(f"{EntriesLethal.__name__}: ")
     if not found:
@@ -250,14 +249,14 @@ def _details(config: WorkerConfig, work: KeyWork, fate: Fate, entry: tuple[int, 
 
 
 class _Child:
-    """Child process that works on keys and throws the output away."""
+    """Child process that works on keys and discards the output."""
 
     def __init__(self, worker: Worker, memory_bytes: int | None) -> None:
         self._archives = worker.config.archives
         self._notes = _Notes()
         self._line, its_line = Pipe()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of threads: the child runs none of their code
+            warnings.simplefilter("ignore")  # about threads: the child does not run their code
             self._pid = os.fork()
         if not self._pid:
             with suppress(BaseException):
@@ -319,7 +318,7 @@ def _serve(worker: Worker, line: Connection, notes: _Notes) -> None:
     gc.disable()
     _die_first()
     if worker.config.archives is not None:
-        worker.config = replace(worker.config, archives=_RemoteArchives(line))
+        worker.states.archives = _RemoteArchives(line)
     line.send(None)
     while True:
         parent, number, rows, data, batch, partition = line.recv()
@@ -338,3 +337,36 @@ def _die_first() -> None:
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+
+
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+def resident_bytes(pid: int) -> int | None:
+    """Return the resident memory of a process; None if it is unknown."""
+    with suppress(OSError, ValueError, IndexError):
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return None
+
+
+def available_bytes() -> int | None:
+    """Return the memory that processes can still get, within the machine and the container; None if it is unknown."""
+    return min(filter(None, (_of_machine(), _of_container())), default=None)
+
+
+def _of_machine() -> int | None:
+    with suppress(OSError, ValueError, IndexError):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(int(line.split()[1]) * 1_024 for line in lines if line.startswith("MemAvailable:"))
+    return None
+
+
+def _of_container() -> int | None:
+    """Return the memory left in the control group, version 2; its file cache counts as free."""
+    with suppress(OSError, ValueError, StopIteration):
+        limit = int((_CGROUP / "memory.max").read_text())  # "max" without a limit
+        used = int((_CGROUP / "memory.current").read_text())
+        lines = (_CGROUP / "memory.stat").read_text().splitlines()
+        cache = next(int(line.split()[1]) for line in lines if line.startswith("inactive_file "))
+        return max(1, limit - used + cache)
+    return None

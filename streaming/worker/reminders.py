@@ -1,17 +1,17 @@
-"""Clock records for which a shard waits, made anew from its state."""
+"""Clock records for which a shard waits, made again from its state."""
 
 from streaming import coordinator, state
 from streaming.coordinator import COORDINATOR
+from streaming.records.writing import KafkaRecord
 from streaming.state import ShardState
 from streaming.storage.journal import Archive, Journal
-from streaming.updates.records import KafkaRecord
 
 
 def reminders(parent: str, number: int, data: bytes, archive: Archive | None) -> list[KafkaRecord]:
-    """Return the records that bring a shard everything for which it waits; an alarm that comes twice does no harm.
+    """Return the records that bring a shard everything for which it waits; repeated alarms do no harm.
 
     Args:
-        parent: the parent topic; the coordinator waits for nothing but ticks.
+        parent: the parent topic; the coordinator waits for ticks only.
         number: the shard of the parent.
         data: its state bytes.
         archive: place of the parts of its state.

@@ -1,8 +1,8 @@
-"""Signatures, by which a job knows its own records in its inputs.
+"""Signatures, by which a job recognizes its own records in its inputs.
 
 Requests and group events have fields for the job alone. A record of the job carries them together with a signature: a
-keyed hash of its bytes, by a secret that lies in the checkpoint. So nobody else can set these fields, whoever may
-write to the inputs, and jobs that share inputs do not carry out what another one has written to itself.
+keyed hash of its bytes, with a secret in the checkpoint. So other writers to the inputs cannot set these fields, and
+jobs that share inputs ignore each other's internal records.
 """
 
 import hmac
@@ -13,10 +13,10 @@ from typing import Any, NamedTuple, Self
 
 import orjson
 
-from streaming.events.model import Source, Stream
+from streaming.records.model import Source, Stream
 
 SIGNATURE = "signature.json"
-"""File of a checkpoint with the secret; whoever may read it can write records as the job does."""
+"""File of a checkpoint with the secret. A reader of the file can write records in the name of the job."""
 
 SIGN_FIELD = b',"sign":"'
 """Beginning of the end of a signed value."""
@@ -79,7 +79,7 @@ class Signer(NamedTuple):
         return b"".join((value[:-1], SIGN_FIELD, self._digest(value), _END))
 
     def origin(self, payload: bytes | None, source: Source) -> Origin:
-        """Return who wrote a record, given its value and its place."""
+        """Return the origin of a record, given its value and its place."""
         value = payload or b""
         if source.offset < self.unsigned.get(source.topic, {}).get(source.partition, 0):
             return Origin.OWN
@@ -94,7 +94,7 @@ class Signer(NamedTuple):
 
 
 def sets_own_fields(stream: Stream, record: Mapping[str, Any]) -> bool:
-    """Tell whether a record sets fields for the job alone; their values need not be valid.
+    """Return True if a record sets fields for the job alone; their values need not be valid.
 
     A null or a false sets nothing, nor does an empty `later`.
     """

@@ -9,9 +9,9 @@ from typing import Any
 
 from confluent_kafka import Message
 
-from streaming.events.model import Stream
-from streaming.events.routing import Routing
 from streaming.oracle import Effective
+from streaming.records.model import Stream
+from streaming.records.routing import Routing
 from tests.chaos.load import CLIENT_TIMEOUT_MS, PARENTS
 from tests.support.histories import expected
 from tests.support.running_job import Streams

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
 
-from streaming.events.model import BIND_TOPIC, MODEL, QUOTA, WILDCARD, Stream
+from streaming.records.model import BIND_TOPIC, MODEL, QUOTA, WILDCARD, Stream
 from tests.support.builders import request_value, topic_value
 from tests.support.histories import Profile, history
 from tests.support.running_job import Feed, Streams, key_of

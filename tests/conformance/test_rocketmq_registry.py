@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from streaming.events.columns import Event
-from streaming.events.group_events import parse_group_event
-from streaming.events.model import TopicEvent
-from streaming.events.subscription_requests import parse_subscription
+from streaming.records.columns import Event
+from streaming.records.model import TopicEvent
+from streaming.records.parsing import parse_group_event
+from streaming.records.subscription_requests import parse_subscription
 from streaming.state import Shard
 from tests.support.story import Story
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streaming.console.explaining import BASIS
-from streaming.events.model import Stream
+from streaming.records.model import Stream
 from tests.console.conftest import COMMAND, own_streams
 from tests.support.processes import eventually
 from tests.support.running_job import SETTLE_SECONDS, running

@@ -22,8 +22,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from streaming.events.model import Stream
 from streaming.examples.traffic import events
+from streaming.records.model import Stream
 from tests.console.conftest import COMMAND, own_streams
 from tests.support.prometheus import DASHBOARD, is_installed, scraping
 from tests.support.running_job import running

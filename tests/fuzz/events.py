@@ -7,7 +7,7 @@ from typing import Any, Final
 import orjson
 
 from streaming.errors import Rejected
-from streaming.events.model import (
+from streaming.records.model import (
     BIND_TOPIC,
     MODEL,
     QUOTA,
@@ -22,14 +22,14 @@ from streaming.events.model import (
     Wake,
     check_name,
 )
-from streaming.events.parsing import (
+from streaming.records.parsing import (
     parse_clock,
     parse_group_event,
     parse_plain_topic_events,
     parse_subscription,
     parse_topic_event,
 )
-from streaming.updates.records import dead_letter
+from streaming.records.writing import dead_letter
 from tests.fuzz.draw import Draw
 
 Event = TopicEvent | SubscriptionRequest | GroupEvent | Tick | Alarm | Wake

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streaming.events.model import BIND_TOPIC, WILDCARD, Stream
+from streaming.records.model import BIND_TOPIC, WILDCARD, Stream
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,8 +14,8 @@ import orjson
 import pytest
 from confluent_kafka import Producer
 
-from streaming.events.model import Reason, Stream
 from streaming.oracle import Effective
+from streaming.records.model import Reason, Stream
 from tests.support.builders import request_value
 from tests.support.mutations import mutated
 from tests.support.processes import eventually

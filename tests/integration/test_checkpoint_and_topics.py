@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 
 from streaming.config import Settings
 from streaming.errors import JobError, RecordsLost, ReexpandError, TopicReplaced, UpdatesUnknown
-from streaming.events.model import Stream
 from streaming.kafka import facts
 from streaming.kafka.permissions import partition_names
 from streaming.kafka.topics import configure
+from streaming.records.model import Stream
 from streaming.spark import checkpoint, watch
 from streaming.spark.failures import text_of
 from streaming.spark.kafka_admin import KafkaAdmin

@@ -29,10 +29,10 @@ from streaming.console.explaining import UpdatesExplainer
 from streaming.console.letters import LetterTail
 from streaming.console.live import LiveRelation
 from streaming.console.sources import ConsoleSources
-from streaming.events.model import Stream
 from streaming.kafka.specs import COMPACTION
 from streaming.kafka.topics import TopicSpec, create_topics
 from streaming.oracle import Effective
+from streaming.records.model import Stream
 from tests.support.histories import expected, history
 from tests.support.processes import eventually
 from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Streams, running

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import pytest
 
-from streaming.events.model import Reason, Stream
 from streaming.kafka.specs import specs
 from streaming.kafka.topics import create_topics
 from streaming.oracle import Effective
-from streaming.updates.model import Cause
+from streaming.records.model import Reason, Stream
+from streaming.records.updates import Cause
 from tests.support.processes import eventually
 from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Job, Streams, running
 from tests.support.scene import Scene, repeated

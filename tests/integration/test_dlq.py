@@ -9,8 +9,8 @@ from click.testing import CliRunner, Result
 from confluent_kafka import Producer
 
 from streaming.cli import main
-from streaming.events.model import Reason, Source, Stream
-from streaming.updates.records import dead_letter
+from streaming.records.model import Reason, Source, Stream
+from streaming.records.writing import dead_letter
 from tests.support.builders import group_json, request_json, request_value, topic_json
 from tests.support.environment import forget_settings
 from tests.support.running_job import Streams

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from streaming.events.model import Stream
 from streaming.local.cluster import SparkCluster
 from streaming.oracle import Effective
+from streaming.records.model import Stream
 from streaming.spark.holder import LEASE_SECONDS
 from tests.support.processes import eventually
 from tests.support.running_job import (

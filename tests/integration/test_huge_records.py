@@ -10,8 +10,8 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
-from streaming.events.model import Reason
 from streaming.oracle import Effective
+from streaming.records.model import Reason
 from streaming.spark import job, positions
 from streaming.spark.route import BEGINNING_BYTES, longest_value
 from tests.support.brokers import SharedBroker

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer
 
-from streaming.events.model import Reason, Stream
 from streaming.oracle import Effective
+from streaming.records.model import Reason, Stream
 from streaming.storage import journal
 from tests.support.histories import Profile, expected, history
 from tests.support.poison import POISON, created, request

@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, TopicPartition
 from streaming.client.pattern_consumer import PatternConsumer
 from streaming.config import Settings, load
 from streaming.errors import ConsumerClosed, NotCommitted, UpdatesUnreadable
-from streaming.events.model import Action
+from streaming.records.model import Action
 from tests.support.processes import eventually
 from tests.support.running_job import Streams, running
 from tests.support.update_records import Record, add, gone, remove

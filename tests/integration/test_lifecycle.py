@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from matcher.selectors import BloomFilter
-from streaming.events.model import BIND_TOPIC, WILDCARD, Reason
 from streaming.oracle import Effective
-from streaming.updates.model import Cause
+from streaming.records.model import BIND_TOPIC, WILDCARD, Reason
+from streaming.records.updates import Cause
 from tests.support.inspecting import assert_the_job_explains_itself
 from tests.support.processes import eventually
 from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Job, Streams, running

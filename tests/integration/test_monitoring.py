@@ -16,9 +16,9 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
-from streaming.events.model import Stream
 from streaming.kafka.permissions import lag_group
 from streaming.local.server import free_port
+from streaming.records.model import Stream
 from tests.support.processes import eventually
 from tests.support.prometheus import DASHBOARD, is_installed, scraping
 from tests.support.running_job import SETTLE_SECONDS, START_SECONDS, Job, Streams, running

@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from streaming.events.model import Reason
 from streaming.oracle import Effective
+from streaming.records.model import Reason
 from tests.support.running_job import Streams, running
 from tests.support.scene import Scene
 

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
 from streaming.coordinator import COORDINATOR, bucket_of
-from streaming.events.model import Reason
 from streaming.oracle import Effective
 from streaming.quarantine.partitions import partition_of
+from streaming.records.model import Reason
 from tests.support import lethal
 from tests.support.processes import eventually
 from tests.support.running_job import REEXPAND, Streams, assert_verified, running

@@ -18,8 +18,8 @@ from confluent_kafka.admin import AdminClient
 
 from streaming.kafka.permissions import partition_names
 from streaming.oracle import Effective
-from streaming.updates.model import Cause
-from streaming.updates.records import update_key
+from streaming.records.updates import Cause
+from streaming.records.writing import update_key
 from tests.support.brokers import SharedBroker
 from tests.support.histories import Profile, expected, history
 from tests.support.processes import eventually

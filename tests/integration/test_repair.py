@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from streaming.events.model import Source, Stream
-from streaming.events.routing import Routing
 from streaming.kafka.reader import TopicReader
 from streaming.operations.verify.corrections import Correction
 from streaming.operations.verify.findings import Fault
@@ -19,9 +17,11 @@ from streaming.operations.verify.replay import Rules
 from streaming.operations.verify.verifier import look
 from streaming.operations.verify.witnesses import JobView
 from streaming.oracle import Effective
-from streaming.subscription.subscribers import SubscriberKey
-from streaming.updates.model import Cause, Op, Update
-from streaming.updates.records import UpdateWriter, update_key
+from streaming.records.model import Source, Stream
+from streaming.records.routing import Routing
+from streaming.records.subscribers import SubscriberKey
+from streaming.records.updates import Cause, Op, Update
+from streaming.records.writing import UpdateWriter, update_key
 from tests.support.builders import request_value, topic_value
 from tests.support.running_job import Streams
 from tests.support.simulator import Record, Simulation

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streaming.events.model import Action
 from streaming.local import jars
+from streaming.records.model import Action
 from streaming.rocketmq import admin
 from streaming.rocketmq.consumer import PATTERN_CLIENT, official_client
 from streaming.rocketmq.remoting import Link

@@ -16,17 +16,15 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
 from streaming import coordinator
 from streaming.config import Settings, load
-from streaming.events.model import BIND_TOPIC, MAX_AHEAD_MS, MAX_NAME_BYTES, WILDCARD, Reason, Source, Stream
-from streaming.events.routing import Routing
+from streaming.records.model import BIND_TOPIC, MAX_AHEAD_MS, MAX_NAME_BYTES, WILDCARD, Reason, Source, Stream
+from streaming.records.routing import Routing, placed
+from streaming.records.updates import Op
+from streaming.records.writing import MAX_ORIGINAL_BYTES, SEPARATOR, Tables, UpdateWriter
 from streaming.spark import counts, sinks
 from streaming.spark.expand import OUTPUT_SCHEMA, bounds_of
 from streaming.spark.route import BEGINNING_BYTES, PIECE_BYTES, longest_value, route
-from streaming.updates.model import Op
-from streaming.updates.records import MAX_ORIGINAL_BYTES, UpdateWriter
-from streaming.updates.tables import Tables, text
 from streaming.worker import WorkerConfig
 from streaming.worker.output import OutputKind
-from streaming.worker.placing import placed
 from streaming.worker.rows import STREAMS, InputRow, InputRows, joined
 from streaming.worker.signature import Signer
 from tests.support.builders import request_value as request
@@ -506,10 +504,10 @@ def test_updates_by_column_become_the_records_that_python_writes(spark: SparkSes
     said = [(at, at % 4, tuple(topics[at % 5 : at % 7])) for at in (*range(len(topics)), 0, 7, 7)]
     columns, one_by_one = columns_of(said, topics, op)
     rows = [
-        (OutputKind.UPDATES, b"", text(Tables.singly([b"k", b"l", b"m"], [b"v", None, b"w"]))),
-        (OutputKind.UPDATES, b"", text(Tables.of(UpdateWriter("p$é"), columns))),
-        (OutputKind.DEAD_LETTER, b"d", text(Tables.singly([b""], [b'"w"']))),
-        (OutputKind.INPUT + Stream.CLOCK, b"c\n\x1e", text(Tables.singly([b""], [b'{"wake": 0}']))),
+        (OutputKind.UPDATES, b"", SEPARATOR.join(Tables.singly([b"k", b"l", b"m"], [b"v", None, b"w"]))),
+        (OutputKind.UPDATES, b"", SEPARATOR.join(Tables.of(UpdateWriter("p$é"), columns))),
+        (OutputKind.DEAD_LETTER, b"d", SEPARATOR.join(Tables.singly([b""], [b'"w"']))),
+        (OutputKind.INPUT + Stream.CLOCK, b"c\n\x1e", SEPARATOR.join(Tables.singly([b""], [b'{"wake": 0}']))),
         (OutputKind.COUNTS, b"", b"{}"),
     ]
     settings = settings_of(Routing())

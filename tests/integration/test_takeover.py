@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from streaming.events.model import Stream
 from streaming.oracle import Effective, Oracle
+from streaming.records.model import Stream
+from streaming.records.updates import Cause
 from streaming.storage import journal
-from streaming.updates.model import Cause
 from tests.support.brokers import StartBroker
 from tests.support.histories import expected
 from tests.support.record_checkpoint import at

@@ -12,8 +12,8 @@ from confluent_kafka import Producer
 
 from streaming.kafka.topics import configure
 from streaming.oracle import Effective
-from streaming.updates.model import Cause
-from streaming.updates.records import update_key
+from streaming.records.updates import Cause
+from streaming.records.writing import update_key
 from tests.support.brokers import StartBroker
 from tests.support.processes import eventually
 from tests.support.recorded_job import RecordedJob

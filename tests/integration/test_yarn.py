@@ -15,9 +15,9 @@ from uuid import uuid4
 import pyspark
 import pytest
 
-from streaming.events.model import Stream
 from streaming.local import classes, jars
 from streaming.oracle import Effective
+from streaming.records.model import Stream
 from tests.support.builders import request_value, topic_value
 from tests.support.processes import eventually
 from tests.support.running_job import TOPIC_SETTINGS, Streams

@@ -8,12 +8,12 @@ what the last event that changed it wrote: cause, source, offset option and rese
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from streaming.events.columns import Event
-from streaming.events.model import DEFAULT_QUOTA, QUOTA, GroupEvent, Source, SubscriptionRequest, TopicEvent
+from streaming.records.columns import Event
+from streaming.records.model import DEFAULT_QUOTA, QUOTA, GroupEvent, Source, SubscriptionRequest, TopicEvent
+from streaming.records.subscribers import SubscriberKey
+from streaming.records.updates import Cause, Op, Update
 from streaming.state import Shard, ShardState
-from streaming.subscription.subscribers import SubscriberKey
 from streaming.tuning import DEFAULT_TUNING, Tuning
-from streaming.updates.model import Cause, Op, Update
 from tests.support.states import decode, encode
 from tests.support.story import expanded
 

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from streaming.events.model import (
+from streaming.records.model import (
     BIND_TOPIC,
     LITE,
     MODEL,

@@ -9,10 +9,10 @@ from random import Random
 from typing import Any, TypeVar
 
 from streaming.errors import Rejected
-from streaming.events.model import BIND_TOPIC, MODEL, QUOTA, VERSION_RETENTION_MS, WILDCARD, Place, Stream
-from streaming.events.parsing import parse_clock, parse_group_event, parse_subscription, parse_topic_event
-from streaming.events.routing import Routing
 from streaming.oracle import Oracle
+from streaming.records.model import BIND_TOPIC, MODEL, QUOTA, VERSION_RETENTION_MS, WILDCARD, Place, Stream
+from streaming.records.parsing import parse_clock, parse_group_event, parse_subscription, parse_topic_event
+from streaming.records.routing import Routing
 from tests.support.simulator import Record
 
 E = TypeVar("E")

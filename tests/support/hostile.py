@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, Final
 
-from streaming.events.model import BIND_TOPIC, QUOTA, WILDCARD, Stream
+from streaming.records.model import BIND_TOPIC, QUOTA, WILDCARD, Stream
 from tests.support.builders import request_value, topic_value
 from tests.support.mutations import mutate, mutated
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from random import Random
 
-from streaming.events.model import BIND_TOPIC, WILDCARD, Stream
+from streaming.records.model import BIND_TOPIC, WILDCARD, Stream
 from tests.support.builders import request_value, topic_value
 
 VICTIMS: list[tuple[Stream, bytes]] = [

@@ -4,7 +4,7 @@ import json
 from functools import partial
 from typing import Any
 
-from streaming.events.model import BIND_TOPIC, MAX_NAME_BYTES, MODEL, QUOTA, WILDCARD, Reason, Stream
+from streaming.records.model import BIND_TOPIC, MAX_NAME_BYTES, MODEL, QUOTA, WILDCARD, Reason, Stream
 from tests.support.builders import request_value, topic_value
 
 request = partial(request_value, group="literal")

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import chdir
 from pathlib import Path
 
-from streaming.events.model import Stream
 from streaming.local.broker import Broker
+from streaming.records.model import Stream
 from tests.support.processes import eventually
 from tests.support.recorded_job import save
 from tests.support.running_job import PRODUCERS_TIME, REEXPAND, SETTLE_SECONDS, Streams, running

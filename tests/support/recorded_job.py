@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message, Producer
 
-from streaming.events.model import Stream
-from streaming.events.routing import Routing
 from streaming.kafka.specs import specs
 from streaming.kafka.topics import TopicSpec, create_topics
+from streaming.records.model import Stream
+from streaming.records.routing import Routing
 from tests.support.running_job import PRODUCERS_TIME, TOPIC_SETTINGS, Streams
 from tests.support.simulator import Record
 

@@ -19,10 +19,10 @@ from uuid import uuid4
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from streaming.config import Settings, load
-from streaming.events.model import Stream
 from streaming.kafka.specs import specs
 from streaming.kafka.topics import create_topics
 from streaming.oracle import Effective
+from streaming.records.model import Stream
 from tests.support.processes import eventually
 from tests.support.simulator import Record
 from tests.support.tail import Tail

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
-from streaming.events.model import Stream
 from streaming.oracle import Effective
+from streaming.records.model import Stream
 from tests.support import values
 from tests.support.processes import eventually
 from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Feed, Job, Streams

@@ -8,16 +8,16 @@ from typing import Any
 
 from streaming import state
 from streaming.coordinator import COORDINATOR
-from streaming.events.model import Stream
-from streaming.events.routing import Routing
-from streaming.operations.verify.holding import holdings
+from streaming.operations.rebuild.renewal import Layout, renewed_states
 from streaming.oracle import Effective
+from streaming.records.model import Stream
+from streaming.records.routing import Routing, placed
 from streaming.state import Shard, ShardState
+from streaming.state.holdings import holdings
 from streaming.storage.journal import Journal
+from streaming.storage.store import ADOPTED
 from streaming.worker import Worker, WorkerConfig
 from streaming.worker.output import OutputKind
-from streaming.worker.placing import placed
-from streaming.worker.renewal import ADOPTED, Layout, renewed_states
 from streaming.worker.rows import STREAMS, InputRow
 from tests.support.states import TOMBSTONE, Memory, Written, work
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from streaming import coordinator, state
 from streaming.coordinator import CoordinatorState
 from streaming.errors import StateCorrupted
+from streaming.records.writing import TABLE_END, Tables
 from streaming.state import ShardDelta, ShardState
+from streaming.state.client import Ignored
 from streaming.storage.journal import Journal
-from streaming.subscription.client import Ignored
-from streaming.updates.tables import TABLE_END, Tables
 from streaming.worker import Worker, WorkerConfig, process
 from streaming.worker.output import Output, OutputKind
 from streaming.worker.rows import InputRow, InputRows

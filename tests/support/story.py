@@ -6,20 +6,20 @@ from dataclasses import replace as replaced
 from itertools import takewhile
 from typing import Any, NamedTuple
 
-from streaming.events.columns import Event, SourceColumns, TopicEventColumns
-from streaming.events.model import (
+from streaming.expansion import expand
+from streaming.records.columns import Event, SourceColumns, TopicEventColumns
+from streaming.records.model import (
     GroupEvent,
     Source,
     SubscriptionRequest,
     TopicEvent,
     Wake,
 )
-from streaming.expansion import expand
+from streaming.records.subscribers import ClientKey, SubscriberKey
+from streaming.records.updates import Cause, Op, Problem, Update
 from streaming.state import Shard, ShardDelta, ShardState
-from streaming.subscription.client import Ignored, Interest
-from streaming.subscription.subscribers import ClientKey, SubscriberKey
+from streaming.state.client import Ignored, Interest
 from streaming.tuning import DEFAULT_TUNING, Tuning
-from streaming.updates.model import Cause, Op, Problem, Update
 from tests.support.states import decode, encode
 
 STREAM_NAMES: dict[type[Event], str] = {

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from streaming.events.columns import SourceColumns
-from streaming.events.model import Source
-from streaming.subscription.pairs import Interner, Pairs
-from streaming.subscription.subscribers import SubscriberKey
-from streaming.updates.model import Cause, Op, Update, UpdateColumns
-from streaming.updates.records import UpdateWriter
+from streaming.records.columns import Interner, Pairs, SourceColumns
+from streaming.records.model import Source
+from streaming.records.subscribers import SubscriberKey
+from streaming.records.updates import Cause, Op, Update, UpdateColumns
+from streaming.records.writing import UpdateWriter
 
 AWKWARD = ["a", "b", "a,b", 'a","b', "é", "😀", "a\\", "\n", "\x01", "\x7f", "%LMQ%$a$b", "%s", "%b", "{}", "],["]
 SUBSCRIBERS = [

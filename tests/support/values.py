@@ -6,7 +6,7 @@ Keywords set or add fields. A field whose value is `...` is left out.
 from functools import partial
 from typing import Any
 
-from streaming.events.model import BIND_TOPIC, MODEL, QUOTA, RESET_EXCLUSIVE, RESET_UNSUBSCRIBE, WILDCARD, Stream
+from streaming.records.model import BIND_TOPIC, MODEL, QUOTA, RESET_EXCLUSIVE, RESET_UNSUBSCRIBE, WILDCARD, Stream
 
 Event = dict[str, Any]
 

@@ -15,8 +15,8 @@ from click.testing import CliRunner
 
 from streaming.cli import main
 from streaming.config import Settings, load
-from streaming.events import model as events
-from streaming.updates.model import Cause
+from streaming.records import model as events
+from streaming.records.updates import Cause
 from tests.support.histories import PROFILES
 
 ROOT = Path(__file__).parents[2]

@@ -37,9 +37,9 @@ def explain(
       reexpand explain --bootstrap-servers broker:9092 --client c1 --topic orders__1__paid
       reexpand explain --client c1 --topic orders__1__paid --parent orders --group billing --json
     """
-    from streaming.events.model import LMQ_PREFIX
-    from streaming.events.parsing import parse_lmq_name
     from streaming.inspect import wording
+    from streaming.records.model import LMQ_PREFIX
+    from streaming.records.parsing import parse_lmq_name
 
     if topic.startswith(LMQ_PREFIX):
         named, topic = parse_lmq_name(topic)
@@ -76,9 +76,9 @@ def plan(ctx: click.Context, *, file: IO[bytes], kind: str | None, as_json: bool
       reexpand plan --bootstrap-servers broker:9092 request.json
       echo '{"group": "billing", "attributes": {}}' | reexpand plan --kind group
     """
-    from streaming.events.model import Stream
     from streaming.inspect import wording
     from streaming.inspect.planning import stream_of
+    from streaming.records.model import Stream
 
     text, record = read_record(file)
     stream = stream_of(record) if kind is None else Stream(KINDS[kind])

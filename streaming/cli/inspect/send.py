@@ -166,7 +166,7 @@ def send_group(
     Example:
       reexpand send group billing --parent orders --wildcard --quota 100
     """
-    from streaming.events.model import BIND_TOPIC, MODEL, QUOTA, WILDCARD
+    from streaming.records.model import BIND_TOPIC, MODEL, QUOTA, WILDCARD
 
     given = {
         BIND_TOPIC: parent,
@@ -212,11 +212,11 @@ def _send(
     waits: bool,
     as_json: bool,
 ) -> None:
-    from streaming.events.model import Stream
     from streaming.inspect import wording
     from streaming.inspect.following import UpdatesFollower
     from streaming.inspect.planning import stream_of
     from streaming.inspect.sending import send as write
+    from streaming.records.model import Stream
 
     settings = job_settings()
     stream = stream_of(record) if kind is None else Stream(KINDS[kind])

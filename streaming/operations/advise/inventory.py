@@ -11,8 +11,10 @@ import orjson
 
 from streaming.coordinator import COORDINATOR, CoordinatorState, follow
 from streaming.errors import ConfigInvalid, Rejected
-from streaming.events.json_text import requests_of
-from streaming.events.model import (
+from streaming.expansion import apply_events
+from streaming.kafka.reader import TopicReader
+from streaming.records.json_text import requests_of
+from streaming.records.model import (
     BIND_TOPIC,
     WILDCARD,
     Action,
@@ -26,19 +28,17 @@ from streaming.events.model import (
     TopicMetadata,
     check_name,
 )
-from streaming.events.parsing import PARSERS
-from streaming.expansion import apply_events
-from streaming.kafka.reader import TopicReader
+from streaming.records.parsing import PARSERS
 from streaming.state import Shard, ShardState
-from streaming.subscription.client import Mode
-from streaming.subscription.interests import pattern_of
+from streaming.state.client import Mode
+from streaming.state.interests import pattern_of
 from streaming.tuning import DEFAULT_TUNING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from streaming.config import Settings
-    from streaming.events.columns import Event
+    from streaming.records.columns import Event
 
 InputRecord = tuple[Place, bytes | None]
 """Place of a record in its stream, and its value."""

@@ -21,11 +21,11 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming.events.routing import Routing
 from streaming.operations.advise.inventory import Holding
+from streaming.records.routing import Routing
 from streaming.state import ShardDelta, ShardState, append
+from streaming.state.client import Client, Subscription
 from streaming.storage.journal import Journal
-from streaming.subscription.client import Client, Subscription
 
 K = TypeVar("K")
 V = TypeVar("V")

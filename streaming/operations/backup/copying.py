@@ -26,8 +26,8 @@ from streaming.operations.backup.manifest import (
     settle,
 )
 from streaming.storage import folder as folders
+from streaming.storage.folder import QUERY
 from streaming.storage.journal import flaw_of_part
-from streaming.storage.layout import QUERY
 from streaming.tuning import DEFAULT_TUNING
 
 UNFINISHED: Final = ".unfinished"

@@ -11,7 +11,7 @@ import orjson
 from streaming.errors import BackupDamaged, BackupFailed, BackupRefused
 from streaming.operations.backup.manifest import FOLDER, Manifest, Progress, copied, folders_of, settle
 from streaming.storage import folder as folders
-from streaming.storage.layout import IDENTITY
+from streaming.storage.folder import IDENTITY
 
 RESTORING: Final = ".restoring"
 """Suffix of a checkpoint that is being restored."""

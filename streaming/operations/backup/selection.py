@@ -14,7 +14,7 @@ from zipfile import BadZipFile, ZipFile
 import orjson
 
 from streaming.errors import BackupDamaged, BackupRefused
-from streaming.storage.layout import IDENTITY, PARTS, QUERY
+from streaming.storage.folder import IDENTITY, PARTS, QUERY
 
 _PART: Final = re.compile(r"[0-9a-f]{32}-\d+")
 """Name of a finished part; unfinished parts have a suffix."""

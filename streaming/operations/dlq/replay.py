@@ -8,11 +8,11 @@ import orjson
 from confluent_kafka import KafkaError, Message, Producer
 
 from streaming.errors import NotWritten, Rejected
-from streaming.events.topic_events import parse_lmq_name
 from streaming.kafka.clients import cause, create, reason, writing
 from streaming.kafka.letters import Letter
 from streaming.kafka.permissions import writable
 from streaming.kafka.reader import Partition, Span, TopicReader
+from streaming.records.topic_events import parse_lmq_name
 
 _FLUSH_SECONDS = 60.0
 

@@ -6,20 +6,21 @@ from typing import Any
 
 from streaming.config import Settings
 from streaming.errors import NotVerified, RebuildRefused
-from streaming.events.routing import Routing
 from streaming.kafka import facts
 from streaming.kafka.facts import Offsets
+from streaming.operations.rebuild.renewal import Layout, renewed_states
 from streaming.operations.verify.progress import JobCheckpoint
 from streaming.operations.verify.witnesses import Progress
+from streaming.records.routing import Routing
+from streaming.records.writing import KafkaRecord
 from streaming.spark import origin, positions
 from streaming.spark.checkpoint import CheckpointFiles
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.producer import Producer
 from streaming.spark.states import StateReader
 from streaming.storage.archive import Folder
-from streaming.updates.records import KafkaRecord
+from streaming.storage.store import ADOPTED
 from streaming.worker.limits_note import LIMITS
-from streaming.worker.renewal import ADOPTED, Layout, renewed_states
 from streaming.worker.signature import SIGNATURE
 
 log = logging.getLogger("reexpand")

@@ -25,7 +25,7 @@ from streaming.spark.checkpoint import CheckpointFiles, absolute
 from streaming.spark.rebuild_note import RebuildNote, Stage
 from streaming.spark.states import StateReader
 from streaming.storage import folder
-from streaming.storage.layout import IDENTITY, QUERY
+from streaming.storage.folder import IDENTITY, QUERY
 
 _ROUNDS: Final = 5
 """Attempts to finish between two changes of the relation while producers run."""

@@ -5,12 +5,12 @@ from typing import Final, NamedTuple, Protocol
 
 from confluent_kafka import Message
 
-from streaming.events.model import Source
 from streaming.kafka.facts import Offsets
 from streaming.kafka.reader import Partition, Span, TopicReader
 from streaming.operations.verify.witnesses import Progress
+from streaming.records.model import Source
 from streaming.spark import positions
-from streaming.spark.silent import Reading
+from streaming.spark.silent import InputProgress
 from streaming.worker.signature import Origin, Signer
 
 ROUNDS: Final = 10
@@ -56,7 +56,7 @@ class Settling:
         progress: called with the number of records read.
     """
 
-    def __init__(self, reading: Reading, look: InputLook, progress: Progress) -> None:
+    def __init__(self, reading: InputProgress, look: InputLook, progress: Progress) -> None:
         self._reading = reading
         self._look = look
         self._progress = progress

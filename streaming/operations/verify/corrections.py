@@ -3,18 +3,18 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from streaming.events.model import Source
-from streaming.expansion.announce import Announcer
+from streaming.expansion.compare import Announcer
 from streaming.expansion.micro_batch import apply_events
 from streaming.operations.verify.findings import Difference, Fault
-from streaming.operations.verify.holding import holdings
 from streaming.operations.verify.replay import Key, Rules
 from streaming.operations.verify.witnesses import ShardPair
+from streaming.records.model import Source
+from streaming.records.subscribers import SubscriberKey
+from streaming.records.updates import Cause, Op
+from streaming.records.writing import UpdateWriter, update_key
 from streaming.state import ShardState
-from streaming.subscription.subscribers import SubscriberKey
+from streaming.state.holdings import holdings
 from streaming.tuning import DEFAULT_TUNING
-from streaming.updates.model import Cause, Op
-from streaming.updates.records import UpdateWriter, update_key
 
 _NONE: Final = -1
 """Partition and offset of a record that does not exist."""

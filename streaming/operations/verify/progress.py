@@ -9,12 +9,12 @@ from pyarrow import ArrowException
 from pyarrow.fs import FileSelector, FileSystem
 
 from streaming.errors import NotVerified
-from streaming.events.routing import Routing
 from streaming.kafka.facts import NotedTopic
 from streaming.kafka.reader import Partition
 from streaming.quarantine.decisions import NOTE, Quarantine
+from streaming.records.routing import Routing
 from streaming.storage.archive import opened
-from streaming.storage.layout import IDENTITY, QUERY
+from streaming.storage.folder import IDENTITY, QUERY
 from streaming.worker.limits_note import LIMITS, Limits, parse
 from streaming.worker.reading import StreamTopics
 from streaming.worker.signature import SIGNATURE, Signer

@@ -10,19 +10,18 @@ import orjson
 
 from streaming import coordinator, state
 from streaming.errors import Rejected, StateError
-from streaming.events.model import Reason, Source, Stream
-from streaming.events.routing import Routing
 from streaming.operations.verify.windows import StoredInput
 from streaming.quarantine.partitions import partition_of
+from streaming.records.model import Reason, Source, Stream
+from streaming.records.routing import Routing, placed
+from streaming.records.writing import TABLE_END, Tables
 from streaming.state import Shard, ShardState
 from streaming.storage.archive import Folder
 from streaming.storage.journal import Archive, Journal
 from streaming.tuning import DEFAULT_TUNING
-from streaming.updates.tables import TABLE_END, Tables
 from streaming.worker import InputRow, InputRows, Worker, WorkerConfig
 from streaming.worker.limits_note import Limits
 from streaming.worker.output import OutputKind
-from streaming.worker.placing import placed
 from streaming.worker.reading import StreamTopics
 from streaming.worker.rows import STREAMS, position
 from streaming.worker.signature import Origin, Signer

@@ -15,19 +15,19 @@ from typing import Any, Final, NamedTuple, Self
 
 import orjson
 
-from streaming.events.model import Source, Stream, lmq_name
 from streaming.expansion.micro_batch import apply_events
 from streaming.operations.verify.findings import RowName
-from streaming.operations.verify.holding import holdings
 from streaming.operations.verify.ledger import LedgerRow
 from streaming.operations.verify.replay import Key, Rules
+from streaming.records.model import Source, Stream, lmq_name
+from streaming.records.subscribers import SHARE, ClientKey, SubscriberKey
+from streaming.records.updates import Op
+from streaming.records.writing import digest_number, event_id, patterns_json, update_key
 from streaming.state import ShardState
-from streaming.subscription.client import NOTHING, Client, Mode, interest
-from streaming.subscription.interests import SHARE
-from streaming.subscription.subscribers import ClientKey, SubscriberKey
+from streaming.state.client import NOTHING, Client, Mode
+from streaming.state.group import interest
+from streaming.state.holdings import holdings
 from streaming.tuning import DEFAULT_TUNING
-from streaming.updates.model import Op, Problem
-from streaming.updates.records import digest_number, event_id, patterns_json, update_key
 from streaming.worker.reading import KeyReader
 from streaming.worker.rows import STREAMS, InputRow, InputRows
 
@@ -186,10 +186,9 @@ def _possible(
     for limits, row in log.of(client):
         bounds = rules.limits[limits].bounds if rules.limits else None
         reader = KeyReader(client.parent, number, rules.topics, inf, bounds=bounds, signer=rules.signer)
-        for entry in reader.read(InputRows.of([row])):
-            if not isinstance(entry, Problem):
-                batch = apply_events(state, [entry], rules.shard(client.parent, number), DEFAULT_TUNING)
-                state.apply(batch.delta)
+        for event in reader.read(InputRows.of([row])).events:
+            batch = apply_events(state, [event], rules.shard(client.parent, number), DEFAULT_TUNING)
+            state.apply(batch.delta)
         held = state.clients.get(key)
         if held is None:
             continue

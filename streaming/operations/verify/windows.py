@@ -5,8 +5,8 @@ from heapq import merge
 from itertools import groupby
 from typing import Final, NamedTuple, Protocol
 
-from streaming.events.model import Stream
 from streaming.kafka.reader import Partition, Span
+from streaming.records.model import Stream
 
 WINDOW_RECORDS: Final = 100_000
 """Maximum number of records in memory, unless more have the same timestamp."""

@@ -9,18 +9,18 @@ import orjson
 from confluent_kafka import Message
 
 from streaming.errors import NotVerified, StateError, TopicMissing
-from streaming.events.model import Stream
 from streaming.kafka.reader import Partition, Span, TopicReader
 from streaming.operations.verify.findings import DamagedState
-from streaming.operations.verify.holding import complete, holdings
 from streaming.operations.verify.ledger import BOTH_STATES, Ledger, Says, UpdateMark
 from streaming.operations.verify.progress import JobCheckpoint, MicroBatches
 from streaming.operations.verify.replay import Key, Replay, Rules, read_state, refused_requests, work_off
 from streaming.operations.verify.values import CONTRADICTORY, RequestLog, announced, name_of, stated
 from streaming.operations.verify.windows import StoredInput, in_order, windows
+from streaming.records.model import Stream
+from streaming.records.op import Op
+from streaming.records.writing import update_key
 from streaming.state import ShardState
-from streaming.updates.op import Op
-from streaming.updates.records import update_key
+from streaming.state.holdings import holdings
 from streaming.worker import Worker
 from streaming.worker.rows import STREAMS, InputRow
 
@@ -123,7 +123,7 @@ class JobView:
         if rows is None and not state.backfills:
             return state, state
         after = read_state(worker, key, work_off(worker, key, rows, value) if rows else value)
-        complete(after)
+        after.complete_backfills()
         return state, after
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from matcher import PatternIndex
-from streaming.events.model import BIND_TOPIC, WILDCARD, Source
-from streaming.subscription.subscribers import SubscriberKey
-from streaming.updates.model import Cause, Op, Update
-from streaming.updates.records import KafkaRecord, UpdateWriter
+from streaming.records.model import BIND_TOPIC, WILDCARD, Source
+from streaming.records.subscribers import SubscriberKey
+from streaming.records.updates import Cause, Op, Update
+from streaming.records.writing import KafkaRecord, UpdateWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -27,8 +27,8 @@ from pyflink.java_gateway import get_gateway
 from pyflink.table import StreamTableEnvironment
 from pyflink.table.expressions import col
 
-from streaming.events.model import Source
 from streaming.local.server import free_port
+from streaming.records.model import Source
 from tests.bench.peers.decisions import Entry, Event, Operator, placed
 from tests.bench.peers.process import say_ready, setting
 

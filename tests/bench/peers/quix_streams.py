@@ -16,8 +16,8 @@ from confluent_kafka.admin import AdminClient
 from quixstreams import Application, State, message_context
 from quixstreams.models import Serializer
 
-from streaming.events.model import Source
-from streaming.updates.records import KafkaRecord
+from streaming.records.model import Source
+from streaming.records.writing import KafkaRecord
 from tests.bench.peers.decisions import Entry, Event, Operator, placed
 from tests.bench.peers.process import say_ready, setting
 

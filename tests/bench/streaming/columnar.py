@@ -13,7 +13,7 @@ from math import inf
 import orjson
 from rich.table import Table
 
-from streaming.events.model import BIND_TOPIC, QUOTA, WILDCARD
+from streaming.records.model import BIND_TOPIC, QUOTA, WILDCARD
 from streaming.tuning import Tuning
 from streaming.worker import InputRow, InputRows, Worker, WorkerConfig
 from streaming.worker.process import without_collection

@@ -14,10 +14,10 @@ from random import Random
 
 from rich.table import Table
 
-from streaming.events.model import LITE, NO_METADATA
+from streaming.records.model import LITE, NO_METADATA
 from streaming.state import ShardDelta, ShardState
-from streaming.subscription.blocks import Block
-from streaming.subscription.client import Interest
+from streaming.state.blocks import Block
+from streaming.state.client import Interest
 from tests.bench.command import arguments, show
 
 REGIONS, TENANTS = 20, 1_000

@@ -26,11 +26,11 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from streaming.config import load
 from streaming.local import classes, jars
 from streaming.local.java import environment, find_java
+from streaming.records.writing import SEPARATOR, Tables
 from streaming.spark import checkpoint, counts, job, pace, positions, session, sinks
 from streaming.spark.expand import OUTPUT_SCHEMA, STATE_SCHEMA
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.route import route
-from streaming.updates.tables import Tables, text
 from streaming.worker.output import OutputRow
 from streaming.worker.process import without_collection
 
@@ -74,7 +74,7 @@ def same_output(
 
 
 def _row(topic: str, keys: list[bytes], values: list[bytes]) -> OutputRow:
-    return topic, b"", text(Tables.singly(keys, values))
+    return topic, b"", SEPARATOR.join(Tables.singly(keys, values))
 
 
 def _events(frames: Iterator[pd.DataFrame], state: GroupState) -> list[bytes]:

@@ -12,7 +12,7 @@ import time
 from rich.table import Table
 
 from streaming import coordinator
-from streaming.events.model import BIND_TOPIC, WILDCARD
+from streaming.records.model import BIND_TOPIC, WILDCARD
 from streaming.worker import WorkerConfig
 from streaming.worker.output import OutputKind
 from streaming.worker.process import without_collection

@@ -16,7 +16,7 @@ from uuid import uuid4
 from confluent_kafka import Consumer
 from rich.table import Table
 
-from streaming.events.model import BIND_TOPIC, WILDCARD, Stream
+from streaming.records.model import BIND_TOPIC, WILDCARD, Stream
 from tests.bench.command import arguments, broker_and_folder, show
 from tests.support.processes import eventually
 from tests.support.running_job import POLL_SECONDS, REEXPAND, SETTLE_SECONDS, START_SECONDS, Job, Streams

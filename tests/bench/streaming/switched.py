@@ -22,7 +22,7 @@ from prometheus_client import CollectorRegistry, exposition
 
 from streaming.monitor.batch import BatchReport
 from streaming.worker import worker
-from streaming.worker.facts import facts
+from streaming.worker.rows import facts
 
 SWITCH: Final = "REEXPAND_BENCH_SILENT"
 """Environment variable that names the file."""

@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from matcher import PatternIndex
-from streaming.events.model import BIND_TOPIC, QUOTA, WILDCARD
+from streaming.records.model import BIND_TOPIC, QUOTA, WILDCARD
 
 GROUP = "group-{parent}"
 CLIENT = "client{number:02}"

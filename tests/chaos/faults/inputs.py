@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from confluent_kafka import KafkaException, Producer
 
-from streaming.events.model import Reason, Stream
+from streaming.records.model import Reason, Stream
 from tests.chaos.load import CANARIES, HOT, topic
 from tests.chaos.model import Proof, Struck, fault
 from tests.chaos.stage import Stage

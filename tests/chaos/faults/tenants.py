@@ -13,8 +13,8 @@ from random import Random
 
 from confluent_kafka import Message, Producer
 
-from streaming.events.model import Stream
 from streaming.local.server import free_port
+from streaming.records.model import Stream
 from tests.chaos.judge import HOSTILE_KEY
 from tests.chaos.load import CANARIES, topic
 from tests.chaos.model import Proof, Struck, fault

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from streaming.events.columns import Event
-from streaming.events.model import Source, SubscriptionRequest
+from streaming.records.columns import Event
+from streaming.records.model import Source, SubscriptionRequest
 from streaming.state import Shard, ShardState
 from streaming.tuning import DEFAULT_TUNING, Tuning
 from tests.support.attribution import differences, in_reading_order

@@ -2,8 +2,8 @@
 
 from random import Random
 
-from streaming.events.model import LITE
-from streaming.subscription.blocks import Block, Blocks, replaced, settled, without_and_with
+from streaming.records.model import LITE
+from streaming.state.blocks import Block, Blocks, replaced, settled, without_and_with
 from tests.support.builders import NATS
 
 HISTORIES = 300

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming.events.model import Reason, Stream
-from streaming.events.routing import Routing
 from streaming.expansion import group_log
 from streaming.oracle import Oracle
+from streaming.records.model import Reason, Stream
+from streaming.records.routing import Routing
 from streaming.tuning import Tuning
 from streaming.worker import Worker
 from tests.property.streaming.test_histories import routings

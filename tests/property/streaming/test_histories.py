@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streaming.events.model import Stream
-from streaming.events.parsing import parse_subscription
-from streaming.events.routing import Routing
 from streaming.oracle import Oracle
 from streaming.oracle.sets import Entry
+from streaming.records.model import Stream
+from streaming.records.parsing import parse_subscription
+from streaming.records.routing import Routing
+from streaming.records.updates import Cause
 from streaming.tuning import Tuning
-from streaming.updates.model import Cause
 from streaming.worker import Worker
 from tests.support.histories import PROFILES, batches, entries_of, feed, history, lease_of
 from tests.support.simulator import Record, Simulation, element
@@ -112,7 +112,7 @@ def test_columns_say_what_topics_one_by_one_say(profile: str, seed: int, length:
 def at_work(job: Simulation, tuning: Tuning, process: Worker) -> Worker:
     """Return a worker with the decoded states of a process, under another tuning."""
     worker = Worker(job.config, tuning)
-    worker.states = process.states
+    worker.states.cache = process.states.cache
     return worker
 
 

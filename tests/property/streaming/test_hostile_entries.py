@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from streaming.events.model import BIND_TOPIC, MAX_AHEAD_MS, QUOTA, WILDCARD, Reason, Stream
-from streaming.events.routing import Routing
 from streaming.oracle import Effective
+from streaming.records.model import BIND_TOPIC, MAX_AHEAD_MS, QUOTA, WILDCARD, Reason, Stream
+from streaming.records.routing import Routing
 from streaming.worker import Worker
 from streaming.worker.bounds import Bounds
 from streaming.worker.signature import OWN_FIELDS, Signer

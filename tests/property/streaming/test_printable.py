@@ -40,7 +40,7 @@ from streaming.operations.verify import report as verification
 from streaming.operations.verify.findings import DamagedState, Difference, Fault, Findings, RowName, UpdateRecord
 from streaming.oracle import Effective
 from streaming.printable import printable, printable_json, quoted
-from streaming.updates.model import Cause, Op
+from streaming.records.updates import Cause, Op
 
 texts = st.text(st.characters() | st.sampled_from("\x1b\x07\x9b\r\n\t\u202e\u2028\u200b\x7f[]'\"\\"), max_size=12)
 forged = "x\n2026-01-01 ERROR forged\x1b]0;title\x07\x1b[31m\u202e[red]\r\ud800"

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from streaming.events.model import VERSION_RETENTION_MS, Reason, Stream
-from streaming.events.routing import Routing
 from streaming.oracle import Effective, Oracle
+from streaming.records.model import VERSION_RETENTION_MS, Reason, Stream
+from streaming.records.routing import Routing
+from streaming.records.updates import Cause
 from streaming.tuning import Tuning
-from streaming.updates.model import Cause
 from streaming.worker import Worker
 from tests.support.histories import feed
 from tests.support.simulator import TOPICS, Record, Simulation

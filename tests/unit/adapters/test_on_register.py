@@ -2,9 +2,9 @@
 
 from click.testing import CliRunner
 
-from streaming.events.model import TopicEvent
-from streaming.events.parsing import parse_topic_event
 from streaming.examples.on_register import main, on_register, on_unregister, record
+from streaming.records.model import TopicEvent
+from streaming.records.parsing import parse_topic_event
 
 
 def test_its_records_are_topic_events_keyed_by_their_parent() -> None:

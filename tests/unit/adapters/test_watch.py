@@ -25,8 +25,8 @@ from streaming.adapters.watch import (
     listing,
 )
 from streaming.errors import ConfigInvalid
-from streaming.events.model import TopicEvent
-from streaming.events.parsing import parse_topic_event
+from streaming.records.model import TopicEvent
+from streaming.records.parsing import parse_topic_event
 
 NAMES = ["a", "b", "c", "d"]
 ids = st.sampled_from(["1", "2", "3"])

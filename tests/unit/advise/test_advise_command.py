@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from streaming.cli import main
-from streaming.events.routing import Routing
 from streaming.operations.advise import rule
+from streaming.records.routing import Routing
 from tests.support.builders import request_json, topic_json
 from tests.support.environment import forget_settings
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from streaming.events.model import BIND_TOPIC, QUOTA, Place, Stream
-from streaming.events.routing import Routing
 from streaming.operations.advise.inventory import Holding, Inventory
+from streaming.records.model import BIND_TOPIC, QUOTA, Place, Stream
+from streaming.records.routing import Routing
 from tests.support.builders import group_json, request_json, topic_json
 from tests.support.histories import PROFILES, batches, history
 from tests.support.simulator import Record, Simulation

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.events.model import LITE, NO_METADATA, GroupEvent, Notation, Source, SubscriptionRequest
-from streaming.events.routing import Routing
 from streaming.expansion import apply_events
 from streaming.operations.advise.inventory import Holding
 from streaming.operations.advise.rule import Spread, sizes
+from streaming.records.model import LITE, NO_METADATA, GroupEvent, Notation, Source, SubscriptionRequest
+from streaming.records.routing import Routing
 from streaming.state import Shard, ShardState
 from streaming.tuning import DEFAULT_TUNING
 from tests.support.builders import MQTT, NATS, WAMP, WILD, replace

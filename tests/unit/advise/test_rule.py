@@ -4,11 +4,11 @@ from collections.abc import Iterable
 
 import pytest
 
-from streaming.events.model import NO_METADATA, SubscriptionRequest
-from streaming.events.routing import Routing
 from streaming.operations.advise import rule
 from streaming.operations.advise.inventory import Holding
 from streaming.operations.advise.rule import Advice, Spread, advise
+from streaming.records.model import NO_METADATA, SubscriptionRequest
+from streaming.records.routing import Routing
 from streaming.state import ShardState
 from tests.support.builders import bound, replace
 from tests.unit.advise.test_placement import shard_after

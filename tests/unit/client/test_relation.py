@@ -7,11 +7,11 @@ import pytest
 
 from streaming.client import Change, Malformed, Op, Relation, Row, Subscriber
 from streaming.client.memory import Pool
-from streaming.events.model import Source
-from streaming.subscription.subscribers import SubscriberKey
-from streaming.updates.model import Cause, Update
-from streaming.updates.model import Op as JobOp
-from streaming.updates.records import UpdateWriter
+from streaming.records.model import Source
+from streaming.records.subscribers import SubscriberKey
+from streaming.records.updates import Cause, Update
+from streaming.records.updates import Op as JobOp
+from streaming.records.writing import UpdateWriter
 from tests.support.update_records import Record, add, gone, key, names, remove, value
 
 MAX_BYTES_A_ROW = 700

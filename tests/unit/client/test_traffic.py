@@ -6,8 +6,8 @@ from random import Random
 
 from click.testing import CliRunner
 
-from streaming.events.model import Stream
 from streaming.examples import traffic
+from streaming.records.model import Stream
 from tests.support.histories import expected
 from tests.support.simulator import Record
 

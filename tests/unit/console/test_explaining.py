@@ -13,7 +13,7 @@ from streaming.console.explaining import _MEANING, BASIS, UPDATES_BASIS, JobExpl
 from streaming.errors import InspectError
 from streaming.inquiry.model import EntryVerdict, GroupFacts, Hint, PairFacts, PairVerdict, SegmentStep
 from streaming.inspect import Explanation
-from streaming.updates.op import Cause
+from streaming.records.op import Cause
 from tests.support.processes import eventually
 from tests.support.update_records import remove
 

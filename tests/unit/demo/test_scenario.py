@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streaming.demo.scenario import SCENES, Step, relation
-from streaming.updates.model import Cause, Op
+from streaming.records.updates import Cause, Op
 from tests.support.simulator import Record, Simulation
 
 if TYPE_CHECKING:

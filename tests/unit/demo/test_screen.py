@@ -17,9 +17,9 @@ from streaming.config import Settings
 from streaming.demo.scenario import SCENES
 from streaming.demo.screen import JsonScreen, TextScreen
 from streaming.demo.verdict import Coordinates, DeadLetter, ReceivedUpdate, Verdict
-from streaming.events.parsing import parse_topic_event
 from streaming.oracle import Effective
-from streaming.updates.model import Cause, Op
+from streaming.records.parsing import parse_topic_event
+from streaming.records.updates import Cause, Op
 
 if TYPE_CHECKING:
     from streaming.demo.screen import Screen

@@ -17,9 +17,9 @@ from streaming.demo.verdict import (
     effective_rows,
     judge,
 )
-from streaming.events.model import Reason, Stream
 from streaming.oracle import Effective
-from streaming.updates.model import Cause, Op
+from streaming.records.model import Reason, Stream
+from streaming.records.updates import Cause, Op
 from tests.support.update_records import add, gone
 
 BAD = Step(Stream.TOPICS, ORDERS, b"{", "a bad record", Reason.NOT_JSON)

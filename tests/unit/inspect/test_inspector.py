@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from streaming.errors import NotPlaced, QuestionRefused
-from streaming.events.model import Stream
-from streaming.events.routing import Routing
 from streaming.inspect import Filter, PairVerdict, wording
+from streaming.records.model import Stream
+from streaming.records.routing import Routing
 from tests.support.builders import group_json, request_json, topic_json
 from tests.support.inspected import inspector_of
 from tests.support.simulator import Record, Simulation

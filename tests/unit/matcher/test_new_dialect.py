@@ -59,8 +59,8 @@ assert len(FlatPatterns.from_bytes(FlatPatterns(["a:?"], "colons").to_bytes())) 
 """
 JOB = """
 import orjson
-from streaming.events.model import Notation
-from streaming.events.subscription_requests import parse_subscription
+from streaming.records.model import Notation
+from streaming.records.subscription_requests import parse_subscription
 from streaming.state.shard import Shard
 request = {"action": "COMPLETE_ADD", "clientId": "c", "group": "g", "topic": "p", "dialect": "colons",
            "policy": "plain", "liteTopicSet": ["a:?"]}

@@ -15,8 +15,7 @@ from streaming.monitor.batch import SHOWN_PARENTS, BatchReport, LagMeter, ShardS
 from streaming.monitor.health import Health
 from streaming.monitor.metrics import Metrics, WeightedHistogram
 from streaming.monitor.processes import measured
-from streaming.worker.facts import LABEL_CHARACTERS, KeyFacts, facts
-from streaming.worker.rows import InputRow, InputRows
+from streaming.worker.rows import LABEL_CHARACTERS, InputRow, InputRows, KeyFacts, facts
 
 PROGRESS = {
     "batchId": 4,

@@ -7,7 +7,7 @@ import pytest
 
 from streaming.kafka.facts import Offsets
 from streaming.operations.rebuild.settling import ROUNDS, Followed, Settling, looking
-from streaming.spark.silent import Reading
+from streaming.spark.silent import InputProgress
 from streaming.worker.signature import Signer
 from tests.support.builders import request_value
 
@@ -24,7 +24,7 @@ class Query:
         self.looks: list[tuple[int, int]] = []
         self.progress: list[tuple[str, int, int | None]] = []
         self._followed = iter(followed)
-        reading = Reading(lambda: {"t": {0: self.end}}, lambda: {"t": {0: self.at}}, lambda: self.told)
+        reading = InputProgress(lambda: {"t": {0: self.end}}, lambda: {"t": {0: self.at}}, lambda: self.told)
         self.may_end = Settling(reading, self._look, lambda *each: self.progress.append(each))
 
     def _look(self, start: Offsets, end: Offsets, /) -> Followed:

@@ -7,13 +7,13 @@ import pytest
 
 from streaming.config import load
 from streaming.errors import UpdatesUnknown
-from streaming.events.model import Stream
 from streaming.kafka import facts
 from streaming.kafka.facts import NotedTopic
+from streaming.records.model import Stream
+from streaming.records.writing import KafkaRecord
 from streaming.spark import checkpoint, provision, sinks
 from streaming.spark.checkpoint import Agreement, QueryProgress
 from streaming.spark.expand import _output_frames
-from streaming.updates.records import KafkaRecord
 from streaming.worker.output import Output, OutputKind
 
 SETTINGS = load({"bootstrap_servers": "b:1", "checkpoint": "/c"})

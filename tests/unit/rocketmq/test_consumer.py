@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from matcher import InvalidPattern
 from streaming.client import Change, Op, Row, Subscriber
 from streaming.errors import ConfigInvalid, ExtraMissing
-from streaming.events.model import Action
+from streaming.records.model import Action
+from streaming.records.updates import Cause
 from streaming.rocketmq.consumer import Handover, WildcardLiteConsumer
 from streaming.rocketmq.requests import OffsetOption, PatternSet, group_event
 from streaming.rocketmq.subscriptions import MAX_REQUEST_NAMES, LiteRequest, OwnLiteTopics
-from streaming.updates.model import Cause
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

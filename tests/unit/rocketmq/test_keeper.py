@@ -16,13 +16,13 @@ from rocketmq.grpc_protocol import TelemetryCommand
 
 from streaming.client import Op
 from streaming.errors import LiteSubscriptionRefused
-from streaming.events.model import Action
+from streaming.records.model import Action
+from streaming.records.updates import Cause
 from streaming.rocketmq import consumer as consumers
 from streaming.rocketmq.consumer import WildcardLiteConsumer
 from streaming.rocketmq.keeper import Keeper
 from streaming.rocketmq.official import OfficialConsumer, refusal
 from streaming.rocketmq.subscriptions import LiteRequest, OwnLiteTopics
-from streaming.updates.model import Cause
 from tests.support.processes import eventually
 from tests.support.update_records import add, remove
 from tests.unit.rocketmq.test_consumer import change

@@ -18,23 +18,21 @@ from jsonschema import Draft202012Validator
 
 from streaming.cli import main
 from streaming.errors import Rejected
-from streaming.events.clock_records import parse_clock
-from streaming.events.group_events import parse_group_event
-from streaming.events.model import BIND_TOPIC, QUOTA, Reason, Source
-from streaming.events.parsing import PARSERS
-from streaming.events.subscription_requests import parse_subscription
-from streaming.events.topic_events import parse_topic_event
+from streaming.records.model import BIND_TOPIC, QUOTA, Reason, Source
+from streaming.records.parsing import PARSERS, parse_clock, parse_group_event
+from streaming.records.subscribers import SubscriberKey
+from streaming.records.subscription_requests import parse_subscription
+from streaming.records.topic_events import parse_topic_event
+from streaming.records.updates import Cause, Op, Update
+from streaming.records.writing import UpdateWriter, dead_letter
 from streaming.schemas import files
-from streaming.subscription.subscribers import SubscriberKey
-from streaming.updates.model import Cause, Op, Update
-from streaming.updates.records import UpdateWriter, dead_letter
 from streaming.worker.signature import sets_own_fields
 from tests.support.mutations import VICTIMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from streaming.events.model import Stream
+    from streaming.records.model import Stream
 
 RECORDED = sorted((Path(__file__).parents[2] / "fixtures").glob("checkpoint-format-*"))
 INPUTS = {

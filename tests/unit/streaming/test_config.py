@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from streaming.cli import main
 from streaming.config import Settings, load
 from streaming.errors import CheckpointMismatch, ConfigInvalid, ReexpandError
-from streaming.events.model import MAX_NAME_BYTES
+from streaming.records.model import MAX_NAME_BYTES
 from streaming.spark import service
 from tests.support.environment import forget_settings
 

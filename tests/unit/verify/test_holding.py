@@ -10,16 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.coordinator import COORDINATOR
-from streaming.events.model import Stream
-from streaming.events.routing import Routing
-from streaming.operations.verify.holding import complete
 from streaming.operations.verify.replay import Replay, Rules, read_state
 from streaming.operations.verify.windows import StoredInput, in_order
 from streaming.operations.verify.witnesses import row_keys
 from streaming.oracle import Effective
 from streaming.quarantine.partitions import partition_of
+from streaming.records.model import Stream
+from streaming.records.routing import Routing
+from streaming.records.writing import update_key
 from streaming.tuning import Tuning
-from streaming.updates.records import update_key
 from streaming.worker import Worker
 from tests.support.builders import group_json, request_json, topic_json
 from tests.support.histories import CLIENT_TIMEOUT_MS, PROFILES, batches, history
@@ -41,7 +40,7 @@ def by_state(job: Simulation, *, completed: bool = False) -> set[bytes]:
         if key[0] != COORDINATOR:
             state = read_state(worker, key, data)
             if completed:
-                complete(state)
+                state.complete_backfills()
             found |= set(row_keys(rules(job.routing), key, state))
     return found
 

@@ -8,11 +8,11 @@ import pytest
 
 from streaming.config import Settings, load
 from streaming.errors import CheckpointMismatch, NotVerified
-from streaming.events.model import MAX_AHEAD_MS, Source, Stream
-from streaming.events.routing import Routing
 from streaming.operations.verify.progress import JobCheckpoint
 from streaming.operations.verify.replay import Replay, Rules, refused_requests
 from streaming.operations.verify.windows import StoredInput
+from streaming.records.model import MAX_AHEAD_MS, Source, Stream
+from streaming.records.routing import Routing
 from streaming.spark import checkpoint, limits_note
 from streaming.worker.bounds import Bounds
 from streaming.worker.limits_note import LIMITS, Limits, dump, parse

@@ -13,8 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming.coordinator import COORDINATOR
-from streaming.events.model import Stream
-from streaming.events.routing import Routing
 from streaming.operations.verify.ledger import BOTH_STATES, Ledger, Says, UpdateMark
 from streaming.operations.verify.replay import Replay, Rules, read_state
 from streaming.operations.verify.values import (
@@ -27,7 +25,9 @@ from streaming.operations.verify.values import (
     unexplained,
 )
 from streaming.operations.verify.windows import in_order
-from streaming.updates.records import update_key
+from streaming.records.model import Stream
+from streaming.records.routing import Routing
+from streaming.records.writing import update_key
 from streaming.worker import Worker
 from tests.support.builders import group_json, request_value, topic_value
 from tests.support.histories import PROFILES, batches, history

@@ -6,9 +6,9 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.events.model import Stream
 from streaming.kafka.reader import Partition, Span
 from streaming.operations.verify.windows import StoredInput, in_order, windows
+from streaming.records.model import Stream
 
 
 class Log:

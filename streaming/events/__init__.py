@@ -1,1 +1,0 @@
-"""Input events: models, parsing, routing."""

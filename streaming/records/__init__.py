@@ -1,0 +1,1 @@
+"""What is on the wire: input events, updates, and their routing."""

@@ -1,1 +1,0 @@
-"""Changes of the relation, and the Kafka records that announce them."""

@@ -1,0 +1,306 @@
+"""A change that is about many topics is carried out in slices, and nobody waits for it."""
+
+import json
+
+import pytest
+
+from streaming.records.model import BIND_TOPIC, QUOTA, WILDCARD, GroupEvent, SubscriptionRequest
+from streaming.records.parsing import parse_clock
+from streaming.records.subscribers import ClientKey
+from streaming.records.updates import Cause
+from streaming.tuning import Tuning
+from streaming.worker import Worker, WorkerConfig
+from streaming.worker.output import OutputKind
+from streaming.worker.rows import InputRow
+from tests.support.builders import (
+    WAMP,
+    add,
+    bound,
+    created,
+    deleted,
+    drop,
+    group_json,
+    leave,
+    replace,
+    request_json,
+    topic_json,
+    wake,
+)
+from tests.support.simulator import TOPICS
+from tests.support.states import decode, encode, work
+from tests.support.story import Said, added, removed
+from tests.support.story import Story as AnyStory
+
+UNLIMITED = bound(quota=-1)
+KEY = ClientKey("g", "c")
+
+
+TWO_AT_A_TIME = Tuning(backfill_topics=2)
+
+
+class Story(AnyStory):
+    """A shard that goes through two topics of a backfill at once."""
+
+    tuning = TWO_AT_A_TIME
+
+
+def subscribed(topic: str, *patterns: str) -> Said:
+    """An ADD because of a request."""
+    return added(topic, *(patterns or ("*",)), cause=Cause.SUBSCRIBED)
+
+
+def unsubscribed(topic: str, *patterns: str) -> Said:
+    """A REMOVE because of a request."""
+    return removed(topic, *(patterns or ("*",)), cause=Cause.UNSUBSCRIBED)
+
+
+@pytest.fixture
+def story() -> Story:
+    """Five topics, and a client that has asked for all and has two of them so far."""
+    story = Story(UNLIMITED, *map(created, "abcde"))
+    assert story.then(replace("*")) == {subscribed("a"), subscribed("b")}
+    return story
+
+
+def test_it_goes_on_with_each_batch_in_order_of_creation(story: Story) -> None:
+    assert story.then(wake(0)) == {subscribed("c"), subscribed("d")}
+    assert list(story.state.backfills) == [KEY]
+    assert story.then(wake(0)) == {subscribed("e")}
+    assert story.state.backfills == {}
+    assert story.then(wake(0)) == set()
+
+
+def test_all_updates_name_the_request(story: Story) -> None:
+    sources = [update.source for _ in range(2) if story.then(wake(0)) for update in story.expansion.updates]
+    assert [source[:3] for source in sources] == [("subscriptions", 0, 7)] * 3
+
+
+def test_what_both_requests_ask_for_is_not_mentioned() -> None:
+    story = Story(UNLIMITED, *map(created, ["a__1", "b__1", "a__2", "b__2", "a__3", "b__3"]))
+    for patterns in (["*__*"], ["a__*"], ["**"]):
+        story.then(replace(*patterns))
+        story.then(wake(0))
+        story.then(wake(0))
+        assert story.state.backfills == {}
+        assert story.held() == [name for name in story.state.topics if patterns != ["a__*"] or name.startswith("a")]
+
+
+def test_what_the_request_said_is_in_all_updates() -> None:
+    """Its version and where to start; and what the group says of offsets of who leaves."""
+    option = {"type": "TAIL_N", "value": 3}
+    story = Story(bound(quota=-1, resets="unsubscribe"), *map(created, "abc"))
+    for events in ([replace("*", version=7, option=option)], [wake(0)]):
+        story.then(*events)
+        assert {(said.version, said.reset) for said in story.expansion.updates} == {(7, False)}
+        assert all(said.offset_option == option for said in story.expansion.updates)
+    for events in ([leave(version=8)], [wake(0)]):
+        story.then(*events)
+        assert {(said.op, said.version, said.reset) for said in story.expansion.updates} == {("REMOVE", 8, True)}
+        assert all(said.offset_option is None for said in story.expansion.updates)
+    assert story.rows == {}
+
+
+def test_topics_have_the_bitmap_of_other_groups() -> None:
+    selecting = bound("h")
+    story = Story(
+        UNLIMITED, selecting, replace("z", group="h", sql="a = 'b'"), *(created(each, a="b") for each in "xyz")
+    )
+    for events in ([replace("*")], [wake(0)]):
+        assert story.then(*events)
+        assert all(said.bitmap for said in story.expansion.updates)
+
+
+def test_what_comes_meanwhile_is_said_at_once(story: Story) -> None:
+    assert story.then(created("f")) == {added("f", "*"), subscribed("c"), subscribed("d")}
+    assert story.then(wake(0)) == {subscribed("e")}
+
+
+def test_what_goes_meanwhile_is_removed_only_where_it_was_said(story: Story) -> None:
+    assert story.then(deleted("a"), deleted("e")) == {removed("a", "*"), subscribed("c"), subscribed("d")}
+    assert story.state.backfills == {}
+
+
+@pytest.mark.parametrize("anew", [False, True])
+@pytest.mark.parametrize("topic", [*"cdefg"])
+def test_what_goes_was_any_of_those_to_go_through(topic: str, anew: bool) -> None:  # noqa: FBT001
+    """Another worker finds the same ones left."""
+    story = Story(UNLIMITED, *map(created, "abcdefg"))
+    story.then(replace("*"))
+    story.then(deleted(topic))
+    if anew:
+        story.state = decode(encode(story.state))
+    story.then(wake(0))
+    story.then(wake(0))
+    assert ({row for _, row in story.rows}, story.state.backfills) == ({*"abcdefg"} - {topic}, {})
+
+
+def test_what_goes_and_comes_again_is_said_once(story: Story) -> None:
+    assert story.then(deleted("d"), created("d")) == {added("d", "*"), subscribed("c"), subscribed("e")}
+    assert story.state.backfills == {}
+
+
+def test_what_was_not_said_follows_the_former_request() -> None:
+    story = Story(UNLIMITED, *map(created, ["a__1", "a__2", "b__1", "b__2", "a__3", "b__3"]))
+    story.then(replace("a__*"))
+    story.then(wake(0))
+    story.then(wake(0))
+    assert story.state.backfills == {}
+    assert story.then(replace("b__*")) == {unsubscribed("a__1", "a__*"), unsubscribed("a__2", "a__*")}
+    assert story.then(deleted("a__3"), deleted("b__3")) == {
+        removed("a__3", "a__*"), subscribed("b__1", "b__*"), subscribed("b__2", "b__*")
+    }  # fmt: skip
+    assert story.state.backfills == {}
+
+
+def test_leaving_is_carried_out_in_slices_too() -> None:
+    story = Story(UNLIMITED, replace("*"), *map(created, "abcde"))
+    assert story.then(leave()) == {unsubscribed("a"), unsubscribed("b")}
+    story.then(wake(0))
+    story.then(wake(0))
+    assert (story.held(), story.state.backfills) == ([], {})
+
+
+def test_who_has_left_gives_up_the_rest_when_its_group_becomes_exclusive() -> None:
+    """Such a client is no client of the group any more, and still holds topics."""
+    story = Story(UNLIMITED, replace("*"), *map(created, "abcde"))
+    story.then(leave())
+    story.then(bound(exclusive=True, quota=-1))
+    assert (story.held(), story.state.backfills) == ([], {})
+
+
+def test_another_request_carries_out_the_rest(story: Story) -> None:
+    """In the same batch: what the client has, and what it asks for now, is all that counts."""
+    assert story.then(replace("d", "e")) == {
+        unsubscribed("a"), unsubscribed("b"), subscribed("d", "d"), subscribed("e", "e")
+    }  # fmt: skip
+    assert story.state.backfills == {}
+
+
+@pytest.mark.parametrize("others", [[add("x")], [add("x"), drop("y")]], ids=["one", "several"])
+def test_the_rest_is_that_of_the_request_that_asked_for_it(others: list[SubscriptionRequest]) -> None:
+    """With its place and its offset option, although other requests carry it out."""
+    options = [{"type": "TAIL_N", "value": 1}, {"type": "TAIL_N", "value": 2}]
+    story = Story(UNLIMITED, *map(created, "abcx"))
+    story.then(replace("a", "b", "c")._replace(offset_option=options[0]))
+    asked = story.expansion.updates[0].source
+    story.then(*(other._replace(offset_option=options[1]) for other in others))
+    found = {update.lite_topic: (update.source, update.offset_option) for update in story.expansion.updates}
+    assert found["c"] == (asked, options[0])
+    assert found["x"][0] != asked
+    assert found["x"][1] == options[1]
+
+
+def test_the_same_request_again_changes_nothing(story: Story) -> None:
+    assert story.then(replace("*")) == {subscribed("c"), subscribed("d")}
+    assert story.then(wake(0)) == {subscribed("e")}
+
+
+@pytest.mark.parametrize(
+    ("group", "held"),
+    [
+        (bound(quota=-1), "abcde"),
+        (bound(quota=3), "abc"),
+        (bound(quota=1), "a"),
+        (bound(quota=-1, exclusive=True), "abcde"),
+        (bound(quota=-1, wildcard=False), ""),
+    ],
+)
+def test_an_event_of_the_group_carries_out_the_rest(story: Story, group: GroupEvent, held: str) -> None:
+    story.then(group)
+    assert ("".join(story.held()), story.state.backfills) == (held, {})
+
+
+def test_the_rest_follows_the_former_request_when_a_quota_comes() -> None:
+    story = Story(UNLIMITED, replace("a__*"), *map(created, ["a__1", "a__2", "b__1", "b__2", "a__3", "b__3"]))
+    story.then(replace("b__*"))
+    assert story.held() == ["a__3"]
+    story.then(bound(quota=2))
+    assert story.held() == ["b__1", "b__2"]
+
+
+def test_two_clients_go_on_side_by_side(story: Story) -> None:
+    story.then(replace("**", client="d"))
+    assert ("".join(story.held()), "".join(story.held("d"))) == ("abcd", "ab")
+    story.then(wake(0))
+    story.then(wake(0))
+    assert ("".join(story.held()), "".join(story.held("d"))) == ("abcde", "abcde")
+
+
+@pytest.mark.parametrize(
+    ("group", "event"),
+    [
+        (bound(), replace("*")),
+        (bound(quota=-1, exclusive=True), replace("*")),
+        (UNLIMITED, replace("*", tag="x")),
+        (UNLIMITED, replace("a", "b")),
+    ],
+    ids=["quota", "exclusive", "selector", "few"],
+)
+def test_what_concerns_others_or_is_little_is_carried_out_at_once(
+    group: GroupEvent, event: SubscriptionRequest
+) -> None:
+    """Where a quota, another client or a selector has a say, or no more topics match than fit into a slice."""
+    story = Story(group, *map(created, "abcde"))
+    story.then(event)
+    assert story.state.backfills == {}
+
+
+def test_with_other_terms_it_is_carried_out_at_once() -> None:
+    story = Story(bound(quota=-1, exclusive=True), replace("*", client="d"), *map(created, "abcde"))
+    story.then(UNLIMITED, replace("*"))
+    assert (story.held(), story.state.backfills) == ([*"abcde"], {})
+
+
+def test_receive_all_goes_in_slices_whatever_the_quota() -> None:
+    """It holds no references, so no quota concerns it."""
+    story = Story(bound(quota=1), *map(created, "abcde"))
+    story.then(replace())
+    assert story.held() == ["a", "b"]
+
+
+def test_another_worker_counts_what_a_client_has_not_yet_given_up() -> None:
+    """A quota may hold as soon as it asks for something else."""
+    story = Story(bound(quota=2), replace(), *map(created, "abcde"))
+    other = decode(encode(story.state))
+    assert other.held(KEY) == 5
+    story.then(leave())
+    other.replay(story.expansion.delta)
+    assert (other.held(KEY), story.held()) == (3, [*"cde"])
+
+
+def test_rows_of_their_own_go_in_slices() -> None:
+    story = Story(UNLIMITED, *map(created, ["a.b", "a.c", "a.d"]))
+    story.then(replace("*.*", "a.*", notation=WAMP))
+    assert [row.part for row, _ in story.rows] == ["wamp::*.*", "wamp::a.*"] * 2
+    story.then(wake(0))
+    assert (len(story.rows), story.state.backfills) == (6, {})
+
+
+def test_what_is_left_is_stored(story: Story) -> None:
+    """With the notation of what was asked before, and all that the updates will say."""
+    story.state = decode(encode(story.state))
+    assert story.then(wake(0)) == {subscribed("c"), subscribed("d")}
+
+
+def test_the_shard_asks_to_be_woken_as_long_as_something_is_left() -> None:
+    """Also when the batch that goes on was about something else."""
+    worker = Worker(WorkerConfig(TOPICS), TWO_AT_A_TIME)
+    group = group_json(attributes={BIND_TOPIC: "p", WILDCARD: "", QUOTA: -1})
+    rows = [InputRow(0, 0, 0, 0, 0, group)]
+    rows += [InputRow(2, 0, number, 0, 0, topic_json(liteTopic=f"t{number}")) for number in range(5)]
+    data, _ = work("p", 0, rows, None, worker)
+    batches = [
+        InputRow(1, 0, 1, 0, 0, request_json(liteTopicSet=["*"])),
+        InputRow(2, 0, 9, 0, 0, topic_json(liteTopic="u")),
+    ]
+    written = []
+    for row in batches:
+        data, output = work("p", 0, [row], data, worker)
+        (at,) = [number for number, kind in enumerate(output.kinds) if kind == OutputKind.INPUT + "clock"]
+        written.append(output.payloads[at])
+    assert [parse_clock(payload) for payload in written] == [wake(0), wake(0)]
+    data, output = work("p", 0, [InputRow(3, 0, 0, 0, 0, written[0])], data, worker)
+    assert [json.loads(key or b"")[3] for key in output.keys] == ["t4"]
+    worker = Worker(WorkerConfig(TOPICS), TWO_AT_A_TIME)
+    again, output = work("p", 0, [InputRow(3, 0, 1, 0, 0, written[1])], data, worker)
+    assert (again, output.kinds) == (data, [])

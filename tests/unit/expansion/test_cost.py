@@ -1,0 +1,248 @@
+"""The work of a micro-batch grows with its events, and not with their square."""
+
+import sys
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from streaming.records.columns import Event
+from streaming.records.model import DEADLINE_STEP_MS, Source, TopicEvent
+from streaming.state import Shard, ShardState
+from streaming.tuning import DEFAULT_TUNING, Tuning
+from tests.support.builders import (
+    EXCLUSIVE,
+    LITERAL,
+    WILD,
+    add,
+    bound,
+    created,
+    deleted,
+    drop,
+    replace,
+    told,
+    wake,
+)
+from tests.support.story import concat, expanded
+
+FEW = 60
+"""Number of events of the smaller micro-batch."""
+
+MOST_GROWTH = 2.3
+"""Growth of the number of calls when the input doubles. Sorting and binary searches are a little more than linear."""
+
+Make = Callable[[int], Sequence[Event]]
+
+
+def topics(count: int) -> list[Event]:
+    return [created(f"t{number}") for number in range(count)]
+
+
+def wild(count: int, **attributes: Any) -> list[Event]:
+    """A client of a wildcard group for each number, which asks for everything with one segment."""
+    return [bound(**attributes), *(replace("*", client=f"c{each}") for each in range(count))]
+
+
+def calls(before: Sequence[Event], events: Sequence[Event]) -> int:
+    """Count the calls of a micro-batch on a shard to which other events happened before."""
+    state, shard = ShardState(), Shard("p")
+    requests = [event for event in before if not isinstance(event, TopicEvent)]
+    state.apply(expanded(state, concat(sourced(requests, 0)), shard).delta)
+    created_topics = [event for event in before if isinstance(event, TopicEvent)]
+    state.apply(expanded(state, concat(sourced(created_topics, 10_000)), shard).delta)
+    first: list[Event] = [bound("other"), replace("*", group="other", client="o"), wake(1)]
+    second: list[Event] = [replace(group="other")]
+    for warms in (first, second):
+        state.apply(expanded(state, sourced(warms, 20_000), shard).delta)  # indexes are built
+    return counted(state, concat(sourced(events, 1_000_000)))
+
+
+def counted(state: ShardState, batch: Sequence[tuple[Source, Event]], tuning: Tuning = DEFAULT_TUNING) -> int:
+    """Count the calls of one micro-batch on a shard, those of built-in functions included."""
+    count = 0
+
+    def profile(_: FrameType, event: str, __: Any) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(profile)
+    try:
+        state.apply(expanded(state, batch, Shard("p"), tuning).delta)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def sourced(events: Sequence[Event], first: int) -> list[tuple[Source, Event]]:
+    return [(Source("s", 0, first + at, 0, 1_000 + at), event) for at, event in enumerate(events)]
+
+
+CASES: dict[str, tuple[Make, Make]] = {
+    "names of one client, one by one": (
+        lambda n: [LITERAL, *topics(n)],
+        lambda n: [add(f"t{each}") for each in range(n)],
+    ),
+    "patterns of one client, one by one": (
+        lambda n: [WILD, *(created(f"t{each}__x") for each in range(n))],
+        lambda n: [add(f"t{each}__*") for each in range(n)],
+    ),
+    "in an exclusive group": (
+        lambda n: [EXCLUSIVE, *topics(n)],
+        lambda n: [add(f"t{each}") for each in range(n)],
+    ),
+    "names are dropped one by one": (
+        lambda n: [WILD, *topics(n), replace(*(f"t{each}" for each in range(n)))],
+        lambda n: [drop(f"t{each}") for each in range(n)],
+    ),
+    "names come and go": (
+        lambda n: [WILD, *topics(n)],
+        lambda n: [make(f"t{each}") for each in range(n // 2) for make in (add, drop)],
+    ),
+    "the same entry again and again": (
+        lambda n: [WILD, *topics(n)],
+        lambda n: [add("*") for _ in range(n)],
+    ),
+    "two clients take the same entry from each other": (
+        lambda n: [EXCLUSIVE, *topics(n)],
+        lambda n: [add("*", client="cd"[each % 2]) for each in range(n)],
+    ),
+    "the same entry again and again, and others": (
+        lambda n: [EXCLUSIVE, *topics(n)],
+        lambda n: [make for each in range(n // 2) for make in (add("*"), add(f"t{each}"))],
+    ),
+    "many clients with one request": (
+        lambda n: [WILD, *topics(n)],
+        lambda n: [add(f"t{each}", client=f"c{each}") for each in range(n)],
+    ),
+    "many clients of an exclusive group": (
+        lambda n: [EXCLUSIVE, *topics(n)],
+        lambda n: [add(f"t{each}", client=f"c{each}") for each in range(n)],
+    ),
+    "many clients of an exclusive group and one topic": (
+        lambda _: [EXCLUSIVE, *topics(1)],
+        lambda n: [add("t0", client=f"c{each}") for each in range(n)],
+    ),
+    "many clients with several requests": (
+        lambda n: [WILD, *topics(n)],
+        lambda n: [add(f"t{(7 * each + at) % n}", client=f"c{each}") for each in range(n // 4) for at in range(4)],
+    ),
+    "many patterns that match one topic": (
+        lambda _: [EXCLUSIVE, created("__".join("a" * 8))],
+        lambda n: [add("__".join("a*"[each >> at & 1] for at in range(8))) for each in range(n)],
+    ),
+    "names no valid topic has, and names there are": (
+        lambda n: [WILD, *topics(n), replace(*(f"t{each}" for each in range(n)))],
+        lambda n: [drop(f"u{each}") for each in range(n)],
+    ),
+    "deadlines that are over one after the other": (
+        lambda n: [*wild(1), *(created(f"t{each}", ttl_ms=1 + each * DEADLINE_STEP_MS) for each in range(n))],
+        lambda n: [wake(20_000 + each * DEADLINE_STEP_MS) for each in range(n)],
+    ),
+    "a topic that comes and goes": (
+        lambda _: wild(1),
+        lambda n: [make("t") for _ in range(n) for make in (created, deleted)],
+    ),
+    "topics that are deleted and created again": (
+        lambda n: [*wild(1), *topics(n)],
+        lambda n: [make(f"t{each}") for each in range(n) for make in (deleted, created)],
+    ),
+    "group events, each with one client": (
+        lambda n: [*topics(3), *(replace("*", client="c", group=f"g{each}") for each in range(n))],
+        lambda n: [bound(f"g{each}") for each in range(n)],
+    ),
+    "events of one group": (
+        lambda n: [*wild(1), *topics(n)],
+        lambda n: [*[WILD, LITERAL] * (n // 2), LITERAL],
+    ),
+    "selectors of one group": (
+        lambda n: [*wild(1), *(created(f"t{each}", "x") for each in range(n))],
+        lambda n: [add("*", tag=f"x{each}" if each < n - 1 else "y") for each in range(n)],
+    ),
+    "a group event and requests of its clients": (
+        lambda n: [*wild(n), *topics(3)],
+        lambda n: [bound(exclusive=True), *(add("t1", client=f"c{each}") for each in range(n))],
+    ),
+    "clients that end": (
+        lambda n: [*wild(n), *topics(3)],
+        lambda n: [told(1_000_000, client=f"c{each}") for each in range(n)],
+    ),
+    "the end of a client that asks again and again": (
+        lambda n: [*wild(n), *topics(3)],
+        lambda n: [
+            *(add(f"t{each}", client="c0") for each in range(n)),
+            told(999_999, *((1_000_000 + each, add(f"t{each}", client="c0")) for each in range(n)), client="c0"),
+        ],
+    ),
+    "clients that end and ask again": (
+        lambda n: [*wild(n), *topics(3)],
+        lambda n: [
+            *(add("t1", client=f"c{each}") for each in range(n)),
+            *(told(999_999, (1_000_000 + each, add("t1", client=f"c{each}")), client=f"c{each}") for each in range(n)),
+        ],
+    ),
+    "names of a client with less topics than its quota": (
+        lambda _: [bound(quota=2 * FEW + 20), *topics(4 * FEW)],
+        lambda n: [make(f"t{each}") for each in range(n // 2) for make in (add, drop)] + [add("t0")],
+    ),
+    "requests that are refused": (
+        lambda n: [bound(quota=1), *(add(f"q{each}") for each in range(n)), *topics(8)],
+        lambda n: [make("*") for _ in range(n // 2) for make in (add, replace)],
+    ),
+    "clients at their quota": (
+        lambda n: [*wild(n, quota=4), *topics(8)],
+        lambda _: [deleted("t1")],
+    ),
+    "clients beyond their quota, and many new topics": (
+        lambda n: [*wild(n, quota=4), *topics(8)],
+        lambda _: [created(f"u{each}") for each in range(40)],
+    ),
+    "clients at their quota, each with a topic of its own": (
+        lambda n: [bound(quota=0), *(add(f"t{each}", client=f"c{each}") for each in range(n))],
+        topics,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_work_of_a_micro_batch_is_linear_in_its_events(name: str) -> None:
+    before, events = CASES[name]
+    few, many = (calls(before(count), events(count)) for count in (FEW, 2 * FEW))
+    assert many <= MOST_GROWTH * few, (few, many, many / few)
+
+
+def test_topics_that_go_during_many_backfills_cost_each_backfill_once() -> None:
+    tuning, found = Tuning(backfill_topics=1), list[int]()
+    for clients in (FEW, 2 * FEW):
+        state, shard = ShardState(), Shard("p")
+        group, *requests = wild(clients, quota=-1)
+        for at, events in enumerate(([group, *topics(20)], requests)):
+            state.apply(expanded(state, sourced(events, 1_000 * at), shard, tuning).delta)
+        assert len(state.backfills) == clients
+        gone = [deleted(f"t{each}") for each in range(10, 20)]
+        found.append(counted(state, sourced(gone, 10_000), tuning))
+    few, many = found
+    assert many <= MOST_GROWTH * few, (few, many, many / few)
+
+
+UNRELATED: dict[str, tuple[Sequence[Event], Sequence[Event]]] = {
+    "a group event": ([WILD, replace("*"), created("t")], [LITERAL]),
+    "a topic that is over": ([WILD, replace("*"), created("t", ttl_ms=1)], [wake(60_000)]),
+    "a request": ([WILD, created("t")], [replace("*")]),
+    "an exclusive group": ([EXCLUSIVE, created("t"), replace("*")], [replace("t", client="d")]),
+}
+
+
+@pytest.mark.parametrize("name", UNRELATED)
+def test_other_clients_groups_topics_and_deadlines_cost_nothing(name: str) -> None:
+    before, events = UNRELATED[name]
+
+    def strangers(count: int) -> list[Event]:
+        found: list[Event] = []
+        for each in range(count):
+            found += [bound(f"h{each}", exclusive=True), replace(f"u{each}", group=f"h{each}", client=f"c{each}")]
+            found.append(created(f"v__{each}", ttl_ms=3_600_000 + each * DEADLINE_STEP_MS))
+        return found
+
+    few, many = (calls([*strangers(count), *before], events) for count in (FEW, 2 * FEW))
+    assert many <= few + FEW // 10, (few, many)

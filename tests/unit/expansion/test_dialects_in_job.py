@@ -1,0 +1,315 @@
+"""Dialects, match policies and deliveries: how the entries of a request are read, and which rows they make."""
+
+import pytest
+
+from streaming.records.columns import Event
+from streaming.records.model import LITE, Notation, Reason
+from streaming.records.routing import Routing
+from streaming.records.updates import Cause
+from streaming.state import Shard
+from streaming.state.interests import pattern_of
+from tests.support.builders import LITERAL, MQTT, NATS, WAMP, WILD, add, created, deleted, drop, leave, replace
+from tests.support.story import Said, Story, added, removed
+
+EXACT, PREFIX, WILDCARD = (WAMP._replace(policy=policy) for policy in ("exact", "prefix", "wildcard"))
+APART = Notation("lite", None, per_subscription=True)
+
+
+def subscribed(topic: str, *patterns: str, client: str = "c", part: str = "") -> Said:
+    return added(topic, *patterns, cause=Cause.SUBSCRIBED, client=client, part=part)
+
+
+def unsubscribed(topic: str, *patterns: str, client: str = "c", part: str = "") -> Said:
+    return removed(topic, *patterns, cause=Cause.UNSUBSCRIBED, client=client, part=part)
+
+
+NAMES = ["a", "a/", "a/b", "a/b/c", "$s/b", "a.b", "a.b.c", "a..b", "ab", "a__b"]
+READ: list[tuple[Notation, str, list[str]]] = [
+    (LITE, "a__*", ["a__b"]),
+    (LITE, "*", ["a", "a/", "a/b", "a/b/c", "$s/b", "a.b", "a.b.c", "a..b", "ab"]),
+    (MQTT, "a/#", ["a", "a/", "a/b", "a/b/c"]),
+    (MQTT, "a/+", ["a/", "a/b"]),
+    (MQTT, "+/b", ["a/b"]),
+    (MQTT, "$s/+", ["$s/b"]),
+    (NATS, "a.*", ["a.b"]),
+    (NATS, "a.>", ["a.b", "a.b.c"]),
+    (NATS, "*", ["a", "a/", "a/b", "a/b/c", "$s/b", "ab", "a__b"]),
+    (EXACT, "a.b", ["a.b"]),
+    (PREFIX, "a.b", ["a.b", "a.b.c"]),
+    (PREFIX, "a", ["a", "a/", "a/b", "a/b/c", "a.b", "a.b.c", "a..b", "ab", "a__b"]),
+    (WILDCARD, "a.", ["a.b"]),
+    (WILDCARD, "a..b", ["a..b"]),
+    (WAMP, "a.*", ["a.b", "a.b.c", "a..b"]),
+]
+
+
+@pytest.mark.parametrize(("notation", "pattern", "topics"), READ)
+def test_entries_are_read_in_their_dialect_and_policy(notation: Notation, pattern: str, topics: list[str]) -> None:
+    """New topics and existing ones match alike."""
+    story = Story(WILD, replace(pattern, notation=notation))
+    story.then(*map(created, NAMES))
+    assert story.held() == topics
+    story = Story(WILD, *map(created, NAMES))
+    story.then(replace(pattern, notation=notation))
+    assert story.held() == topics
+    story.then(*map(deleted, NAMES))
+    assert story.rows == {}
+
+
+def test_in_a_literal_group_names_have_no_dialect() -> None:
+    """Nor rows of their own; what no pattern could be is a name as well."""
+    story = Story(LITERAL, replace("a/+", "$share/s/a", notation=MQTT), add("..", notation=WAMP))
+    said = story.then(*map(created, ["a/b", "a", "a/+", "$share/s/a", ".."]))
+    assert said == {added(name, name) for name in ("a/+", "$share/s/a", "..")}
+
+
+def test_what_is_invalid_in_one_dialect_may_be_valid_in_another() -> None:
+    story = Story(WILD)
+    story.then(replace("a/#/b", "a*", notation=MQTT))
+    (problem,) = story.problems
+    assert (problem.reason, "'a/#/b'" in problem.message, "'a*'" in problem.message) == (
+        Reason.INVALID_PATTERN, True, False,
+    )  # fmt: skip
+    story.then(replace("a*"))
+    assert [problem.reason for problem in story.problems] == [Reason.INVALID_PATTERN]
+    assert story.then(created("a*")) == {added("a*", "a*")}
+
+
+def test_the_policy_is_part_of_what_makes_a_pattern_valid() -> None:
+    """An empty component stands for one under the policy `wildcard`, and is nothing elsewhere."""
+    for notation, refused in [(WILDCARD, 0), (EXACT, 1), (PREFIX, 1)]:
+        story = Story(WILD)
+        story.then(replace("a..b", notation=notation))
+        assert len(story.problems) == refused
+
+
+def test_an_inner_multi_segment_wildcard_is_one_of_dialect_lite_only() -> None:
+    """The other dialects read the text as always, even if it is allowed."""
+    story = Story(WILD, replace("**", notation=NATS), shard=Shard("p", inner_multi=True))
+    assert story.then(created("a"), created("**")) == {added("**", "**")}
+    assert story.then(add("a__**__b")) == set()
+    assert story.then(created("a__x__y__b")) == {added("a__x__y__b", "a__**__b")}
+
+
+# Several dialects in one client are one row, unless it asks for rows of their own.
+
+
+def test_dialects_of_one_client_add_up_to_one_row() -> None:
+    story = Story(WILD, replace("a/b"), add("+/b", "$s/#", notation=MQTT), add("a/*", "*", notation=NATS))
+    assert story.then(created("a/b")) == {added("a/b", "*", "+/b", "a/b")}
+    assert story.then(drop("a/b"), drop("*", notation=NATS)) == set()
+    assert story.then(drop("+/b", notation=MQTT)) == {unsubscribed("a/b", "+/b")}
+
+
+def test_the_same_text_in_two_dialects_is_two_entries() -> None:
+    """That are named once."""
+    story = Story(WILD, replace("*"), add("*", notation=NATS))
+    assert story.then(created("a.b"), created("a")) == {added("a.b", "*"), added("a", "*")}
+    assert story.then(drop("*")) == {unsubscribed("a.b", "*")}
+    assert story.then(drop("*", notation=NATS)) == {unsubscribed("a", "*")}
+
+
+def test_a_replacement_in_another_dialect_replaces_all() -> None:
+    story = Story(WILD, replace("*"), add("a/+", notation=MQTT), created("x"), created("a/b"))
+    assert story.then(replace("a.*", notation=NATS), created("a.b")) == {
+        unsubscribed("x", "*"), unsubscribed("a/b", "*", "a/+"), added("a.b", "a.*"),
+    }  # fmt: skip
+
+
+def test_everything_is_the_same_in_all_dialects() -> None:
+    story = Story(WILD, replace(notation=MQTT))
+    assert story.then(created("$s/a")) == {added("$s/a")}
+    assert story.then(replace(notation=WAMP)) == set()
+
+
+# Rows of their own: per subscription, and shared.
+
+
+def test_each_wamp_subscription_is_a_row() -> None:
+    """With its dialect, policy and text as its part."""
+    story = Story(WILD, replace("com.app", notation=PREFIX), add("com.*", "com.app.x", notation=WAMP))
+    assert story.then(created("com.app.x")) == {
+        added("com.app.x", "com.app", part="wamp:prefix:com.app"),
+        added("com.app.x", "com.*", part="wamp::com.*"),
+        added("com.app.x", "com.app.x", part="wamp::com.app.x"),
+    }
+    assert story.then(drop("com.*", notation=WAMP)) == {
+        unsubscribed("com.app.x", "com.*", part="wamp::com.*"),
+    }  # fmt: skip
+    assert story.then(leave()) == {
+        unsubscribed("com.app.x", "com.app", part="wamp:prefix:com.app"),
+        unsubscribed("com.app.x", "com.app.x", part="wamp::com.app.x"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("notation", "parts"),
+    [
+        (LITE, [""]),
+        (APART, ["lite::**", "lite::a"]),
+        (WAMP._replace(per_subscription=False), [""]),
+        (MQTT, [""]),
+        (MQTT._replace(per_subscription=True), ["mqtt::a"]),
+        (NATS._replace(per_subscription=True), ["nats::a"]),
+    ],
+)
+def test_delivery_is_per_client_or_per_subscription_in_every_dialect(notation: Notation, parts: list[str]) -> None:
+    story = Story(WILD, replace("a", "**", notation=notation), created("a"))
+    assert sorted(subscriber.part for subscriber, _ in story.rows) == parts
+
+
+def test_deliveries_mix_in_one_client() -> None:
+    """Entries delivered together share one row, beside the rows of the others."""
+    story = Story(WILD, replace("a", "*"), add("a", "**", notation=APART))
+    assert story.then(created("a")) == {
+        added("a", "*", "a"), added("a", "a", part="lite::a"), added("a", "**", part="lite::**"),
+    }  # fmt: skip
+    assert story.then(drop("a", "*")) == {unsubscribed("a", "*", "a")}
+
+
+def test_another_delivery_of_the_same_entry_is_another_row() -> None:
+    story = Story(WILD, replace("a"), created("a"))
+    assert story.then(replace("a", notation=APART)) == {
+        unsubscribed("a", "a"), subscribed("a", "a", part="lite::a"),
+    }  # fmt: skip
+
+
+def test_another_policy_of_the_same_entry_is_another_row() -> None:
+    """Although both match."""
+    story = Story(WILD, replace("a", notation=EXACT), created("a"))
+    assert story.then(add("a", notation=PREFIX)) == {subscribed("a", "a", part="wamp:prefix:a")}
+    assert story.then(replace("a", notation=PREFIX)) == {unsubscribed("a", "a", part="wamp:exact:a")}
+
+
+def test_rows_of_their_own_give_way_to_everything() -> None:
+    story = Story(WILD, replace("a", notation=APART), created("a"))
+    assert story.then(replace()) == {unsubscribed("a", "a", part="lite::a"), subscribed("a")}
+    assert story.then(replace("$share/s/a", notation=MQTT)) == {
+        unsubscribed("a"), subscribed("a", "a", part="share:s/a"),
+    }  # fmt: skip
+
+
+def test_a_change_of_mode_changes_the_rows() -> None:
+    """As names, entries are delivered together."""
+    story = Story(WILD, replace("a", notation=WAMP), created("a"))
+    assert story.then(LITERAL) == {
+        removed("a", "a", cause=Cause.GROUP_CHANGED, part="wamp::a"), added("a", "a", cause=Cause.GROUP_CHANGED),
+    }  # fmt: skip
+
+
+def test_a_shared_subscription_is_a_row_of_its_share() -> None:
+    """It matches with its filter, which is what the update names; another filter of the same name is another share."""
+    story = Story(WILD, replace("$share/s/a/+", "$share/s/#", "$share/t/a/b", "a/b", notation=MQTT))
+    assert story.then(created("a/b")) == {
+        added("a/b", "a/+", part="share:s/a/+"), added("a/b", "#", part="share:s/#"),
+        added("a/b", "a/b", part="share:t/a/b"), added("a/b", "a/b"),
+    }  # fmt: skip
+    assert story.then(drop("$share/s/#", notation=MQTT)) == {unsubscribed("a/b", "#", part="share:s/#")}
+    assert story.then(add("$share/s/a/b", notation=MQTT)) == {subscribed("a/b", "a/b", part="share:s/a/b")}
+    assert story.then(deleted("a/b")) == {
+        removed("a/b", "a/+", part="share:s/a/+"), removed("a/b", "a/b", part="share:s/a/b"),
+        removed("a/b", "a/b", part="share:t/a/b"), removed("a/b", "a/b"),
+    }  # fmt: skip
+
+
+def test_clients_of_one_share_name_with_two_filters_are_in_two_shares() -> None:
+    """Both shares get each message of the topic (MQTT 5.0 section 4.8.2), so their keys differ."""
+    entries = {"c": "$share/s/t", "d": "$share/s/+"}
+    story = Story(WILD, *(replace(entry, notation=MQTT, client=client) for client, entry in entries.items()))
+    assert story.then(created("t")) == {
+        added("t", "t", part="share:s/t"), added("t", "+", part="share:s/+", client="d"),
+    }  # fmt: skip
+
+
+def test_a_share_is_one_row_whatever_the_delivery() -> None:
+    """Two entries that differ in delivery only are two, though: the row stands as long as one of them does."""
+    apart = MQTT._replace(per_subscription=True)
+    story = Story(WILD, replace("$share/s/+", "+", notation=apart))
+    assert story.then(created("a")) == {added("a", "+", part="share:s/+"), added("a", "+", part="mqtt::+")}
+    assert story.then(add("$share/s/+", notation=MQTT)) == set()
+    assert story.then(drop("$share/s/+", notation=apart)) == set()
+    assert story.then(created("b")) == {added("b", "+", part="share:s/+"), added("b", "+", part="mqtt::+")}
+    assert story.then(drop("$share/s/+", notation=MQTT)) == {
+        unsubscribed(topic, "+", part="share:s/+") for topic in "ab"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("client", ["c", "d"])
+def test_members_of_a_share_have_rows_of_their_own(client: str) -> None:
+    """The broker decides which member gets a message."""
+    story = Story(WILD, *(replace("$share/s/a", notation=MQTT, client=name) for name in "cd"))
+    assert added("a", "a", part="share:s/a", client=client) in story.then(created("a"))
+
+
+def test_a_shared_filter_is_judged_as_a_filter() -> None:
+    """Also where the topics begin with `$`, which its wildcards do not match."""
+    story = Story(WILD)
+    story.then(replace("$share/s/a/#/b", "$share/s/#", notation=MQTT))
+    assert [problem.reason for problem in story.problems] == [Reason.INVALID_PATTERN]
+    assert story.then(created("$s/a"), created("a")) == {added("a", "#", part="share:s/#")}
+
+
+def test_a_shared_literal_lives_on_the_shard_of_its_filter() -> None:
+    """Patterns live on all of them."""
+    routing = Routing({"p": 5})
+    kept: dict[str, list[int]] = {"$share/s/a": [], "$share/s/a/+": []}
+    for number in range(5):
+        story = Story(WILD, replace(*kept, notation=MQTT), shard=Shard("p", number, routing))
+        for _, entry in story.interest().entries:
+            kept[entry].append(number)
+    assert kept == {"$share/s/a": [routing.shard_of("p", "a")], "$share/s/a/+": [0, 1, 2, 3, 4]}
+
+
+@pytest.mark.parametrize("notation", [LITE, NATS, EXACT])
+def test_only_in_mqtt_is_a_share_a_share(notation: Notation) -> None:
+    story = Story(WILD, replace("$share/s/a", notation=notation._replace(per_subscription=False)))
+    assert story.then(created("a"), created("$share/s/a")) == {added("$share/s/a", "$share/s/a")}
+
+
+@pytest.mark.parametrize(
+    ("entry", "notation", "pattern"),
+    [
+        ("$share/s/a/+", MQTT, "a/+"),
+        ("$share/s//", MQTT, "/"),
+        ("$shared/s/a", MQTT, "$shared/s/a"),
+        ("$share/s/a", LITE, "$share/s/a"),
+    ],
+)
+def test_what_an_entry_matches_with(entry: str, notation: Notation, pattern: str) -> None:
+    assert pattern_of(entry, notation) == pattern
+
+
+@pytest.mark.parametrize("entry", ["$share/s", "$share//a", "$share/s/", "$share/+/a", "$share/s/a/#/b"])
+def test_a_malformed_share_is_refused_and_the_other_entries_stand(entry: str) -> None:
+    story = Story(WILD)
+    story.then(replace(entry, "a", notation=MQTT))
+    [problem] = story.problems
+    assert problem.reason is Reason.INVALID_PATTERN
+    assert repr(entry) in problem.message
+    assert story.then(created("a"), created(entry)) == {added("a", "a")}
+
+
+def test_what_only_resembles_a_share_is_a_filter_like_others() -> None:
+    story = Story(WILD, replace("$Share/s/a", "$share", notation=MQTT))
+    assert story.then(created("a"), created("$Share/s/a"), created("$share")) == {
+        added("$Share/s/a", "$Share/s/a"), added("$share", "$share"),
+    }  # fmt: skip
+
+
+# What stands in a row survives the index that it was found with.
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [replace("a", "a/+", notation=MQTT)],
+        [replace("a", "b", notation=WAMP), add("a", notation=PREFIX)],
+        [replace("a"), add("a", "b", notation=APART), add("$share/s/a", notation=MQTT)],
+    ],
+)
+def test_what_is_dropped_is_gone_from_all_indexes(events: list[Event]) -> None:
+    story = Story(WILD, *events)
+    story.then(created("a"), created("b"))
+    story.then(deleted("a"), deleted("b"))
+    story.then(leave())
+    assert story.then(created("a"), created("b"), created("a/x")) == set()

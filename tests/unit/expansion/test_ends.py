@@ -1,0 +1,246 @@
+"""Ends of clients on all parents that arrive late: together with what the client asked for since."""
+
+from typing import Any
+
+import pytest
+
+from streaming.operations.rebuild.resharding import reshard
+from streaming.oracle import Oracle
+from streaming.records.model import QUOTA, VERSION_RETENTION_MS, Reason, Stream
+from streaming.records.routing import Routing
+from streaming.records.updates import Cause
+from streaming.state import Shard
+from streaming.tuning import Tuning
+from streaming.worker import Worker
+from tests.support.builders import WILD, add, bound, created, group_json, leave, replace, request_json, told, topic_json
+from tests.support.histories import feed
+from tests.support.simulator import Record, Simulation
+from tests.support.story import Story, removed
+
+LEASE_MS = 10_000
+WILDCARD = {"lite.bind.topic": "p", "lite.sub.wildcard": "true"}
+TAG_X = {"type": "TAG", "expression": "x"}
+TAG_ALL = {"type": "TAG", "expression": "*"}
+
+
+class Job:
+    """A job whose requests come with offsets that go on counting."""
+
+    def __init__(self, quota: int = -1, end_bytes: int = 262_144, lease_ms: int = LEASE_MS) -> None:
+        self.simulation = Simulation(client_timeout_ms=lease_ms)
+        self.simulation.worker = Worker(self.simulation.config, Tuning(end_bytes=end_bytes))
+        self.offset = 0
+        group = group_json(attributes={**WILDCARD, QUOTA: str(quota)})
+        topics = [topic_json(liteTopic=name, tags=tag) for name, tag in (("a", "x"), ("b", "y"))]
+        self.first = [
+            Record(Stream.GROUPS, group),
+            *(Record(Stream.TOPICS, value, 0, number) for number, value in enumerate(topics)),
+        ]
+        self.simulation.run(self.first)
+
+    def records(self, *requests: dict[str, Any], after_ms: int = 0) -> list[Record]:
+        """Return records of requests, the first one some time after the last one."""
+        found = []
+        for request in requests:
+            self.offset += 1
+            self.simulation.now += after_ms or 1
+            value = request_json(**request)
+            found.append(Record(Stream.SUBSCRIPTIONS, value, 0, self.offset, self.simulation.now))
+        return found
+
+    def run(self, *requests: dict[str, Any]) -> None:
+        """Apply requests in one micro-batch, and then what the job wrote to itself."""
+        self.simulation.run(self.records(*requests))
+
+    @property
+    def held(self) -> list[str]:
+        """Topics that are received."""
+        return sorted(row.lite_topic for row in self.simulation.relation)
+
+    @property
+    def refused(self) -> list[int]:
+        """Offsets of the requests that a quota refused, by the dead letters that stand."""
+        letters = self.simulation.dead_letters
+        return [letter["source"]["offset"] for letter in letters if letter["reason"] == Reason.QUOTA_EXCEEDED]
+
+
+def asks(action: str, *entries: str, **fields: Any) -> dict[str, Any]:
+    return {"action": action, "liteTopicSet": list(entries), **fields}
+
+
+def leaves(**fields: Any) -> dict[str, Any]:
+    return asks("COMPLETE_REMOVE", topic="", **fields)
+
+
+@pytest.mark.parametrize("end_bytes", [262_144, 200, 40])
+def test_the_records_of_an_end_mean_what_one_record_would(end_bytes: int) -> None:
+    """The second part has the version that made that of the first part an older one."""
+    job = Job(end_bytes=end_bytes)
+    job.run(asks("COMPLETE_ADD", "x"))
+    job.run(leaves(), asks("COMPLETE_ADD", "a", version=1), asks("PARTIAL_ADD", "b", version=2))
+    assert job.held == ["a", "b"]
+
+
+def test_an_end_larger_than_a_record_of_kafka_means_what_one_record_would() -> None:
+    """Of the size of the defaults: two requests of 144 kB, and one of 1 MB."""
+    names = [f"{number:03}{'n' * 141}" for number in range(1_000)]
+    job = Job()
+    job.run(asks("COMPLETE_ADD", "x"))
+    long = [f"{number:03}{'n' * 16_000}" for number in range(60)]
+    batch = job.records(
+        leaves(),
+        asks("COMPLETE_ADD", "a", *names, version=1),
+        asks("PARTIAL_ADD", "b", *names, version=2),
+        asks("PARTIAL_ADD", *long, version=3),
+    )
+    job.simulation.run_once(batch)
+    echoes, job.simulation.echoes = job.simulation.echoes, []
+    assert len(echoes) > 5
+    assert max(len(echo.value or b"") for echo in echoes) < 300_000
+    for echo in echoes:
+        job.simulation.run_once([echo])
+    assert job.held == ["a", "b"]
+    assert not job.simulation.updates[2:], "nothing was taken back meanwhile"
+
+
+def test_a_version_that_a_quota_refused_does_not_make_later_ones_stale() -> None:
+    """Neither that of the end, nor that of a request after it."""
+    job = Job(quota=1)
+    job.run(asks("COMPLETE_ADD", "a", version=5))
+    job.run(asks("COMPLETE_ADD", "*", version=9), leaves(version=7), asks("PARTIAL_ADD", "b", version=8))
+    assert (job.held, job.refused) == (["b"], [2])
+
+
+def test_a_version_that_a_quota_refused_is_not_known_when_the_lease_ends() -> None:
+    job = Job(quota=1)
+    job.run(asks("COMPLETE_ADD", "*", version=4))
+    batch = job.records(asks("COMPLETE_ADD", "b", version=2), after_ms=LEASE_MS + 1)
+    job.simulation.run(batch)
+    assert (job.held, job.refused) == (["b"], [1])
+
+
+@pytest.mark.parametrize(("lease_ms", "held"), [(LEASE_MS, ["b"]), (0, [])])
+def test_a_version_that_a_quota_refused_is_forgotten_with_the_others(lease_ms: int, held: list[str]) -> None:
+    """Without a lease the client stays in session, because it left with a version below the refused one."""
+    job = Job(quota=1, lease_ms=lease_ms)
+    oracle = Oracle(client_timeout_ms=lease_ms)
+    feed(oracle, job.first)
+    asked = [
+        *job.records(asks("COMPLETE_ADD", "a", version=1)),
+        *job.records(asks("COMPLETE_ADD", "*", version=4)),
+        *job.records(asks("COMPLETE_REMOVE", version=3)),
+        *job.records(asks("COMPLETE_ADD", "b", version=2), after_ms=VERSION_RETENTION_MS + 1),
+    ]
+    for record in asked:
+        job.simulation.run([record])
+        feed(oracle, [record])
+    assert (job.held, job.refused) == (held, [2])
+    assert job.simulation.relation == oracle.relation()
+
+
+def test_a_request_is_judged_by_the_selector_of_its_own_time() -> None:
+    """It matched one topic then, and matches two by the selector of a later request."""
+    job = Job(quota=1)
+    job.run(asks("COMPLETE_ADD", "a", selector=TAG_X))
+    job.run(leaves(), asks("COMPLETE_ADD", "*"), asks("COMPLETE_ADD", "a", clientId="d", selector=TAG_ALL))
+    assert sorted((row.client_id, row.lite_topic) for row in job.simulation.relation) == [("c", "a"), ("d", "a")]
+    assert job.refused == []
+
+
+def test_a_selector_that_the_end_takes_back_decides_on_no_request_of_another_client() -> None:
+    """By that selector the other client asked for one topic, and without it for two."""
+    job = Job(quota=1)
+    job.run(asks("COMPLETE_ADD", "x", version=1))
+    stale = asks("PARTIAL_ADD", "z", version=1, selector=TAG_X)
+    job.run(leaves(version=2), stale, asks("COMPLETE_ADD", "*", clientId="d"))
+    assert (job.held, job.refused) == ([], [4])
+
+
+def test_a_request_that_took_something_away_and_is_stale_after_the_end_leaves_no_room() -> None:
+    job = Job(quota=1)
+    job.run(asks("COMPLETE_ADD", "x", version=5))
+    job.run(leaves(version=7), asks("PARTIAL_ADD", "a"), asks("COMPLETE_REMOVE", version=6), asks("PARTIAL_ADD", "b"))
+    assert (job.held, job.refused) == (["a"], [5])
+
+
+def test_the_log_of_a_group_moves_with_its_state() -> None:
+    """Requests get the numbers that follow from what is remembered."""
+    story = Story(bound(quota=1), *map(created, "ab"))
+    story.then(*map(replace, "xyz"), add("*"))
+    (former,) = story.state.repeated.values()
+    (later,) = reshard([story.state], [Shard("p")])[0].repeated.values()
+    assert former.judged is not None
+    assert later == former._replace(judged=later.judged)
+    assert later.judged is not None
+    assert later.judged.former is not None
+    assert (former.judged.order, later.judged.order) == (4, 2)
+    assert [block.order for block in later.judged.former.wildcard.blocks] == [1]
+    (state,) = reshard([story.state], [Shard("p", 0, Routing({"p": 2}))]).values()
+    moved = Story(shard=Shard("p", 0, Routing({"p": 2})))
+    moved.state = state
+    moved.then(add("z"))
+    assert not moved.state.repeated, "of several shards none refuses a request"
+
+
+def test_a_refusal_that_the_end_lifts_takes_its_dead_letter_back() -> None:
+    job = Job(quota=1)
+    job.run(asks("COMPLETE_ADD", "a"))
+    job.simulation.run_once(job.records(leaves(), asks("PARTIAL_ADD", "b")))
+    assert (job.held, job.refused) == (["a"], [3])
+    job.simulation.run([])
+    job.simulation.run(job.simulation.echoes)
+    assert (job.held, job.refused) == (["b"], [])
+
+
+def test_a_request_that_is_refused_after_the_end_has_a_dead_letter() -> None:
+    """It only repeated what its client held beyond the quota."""
+    job = Job(quota=2)
+    job.run(asks("COMPLETE_ADD", "*"))
+    lower = group_json(attributes={**WILDCARD, QUOTA: "1"})
+    job.simulation.run([Record(Stream.GROUPS, lower, 0, 1)])
+    job.run(leaves(), asks("COMPLETE_ADD", "*"))
+    assert (job.held, job.refused) == ([], [3])
+    (letter,) = [each for each in job.simulation.dead_letters if each["source"]["offset"] == 3]
+    assert '"liteTopicSet":["*"]' in letter["original"]
+
+
+def test_an_end_that_is_read_again_after_the_next_end_revives_nothing() -> None:
+    """Also not the client of which nothing else is remembered."""
+    story = Story(WILD, replace("a"), *map(created, "ab"))
+    first = told(story.offset + 1, (story.offset + 2, add("b")))
+    story.offset += 1
+    story.then(add("b"))
+    story.then(first)
+    assert story.held() == ["b"]
+    assert story.then(told(story.offset + 1)) == {removed("b", "b", cause=Cause.UNSUBSCRIBED)}
+    assert story.then(first) == set()
+    assert (story.held(), story.state.clients) == ([], {})
+    assert story.then(leave(), first) == set()
+
+
+def test_each_record_of_an_end_may_be_read_twice() -> None:
+    job = Job(end_bytes=40)
+    job.run(asks("COMPLETE_ADD", "x"))
+    batch = job.records(leaves(), asks("COMPLETE_ADD", "a", version=1), asks("PARTIAL_ADD", "b", version=2))
+    job.simulation.run_once(batch)
+    echoes, job.simulation.echoes = job.simulation.echoes, []
+    for echo in echoes:
+        job.simulation.run_once([echo])
+        job.simulation.run_once([echo])
+    assert job.held == ["a", "b"]
+
+
+def test_records_that_a_former_release_wrote_are_understood() -> None:
+    """It went up to the same request in each part, and wrote all again in a longer record."""
+    for in_parts in (True, False):
+        story = Story(WILD, replace("x"), *map(created, "ab"))
+        end, a, b = (story.offset + number for number in (1, 2, 3))
+        story.offset += 1
+        story.then(add("a", version=1), add("b", version=2))
+        first = told(end, (a, add("a", version=1)))._replace(later_count=1)
+        longer = told(end, (a, add("a", version=1)), (b, add("b", version=2)))._replace(later_count=2)
+        rest = longer._replace(later=longer.later[1:], continues=True)
+        for record in (first._replace(through=longer.through), rest) if in_parts else (first, longer):
+            story.then(record)
+        assert story.held() == ["a", "b"], in_parts
+        assert not story.state.repeated

@@ -1,0 +1,141 @@
+"""Bounds of questions: whoever may write to the clock topic can ask, so an answer does a bounded amount of work."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+import matcher
+from streaming.inquiry import answering, entries, listing
+from streaming.inquiry.pair import explain_pair
+from streaming.inquiry.questions import Ask, Question
+from streaming.records.model import NO_METADATA, Stream, TopicMetadata
+from streaming.records.subscribers import ClientKey
+from streaming.state import Shard, ShardDelta, ShardState, holdings
+from streaming.worker import InputRow, Worker, WorkerConfig
+from tests.support.builders import WILD, bound, created, replace
+from tests.support.simulator import NUMBER, TOPICS
+from tests.support.states import work
+from tests.support.story import Story
+
+CONFIG = WorkerConfig(TOPICS)
+C = ClientKey("g", "c")
+LONG = "x" * 16_000
+
+
+def answers_to(*questions: Question) -> dict[str, dict[str, Any]]:
+    """Return the answers of one micro-batch by the id of the question."""
+    now = time.time_ns() // 1_000_000
+    rows = [
+        InputRow(NUMBER[Stream.CLOCK], 0, offset, 0, now, question.for_shard("p", 0).value)
+        for offset, question in enumerate(questions)
+    ]
+    _, written = work("p", 0, rows, None, Worker(CONFIG))
+    return {value["id"]: value for value in map(json.loads, filter(None, written.payloads))}
+
+
+@pytest.mark.parametrize(("ask", "work_of_one"), [(Ask.TOPICS, 1), (Ask.EXPLAIN, 4), (Ask.TOPIC, 4), (Ask.PLAN, 16)])
+def test_a_micro_batch_answers_a_bounded_number_of_questions(ask: Ask, work_of_one: int) -> None:
+    """The first ones are answered, and all others are told to ask again."""
+    count = answering.WORK // work_of_one
+    asked = [
+        Question(f"{number:03}", ask, client="c", topic="t", stream="topics", record={}) for number in range(count + 5)
+    ]
+    found = answers_to(*asked)
+    assert sorted(found) == [question.id for question in asked]
+    refused = [name for name, value in sorted(found.items()) if "ask again" in value.get("error", "")]
+    assert refused == [question.id for question in asked[count:]]
+
+
+def test_a_question_with_an_overlong_name_is_refused() -> None:
+    found = answers_to(Question("q", Ask.TOPICS, pattern="x" * 20_000))
+    assert "longer than 16,384" in found["q"]["error"]
+
+
+def a_shard(topics: dict[str, TopicMetadata], *requests: Any) -> ShardState:
+    shard = Story(WILD, *requests).state
+    shard.apply(ShardDelta(added=topics))
+    return shard
+
+
+def test_a_page_is_bounded_by_its_length() -> None:
+    """Pages of long things have few of them, and together they have all."""
+    long = {f"{number}": TopicMetadata(None, {"a": LONG}) for number in range(100)}
+    shard, found, cursor = a_shard(long), [], 0
+    while True:
+        page = listing.topics(shard, Question("q", Ask.TOPICS, limit=10_000, cursor=cursor))
+        assert len(page.items) <= 1 + listing.PAGE_CHARACTERS // len(LONG)
+        found += [each.topic for each in page.items]
+        if page.cursor is None:
+            break
+        cursor = page.cursor
+    assert found == list(long)
+
+
+@pytest.mark.parametrize("length", [1_000, 2_000])
+def test_long_things_count_several_times(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look at the same number of characters ends at the same place."""
+    monkeypatch.setattr(listing, "SCANNED", 100)
+    shard = a_shard({f"{number:0{length}}": NO_METADATA for number in range(100)})
+    page = listing.topics(shard, Question("q", Ask.TOPICS, pattern="nothing"))
+    assert page.cursor is not None
+    assert page.cursor * length <= (100 + 1 + length // 100) * 100
+
+
+def test_entries_of_former_pages_are_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients before the cursor are skipped whole."""
+    shard = a_shard({}, *(replace("a", "b", client=f"c{number}") for number in range(50)))
+    made: list[ClientKey] = []
+    original = listing._entries
+
+    def noting(state: ShardState, key: ClientKey) -> Any:
+        made.append(key)
+        return original(state, key)
+
+    monkeypatch.setattr(listing, "_entries", noting)
+    page = listing.subscriptions(shard, Question("q", Ask.SUBSCRIPTIONS, cursor=91, limit=3))
+    assert [(each.client, each.entry) for each in page.items] == [("c45", "b"), ("c46", "a"), ("c46", "b")]
+    assert (page.cursor, page.total, len(made)) == (94, 100, 3)  # the third one ends the page
+
+
+def test_comparisons_with_long_entries_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hints and verdicts about a client with hundreds of long entries look at some of them."""
+    patterns = [f"{LONG}{number}__*" for number in range(300)]
+    shard = a_shard({}, replace(*patterns))
+    calls: list[int] = []
+    original = matcher.matches
+
+    def counting(*given: Any, **options: Any) -> bool:
+        calls.append(1)
+        return original(*given, **options)
+
+    monkeypatch.setattr(matcher, "matches", counting)
+    found = explain_pair(shard, Shard("p"), C, f"{LONG}__y")
+    assert 0 < len(found.entries) <= entries._SUSPECT_CHARACTERS // len(LONG)
+    assert len(calls) < 50 * entries._SUSPECT_CHARACTERS // len(LONG)
+
+
+def test_a_deep_name_is_explained_by_its_first_segments() -> None:
+    """The reason is exact, and the steps end after some segments."""
+    deep = "__".join(["a"] * 5_000)
+    found = explain_pair(a_shard({}, replace(f"{deep}__*")), Shard("p"), C, deep)
+    (entry,) = found.entries
+    assert len(entry.steps) == 100
+    assert "the topic ends after segment 5000" in entry.reason
+    assert len(found.reason) < 1_000
+
+
+def test_likeness_is_the_length_of_the_common_beginning() -> None:
+    for one, other, length in (("abc", "abd", 2), ("", "a", 0), ("a", "a", 1), ("AB", "abc", 2), ("x", "y", 0)):
+        assert entries.likeness(one, other) == entries.likeness(other, one) == length
+
+
+def test_a_quota_that_takes_too_long_to_judge_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The topic is far behind those that the client may hold, all of which would be looked at."""
+    monkeypatch.setattr(holdings, "_WORK", 10)
+    story = Story(bound(quota=5), replace("z", "x__*"), *(created(f"t{number}") for number in range(20)), created("z"))
+    with pytest.raises(holdings.TooWide, match="too many topics"):
+        explain_pair(story.state, Shard("p"), C, "z")
+    details = listing.topic(story.state, Shard("p"), "z")
+    assert (details.subscribers, details.count) == ((), 1)

@@ -1,0 +1,70 @@
+"""Selectors of a group: which requests can still be taken back."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streaming.records.model import Place, SelectorSpec
+from streaming.state.client import Mode
+from streaming.state.group import MAX_UNSETTLED, NO_SELECTORS, Selection
+
+BOTH = tuple(Mode)
+settings_of_groups = st.lists(
+    st.tuples(
+        st.sampled_from([SelectorSpec("TAG", text) for text in "xyz"]),
+        st.sampled_from([BOTH, (Mode.LITERAL,), (Mode.WILDCARD,)]),
+        st.booleans(),
+        st.sets(st.sampled_from(Mode)),
+    ),
+    max_size=MAX_UNSETTLED,
+)
+
+
+def selection(position: int, text: str, modes: tuple[Mode, ...] = BOTH) -> Selection:
+    """A request that sets a TAG selector."""
+    return Selection(0, Place(0, position, 0).position, SelectorSpec("TAG", text), modes)
+
+
+@given(settings_of_groups)
+def test_what_is_left_is_what_the_other_requests_set(
+    requests: list[tuple[SelectorSpec, tuple[Mode, ...], bool, set[Mode]]],
+) -> None:
+    """Whichever of the requests with a version turn out to be stale, and under which modes."""
+    selectors, wanted = NO_SELECTORS, dict[Mode, SelectorSpec]()
+    for position, (selector, modes, has_version, stale) in enumerate(requests):
+        selectors = selectors.after(
+            Selection(0, Place(0, position, 0).position, selector, modes), can_be_stale=has_version
+        )
+        wanted |= {mode: selector for mode in modes if not (has_version and mode in stale)}
+    for position, (_, _, has_version, stale) in enumerate(requests):
+        if has_version:
+            selectors = selectors.without(Place(0, position, 0), stale)
+    assert selectors.in_force == tuple(map(wanted.get, Mode))
+
+
+def test_a_request_that_repeats_what_is_settled_is_not_kept() -> None:
+    """Clients repeat their requests now and then: that costs nothing."""
+    settled = NO_SELECTORS.after(selection(0, "x"), can_be_stale=False)
+    assert settled.after(selection(1, "x"), can_be_stale=True) == settled
+    assert settled.in_force == (SelectorSpec("TAG", "x"),) * 2
+
+
+def test_of_many_requests_the_oldest_are_settled() -> None:
+    selectors = NO_SELECTORS
+    for position in range(MAX_UNSETTLED + 1):
+        selectors = selectors.after(selection(position, "xy"[position % 2]), can_be_stale=True)
+    assert len(selectors.unsettled) < MAX_UNSETTLED + 1
+    assert selectors.in_force == (SelectorSpec("TAG", "x"),) * 2
+    for position in range(MAX_UNSETTLED + 1):
+        selectors = selectors.without(Place(0, position, 0), BOTH)
+    assert selectors.in_force == (SelectorSpec("TAG", "x"),) * 2
+
+
+def test_a_request_that_counts_after_all_takes_its_turn() -> None:
+    """It was stale when it was read: what was set since then stays, and what was set before does not."""
+    first, late, last = (selection(position, text) for position, text in enumerate("xyz"))
+    selectors = NO_SELECTORS.after(first, can_be_stale=True).with_earlier(late)
+    assert selectors.in_force == (SelectorSpec("TAG", "y"),) * 2
+    assert selectors.with_earlier(late) == selectors
+    settled = NO_SELECTORS.after(last, can_be_stale=False)
+    assert settled.with_earlier(late) == settled
+    assert selectors.after(last, can_be_stale=True).with_earlier(late).in_force == (SelectorSpec("TAG", "z"),) * 2

@@ -1,0 +1,285 @@
+"""States that a worker keeps decoded, and the memory that they are taken to have."""
+
+import gc
+import os
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streaming import state
+from streaming.coordinator import COORDINATOR, bucket_of
+from streaming.records.model import BIND_TOPIC, NO_METADATA, QUOTA, WILDCARD
+from streaming.state import ShardDelta, ShardState
+from streaming.storage.journal import Journal
+from streaming.storage.store import StateCache, StateStore
+from streaming.worker import Worker, WorkerConfig
+from streaming.worker.rows import InputRow, InputRows
+from tests.support.builders import group_json, request_json, topic_json
+from tests.support.simulator import TOPICS as NAMES
+from tests.support.states import decode
+
+ROOT = Path(__file__).parents[3]
+GROUPS, SUBSCRIPTIONS, TOPICS, _ = range(4)
+
+# A state serves journals that begin with the one that it stands for.
+
+
+class Sized:
+    """A state of as much memory as its journal."""
+
+    def memory_bytes(self, text_bytes: int) -> int:
+        """Return the size of the journal."""
+        return text_bytes
+
+    def apply(self, delta: Any) -> None:
+        """Stands for making the changes."""
+
+
+def unread(decoded: Sized, changes: Iterable[Any]) -> None:
+    """Stands for making the changes: what they are does not matter."""
+
+
+def cached(max_bytes: int = 1_000) -> StateCache:
+    return StateCache(max_bytes)
+
+
+def put(cache: StateCache, name: str, size: int) -> tuple[Journal, Sized]:
+    """Keeps a state that stands for so many bytes."""
+    journal, decoded = Journal(tail=name[:1].encode() * size), Sized()
+    cache.put((name, 0), journal, decoded)
+    return journal, decoded
+
+
+def take(cache: StateCache, name: str, journal: Journal, shard: int = 0) -> Sized | None:
+    """What the cache has for this journal; None when it has to begin afresh."""
+    fresh = Sized()
+    found = cache.take((name, shard), journal, lambda: fresh, unread)
+    return None if found is fresh else found
+
+
+def test_a_state_is_taken_out() -> None:
+    """Whoever takes it may change it, so nobody else must get it."""
+    cache = cached()
+    data, decoded = put(cache, "a", 100)
+    assert take(cache, "a", data) is decoded
+    assert take(cache, "a", data) is None
+
+
+def test_keys_are_parent_and_shard() -> None:
+    cache = cached()
+    data, decoded = put(cache, "a", 100)
+    assert take(cache, "a", data, shard=1) is None
+    assert take(cache, "b", data) is None
+    assert take(cache, "a", data) is decoded
+
+
+def test_a_state_of_other_bytes_is_never_used() -> None:
+    """Nor is it kept: the bytes that it stands for are not the ones in the store."""
+    for other in (b"y" * 100, b"a" * 99, b""):
+        cache = cached()
+        data, _ = put(cache, "a", 100)
+        assert take(cache, "a", Journal(tail=other)) is None
+        assert take(cache, "a", data) is None
+
+
+def test_a_state_is_brought_up_to_what_another_worker_appended() -> None:
+    cache = StateCache(1_000_000)
+    decoded = ShardState()
+    decoded.apply(ShardDelta(added={"a": NO_METADATA}))
+    former = state.append(Journal(), decoded, ShardDelta())
+    cache.put(("p", 0), former, decoded)
+    elsewhere = decode(former.stored)
+    elsewhere.apply(ShardDelta(added={"b": NO_METADATA}))
+    renewed = state.append(former, elsewhere, ShardDelta(added={"b": NO_METADATA}))
+    assert renewed.continues(former.position)
+    assert cache.take(("p", 0), renewed, ShardState, state.replay) is decoded
+    assert list(decoded.topics) == ["a", "b"]
+
+
+def test_a_state_that_another_worker_wrote_anew_is_decoded_anew() -> None:
+    """Its journal amounts to the same, but no longer continues the one that is known."""
+    cache = StateCache(1_000_000)
+    decoded = ShardState()
+    delta = ShardDelta(added={"a": NO_METADATA})
+    decoded.apply(delta)
+    longer = state.append(state.append(Journal(), decoded, ShardDelta()), decoded, ShardDelta())
+    cache.put(("p", 0), longer, decoded)
+    fresh = ShardState()
+    assert cache.take(("p", 0), state.append(Journal(), decoded, ShardDelta()), lambda: fresh, state.replay) is fresh
+    assert fresh == decoded
+
+
+def test_nothing_is_kept_for_an_empty_journal() -> None:
+    cache = cached()
+    cache.put(("a", 0), Journal(), Sized())
+    assert take(cache, "a", Journal()) is None
+
+
+def test_the_least_recently_used_goes_first() -> None:
+    """Until the rest has room, in bytes."""
+    cache = cached()
+    kept = {name: put(cache, name, 300) for name in "abc"}
+    assert take(cache, "a", kept["a"][0]) is kept["a"][1]
+    kept["a"] = put(cache, "a", 300)
+    kept["d"] = put(cache, "d", 400)  # 1,300: b has to go
+    assert take(cache, "b", kept["b"][0]) is None
+    for name in "acd":
+        assert take(cache, name, kept[name][0]) is kept[name][1]
+
+
+def test_exactly_as_many_bytes_as_allowed_are_kept() -> None:
+    cache = cached()
+    a, b = put(cache, "a", 500), put(cache, "b", 500)
+    assert take(cache, "a", a[0]) is a[1]
+    assert take(cache, "b", b[0]) is b[1]
+
+
+def test_a_state_larger_than_the_cache_is_not_kept() -> None:
+    cache = cached()
+    large, _ = put(cache, "large", 1_001)
+    assert take(cache, "large", large) is None
+    small, decoded = put(cache, "small", 1_000)
+    assert take(cache, "small", small) is decoded
+
+
+def test_what_is_taken_or_replaced_makes_room() -> None:
+    cache = cached()
+    for _ in range(10):
+        put(cache, "a", 600)
+        data, decoded = put(cache, "a", 900)
+        assert take(cache, "a", data) is decoded
+
+
+# The memory of a state is estimated from what it holds.
+
+Batches = list[tuple[int, list[bytes]]]
+"""Records of each micro-batch, all of one stream."""
+
+
+def topics(count: int, **fields: Any) -> Batches:
+    names = (f"orders__{number:07}__created" for number in range(count))
+    return [(TOPICS, [topic_json(liteTopic=name, **fields) for name in names])]
+
+
+def requests(count: int, entries: Callable[[int], list[str]], **fields: Any) -> Batches:
+    values = (request_json(clientId=f"c-{number}", liteTopicSet=entries(number), **fields) for number in range(count))
+    return [(SUBSCRIPTIONS, list(values))]
+
+
+COUNT = 2_000
+GROUP: Batches = [(GROUPS, [group_json(attributes={BIND_TOPIC: "p", WILDCARD: "", QUOTA: -1})])]
+PATTERN: Batches = [*GROUP, *requests(1, lambda _: ["orders__*__created"])]
+SHAPES: dict[str, Batches] = {
+    "topics": [*PATTERN, *topics(COUNT)],
+    "topics with an index": [*GROUP, *topics(COUNT), *requests(1, lambda _: ["orders__1*", "*__1*__*"])],
+    "described topics": [*PATTERN, *topics(COUNT, tags="red", properties={"price": "12"}, ttlMs=1_000_000)],
+    "clients": [*GROUP, *requests(COUNT, lambda number: [f"orders__{number}__*"]), *topics(100)],
+    "clients with versions": [*GROUP, *requests(COUNT, lambda number: [f"orders__{number}__*"], version=7)],
+    "clients of all topics": [*GROUP, *requests(COUNT, lambda _: []), *topics(2)],
+    "patterns": [*GROUP, *requests(50, lambda one: [f"orders__{one}__*__{two}" for two in range(100)]), *topics(100)],
+    "filters": [
+        *GROUP, *requests(50, lambda one: [f"a/{one}/+/{two}" for two in range(100)], dialect="mqtt"), *topics(100)
+    ],
+    "names": [*requests(50, lambda one: [f"orders__{one}__{two}" for two in range(100)]), *topics(100)],
+}  # fmt: skip
+
+
+def no_replay(_: ShardState, changes: Iterable[Any]) -> None:
+    assert not list(changes)
+
+
+class Measured:
+    """A worker that is fed micro-batch by micro-batch, and the memory of what it keeps."""
+
+    def __init__(self, parent: str, number: int = 0) -> None:
+        self._key = parent, number
+        self._worker = Worker(WorkerConfig(NAMES, client_timeout_ms=60_000))
+        self._data: bytes | None = None
+        self._offset = 0
+
+    def feed(self, stream: int, values: list[bytes]) -> None:
+        """Work off a micro-batch."""
+        rows = [InputRow(stream, 0, self._offset + at, 0, 1_000, value) for at, value in enumerate(values)]
+        self._offset += len(rows)
+        steps = self._worker.work(*self._key, InputRows.of(rows), self._data)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                self._data = end.value
+                return
+
+    def states(self) -> tuple[ShardState, ShardState]:
+        """The state that is kept, and the same as read anew."""
+        journal = Journal.open(self._data)
+        kept = self._worker.states.cache.take(self._key, journal, ShardState, no_replay)
+        self._worker.states.cache.put(self._key, journal, kept)
+        return kept, decode(self._data)
+
+    def estimate_ratio(self) -> float:
+        """The estimate over the memory that is free when the state is dropped."""
+        estimated = self._worker.states.cache.memory_bytes
+        gc.collect()
+        before, _ = tracemalloc.get_traced_memory()
+        self._worker.states = StateStore(cache_bytes=0)
+        gc.collect()
+        after, _ = tracemalloc.get_traced_memory()
+        return estimated / (before - after)
+
+
+def ratio(key: tuple[str, int], batches: Batches) -> float:
+    """Return the estimate over the measured memory of a state."""
+    tracemalloc.start()
+    measured = Measured(*key)
+    for stream, values in batches:
+        measured.feed(stream, values)
+    return measured.estimate_ratio()
+
+
+def ratio_elsewhere(expression: str) -> float:
+    """Evaluate an expression in a process of its own, whose memory no other test has touched."""
+    code = f"import tests.unit.storage.test_state_cache as t; print({expression})"
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return float(done.stdout)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_estimate_is_near_the_memory_of_a_shard(shape: str) -> None:
+    """Names weigh less than patterns; the estimate takes all entries for patterns."""
+    assert 0.7 <= ratio_elsewhere(f't.ratio(("p", 0), t.SHAPES["{shape}"])') <= (2.5 if shape == "names" else 2)
+
+
+@pytest.mark.parametrize("version", [None, 7])
+def test_the_estimate_is_near_the_memory_of_a_coordinator(version: int | None) -> None:
+    entries = 'lambda number: [f"orders__{number}__*"]'
+    batches = f"t.requests(t.COUNT, {entries}, version={version})"
+    assert 0.7 <= ratio_elsewhere(f"t.ratio({(COORDINATOR, bucket_of('g'))}, {batches})") <= 1.5
+
+
+def test_what_has_gone_is_not_in_the_estimate() -> None:
+    """It equals that of the state as read anew, whatever came, changed and went."""
+    measured = Measured("p")
+    entries = ["a", "b", "c"]
+    history: Batches = [
+        *requests(20, lambda _: entries),
+        *topics(50, tags="red"),
+        (TOPICS, [topic_json(liteTopic=f"orders__{number:07}__created", event="DELETED") for number in range(40)]),
+        *topics(10),
+        *requests(5, lambda _: ["d"], action="PARTIAL_ADD"),
+        *requests(10, lambda _: ["a", "b"], action="PARTIAL_REMOVE"),
+        *requests(3, lambda _: [], action="COMPLETE_REMOVE"),
+        *requests(2, lambda _: ["e"]),
+    ]
+    for stream, values in history:
+        measured.feed(stream, values)
+        kept, anew = measured.states()
+        assert kept == anew
+        assert kept.memory_bytes(0) == anew.memory_bytes(0)
+    assert len(kept.topics) == 20

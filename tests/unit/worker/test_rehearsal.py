@@ -1,0 +1,169 @@
+"""Dry runs of keys in child processes: real forks, which are killed, hang, and take memory."""
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from matcher import selectors
+from streaming.errors import EntriesLethal
+from streaming.state import policy
+from streaming.tuning import Tuning
+from streaming.worker import Worker, WorkerConfig
+from streaming.worker.rehearsal import Fate, KeyWork, Rehearsal, lethal_entries
+from streaming.worker.rows import InputRow, InputRows
+from tests.support.builders import group_json, request_json, topic_json
+from tests.support.lethal import KIND, Lethal
+from tests.support.simulator import TOPICS as NAMES
+from tests.support.simulator import Memories
+from tests.support.states import work
+
+GROUPS, SUBSCRIPTIONS, TOPICS, CLOCK = range(4)
+SELECTOR = {"type": KIND, "expression": "all"}
+STALL_SECONDS = 0.5
+CONFIG = WorkerConfig(NAMES)
+
+
+@pytest.fixture(autouse=True)
+def _installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A package that offers the lethal kind is installed."""
+    offered = EntryPoints([EntryPoint(KIND, f"{Lethal.__module__}:Lethal", selectors.GROUP)])
+    monkeypatch.setattr(selectors, "entry_points", lambda *, group: offered.select(group=group))
+    _forget_kinds()
+    yield
+    _forget_kinds()
+    policy._COMPILED.clear()
+
+
+def _forget_kinds() -> None:
+    for known in (selectors._offered, selectors._factory):
+        known.cache_clear()
+
+
+def row(stream: int, payload: bytes, offset: int = 0) -> InputRow:
+    return InputRow(stream, 0, offset, 0, 1_000 + offset, payload)
+
+
+SUBSCRIBED = [row(GROUPS, group_json()), row(SUBSCRIPTIONS, request_json(liteTopicSet=["*"], selector=SELECTOR))]
+
+
+def topics(*deeds: str) -> list[InputRow]:
+    """Return the topics with these deeds; an empty one is harmless."""
+    return [
+        row(TOPICS, topic_json(liteTopic=f"t{number}", properties={"deed": deed} if deed else {}), number)
+        for number, deed in enumerate(deeds)
+    ]
+
+
+def found(rows: list[InputRow], data: bytes | None = None, config: WorkerConfig = CONFIG, **options: Any) -> list[Any]:
+    """Return the entries at which dry runs end, as stream topic, offset and reason."""
+    worker = Worker(config, options.pop("tuning", Tuning()))
+    rehearsal = Rehearsal(worker, options.pop("stall_seconds", STALL_SECONDS), **options)
+    try:
+        rehearsal.check(KeyWork("p", 0, InputRows.of(rows), data, 3, 1))
+    except EntriesLethal as error:
+        named = lethal_entries(f"pyspark.errors: {type(error).__name__}: {error}\n\nat org.apache.spark")
+        assert named is not None
+        assert all((each["parent"], each["number"], each["micro_batch"]) == ("p", 0, 3) for each in named)
+        return [(each["topic"], each["offset"], each["reason"]) for each in named]
+    finally:
+        rehearsal.close()
+    return []
+
+
+def test_harmless_rows_pass() -> None:
+    assert found([*SUBSCRIBED, *topics("", "", "")]) == []
+
+
+@pytest.mark.parametrize("deed", ["kill", "sleep"])
+@pytest.mark.parametrize("place", [0, 4, 8])
+def test_the_entry_that_ends_the_worker_is_found_wherever_it_is(deed: str, place: int) -> None:
+    deeds = [""] * 9
+    deeds[place] = deed
+    fate = Fate.KILLED if deed == "kill" else Fate.HUNG
+    assert found([*SUBSCRIBED, *topics(*deeds)]) == [(NAMES[TOPICS], place, fate)]
+
+
+def test_the_entry_is_found_among_those_read_by_column() -> None:
+    deeds = [""] * 40
+    deeds[23] = "kill"
+    assert found([*SUBSCRIBED, *topics(*deeds)]) == [(NAMES[TOPICS], 23, Fate.KILLED)]
+
+
+def test_an_entry_that_takes_all_memory_is_found() -> None:
+    assert found([*SUBSCRIBED, *topics("", "grow", "")], stall_seconds=20, memory_bytes=200_000_000) == [
+        (NAMES[TOPICS], 1, Fate.GREW)
+    ]
+
+
+def test_several_entries_are_found() -> None:
+    assert [offset for _, offset, _ in found([*SUBSCRIBED, *topics("", "kill", "", "kill")])] == [1, 3]
+
+
+def test_a_failure_that_does_not_come_again_blames_none(tmp_path: Path) -> None:
+    """As where the kernel has killed the wrong process."""
+    properties = {"deed": "kill once", "flag": str(tmp_path / "flag")}
+    once = row(TOPICS, topic_json(liteTopic="once", properties=properties), 7)
+    assert found([*SUBSCRIBED, *topics(""), once]) == []
+    assert (tmp_path / "flag").exists()
+
+
+def test_an_entry_that_is_slow_only_in_the_search_is_not_to_blame() -> None:
+    """The search gives each dry run a part of the time."""
+    entries = found([*SUBSCRIBED, *topics("", "pause", "", "kill", "")], stall_seconds=2)
+    assert [offset for _, offset, _ in entries] == [3]
+
+
+def test_a_stored_selector_blames_the_topic() -> None:
+    """The subscription was applied before."""
+    data, _ = work("p", 0, SUBSCRIBED, None, CONFIG)
+    assert found(topics("", "kill"), data) == [(NAMES[TOPICS], 1, Fate.KILLED)]
+
+
+def test_parts_of_states_are_read_for_the_child_and_nothing_is_written() -> None:
+    archives = Memories()
+    worker = Worker(replace(CONFIG, archives=archives), Tuning(inline_bytes=10))
+    data, _ = work("p", 0, SUBSCRIBED, None, worker, batch=1)
+    parts = dict(archives["p", 0])
+    assert parts
+    assert found(topics("", "kill"), data, worker.config, tuning=worker.tuning) == [(NAMES[TOPICS], 1, Fate.KILLED)]
+    assert archives["p", 0] == parts
+
+
+def test_more_entries_than_can_be_to_blame_blame_none() -> None:
+    rows = [*SUBSCRIBED, *topics(*["kill"] * 12)]
+    with pytest.raises(EntriesLethal) as raised:
+        Rehearsal(Worker(CONFIG), STALL_SECONDS).check(KeyWork("p", 0, InputRows.of(rows), None, 3, 1))
+    assert json.loads(str(raised.value)) == []
+
+
+def test_an_error_of_python_is_left_to_the_work_itself() -> None:
+    assert found([row(TOPICS, topic_json())], data=b"damaged") == []
+
+
+def test_a_child_serves_many_keys_and_ends_with_its_rehearsal(monkeypatch: pytest.MonkeyPatch) -> None:
+    forks: list[int] = []
+    fork = os.fork
+
+    def counted() -> int:
+        forks.append(fork())
+        return forks[-1]
+
+    monkeypatch.setattr(os, "fork", counted)
+    rehearsal = Rehearsal(Worker(CONFIG), STALL_SECONDS)
+    for number in range(20):
+        rehearsal.check(KeyWork("p", number, InputRows.of([*SUBSCRIBED, *topics("")]), None, 3, 1))
+    assert len(forks) == 1
+    rehearsal.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(forks[0], 0)
+
+
+@pytest.mark.parametrize("text", ["StreamingQueryException: no", "EntriesLethal: broken", 'EntriesLethal: {"a": 1}'])
+def test_other_errors_name_no_entries(text: str) -> None:
+    assert lethal_entries(text) is None

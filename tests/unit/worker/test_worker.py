@@ -1,0 +1,550 @@
+"""The work on one state key, and what a worker process keeps between micro-batches."""
+
+import json
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from streaming.coordinator import COORDINATOR, UNROUTABLE, bucket_of
+from streaming.errors import StateCorrupted
+from streaming.expansion.compare import Announcer
+from streaming.records.model import BIND_TOPIC, QUOTA, WILDCARD, Reason
+from streaming.records.routing import Routing
+from streaming.records.updates import Update
+from streaming.state.client import Ignored
+from streaming.storage.journal import Journal, Position
+from streaming.tuning import Tuning
+from streaming.worker import Worker, WorkerConfig
+from streaming.worker import work as process_work
+from streaming.worker.output import Output, OutputKind, OutputRow
+from streaming.worker.rows import InputRow, InputRows, KeyFacts
+from streaming.worker.worker import SWEEP_MS
+from tests.support.builders import group_json, request_json, tick_json, topic_json
+from tests.support.simulator import TOPICS as NAMES
+from tests.support.simulator import Memories, rows_of
+from tests.support.states import TOMBSTONE, Written, decode_home, forget, work
+
+GROUPS, SUBSCRIPTIONS, TOPICS, CLOCK = range(4)
+BUCKET = bucket_of("g")
+SETTINGS = WorkerConfig(NAMES, Routing({"big": 3}))
+
+
+@pytest.fixture(autouse=True)
+def _nothing_known() -> None:
+    """Each test begins as a new worker process."""
+    forget()
+
+
+def row(stream: int, payload: bytes | None, offset: int = 0, entry: int = 0) -> InputRow:
+    return InputRow(stream, 0, offset, entry, 1_000 + offset, payload)
+
+
+def letters(output: Written) -> list[dict[str, Any]]:
+    return [json.loads(payload or b"") for kind, payload in zip(output.kinds, output.payloads, strict=True)
+            if kind == OutputKind.DEAD_LETTER]  # fmt: skip
+
+
+def updates(output: Written) -> list[tuple[str, str]]:
+    return [
+        (kind, json.loads(key or b"")[3])
+        for kind, key in zip(output.kinds, output.keys, strict=True)
+        if kind in (OutputKind.ADD, OutputKind.REMOVE, TOMBSTONE)
+    ]
+
+
+SUBSCRIBED = [row(GROUPS, group_json()), row(SUBSCRIPTIONS, request_json(liteTopicSet=["*"]))]
+
+
+# InputRows in, new bytes and output rows out.
+
+
+def test_rows_come_in_any_order() -> None:
+    rows = [*SUBSCRIBED, row(TOPICS, topic_json()), row(TOPICS, topic_json(event="DELETED"), 1)]
+    rows += [row(TOPICS, topic_json(liteTopic="u"), 2)]
+    expected = work("p", 0, rows, None, SETTINGS)
+    reversed_ = work("p", 0, rows[::-1], None, SETTINGS)
+    assert reversed_[0] == expected[0]
+    assert rows_of(reversed_[1]) == rows_of(expected[1])
+    assert updates(expected[1]) == [(OutputKind.ADD, "u")]
+
+
+@pytest.mark.parametrize("many", [1, 64])
+def test_the_time_comes_behind_topics_however_many(many: int) -> None:
+    """Each stream is read as it is when it has many rows."""
+    worker = Worker(SETTINGS, Tuning(columnar_min_topics=many))
+    data, _ = work("p", 0, [*SUBSCRIBED, row(TOPICS, topic_json(ttlMs=1_000))], None, worker)
+    late = row(CLOCK, tick_json(tick=..., wake=70_000, parentTopic="p", shard=0))
+    _, output = work("p", 0, [late, row(TOPICS, topic_json(liteTopic="u"), 1)], data, worker)
+    assert sorted(updates(output)) == [(OutputKind.ADD, "u"), (OutputKind.REMOVE, "t"), (TOMBSTONE, "t")]
+
+
+def test_rows_with_equal_places_need_no_comparison_of_payloads() -> None:
+    """A stream may have deletions, whose payload is None, but no two records at one place."""
+    _, output = work("p", 0, [row(TOPICS, None, 1), row(TOPICS, b"", 2), row(TOPICS, None, 3)], None, SETTINGS)
+    assert [letter["source"]["offset"] for letter in letters(output)] == [1, 2, 3]
+
+
+def test_a_remove_stands_before_its_tombstone() -> None:
+    data, _ = work("p", 0, [*SUBSCRIBED, row(TOPICS, topic_json())], None, SETTINGS)
+    _, output = work("p", 0, [row(TOPICS, topic_json(event="DELETED"), 1)], data, SETTINGS)
+    assert updates(output) == [(OutputKind.REMOVE, "t"), (TOMBSTONE, "t")]
+    assert output.payloads[1] is None
+
+
+def test_nothing_changed_gives_the_very_same_bytes() -> None:
+    """The job tells by this that it need not write the state."""
+    data, _ = work("p", 0, [*SUBSCRIBED, row(TOPICS, topic_json())], None, SETTINGS)
+    again, output = work("p", 0, [row(TOPICS, topic_json(), 1)], data, SETTINGS)
+    assert again is data
+    assert (output.kinds, output.ignored) == ([], {Ignored.TOPIC_EXISTS: 1})
+
+
+def test_nothing_left_gives_no_bytes() -> None:
+    data, _ = work("p", 0, [row(TOPICS, topic_json())], None, SETTINGS)
+    assert data is not None
+    nothing, _ = work("p", 0, [row(TOPICS, topic_json(event="DELETED"), 1)], data, SETTINGS)
+    assert nothing is None
+
+
+def test_damaged_bytes_are_not_worked_on() -> None:
+    """By a worker that does not hold what they were."""
+    data, _ = work("p", 0, SUBSCRIBED, None, SETTINGS)
+    assert data is not None
+    forget()
+    with pytest.raises(StateCorrupted):
+        work("p", 0, [row(TOPICS, topic_json())], data[:-1] + bytes([data[-1] ^ 1]), SETTINGS)
+
+
+BAD = [
+    row(GROUPS, group_json(group=" ", attributes={BIND_TOPIC: "big"})),
+    row(SUBSCRIPTIONS, request_json(topic="big", clientId="")),
+    row(TOPICS, topic_json(parentTopic="big", event="?")),
+    row(CLOCK, tick_json(tick=..., wake="?", parentTopic="big", shard=0)),
+]
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_a_shard_reports_what_nobody_else_sees(number: int) -> None:
+    """A bad topic event; a bad request is seen by all shards and at home, a bad group event as well."""
+    _, output = work("big", number, BAD, None, SETTINGS)
+    assert [letter["source"]["topic"] for letter in letters(output)] == ["lite-topic-events", "lite-clock"]
+
+
+def test_a_home_reports_what_it_sees_and_cannot_read() -> None:
+    _, output = work(COORDINATOR, BUCKET, BAD[:2], None, SETTINGS)
+    assert [letter["source"]["topic"] for letter in letters(output)] == [
+        "lite-group-events",
+        "lite-subscription-events",
+    ]
+
+
+def test_a_dead_letter_shows_its_own_entry() -> None:
+    """Of several entries of one record."""
+    entries = [request_json(clientId=name, liteTopicSet=["ok", f"{name}*"]) for name in "abc"]
+    rows = [row(GROUPS, group_json()), *(row(SUBSCRIPTIONS, entry, 5, 2 * at) for at, entry in enumerate(entries))]
+    _, output = work("p", 0, rows, None, SETTINGS)
+    shown = [(letter["source"]["entry"], letter["original"].encode()) for letter in letters(output)]
+    assert shown == list(enumerate(entries))
+    assert {letter["reason"] for letter in letters(output)} == {Reason.INVALID_PATTERN}
+
+
+@pytest.mark.parametrize("entries", [[" "], [" ", "t"], ["", "\t"]])
+def test_a_blank_pattern_is_a_dead_letter(entries: list[str]) -> None:
+    """What stands beside it is applied; alone it never widens to everything."""
+    rows = [row(GROUPS, group_json()), row(SUBSCRIPTIONS, request_json(liteTopicSet=entries), 1)]
+    _, output = work(
+        "p", 0, [*rows, row(TOPICS, topic_json()), row(TOPICS, topic_json(liteTopic="u"), 1)], None, SETTINGS
+    )
+    (letter,) = letters(output)
+    assert (letter["reason"], letter["source"]["offset"]) == (Reason.INVALID_PATTERN, 1)
+    assert "a pattern is blank" in letter["message"]
+    assert updates(output) == ([(OutputKind.ADD, "t")] if "t" in entries else [])
+
+
+@pytest.mark.parametrize(
+    ("stream", "payload"),
+    [
+        (SUBSCRIPTIONS, b'{"topic":"p",' + request_json(topic="q")[1:]),
+        (TOPICS, b'{"parentTopic":"p",' + topic_json(parentTopic="q")[1:]),
+    ],
+)
+def test_a_text_that_names_two_parents_is_a_dead_letter(stream: int, payload: bytes) -> None:
+    """Spark may read the first where Python would read the last."""
+    data, output = work("p", 0, [row(stream, payload)], None, SETTINGS)
+    assert data is None
+    # The coordinator, which sees each request, speaks of those.
+    _, home = work(COORDINATOR, BUCKET, [row(stream, payload)], None, SETTINGS)
+    (letter,) = letters(home if stream == SUBSCRIPTIONS else output)
+    assert letter["reason"] == Reason.DUPLICATE_FIELD
+    assert letters(output) == ([] if stream == SUBSCRIPTIONS else [letter])
+
+
+def test_of_the_shards_one_reports_a_request_of_another_parent() -> None:
+    """Home sees it as well, but as one of the other parent, which is as good there."""
+    rows = [row(SUBSCRIPTIONS, request_json(topic="q"))]
+    reported = [len(letters(work("big", number, rows, None, SETTINGS)[1])) for number in range(3)]
+    assert reported == [1, 0, 0]
+    assert letters(work(COORDINATOR, BUCKET, rows, None, SETTINGS)[1]) == []
+
+
+def test_what_is_placed_nowhere_is_reported_although_it_is_valid() -> None:
+    """The JVM may refuse a text that Python reads."""
+    for stream, payload in ((SUBSCRIPTIONS, request_json()), (CLOCK, tick_json()), (TOPICS, topic_json())):
+        data, output = work(COORDINATOR, UNROUTABLE, [row(stream, payload)], None, SETTINGS)
+        assert data is None
+        assert [letter["reason"] for letter in letters(output)] == [Reason.NOT_ROUTABLE]
+
+
+def test_a_wake_for_another_shard_is_a_dead_letter() -> None:
+    rows = [row(CLOCK, tick_json(tick=..., wake=5, parentTopic="big", shard=1))]
+    assert letters(work("big", 1, rows, None, SETTINGS)[1]) == []
+    assert [letter["reason"] for letter in letters(work("big", 2, rows, None, SETTINGS)[1])] == [Reason.NOT_ROUTABLE]
+
+
+@pytest.mark.parametrize("payload", [tick_json(), tick_json(tick=..., alarm=5, parentTopic="p", shard=0)])
+def test_a_shard_is_not_told_the_time_by_ticks_and_alarms(payload: bytes) -> None:
+    assert [letter["reason"] for letter in letters(work("p", 0, [row(CLOCK, payload)], None, SETTINGS)[1])] == [
+        Reason.NOT_ROUTABLE
+    ]
+
+
+def test_a_shard_asks_to_be_woken_once_for_each_time() -> None:
+    """Topics that end within the same step share an alarm; those that end in this batch need none."""
+    made = [row(TOPICS, topic_json(liteTopic=name, ttlMs=60_000), at) for at, name in enumerate("ab")]
+    data, output = work("p", 0, made, None, SETTINGS)
+    clock = [json.loads(payload or b"") for kind, payload in zip(output.kinds, output.payloads, strict=True)
+             if kind == "input:clock"]  # fmt: skip
+    assert clock == [{"alarm": 70_000, "parentTopic": "p", "shard": 0}]
+    _, output = work("p", 0, [row(TOPICS, topic_json(liteTopic="c", ttlMs=60_000), 5)], data, SETTINGS)
+    assert output.kinds == []
+    late = [row(CLOCK, tick_json(tick=..., wake=70_000, parentTopic="p", shard=0), 9)]
+    nothing, output = work("p", 0, late, data, SETTINGS)
+    assert (nothing, output.kinds) == (None, [])
+
+
+def test_the_parts_of_a_state_that_has_gone_are_removed() -> None:
+    """The shard asks to be woken for that, once in a while, until Spark keeps none of their states any more."""
+    archives = Memories()
+    worker = Worker(replace(SETTINGS, archives=archives), Tuning(inline_bytes=100, retained_micro_batches=5))
+    names = [f"{number:050}" for number in range(9)]
+    data, _ = work(
+        "p", 0, [row(TOPICS, topic_json(liteTopic=name), at) for at, name in enumerate(names)], None, worker, batch=1
+    )
+    assert len(archives.of("p", 0)) == 1
+    gone = [row(TOPICS, topic_json(liteTopic=name, event="DELETED"), at) for at, name in enumerate(names)]
+    for batch, rows, left in (2, gone, 1), (6, [woken(0)], 1), (8, [woken(SWEEP_MS)], 0):
+        data, output = work("p", 0, rows, data, worker, batch=batch)
+        assert len(archives.of("p", 0)) == left
+        alarms = [json.loads(value or b"") for value in output.payloads if b'"alarm"' in (value or b"")]
+        assert alarms == [{"alarm": SWEEP_MS, "parentTopic": "p", "shard": 0}] * left
+    assert data is None
+
+
+def woken(time: int) -> InputRow:
+    """The row that wakes the shard."""
+    return row(CLOCK, tick_json(tick=..., wake=time, parentTopic="p", shard=0), 9)
+
+
+class Crash(OSError):
+    """Stands for whatever ends a task."""
+
+
+class FailingAppend:
+    """Fails once, after the state was changed."""
+
+    def __init__(self, append: Callable[..., Journal]) -> None:
+        self._append = append
+        self.failed = False
+
+    def __call__(self, *arguments: Any) -> Journal:
+        """Stand for `Journal.append`."""
+        if not self.failed:
+            self.failed = True
+            raise Crash
+        return self._append(*arguments)
+
+
+BATCHES = [
+    [row(TOPICS, topic_json(liteTopic="u"), 1), row(SUBSCRIPTIONS, request_json(action="PARTIAL_ADD"), 1)],
+    [row(TOPICS, topic_json(event="DELETED"), 1)],
+    [row(GROUPS, group_json(attributes={BIND_TOPIC: "p"}), 1)],
+    [row(SUBSCRIPTIONS, request_json(action="COMPLETE_REMOVE"), 1)],
+    [row(SUBSCRIPTIONS, request_json(liteTopicSet=["a*"]), 1), row(TOPICS, b"?", 1)],
+]
+
+
+def test_what_was_done_is_counted() -> None:
+    """By kind, cause and reason; tombstones and the job's own events are no part of it."""
+    rows = [*SUBSCRIBED, row(TOPICS, topic_json()), row(TOPICS, topic_json(), 1), row(TOPICS, b"?", 2)]
+    data, (kind, _, counts) = last_row(rows, None)
+    counted = json.loads(counts or b"")
+    assert KeyFacts(*counted.pop("facts"))[:4] == ("p", 0, 1, 1)
+    assert (kind, counted) == (
+        OutputKind.COUNTS,
+        {"add:TOPIC_CREATED": 1, "dead-letter:not-json": 1, "ignored:topic-exists": 1},
+    )
+    _, (kind, _, counts) = last_row([row(TOPICS, topic_json(event="DELETED"), 3)], data)
+    counted = json.loads(counts or b"")
+    assert KeyFacts(*counted.pop("facts"))[:4] == ("p", 0, 0, 1)
+    assert (kind, counted) == (OutputKind.COUNTS, {"remove:TOPIC_DELETED": 1})
+    assert not list(Output().all_rows())
+
+
+def last_row(rows: list[InputRow], data: bytes | None) -> tuple[bytes | None, OutputRow]:
+    (output,), data = pieces_of(process_work("p", 0, InputRows.of(rows), data, SETTINGS))
+    *_, last = output.all_rows()
+    return data, last
+
+
+# A batch whose result was not stored is computed again from the old bytes.
+
+
+@pytest.fixture
+def data() -> bytes:
+    """A state, which the cache holds decoded."""
+    data, _ = work("p", 0, [*SUBSCRIBED, row(TOPICS, topic_json())], None, SETTINGS)
+    assert data is not None
+    return data
+
+
+@pytest.mark.parametrize("rows", BATCHES)
+def test_a_result_that_was_not_stored_is_repeated_to_the_byte(data: bytes, rows: list[InputRow]) -> None:
+    """The cache holds the changed state by then, and must not use it."""
+    first = work("p", 0, rows, data, SETTINGS)
+    again = work("p", 0, rows, data, SETTINGS)
+    assert again[0] == first[0]
+    assert rows_of(again[1]) == rows_of(first[1])
+
+
+@pytest.mark.parametrize("rows", BATCHES[:4])
+def test_a_task_that_fails_after_it_changed_the_state_is_repeated(
+    data: bytes, rows: list[InputRow], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing = FailingAppend(Journal.append)
+    monkeypatch.setattr(Journal, "append", lambda *arguments: failing(*arguments))  # noqa: PLW0108 - a method
+    with pytest.raises(Crash):
+        work("p", 0, rows, data, SETTINGS)
+    again = work("p", 0, rows, data, SETTINGS)
+    forget()
+    clean = work("p", 0, rows, data, SETTINGS)
+    assert failing.failed
+    assert again[0] == clean[0]
+    assert rows_of(again[1]) == rows_of(clean[1])
+
+
+def test_another_worker_gives_the_same(data: bytes) -> None:
+    """States decoded anew and states kept give the same bytes over several batches."""
+    kept, decoded, warm = data, data, Worker(SETTINGS)
+    for number, rows in enumerate(BATCHES):
+        moved = [each._replace(offset=10 + number) for each in rows]
+        one = work("p", 0, moved, kept, warm)
+        other = work("p", 0, moved, decoded, Worker(SETTINGS))
+        assert one[0] == other[0]
+        assert rows_of(one[1]) == rows_of(other[1])
+        assert one[0] is not None
+        kept = decoded = one[0]
+
+
+def test_workers_by_turns_give_what_one_gives() -> None:
+    """A state that is brought up to what another worker did keeps no counts from before."""
+    turns = [Worker(SETTINGS) for _ in range(2)]
+    group = group_json(attributes={BIND_TOPIC: "p", WILDCARD: "", QUOTA: 2})
+    low = group_json(group="h", attributes={BIND_TOPIC: "p", QUOTA: 0})
+    batches = [[row(GROUPS, group, 0), row(GROUPS, low, 1), row(SUBSCRIPTIONS, request_json(liteTopicSet=["*"]))]]
+    events = [(name, "CREATED") for name in "abcd"] + [(name, "DELETED") for name in "acb"]
+    events += [(name, "CREATED") for name in "efgh"]
+    for offset, (name, event) in enumerate(events):
+        batches.append([row(TOPICS, topic_json(liteTopic=name, event=event), offset)])
+    data: bytes | None = None
+    for number, rows in enumerate(batches):
+        alone = work("p", 0, rows, data, Worker(replace(SETTINGS, state_cache_bytes=0)))
+        renewed = work("p", 0, rows, data, turns[number // 2 % 2])
+        assert rows_of(renewed[1]) == rows_of(alone[1])
+        assert renewed[0] == alone[0]
+        data = renewed[0]
+
+
+def test_the_state_that_was_encoded_is_used_by_the_next_batch(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is decoded as long as batches go on from what this process wrote."""
+
+    def no_decoding(journal: Journal, after: Position) -> Iterator[Any]:
+        assert after == journal.position, "decoded"
+        return iter(())
+
+    monkeypatch.setattr(Journal, "changes", no_decoding)
+    for number in range(3):
+        renewed, _ = work("p", 0, [row(TOPICS, topic_json(liteTopic=str(number)), 10 + number)], data, SETTINGS)
+        assert renewed is not None
+        data = renewed
+
+
+# The homes, and what has no place.
+
+
+@pytest.fixture
+def placed() -> bytes:
+    """Group `g` on parent `p`."""
+    data, output = work(COORDINATOR, BUCKET, [row(GROUPS, group_json())], None, SETTINGS)
+    assert output.kinds == []
+    assert data is not None
+    return data
+
+
+def parents(data: bytes | None) -> dict[str, str]:
+    """The parent of each group."""
+    return {group: bound.parent for group, bound in decode_home(data).bindings.items()}
+
+
+def test_a_group_that_moves_is_told_to_the_parent_that_it_leaves(placed: bytes) -> None:
+    moved = [row(GROUPS, group_json(attributes={BIND_TOPIC: "q", WILDCARD: ""}), 8)]
+    renewed, output = work(COORDINATOR, BUCKET, moved, placed, SETTINGS)
+    assert parents(renewed) == {"g": "q"}
+    assert output.kinds == ["input:groups"]
+    assert json.loads(output.payloads[0] or b"")["parentTopic"] == "p"
+    again = work(COORDINATOR, BUCKET, moved, placed, SETTINGS)
+    assert (again[0], rows_of(again[1])) == (renewed, rows_of(output))
+    forget()
+    cold = work(COORDINATOR, BUCKET, moved, placed, SETTINGS)
+    assert (cold[0], rows_of(cold[1])) == (renewed, rows_of(output))
+
+
+def test_a_home_without_change_gives_the_very_same_bytes(placed: bytes) -> None:
+    rows = [row(GROUPS, group_json(attributes={}, parentTopic="q"), 9), row(CLOCK, tick_json(tick=0), 9)]
+    again, output = work(COORDINATOR, BUCKET, rows, placed, SETTINGS)
+    assert again is placed
+    assert output.kinds == []
+
+
+def test_the_last_group_leaves_no_bytes(placed: bytes) -> None:
+    renewed, output = work(COORDINATOR, BUCKET, [row(GROUPS, group_json(attributes={}), 9)], placed, SETTINGS)
+    assert renewed is None
+    assert output.kinds == ["input:groups"]
+
+
+def test_an_unknown_group_that_is_deleted_is_counted() -> None:
+    renewed, output = work(COORDINATOR, BUCKET, [row(GROUPS, group_json(attributes={}))], None, SETTINGS)
+    assert renewed is None
+    assert (output.kinds, output.ignored) == ([], {Ignored.GROUP_UNKNOWN: 1})
+
+
+def test_a_request_elsewhere_is_reported_by_home_with_its_own_entry(placed: bytes) -> None:
+    """Of several entries of one record, on any parent; only the one that names no parent is no shard's."""
+    entries = [request_json(), request_json(topic="q"), request_json(action="COMPLETE_REMOVE", topic=...)]
+    rows = [row(SUBSCRIPTIONS, entry, 5, 2 * at) for at, entry in enumerate(entries[:2])]
+    _, output = work(COORDINATOR, BUCKET, [row(SUBSCRIPTIONS, entries[2], 5, 2 * 2 + 1), *rows], placed, SETTINGS)
+    (letter,) = letters(output)
+    assert (letter["reason"], letter["source"]["entry"]) == (Reason.GROUP_BOUND_ELSEWHERE, 1)
+    assert letter["original"].encode() == entries[1]
+    assert output.kinds.count("input:subscriptions") == 2
+
+
+def test_the_end_of_a_client_everywhere_names_its_own_entry() -> None:
+    """Also that of an entry that cannot be read: its position is the one in its record."""
+    data, _ = work(COORDINATOR, BUCKET, [row(SUBSCRIPTIONS, request_json())], None, SETTINGS)
+    leaving = row(SUBSCRIPTIONS, request_json(action="COMPLETE_REMOVE", topic=" "), 7, 5)
+    _, output = work(COORDINATOR, BUCKET, [leaving], data, SETTINGS)
+    assert [json.loads(payload or b"")["asOf"] for payload in output.payloads] == [[0, 7, 1_007, 2]]
+    _, output = work(COORDINATOR, BUCKET, [leaving._replace(payload=request_json(topic=...))], data, SETTINGS)
+    assert [letter["source"]["entry"] for letter in letters(output)] == [2]
+
+
+def test_leases_are_as_long_as_the_settings_say() -> None:
+    settings = WorkerConfig(NAMES, client_timeout_ms=1_000)
+    data, _ = work(COORDINATOR, BUCKET, [row(SUBSCRIPTIONS, request_json())], None, settings)
+    late = [row(CLOCK, tick_json(tick=2_001), 1)]
+    assert work(COORDINATOR, BUCKET, late, data, SETTINGS)[1].kinds == []
+    assert work(COORDINATOR, BUCKET, late, data, settings)[1].kinds == ["input:subscriptions"]
+
+
+@pytest.mark.parametrize(
+    ("stream", "payload", "reason", "bucket"),
+    [
+        (GROUPS, b"?", Reason.NOT_JSON, UNROUTABLE),
+        (GROUPS, group_json(), Reason.NOT_ROUTABLE, BUCKET + 1),
+        (SUBSCRIPTIONS, None, Reason.NOT_JSON, UNROUTABLE),
+        (SUBSCRIPTIONS, request_json(topic=...), Reason.MISSING_FIELD, BUCKET),
+        (SUBSCRIPTIONS, request_json(), Reason.NOT_ROUTABLE, BUCKET),
+        (SUBSCRIPTIONS, request_json(action="COMPLETE_REMOVE", topic=...), Reason.NOT_ROUTABLE, BUCKET + 1),
+        (TOPICS, topic_json(parentTopic=""), Reason.BLANK_NAME, UNROUTABLE),
+        (TOPICS, topic_json(), Reason.NOT_ROUTABLE, UNROUTABLE),
+        (CLOCK, b"{}", Reason.MISSING_FIELD, UNROUTABLE),
+        (CLOCK, tick_json(tick=..., alarm=5, parentTopic="g", shard=0), Reason.NOT_ROUTABLE, BUCKET + 1),
+        (CLOCK, tick_json(tick=..., wake=5, parentTopic="g", shard=0), Reason.NOT_ROUTABLE, BUCKET),
+    ],
+)
+def test_what_has_no_place_is_a_dead_letter(stream: int, payload: bytes | None, reason: Reason, bucket: int) -> None:
+    """Also what Python could place but Spark could not; no shard sees it."""
+    entry = 1 if stream == SUBSCRIPTIONS else 0
+    data, output = work(COORDINATOR, bucket, [row(stream, payload, entry=entry)], None, SETTINGS)
+    assert data is None
+    assert [letter["reason"] for letter in letters(output)] == [reason]
+
+
+def test_a_request_that_names_no_parent_for_spark_only_is_the_homes() -> None:
+    """The shards do not see it, so home speaks of it although it is one of a parent."""
+    named = row(SUBSCRIPTIONS, request_json(), entry=1)
+    assert [letter["reason"] for letter in letters(work(COORDINATOR, BUCKET, [named], None, SETTINGS)[1])] == [
+        Reason.NOT_ROUTABLE
+    ]
+    ended = row(SUBSCRIPTIONS, request_json(action="COMPLETE_REMOVE", topic=""), entry=0)
+    assert letters(work(COORDINATOR, BUCKET, [ended], None, SETTINGS)[1]) == []
+
+
+# What a wide pattern finds leaves in pieces.
+
+
+def pieces_of(steps: Generator[Output, None, bytes | None]) -> tuple[list[Output], bytes | None]:
+    """All pieces, and the new state."""
+    pieces = []
+    while True:
+        try:
+            pieces.append(next(steps))
+        except StopIteration as end:
+            return pieces, end.value
+
+
+@pytest.mark.parametrize("quota", [-1, 1_000])
+def test_output_comes_in_pieces(quota: int) -> None:
+    """Each of so many updates, together what one piece would hold; the state is that of the whole."""
+    group = group_json(attributes={BIND_TOPIC: "p", WILDCARD: "", QUOTA: quota})
+    topics = [row(TOPICS, topic_json(liteTopic=f"t{number}"), number) for number in range(25)]
+    data, _ = work("p", 0, [row(GROUPS, group), *topics], None, SETTINGS)
+    rows = [row(SUBSCRIPTIONS, request_json(liteTopicSet=["*", "**"]), 30), row(TOPICS, b"?", 31)]
+    whole = work("p", 0, rows, data, SETTINGS)
+    worker = Worker(SETTINGS, Tuning(piece_bytes=1, updates_per_chunk=10))
+    outputs, stored = pieces_of(worker.work("p", 0, InputRows.of(rows), data))
+    pieces = [written(output) for output in outputs]
+    assert stored == whole[0]
+    assert [piece.kinds.count(OutputKind.ADD) for piece in pieces] == [10, 10, 5, 0, 0]
+    assert sorted(key or b"" for piece in pieces for key in piece.keys) == sorted(key or b"" for key in whole[1].keys)
+    assert sum(len(letters(piece)) for piece in pieces) == 1
+
+
+def written(output: Output) -> Written:
+    """The records of output rows one by one."""
+    found = Written()
+    found.add(output)
+    return found
+
+
+def test_what_no_quota_concerns_is_found_while_it_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not before: there may be any number of it."""
+    group = group_json(attributes={BIND_TOPIC: "p", WILDCARD: "", QUOTA: -1})
+    topics = [row(TOPICS, topic_json(liteTopic=f"t{number}"), number) for number in range(3_000)]
+    data, _ = work("p", 0, [row(GROUPS, group), *topics], None, SETTINGS)
+    worker = Worker(SETTINGS, Tuning(piece_bytes=1, updates_per_chunk=10))
+    made = 0
+    update = Announcer.update
+
+    def counted(self: Announcer, *arguments: Any, **named: Any) -> Update:
+        nonlocal made
+        made += 1
+        return update(self, *arguments, **named)
+
+    monkeypatch.setattr(Announcer, "update", counted)
+    steps = worker.work("p", 0, InputRows.of([row(SUBSCRIPTIONS, request_json(liteTopicSet=["*"]))]), data)
+    for number in range(1, 4):
+        next(steps)
+        assert made == 10 * number
