@@ -245,8 +245,13 @@ audit: setup ## a bill of materials, and the known vulnerabilities of packages a
 
 DOCS_VENV := $(CACHE)/docs
 
+.PHONY: rules
+rules: .venv/.locked ## the rules of the job with their code and tests, in build/rules.md
+	mkdir -p build
+	.venv/bin/python -m tests.support.rules build/rules.md
+
 .PHONY: docs
-docs: .venv/.locked ## the documentation as a site in build/site; a link that leads nowhere is an error
+docs: .venv/.locked rules ## the documentation as a site in build/site; a link that leads nowhere is an error
 	$(UV) venv --quiet --allow-existing --python $(PY) $(DOCS_VENV)
 	$(UV) pip sync --quiet --python $(DOCS_VENV)/bin/python --require-hashes docs/site/requirements.txt
 	$(DOCS_VENV)/bin/python docs/site/build.py build/site

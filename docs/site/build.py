@@ -46,7 +46,7 @@ SECTIONS = {
         "docs/limits.md",
     ],
     "Evidence": ["docs/performance.md", "docs/chaos.md", "docs/compared.md"],
-    "Develop": ["docs/how-it-decides.md", "CONTRIBUTING.md", "CHANGELOG.md"],
+    "Develop": ["docs/how-it-decides.md", "docs/rules.md", "CONTRIBUTING.md", "CHANGELOG.md"],
 }
 """Sections of the navigation by task, and their pages. Other pages follow in a section of their folder."""
 
@@ -108,9 +108,12 @@ def main() -> int:
                 target.write_text(without_links_to_code(text, file, set(files)), encoding="utf-8")
             else:
                 shutil.copyfile(ROOT / file, target)
+        shutil.copyfile(ROOT / "build/rules.md", folder / "pages/docs/rules.md")
         configuration = (HERE / "mkdocs.yml").read_text(encoding="utf-8")
         # JSON is YAML.
-        (folder / "mkdocs.yml").write_text(f"{configuration}nav: {json.dumps(navigation(files))}\n", encoding="utf-8")
+        (folder / "mkdocs.yml").write_text(
+            f"{configuration}nav: {json.dumps(navigation([*files, Path('docs/rules.md')]))}\n", encoding="utf-8"
+        )
         target = Path(sys.argv[1]).resolve()
         command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", target]
         environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}  # an advertisement

@@ -23,6 +23,9 @@ def _without_shares(dialect: str, cases: list[Any]) -> list[Any]:
     return [case for case in cases if not (dialect == "mqtt" and case[0].startswith(SHARE))]
 
 
+@pytest.mark.rule("mqtt-wildcards")
+@pytest.mark.rule("mqtt-hidden")
+@pytest.mark.rule("nats")
 @pytest.mark.parametrize("dialect", ["mqtt", "nats"])
 def test_matches(dialect: str) -> None:
     """Each (pattern, topic) pair matches or not, as recorded."""
@@ -30,6 +33,8 @@ def test_matches(dialect: str) -> None:
     assert [case for case in cases if matcher.matches(case[0], case[1], dialect) is not case[2]] == []
 
 
+@pytest.mark.rule("mqtt-wildcards")
+@pytest.mark.rule("nats")
 @pytest.mark.parametrize("dialect", ["mqtt", "nats"])
 def test_is_valid(dialect: str) -> None:
     """Each pattern is valid or not, as recorded."""
@@ -37,6 +42,7 @@ def test_is_valid(dialect: str) -> None:
     assert [case for case in cases if matcher.is_valid(case[0], dialect) is not case[1]] == []
 
 
+@pytest.mark.rule("nats")
 @pytest.mark.parametrize(("dialect", "section"), [("mqtt", "validate_topic"), ("nats", "validate_publish")])
 def test_topics_are_valid_or_not(dialect: str, section: str) -> None:
     """Each topic is valid or not, as recorded."""
@@ -61,6 +67,7 @@ def test_expand(dialect: str) -> None:
     assert [case for case in cases if matcher.expand(case["patterns"], case["topics"], dialect) != case["result"]] == []
 
 
+@pytest.mark.rule("wamp")
 def test_wamp_matches() -> None:
     """Each (policy, pattern, topic) matches or not, as recorded."""
     cases = VECTORS["wamp"]["match"]

@@ -11,6 +11,10 @@ import matcher
 VECTORS: dict[str, Any] = json.loads((Path(__file__).parent / "vectors" / "lite.json").read_text(encoding="utf-8"))
 
 
+@pytest.mark.rule("unchecked-names")
+@pytest.mark.rule("lite-segments")
+@pytest.mark.rule("lite-wildcards")
+@pytest.mark.rule("invalid-pattern")
 @pytest.mark.parametrize("section", ["match", "null_match"])
 def test_matches(section: str) -> None:
     """Each (pattern, topic) pair matches or not, as recorded; missing arguments match nothing."""
@@ -18,6 +22,7 @@ def test_matches(section: str) -> None:
     assert wrong == []
 
 
+@pytest.mark.rule("lite-invalid")
 @pytest.mark.parametrize("section", ["validate", "null_validate"])
 def test_is_valid(section: str) -> None:
     """Each pattern is valid or not, as recorded; a missing one is not."""

@@ -29,6 +29,12 @@ FIXED_UPSTREAM = ["TRUE = a"]
 """Selectors on which 5.5.0 fails and RocketMQ's later fix does not."""
 
 
+@pytest.mark.rule("sql-missing")
+@pytest.mark.rule("sql-literals")
+@pytest.mark.rule("sql-junctions")
+@pytest.mark.rule("sql-affixes")
+@pytest.mark.rule("sql-not")
+@pytest.mark.rule("sql-never-true")
 def test_sql92() -> None:
     """Each selector gives the recorded value, or the recorded kind of error, on the recorded properties."""
     wrong = [
@@ -50,6 +56,7 @@ def test_a_truth_value_may_stand_on_either_side(literal: str, operator: str, val
     assert left is right
 
 
+@pytest.mark.rule("sql-trailing")
 @pytest.mark.parametrize("case", [case for case in VECTORS["sql92"]["cases"] if case.get("trailing")])
 def test_sql92_text_after_the_end_is_refused(case: dict[str, Any]) -> None:
     """Text after a complete selector, ignored by RocketMQ, is an error here, with the position of the text."""
@@ -58,6 +65,7 @@ def test_sql92_text_after_the_end_is_refused(case: dict[str, Any]) -> None:
     assert 0 < caught.value.position < len(case["expr"])
 
 
+@pytest.mark.rule("bloom-filter")
 def test_bloom_positions() -> None:
     """The filter has the recorded shape, and each text sets the recorded bits in the recorded order."""
     vectors = VECTORS["bloom"]
@@ -66,6 +74,7 @@ def test_bloom_positions() -> None:
     assert [case for case in vectors["positions"] if shape.positions(case[0]) != case[1]] == []
 
 
+@pytest.mark.rule("tag")
 def test_tag_hashes() -> None:
     """Each text has the recorded Java hash."""
     assert [case for case in VECTORS["taghash"]["hash"] if java_hash(case[0]) != case[1]] == []

@@ -38,6 +38,7 @@ def faults_of_state(streams: Streams, checkpoint: Path) -> list[Any]:
     return [each for each in differences if each["fault"].startswith("state")]
 
 
+@pytest.mark.rule("backup")
 @pytest.mark.timeout(900)
 def test_a_copy_beside_a_busy_job_is_whole_and_the_job_goes_on_from_one(streams: Streams, tmp_path: Path) -> None:
     """A part of the state lies in files; micro-batches are committed while files are copied."""

@@ -455,6 +455,7 @@ def test_what_a_dead_driver_left_open_is_ended(spark: SparkSession, streams: Str
     assert streams.read(streams.settings.updates) == []
 
 
+@pytest.mark.rule("abandoned-transactions")
 @pytest.mark.parametrize("driver", ["ended", pytest.param("silent", marks=pytest.mark.long), "alive"])
 def test_what_the_driver_of_a_lost_checkpoint_left_open_is_ended(jobs: Jobs, driver: str) -> None:
     """Nobody else would, since its id is lost as well. A driver that lives ends by itself what it has begun."""

@@ -62,6 +62,7 @@ def feeding(streams: Streams) -> Iterator[None]:
         yield
 
 
+@pytest.mark.rule("time-follows-reading")
 def test_no_tick_runs_ahead_of_what_was_read(streams: Streams, tmp_path: Path) -> None:
     """Neither while the job works off a backlog, nor while events come on and on."""
     scene = Scene(streams)
@@ -93,6 +94,7 @@ def test_no_tick_runs_ahead_of_what_was_read(streams: Streams, tmp_path: Path) -
     assert len(ticks) > 3
 
 
+@pytest.mark.rule("new-clock")
 @pytest.mark.long
 def test_a_new_checkpoint_leaves_out_what_the_clock_said_before(streams: Streams, tmp_path: Path) -> None:
     """Topics end by their own deadlines, as of the records that are there."""
@@ -122,6 +124,7 @@ def test_a_new_checkpoint_leaves_out_what_the_clock_said_before(streams: Streams
     assert streams.relation() == {Effective("p", "g", "c", "stays")}
 
 
+@pytest.mark.rule("time-ahead")
 @pytest.mark.long
 def test_a_time_ahead_of_its_record_ends_nothing(streams: Streams, tmp_path: Path) -> None:
     """Be it a tick or a wake, and whatever its producer says of its age; each is one dead letter."""
@@ -146,6 +149,7 @@ def test_a_time_ahead_of_its_record_ends_nothing(streams: Streams, tmp_path: Pat
     assert {update["op"] for update in streams.updates()} == {"ADD"}
 
 
+@pytest.mark.rule("new-clock")
 @pytest.mark.long
 def test_a_lost_clock_topic_is_made_anew_and_no_alarm_is_lost(streams: Streams, tmp_path: Path) -> None:
     """Neither one that the coordinator has, nor one that stood in the topic only."""

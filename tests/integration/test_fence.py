@@ -111,6 +111,7 @@ def pause_while_it_writes(
     pytest.fail("no pause struck a transaction")
 
 
+@pytest.mark.rule("exactly-once")
 @pytest.mark.main
 @pytest.mark.parametrize("seconds", [0, *[PAUSE_SECONDS] * ROUNDS])
 def test_a_driver_that_wakes_up_after_it_was_replaced_writes_nothing(
@@ -149,6 +150,7 @@ def test_a_driver_that_wakes_up_after_it_was_replaced_writes_nothing(
     assert "\n" not in said.rpartition("Error: ")[2].rstrip("\n"), "the last thing it says is one sentence"
 
 
+@pytest.mark.rule("exactly-once")
 def test_a_micro_batch_that_was_written_and_not_committed_is_not_written_again(
     streams: Streams, tmp_path: Path
 ) -> None:
@@ -170,6 +172,7 @@ def test_a_micro_batch_that_was_written_and_not_committed_is_not_written_again(
     assert sum(streams.ends(streams.settings.updates).values()) == sum(ends.values()) + 2, "a record and its marker"
 
 
+@pytest.mark.rule("exactly-once")
 def test_a_second_driver_is_refused_until_it_is_to_take_over(streams: Streams, tmp_path: Path) -> None:
     """It names the first one, which goes on undisturbed; with `--take-over` the first one ends."""
     feed = streams.producer()
@@ -207,6 +210,7 @@ def test_a_second_driver_is_refused_until_it_is_to_take_over(streams: Streams, t
         assert third.stop() == 0
 
 
+@pytest.mark.rule("standby")
 def test_a_driver_that_stands_by_goes_on_when_the_other_one_is_killed(streams: Streams, tmp_path: Path) -> None:
     """It writes nothing while it waits, and leaves nothing of its warm-up behind; all drivers are started alike."""
     feed = streams.producer()
@@ -235,6 +239,7 @@ def test_a_driver_that_stands_by_goes_on_when_the_other_one_is_killed(streams: S
     assert streams.repeated() == 0
 
 
+@pytest.mark.rule("simultaneous-starts")
 @pytest.mark.long
 def test_of_two_drivers_that_begin_a_checkpoint_at_once_one_stands_by(streams: Streams, tmp_path: Path) -> None:
     """As a deployment of both begins; none of them ends."""
@@ -256,6 +261,7 @@ def test_of_two_drivers_that_begin_a_checkpoint_at_once_one_stands_by(streams: S
     assert streams.repeated() == 0
 
 
+@pytest.mark.rule("standby")
 @pytest.mark.long
 def test_a_driver_that_stands_by_ends_at_once_and_does_not_follow_who_is_well(streams: Streams, tmp_path: Path) -> None:
     feed = streams.producer()
@@ -274,6 +280,7 @@ def test_a_driver_that_stands_by_ends_at_once_and_does_not_follow_who_is_well(st
     assert len(streams.updates()) == len(rows)
 
 
+@pytest.mark.rule("exactly-once")
 @pytest.mark.long
 def test_an_older_copy_of_a_checkpoint_is_refused_before_it_writes(streams: Streams, tmp_path: Path) -> None:
     """Its state does not know what the updates say by now."""

@@ -29,6 +29,7 @@ def many_topics(count: int) -> list[Record]:
     ]
 
 
+@pytest.mark.rule("relation")
 @pytest.mark.parametrize(
     "options",
     [pytest.param((), marks=pytest.mark.long), ("--shards", "p=3", "--route-depth", "2")],
@@ -71,6 +72,9 @@ def test_a_history_with_crashes_leaves_the_oracles_relation(
     streams.assert_repeated_updates_are_equal()
 
 
+@pytest.mark.rule("isolation-of-entries")
+@pytest.mark.rule("missing-binding")
+@pytest.mark.rule("unknown-dialect")
 def test_a_poison_record_becomes_one_dead_letter_and_harms_nothing_else(streams: Streams, tmp_path: Path) -> None:
     """Each kind of bad record is reported once, with its reason and place; the valid ones around it are applied."""
     feed = streams.producer()

@@ -150,6 +150,7 @@ def test_the_past_of_the_updates_counts_for_nothing(played: Played) -> None:
     assert played.committed(topic) < 0
 
 
+@pytest.mark.rule("handover")
 def test_what_changes_hands_between_living_clients_is_neither_lost_nor_repeated(played: Played) -> None:
     """Of an exclusive group: the holder gives up its offsets first, and the next one waits for that."""
     topics = [played.topic(f"t{number}", b"1", partitions=2) for number in range(5)]
@@ -163,6 +164,7 @@ def test_what_changes_hands_between_living_clients_is_neither_lost_nor_repeated(
         assert receives(first, second, count=5) == [[], [b"2"] * 5]
 
 
+@pytest.mark.rule("partition-owner")
 def test_clients_of_a_shared_group_divide_the_partitions(played: Played) -> None:
     topics = [played.topic(f"t{number}", partitions=4) for number in range(5)]
     parts = {(topic, number) for topic in topics for number in range(4)}
@@ -198,6 +200,7 @@ def test_only_what_was_committed_counts_where_commits_are_by_hand(played: Played
         assert receives(again, count=2) == [[b"2", b"3"]]
 
 
+@pytest.mark.rule("deleted-kafka-topic")
 @pytest.mark.parametrize("by_hand", [False, True])
 def test_a_topic_that_is_deleted_before_its_last_record_is_committed_ends_nothing(
     played: Played,
@@ -229,6 +232,7 @@ def test_a_record_whose_handling_fails_is_not_committed(played: Played) -> None:
     assert played.committed(topic) == 1
 
 
+@pytest.mark.rule("consumer-lease")
 @pytest.mark.long
 def test_who_was_away_for_longer_than_its_lease_begins_anew(played: Played) -> None:
     """What it had not committed comes again; what others read by then is theirs."""
@@ -247,6 +251,7 @@ def test_who_was_away_for_longer_than_its_lease_begins_anew(played: Played) -> N
         assert consumer.topics == {kept}
 
 
+@pytest.mark.rule("newer-topic")
 @pytest.mark.long
 def test_latest_passes_over_what_was_there_and_nothing_else(played: Played) -> None:
     old = played.topic("old", b"o1")

@@ -24,6 +24,9 @@ def rows(parent: str, group: str, client: str, *topics: str, part: str = "") -> 
     return {Effective(parent, group, client, topic, part) for topic in topics}
 
 
+@pytest.mark.rule("group-file")
+@pytest.mark.rule("share-in-key")
+@pytest.mark.rule("selector")
 def test_every_dialect_and_selector_end_to_end(streams: Streams, tmp_path: Path) -> None:
     """One client of each dialect on one parent, with topics before and after its request; its group is in a file."""
     scene = Scene(streams)
@@ -75,6 +78,10 @@ def test_every_dialect_and_selector_end_to_end(streams: Streams, tmp_path: Path)
         assert job.stop() == 0
 
 
+@pytest.mark.rule("expiry")
+@pytest.mark.rule("eviction")
+@pytest.mark.rule("freed-quota")
+@pytest.mark.rule("causes-of-time")
 def test_limits_and_time_end_to_end(streams: Streams, tmp_path: Path) -> None:
     """Exclusive groups, quotas, silent clients, clients that leave all parents, and topics whose time is over.
 

@@ -133,6 +133,7 @@ def forge(streams: Streams, op: str, row: Effective) -> None:
     assert producer.flush(30) == 0
 
 
+@pytest.mark.rule("rebuild")
 @pytest.mark.timeout(1_200)
 def test_other_shards_and_partitions_cost_no_update_but_true_differences(streams: Streams, tmp_path: Path) -> None:
     """A history with an exclusive group, a quota and a lease; then the job goes on with the new checkpoint."""
@@ -197,6 +198,8 @@ def shorten(streams: Streams, copy: Path) -> int:
     return int(removed["records"])
 
 
+@pytest.mark.rule("resharding")
+@pytest.mark.rule("compaction")
 @pytest.mark.timeout(1_200)
 @pytest.mark.long
 def test_states_go_on_in_other_shards_where_the_inputs_lack_their_beginning(streams: Streams, tmp_path: Path) -> None:
@@ -262,6 +265,7 @@ def test_a_checkpoint_without_a_committed_micro_batch_is_rebuilt_from_the_inputs
     assert streams.repeated() == 0
 
 
+@pytest.mark.rule("rebuild")
 @pytest.mark.long
 @pytest.mark.timeout(1_800)
 def test_a_rebuild_that_is_killed_goes_on(streams: Streams, tmp_path: Path) -> None:
@@ -302,6 +306,7 @@ def test_a_rebuild_that_is_killed_goes_on(streams: Streams, tmp_path: Path) -> N
     assert streams.repeated() == 0
 
 
+@pytest.mark.rule("rebuild")
 @pytest.mark.long
 @pytest.mark.timeout(1_800)
 def test_an_older_backup_and_a_lost_updates_topic_end_in_the_relation(streams: Streams, tmp_path: Path) -> None:

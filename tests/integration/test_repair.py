@@ -112,6 +112,7 @@ def story(streams: Streams, tmp_path: Path) -> Story:
     return Story(streams, tmp_path)
 
 
+@pytest.mark.rule("repaired")
 def test_the_relation_is_that_of_the_state_afterwards(story: Story) -> None:
     """The corrections stand in the partition of the row, with a source that is the record they correct."""
     assert story.repair() == {update_key(*LOST), update_key(*STALE)}

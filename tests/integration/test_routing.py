@@ -136,6 +136,7 @@ def numbered(values: Sequence[tuple[Stream, Any]]) -> list[Record]:
     ]
 
 
+@pytest.mark.rule("set-or-request")
 @pytest.mark.parametrize("routing", ROUTINGS, ids=ROUTING_IDS)
 def test_random_histories_are_routed_as_the_simulator_does(spark: SparkSession, routing: Routing) -> None:
     """So what the property tests show of the simulator holds for the job."""
@@ -145,6 +146,7 @@ def test_random_histories_are_routed_as_the_simulator_does(spark: SparkSession, 
     assert len({(key[3], key[4]) for key in expected}) > 3, "too few keys to show anything"
 
 
+@pytest.mark.rule("lmq-names")
 @pytest.mark.parametrize("routing", ROUTINGS, ids=ROUTING_IDS)
 def test_awkward_names_are_routed_to_the_shard_that_python_knows(spark: SparkSession, routing: Routing) -> None:
     """Topics by both of their names, and groups by the bucket of theirs."""
@@ -211,6 +213,7 @@ def test_fields_that_place_other_streams_place_nothing_here(spark: SparkSession,
     assert by_jvm(spark, records, routing) == by_simulator(records, routing)
 
 
+@pytest.mark.rule("set-or-request")
 def test_rows_carry_the_place_and_time_of_their_record(spark: SparkSession) -> None:
     """And entries their place in it, with no byte changed where the record has one entry."""
     single = b'{ "topic" : "p", "clientId": "\\u00e9" }'
@@ -370,6 +373,9 @@ FURTHER_POISON: list[tuple[Stream, Any, Reason]] = [
 ]
 
 
+@pytest.mark.rule("isolation-of-entries")
+@pytest.mark.rule("bounds")
+@pytest.mark.rule("time-ahead")
 @pytest.mark.parametrize("routing", ROUTINGS, ids=ROUTING_IDS)
 def test_exactly_one_key_reports_a_bad_entry(spark: SparkSession, routing: Routing) -> None:
     """Whatever the JVM makes of it, with the reason that Python's parser knows."""
@@ -401,6 +407,7 @@ def test_nothing_multiplies_a_record(spark: SparkSession, stream: Stream, value:
     assert size <= times * len(record.value or b"") + len(rows)  # the parent's name is in each row, too
 
 
+@pytest.mark.rule("bounds")
 def test_what_is_long_comes_whole(spark: SparkSession) -> None:
     """In pieces that Python joins: single requests and those of a set, on all of their keys, to the byte."""
     single = json.dumps(request(x="é" * 100_000)).encode()
@@ -414,6 +421,7 @@ def test_what_is_long_comes_whole(spark: SparkSession) -> None:
         assert [json.loads(row.payload or b"") for row in rows if row.offset == 1] == entries
 
 
+@pytest.mark.rule("bounds")
 def test_the_dead_letter_of_what_is_too_large_has_its_size_and_its_beginning(spark: SparkSession) -> None:
     value = b'{"x":"' + b"y" * LIMIT
     ((_, _, letter),) = worked(spark, [Record(Stream.GROUPS, value, 2, 7)], Routing())
@@ -439,6 +447,7 @@ def test_a_value_that_the_source_has_cut_is_placed_as_the_whole_one(spark: Spark
     )
 
 
+@pytest.mark.rule("isolation-of-entries")
 def test_any_pieces_of_json_are_reported_once(spark: SparkSession) -> None:
     """Whatever stands before and behind them; none stops the query."""
     event = '{"event":"CREATED","parentTopic":"p","liteTopic":"t"}'
@@ -462,6 +471,7 @@ def is_json(data: bytes) -> bool:
     return True
 
 
+@pytest.mark.rule("blank-names")
 @pytest.mark.parametrize("routing", ROUTINGS, ids=ROUTING_IDS)
 def test_good_entries_beside_bad_ones_are_applied(spark: SparkSession, routing: Routing) -> None:
     entries = [request(clientId=""), None, request(clientId="one"), request(topic=""), request(clientId="two"), {}]
@@ -478,6 +488,7 @@ def test_good_entries_beside_bad_ones_are_applied(spark: SparkSession, routing: 
     assert sorted(reported) == [0, 1, 3, 5]
 
 
+@pytest.mark.rule("isolation-of-entries")
 def test_counts_are_sums_over_the_keys(spark: SparkSession) -> None:
     rows = [
         ("updates", b"k", b"v"),
@@ -497,6 +508,7 @@ def test_counts_are_sums_over_the_keys(spark: SparkSession) -> None:
     assert counts.total(row.asDict()) == ({}, [])
 
 
+@pytest.mark.rule("by-column")
 @pytest.mark.parametrize("op", Op)
 def test_updates_by_column_become_the_records_that_python_writes(spark: SparkSession, op: Op) -> None:
     """To the byte and in order, beside rows of other kinds; a REMOVE is followed by its tombstone."""

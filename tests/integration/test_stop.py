@@ -15,6 +15,7 @@ from tests.support.scene import Scene, repeated
 STOPS = int(os.environ.get("REEXPAND_STOPS", "6"))
 
 
+@pytest.mark.rule("orderly-stop")
 @pytest.mark.parametrize(
     "given",
     [

@@ -108,6 +108,7 @@ class Updates:
         return found
 
 
+@pytest.mark.rule("old-shares")
 @pytest.mark.parametrize("folder", RECORDED, ids=lambda folder: folder.name)
 def test_a_checkpoint_of_a_former_release_goes_on(folder: Path, own_broker: StartBroker, tmp_path: Path) -> None:
     """Nothing of before is written again, a change that was under way is completed, and all that comes is right.

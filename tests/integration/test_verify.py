@@ -136,6 +136,7 @@ def all_features(scene: Scene) -> None:
     scene.sent()
 
 
+@pytest.mark.rule("repaired")
 @pytest.mark.main
 def test_a_live_job_is_verified_and_its_updates_are_repaired(streams: Streams, tmp_path: Path) -> None:
     """A right relation has no difference; stale records are named, all of them and nothing else, and taken back."""

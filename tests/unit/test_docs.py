@@ -1,8 +1,7 @@
 """Help, configuration, code, tests and the pages that speak of them agree."""
 
-import ast
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from itertools import takewhile
@@ -17,7 +16,6 @@ from streaming.cli import main
 from streaming.config import Settings, load
 from streaming.records import model as events
 from streaming.records.updates import Cause
-from tests.support.histories import PROFILES
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -227,81 +225,3 @@ def test_what_we_have_is_named(feature: Feature) -> None:
 def test_a_command_that_does_not_exist_is_found() -> None:
     lines = ("reexpand tail --top", "reexpand nothing", "reexpand topics lost", "make nothing")
     assert [_exists(line.split()) for line in lines] == [False] * len(lines)
-
-
-# The page on how the job decides.
-
-
-class Rule(NamedTuple):
-    """A row of its tables: what is named in its cells."""
-
-    text: str
-    code: list[str]
-    tests: list[str]
-    profiles: list[str]
-
-
-def rules() -> Iterator[Rule]:
-    lines = _text(DOCS / "how-it-decides.md").splitlines()
-    for number, line in enumerate(lines):
-        if line.startswith("| rule |"):
-            for row in takewhile(lambda row: row.startswith("|"), lines[number + 2 :]):
-                _, text, *cells, _ = re.split(r"(?<!\\)\|", row)
-                code, tests, profiles = (re.findall(r"`([^`]+)`", cell) for cell in cells)
-                yield Rule(text.strip(), code, tests, profiles)
-
-
-RULES = list(rules())
-
-
-def _defined(tree: ast.AST, path: str = "") -> Iterator[str]:
-    """The functions and classes of a module, and those inside its classes."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            yield path + node.name
-            if isinstance(node, ast.ClassDef):
-                yield from _defined(node, f"{path}{node.name}.")
-
-
-@cache
-def _code() -> set[str]:
-    """All functions and classes by their full names."""
-    found = set()
-    for package in ("matcher", "streaming"):
-        for file in (ROOT / package).rglob("*.py"):
-            *folders, name = file.relative_to(ROOT).with_suffix("").parts
-            module = ".".join(folders if name == "__init__" else [*folders, name])
-            found |= {f"{module}.{what}" for what in _defined(ast.parse(file.read_text(encoding="utf-8")))}
-    return found
-
-
-@cache
-def _tests() -> dict[str, list[set[str]]]:
-    """Of each test, by the name of its file and its own: the texts of that file, once for each file of that name."""
-    found: dict[str, list[set[str]]] = defaultdict(list)
-    for file in (ROOT / "tests").rglob("test_*.py"):
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-        texts = {
-            node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
-        }
-        for name in _defined(tree):
-            found[f"{file.name}::{name}"].append(texts)
-    return found
-
-
-def test_every_rule_is_said_once_and_has_its_place_and_its_test() -> None:
-    assert RULES
-    assert len({rule.text for rule in RULES}) == len(RULES)
-    assert [rule.text for rule in RULES if not (rule.text and rule.code and rule.tests)] == []
-
-
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.text)
-def test_what_a_rule_names_exists(rule: Rule) -> None:
-    """Functions and classes, tests (one of that name, with the case that is named), and profiles of histories."""
-    full_names = [name if name.startswith("matcher.") else f"streaming.{name}" for name in rule.code]
-    assert [name for name in full_names if name not in _code()] == []
-    for named in rule.tests:
-        name, _, case = named.removesuffix("]").partition("[")
-        (texts,) = _tests()[name]
-        assert not case or case in texts
-    assert set(rule.profiles) <= PROFILES.keys()

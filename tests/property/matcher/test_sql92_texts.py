@@ -1,5 +1,6 @@
 """SQL92 selectors: whatever is put together of their words gives a value or one of the two announced errors."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -38,6 +39,7 @@ def test_any_text_compiles_or_raises_an_announced_error(text: str, properties: d
 OPERANDS = st.sampled_from(["TRUE", "FALSE", "NULL", "a = 1", "b = 2", "1 = 'x'"])
 
 
+@pytest.mark.rule("sql-junctions")
 @given(st.lists(OPERANDS, min_size=1, max_size=5), st.sampled_from(["AND", "OR"]), PROPERTIES)
 def test_a_chain_is_its_pairs_from_the_left(operands: list[str], word: str, properties: dict[str, str]) -> None:
     """A chain of one operator gives what parentheses around each pair, from the left, give."""

@@ -116,6 +116,7 @@ class Writer:
         return make(**fields) if make is leave else make(*entries, **fields)
 
 
+@pytest.mark.rule("cause")
 @pytest.mark.parametrize("name", PROFILES)
 def test_each_update_names_the_event_that_decided(name: str) -> None:
     """The definition and its exceptions are those of `tests.support.attribution`."""

@@ -28,6 +28,7 @@ MOVABLE = [name for name in CUTTABLE if name != "capped"]
 several = st.builds(Routing, st.fixed_dictionaries({"p": st.integers(2, 5), "q": st.integers(2, 3)}), st.integers(0, 3))
 
 
+@pytest.mark.rule("capped-request")
 @pytest.mark.parametrize("profile", CUTTABLE)
 @settings(max_examples=EXAMPLES)
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 120), routing=routings, largest=st.integers(1, 60))
@@ -39,6 +40,7 @@ def test_any_cut_leaves_the_relation_of_single_records(
     assert_any_cut_leaves_one_relation(Random(seed), length, told, routing, largest, cap_requests=told.capped)
 
 
+@pytest.mark.rule("capped-request")
 @settings(max_examples=EXAMPLES)
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 120), routing=several, largest=st.integers(1, 60))
 def test_with_several_shards_quotas_do_not_depend_on_the_cut(
@@ -104,6 +106,7 @@ def refused(job: Simulation) -> list[int]:
     return sorted(source["offset"] for source in letters if source["topic"] == TOPICS[1])
 
 
+@pytest.mark.rule("resharding")
 @pytest.mark.parametrize("profile", MOVABLE)
 @settings(max_examples=EXAMPLES)
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 120), routing=st.lists(routings, min_size=2, max_size=3))

@@ -28,6 +28,7 @@ CLIENTS = [ClientKey(group, client) for group in ("g1", "g2", "g9") for client i
 routings = st.builds(Routing, st.fixed_dictionaries({}, optional={"p": st.integers(2, 4)}), st.integers(0, 2))
 
 
+@pytest.mark.rule("explanation")
 @pytest.mark.parametrize("profile", PROFILES)
 @settings(max_examples=EXAMPLES)
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 120), routing=routings)
@@ -103,6 +104,7 @@ def assert_right_reason(  # noqa: C901 - a case for each verdict
             pytest.fail("no change is under way")
 
 
+@pytest.mark.rule("explanation")
 def test_the_pairs_reach_every_verdict() -> None:
     """A verdict that never comes is a rule that nobody has tested; changes under way have a test of their own."""
     seen: Counter[PairVerdict] = Counter()

@@ -32,6 +32,7 @@ routings = st.builds(
 )
 
 
+@pytest.mark.rule("relation")
 @pytest.mark.parametrize("profile", PROFILES)
 @settings(max_examples=EXAMPLES)
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 120), routing=routings)
@@ -88,6 +89,7 @@ def test_any_split_and_any_shard_count_leave_the_oracles_relation(
     assert job.relation == oracle.relation()
 
 
+@pytest.mark.rule("by-column")
 @pytest.mark.parametrize("profile", PROFILES)
 @settings(max_examples=max(20, EXAMPLES // 3))
 @given(seed=st.integers(0, 2**32), length=st.integers(1, 120), routing=routings)

@@ -27,6 +27,7 @@ EXAMPLES = int(os.environ.get("REEXPAND_EXAMPLES", "60")) // 2
 routings = st.builds(Routing, st.fixed_dictionaries({}, optional={"p": st.integers(2, 3)}), st.integers(0, 2))
 
 
+@pytest.mark.rule("plan")
 @pytest.mark.parametrize("profile", PROFILES)
 @settings(max_examples=EXAMPLES)
 @given(seed=st.integers(0, 2**32), length=st.integers(2, 100), routing=routings)

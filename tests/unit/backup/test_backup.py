@@ -133,6 +133,7 @@ def test_files_that_go_while_they_are_copied_lead_to_a_later_micro_batch(
     assert "checkpoint/query/commits/7" not in names(backup)
 
 
+@pytest.mark.rule("backup")
 def test_parts_of_a_job_that_has_gone_on_too_far_are_not_trusted(
     checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,6 +80,7 @@ def planned(checkpoint: Path) -> list[InputRemoval]:
     return compaction.plan("b:1", {}, str(checkpoint), checkpoint.with_name("backup"), lambda *_: None)
 
 
+@pytest.mark.rule("compaction")
 def test_only_what_a_backup_of_the_same_checkpoint_has_is_removed(checkpoint: Path) -> None:
     """Up to the end of a partition at most, and nothing of one that the backup does not know."""
     found = {(each.partition.topic, each.partition.number): each.records for each in planned(checkpoint)}

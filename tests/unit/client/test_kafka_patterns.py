@@ -63,6 +63,7 @@ def test_with_a_policy_a_star_is_no_wildcard(policy: str) -> None:
         check_patterns(["orders.*"], "wamp", policy)
 
 
+@pytest.mark.rule("every-kafka-topic")
 @pytest.mark.parametrize(("dialect", "pattern"), [("nats", ">"), ("lite", "**"), ("mqtt", "#"), ("wamp", "*")])
 def test_a_consumer_of_everything_reads_every_name(dialect: str, pattern: str) -> None:
     """It asks for everything, as no pattern of `nats` matches an empty token."""

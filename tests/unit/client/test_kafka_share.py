@@ -3,6 +3,7 @@
 from collections import Counter
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +13,7 @@ CLIENTS = st.frozensets(st.text(min_size=1, max_size=9), max_size=6)
 COUNTS = st.integers(0, 12)
 
 
+@pytest.mark.rule("partition-owner")
 @given(CLIENTS, COUNTS)
 def test_each_partition_is_read_by_exactly_one_client(clients: frozenset[str], count: int) -> None:
     gained = [PartShare(client).change("t", count, clients).gained for client in clients]
@@ -20,6 +22,7 @@ def test_each_partition_is_read_by_exactly_one_client(clients: frozenset[str], c
     )
 
 
+@pytest.mark.rule("partition-owner")
 @given(CLIENTS.filter(bool), COUNTS)
 def test_a_client_that_goes_moves_nothing_between_two_others(clients: frozenset[str], count: int) -> None:
     gone = min(clients)

@@ -192,6 +192,8 @@ CASES: list[tuple[str, list[GroupEvent], list[GroupEvent], dict[str, str], Writt
 ]  # fmt: skip
 
 
+@pytest.mark.rule("deleted-attributes", case="a deletion that names no parent")
+@pytest.mark.rule("late-move", case="there and back")
 @pytest.mark.parametrize(
     ("before", "events", "after", "written", "ignored"), [pytest.param(*case[1:], id=case[0]) for case in CASES]
 )
@@ -223,6 +225,7 @@ def test_a_group_that_is_bound_is_told_to_the_parents_on_which_its_clients_ask()
     assert bucket.then(bind("q")) == [group_end("p", 4, "q"), group_end("r", 4, "q")]
 
 
+@pytest.mark.rule("requests-elsewhere")
 def test_a_request_elsewhere_is_a_dead_letter_and_its_parent_is_told_once() -> None:
     bucket = Bucket(bind("p"))
     assert bucket.then(request("q"), request("p"), request("q", client="d")) == [group_end("q", 0, "p")]
@@ -236,12 +239,14 @@ def test_a_request_elsewhere_is_a_dead_letter_and_its_parent_is_told_once() -> N
     assert len(bucket.outcome.problems) == 1
 
 
+@pytest.mark.rule("requests-elsewhere")
 def test_who_leaves_elsewhere_is_not_reported() -> None:
     bucket = Bucket(bind("p"))
     assert bucket.then(leaves("q"), leaves("q", as_of=place(0))) == []
     assert bucket.outcome.problems == []
 
 
+@pytest.mark.rule("unknown-group")
 def test_requests_of_a_group_of_which_nothing_is_known_are_not_reported() -> None:
     bucket = Bucket(request("p"), request("q"))
     assert (bucket.outcome.problems, bucket.outcome.records) == ([], [])
@@ -250,6 +255,7 @@ def test_requests_of_a_group_of_which_nothing_is_known_are_not_reported() -> Non
 # Clients: their removal on all parents.
 
 
+@pytest.mark.rule("end-on-all-parents")
 def test_a_client_that_leaves_everywhere_is_ended_where_it_has_asked() -> None:
     """The records carry the place of the request, and its version for each parent to check."""
     bucket = Bucket(request("p"), request("q"), request("r", client="d"), request("s", group="h"))
@@ -275,6 +281,7 @@ def test_what_is_written_of_a_client_is_a_valid_request() -> None:
     )
 
 
+@pytest.mark.rule("end-on-all-parents")
 def test_only_what_it_asked_for_before_is_ended() -> None:
     bucket = Bucket(request("p"))
     assert bucket.then(leaves(""), request("q")) == [client_end("p", 1)]
@@ -299,6 +306,7 @@ def test_a_parent_that_was_left_is_not_ended_again() -> None:
     assert bucket.then(leaves("")) == [client_end("q", 3), of_p]
 
 
+@pytest.mark.rule("forgotten-parents")
 def test_a_client_that_leaves_everywhere_is_forgotten_when_its_ends_are_read_back() -> None:
     bucket = Bucket(request("p"), request("q"))
     bucket.then(leaves(""))
@@ -310,6 +318,8 @@ def test_a_client_that_leaves_everywhere_is_forgotten_when_its_ends_are_read_bac
     assert bucket.outcome.ignored == {Ignored.NO_SUBSCRIPTION: 1}
 
 
+@pytest.mark.rule("requests-after-end")
+@pytest.mark.rule("continued-end")
 def test_what_it_asks_for_since_is_repeated_with_its_end() -> None:
     """In one record where it comes in the same micro-batch, else in one that continues the former one."""
     bucket = Bucket(request("p"), request("q"))
@@ -321,6 +331,7 @@ def test_what_it_asks_for_since_is_repeated_with_its_end() -> None:
     assert bucket.state.pending == {}
 
 
+@pytest.mark.rule("consecutive-ends")
 def test_a_second_end_follows_the_first() -> None:
     """Its version holds then, although the first is not read any more, nor the request between them."""
     bucket = Bucket(request("p"), timeout=HOUR)
@@ -332,6 +343,7 @@ def test_a_second_end_follows_the_first() -> None:
     assert again["ends"]["wildcard"] == {"place": [3, 2, 1_002, 0], "known": 3}
 
 
+@pytest.mark.rule("continued-end")
 def test_an_end_is_pending_until_the_last_record_is_read_back() -> None:
     """Those of a request, and of the end of the lease after it, go up to the same place."""
     bucket = Bucket(request("p"), timeout=HOUR)
@@ -344,6 +356,7 @@ def test_an_end_is_pending_until_the_last_record_is_read_back() -> None:
     assert bucket.state.pending == {}
 
 
+@pytest.mark.rule("version-of-end")
 def test_a_stale_end_leaves_the_pending_one_in_force() -> None:
     """The versions of then are told, since the shard may have read newer ones."""
     bucket = Bucket(request("p", version=5))
@@ -353,6 +366,7 @@ def test_a_stale_end_leaves_the_pending_one_in_force() -> None:
     assert [(each["version"], each["ends"]["literal"]["known"]) for each in second["later"]] == [(4, 6)]
 
 
+@pytest.mark.rule("consecutive-ends")
 def test_an_end_after_a_stale_one_can_take_its_place() -> None:
     bucket = Bucket(request("p", version=5))
     bucket.then(leaves("", version=4))
@@ -380,6 +394,7 @@ def test_a_request_too_long_for_one_record_goes_in_pieces() -> None:
     assert json.loads("".join(piece["piece"][1] for piece in pieces))["place"] == [3, 2, 1_002, 0]
 
 
+@pytest.mark.rule("records-of-an-end")
 @pytest.mark.parametrize("name", ["n" * 16_000, '"' * 8_000, "\x01" * 2_700, "😀" * 4_000])
 def test_any_request_is_repeated_in_records_that_kafka_takes(name: str) -> None:
     """With the longest names and 2,000 entries, whatever the characters take as JSON."""
@@ -431,6 +446,7 @@ def test_a_timeout_that_is_switched_on_later_ends_all_that_was_asked_for(action:
 # Versions: they are forgotten.
 
 
+@pytest.mark.rule("forgotten-versions")
 def test_versions_of_a_client_in_no_session_are_forgotten() -> None:
     """A week after its last request, by the tick of the next hour or by the timestamp of its next request."""
     bucket = Bucket(request("p", version=3))
@@ -446,6 +462,7 @@ def test_versions_of_a_client_in_no_session_are_forgotten() -> None:
     assert (end["ends"]["literal"]["forgets"], [each["version"] for each in end["later"]]) == (True, [1])
 
 
+@pytest.mark.rule("forgotten-versions")
 def test_versions_of_a_client_in_session_are_kept() -> None:
     """A stale goodbye ends no session."""
     bucket = Bucket(request("p", version=3))
@@ -453,6 +470,7 @@ def test_versions_of_a_client_in_session_are_kept() -> None:
     assert bucket.then(Tick(2 * VERSION_RETENTION_MS)) == []
 
 
+@pytest.mark.rule("forgotten-versions")
 def test_what_is_forgotten_follows_an_end_that_is_pending() -> None:
     bucket = Bucket(request("p", version=3), leaves("p", version=3), timeout=HOUR)
     bucket.then(leaves("", version=4))
@@ -464,6 +482,7 @@ def test_what_is_forgotten_follows_an_end_that_is_pending() -> None:
 # Leases: a tick ends clients without a request for too long.
 
 
+@pytest.mark.rule("lease")
 def test_a_client_that_does_not_ask_for_too_long_is_ended_everywhere() -> None:
     """A lease exactly as old as the timeout has not expired."""
     bucket = Bucket(request("p"), request("q"), request("p", client="d"), timeout=HOUR)
@@ -473,6 +492,7 @@ def test_a_client_that_does_not_ask_for_too_long_is_ended_everywhere() -> None:
     assert parse_subscription(record.value).expired
 
 
+@pytest.mark.rule("lease")
 def test_any_request_on_any_parent_renews_the_lease() -> None:
     for renewal in (request("q"), request("p", action=Action.PARTIAL_REMOVE), leaves("q"), leaves("q", version=1)):
         bucket = Bucket(request("p"), timeout=HOUR)
@@ -480,6 +500,7 @@ def test_any_request_on_any_parent_renews_the_lease() -> None:
         assert bucket.then(Tick(1_001 + HOUR)) == [], renewal
 
 
+@pytest.mark.rule("lease")
 def test_a_client_is_ended_once() -> None:
     bucket = Bucket(request("p"), timeout=HOUR)
     assert bucket.then(Tick(2_000 + HOUR), Tick(2_001 + HOUR)) == [client_end("p", 0, expired=True)]
@@ -497,6 +518,7 @@ def test_a_client_that_asked_again_is_not_forgotten_when_its_end_arrives() -> No
     assert bucket.state.pending == {}
 
 
+@pytest.mark.rule("late-request")
 def test_a_client_that_asks_too_late_has_ended_before() -> None:
     """Whether a tick has told of it or not."""
     bucket = Bucket(request("p"), request("q"), timeout=5)
@@ -508,11 +530,13 @@ def test_a_client_that_asks_too_late_has_ended_before() -> None:
     assert bucket.state.leases == {KEY: ClientLease(("p",), place(7))}
 
 
+@pytest.mark.rule("no-timeout")
 def test_without_a_timeout_nobody_is_ended() -> None:
     bucket = Bucket(request("p"))
     assert bucket.then(Tick(1 << 60)) == []
 
 
+@pytest.mark.rule("renewal")
 def test_a_request_of_the_same_batch_counts_before_the_time() -> None:
     bucket = Bucket(request("p"), timeout=HOUR)
     assert bucket.then(request("p"), Tick(1_001 + HOUR)) == []
@@ -529,6 +553,7 @@ def wakes(time: int, parent: str = "p", shard: int = 0) -> dict[str, Any]:
     return {"wake": time, "parentTopic": parent, "shard": shard}
 
 
+@pytest.mark.rule("expiry")
 def test_a_shard_is_woken_by_the_first_tick_of_its_time_or_later() -> None:
     bucket = Bucket(Alarm("p", 0, 5_000), Alarm("q", 2, 5_000), Alarm("p", 0, 6_000))
     assert bucket.then(Tick(4_999)) == []
@@ -539,6 +564,7 @@ def test_a_shard_is_woken_by_the_first_tick_of_its_time_or_later() -> None:
     assert {stream for stream, _ in bucket.outcome.records} == set()
 
 
+@pytest.mark.rule("overdue-topic")
 def test_an_alarm_of_the_past_wakes_at_once() -> None:
     bucket = Bucket(Tick(5_000))
     assert bucket.then(Alarm("p", 1, 5_000)) == [wakes(5_000, "p", 1)]
@@ -546,6 +572,7 @@ def test_an_alarm_of_the_past_wakes_at_once() -> None:
     assert bucket.then(Alarm("p", 1, 5_002), Alarm("p", 1, 5_000), Tick(5_002)) == [wakes(5_002, "p", 1)]
 
 
+@pytest.mark.rule("one-alarm")
 def test_time_does_not_go_back() -> None:
     bucket = Bucket(Tick(5_000), Tick(4_000))
     assert bucket.state.clock == 5_000

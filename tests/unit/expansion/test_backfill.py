@@ -62,6 +62,7 @@ def story() -> Story:
     return story
 
 
+@pytest.mark.rule("backfill")
 def test_it_goes_on_with_each_batch_in_order_of_creation(story: Story) -> None:
     assert story.then(wake(0)) == {subscribed("c"), subscribed("d")}
     assert list(story.state.backfills) == [KEY]
@@ -110,6 +111,7 @@ def test_topics_have_the_bitmap_of_other_groups() -> None:
         assert all(said.bitmap for said in story.expansion.updates)
 
 
+@pytest.mark.rule("backfill")
 def test_what_comes_meanwhile_is_said_at_once(story: Story) -> None:
     assert story.then(created("f")) == {added("f", "*"), subscribed("c"), subscribed("d")}
     assert story.then(wake(0)) == {subscribed("e")}
@@ -139,6 +141,7 @@ def test_what_goes_and_comes_again_is_said_once(story: Story) -> None:
     assert story.state.backfills == {}
 
 
+@pytest.mark.rule("backfill")
 def test_what_was_not_said_follows_the_former_request() -> None:
     story = Story(UNLIMITED, *map(created, ["a__1", "a__2", "b__1", "b__2", "a__3", "b__3"]))
     story.then(replace("a__*"))
@@ -160,6 +163,7 @@ def test_leaving_is_carried_out_in_slices_too() -> None:
     assert (story.held(), story.state.backfills) == ([], {})
 
 
+@pytest.mark.rule("backfill")
 def test_who_has_left_gives_up_the_rest_when_its_group_becomes_exclusive() -> None:
     """Such a client is no client of the group any more, and still holds topics."""
     story = Story(UNLIMITED, replace("*"), *map(created, "abcde"))
@@ -168,6 +172,7 @@ def test_who_has_left_gives_up_the_rest_when_its_group_becomes_exclusive() -> No
     assert (story.held(), story.state.backfills) == ([], {})
 
 
+@pytest.mark.rule("backfill")
 def test_another_request_carries_out_the_rest(story: Story) -> None:
     """In the same batch: what the client has, and what it asks for now, is all that counts."""
     assert story.then(replace("d", "e")) == {

@@ -43,6 +43,8 @@ READ: list[tuple[Notation, str, list[str]]] = [
 ]
 
 
+@pytest.mark.rule("mqtt-wildcards")
+@pytest.mark.rule("wamp")
 @pytest.mark.parametrize(("notation", "pattern", "topics"), READ)
 def test_entries_are_read_in_their_dialect_and_policy(notation: Notation, pattern: str, topics: list[str]) -> None:
     """New topics and existing ones match alike."""
@@ -56,6 +58,7 @@ def test_entries_are_read_in_their_dialect_and_policy(notation: Notation, patter
     assert story.rows == {}
 
 
+@pytest.mark.rule("names-have-no-notation")
 def test_in_a_literal_group_names_have_no_dialect() -> None:
     """Nor rows of their own; what no pattern could be is a name as well."""
     story = Story(LITERAL, replace("a/+", "$share/s/a", notation=MQTT), add("..", notation=WAMP))
@@ -75,6 +78,7 @@ def test_what_is_invalid_in_one_dialect_may_be_valid_in_another() -> None:
     assert story.then(created("a*")) == {added("a*", "a*")}
 
 
+@pytest.mark.rule("wamp-star")
 def test_the_policy_is_part_of_what_makes_a_pattern_valid() -> None:
     """An empty component stands for one under the policy `wildcard`, and is nothing elsewhere."""
     for notation, refused in [(WILDCARD, 0), (EXACT, 1), (PREFIX, 1)]:
@@ -83,6 +87,7 @@ def test_the_policy_is_part_of_what_makes_a_pattern_valid() -> None:
         assert len(story.problems) == refused
 
 
+@pytest.mark.rule("inner-multi")
 def test_an_inner_multi_segment_wildcard_is_one_of_dialect_lite_only() -> None:
     """The other dialects read the text as always, even if it is allowed."""
     story = Story(WILD, replace("**", notation=NATS), shard=Shard("p", inner_multi=True))
@@ -94,6 +99,7 @@ def test_an_inner_multi_segment_wildcard_is_one_of_dialect_lite_only() -> None:
 # Several dialects in one client are one row, unless it asks for rows of their own.
 
 
+@pytest.mark.rule("row-per-client")
 def test_dialects_of_one_client_add_up_to_one_row() -> None:
     story = Story(WILD, replace("a/b"), add("+/b", "$s/#", notation=MQTT), add("a/*", "*", notation=NATS))
     assert story.then(created("a/b")) == {added("a/b", "*", "+/b", "a/b")}
@@ -109,6 +115,7 @@ def test_the_same_text_in_two_dialects_is_two_entries() -> None:
     assert story.then(drop("*", notation=NATS)) == {unsubscribed("a", "*")}
 
 
+@pytest.mark.rule("complete-add")
 def test_a_replacement_in_another_dialect_replaces_all() -> None:
     story = Story(WILD, replace("*"), add("a/+", notation=MQTT), created("x"), created("a/b"))
     assert story.then(replace("a.*", notation=NATS), created("a.b")) == {
@@ -116,6 +123,7 @@ def test_a_replacement_in_another_dialect_replaces_all() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.rule("empty-complete-add")
 def test_everything_is_the_same_in_all_dialects() -> None:
     story = Story(WILD, replace(notation=MQTT))
     assert story.then(created("$s/a")) == {added("$s/a")}
@@ -125,6 +133,7 @@ def test_everything_is_the_same_in_all_dialects() -> None:
 # Rows of their own: per subscription, and shared.
 
 
+@pytest.mark.rule("row-per-subscription")
 def test_each_wamp_subscription_is_a_row() -> None:
     """With its dialect, policy and text as its part."""
     story = Story(WILD, replace("com.app", notation=PREFIX), add("com.*", "com.app.x", notation=WAMP))
@@ -142,6 +151,7 @@ def test_each_wamp_subscription_is_a_row() -> None:
     }
 
 
+@pytest.mark.rule("default-delivery")
 @pytest.mark.parametrize(
     ("notation", "parts"),
     [
@@ -158,6 +168,7 @@ def test_delivery_is_per_client_or_per_subscription_in_every_dialect(notation: N
     assert sorted(subscriber.part for subscriber, _ in story.rows) == parts
 
 
+@pytest.mark.rule("row-per-client")
 def test_deliveries_mix_in_one_client() -> None:
     """Entries delivered together share one row, beside the rows of the others."""
     story = Story(WILD, replace("a", "*"), add("a", "**", notation=APART))
@@ -174,6 +185,7 @@ def test_another_delivery_of_the_same_entry_is_another_row() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.rule("row-per-subscription")
 def test_another_policy_of_the_same_entry_is_another_row() -> None:
     """Although both match."""
     story = Story(WILD, replace("a", notation=EXACT), created("a"))
@@ -181,6 +193,7 @@ def test_another_policy_of_the_same_entry_is_another_row() -> None:
     assert story.then(replace("a", notation=PREFIX)) == {unsubscribed("a", "a", part="wamp:exact:a")}
 
 
+@pytest.mark.rule("row-of-everything")
 def test_rows_of_their_own_give_way_to_everything() -> None:
     story = Story(WILD, replace("a", notation=APART), created("a"))
     assert story.then(replace()) == {unsubscribed("a", "a", part="lite::a"), subscribed("a")}
@@ -197,6 +210,7 @@ def test_a_change_of_mode_changes_the_rows() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.rule("shares")
 def test_a_shared_subscription_is_a_row_of_its_share() -> None:
     """It matches with its filter, which is what the update names; another filter of the same name is another share."""
     story = Story(WILD, replace("$share/s/a/+", "$share/s/#", "$share/t/a/b", "a/b", notation=MQTT))
@@ -212,6 +226,7 @@ def test_a_shared_subscription_is_a_row_of_its_share() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.rule("shares")
 def test_clients_of_one_share_name_with_two_filters_are_in_two_shares() -> None:
     """Both shares get each message of the topic (MQTT 5.0 section 4.8.2), so their keys differ."""
     entries = {"c": "$share/s/t", "d": "$share/s/+"}
@@ -221,6 +236,7 @@ def test_clients_of_one_share_name_with_two_filters_are_in_two_shares() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.rule("shares")
 def test_a_share_is_one_row_whatever_the_delivery() -> None:
     """Two entries that differ in delivery only are two, though: the row stands as long as one of them does."""
     apart = MQTT._replace(per_subscription=True)
@@ -241,6 +257,8 @@ def test_members_of_a_share_have_rows_of_their_own(client: str) -> None:
     assert added("a", "a", part="share:s/a", client=client) in story.then(created("a"))
 
 
+@pytest.mark.rule("shares")
+@pytest.mark.rule("mqtt-hidden")
 def test_a_shared_filter_is_judged_as_a_filter() -> None:
     """Also where the topics begin with `$`, which its wildcards do not match."""
     story = Story(WILD)
@@ -279,6 +297,7 @@ def test_what_an_entry_matches_with(entry: str, notation: Notation, pattern: str
     assert pattern_of(entry, notation) == pattern
 
 
+@pytest.mark.rule("mqtt-shares")
 @pytest.mark.parametrize("entry", ["$share/s", "$share//a", "$share/s/", "$share/+/a", "$share/s/a/#/b"])
 def test_a_malformed_share_is_refused_and_the_other_entries_stand(entry: str) -> None:
     story = Story(WILD)
@@ -289,6 +308,7 @@ def test_a_malformed_share_is_refused_and_the_other_entries_stand(entry: str) ->
     assert story.then(created("a"), created(entry)) == {added("a", "a")}
 
 
+@pytest.mark.rule("mqtt-shares")
 def test_what_only_resembles_a_share_is_a_filter_like_others() -> None:
     story = Story(WILD, replace("$Share/s/a", "$share", notation=MQTT))
     assert story.then(created("a"), created("$Share/s/a"), created("$share")) == {

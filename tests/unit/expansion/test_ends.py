@@ -72,6 +72,7 @@ def leaves(**fields: Any) -> dict[str, Any]:
     return asks("COMPLETE_REMOVE", topic="", **fields)
 
 
+@pytest.mark.rule("records-of-an-end")
 @pytest.mark.parametrize("end_bytes", [262_144, 200, 40])
 def test_the_records_of_an_end_mean_what_one_record_would(end_bytes: int) -> None:
     """The second part has the version that made that of the first part an older one."""
@@ -81,6 +82,7 @@ def test_the_records_of_an_end_mean_what_one_record_would(end_bytes: int) -> Non
     assert job.held == ["a", "b"]
 
 
+@pytest.mark.rule("records-of-an-end")
 def test_an_end_larger_than_a_record_of_kafka_means_what_one_record_would() -> None:
     """Of the size of the defaults: two requests of 144 kB, and one of 1 MB."""
     names = [f"{number:03}{'n' * 141}" for number in range(1_000)]
@@ -103,6 +105,7 @@ def test_an_end_larger_than_a_record_of_kafka_means_what_one_record_would() -> N
     assert not job.simulation.updates[2:], "nothing was taken back meanwhile"
 
 
+@pytest.mark.rule("refused-version")
 def test_a_version_that_a_quota_refused_does_not_make_later_ones_stale() -> None:
     """Neither that of the end, nor that of a request after it."""
     job = Job(quota=1)
@@ -111,6 +114,7 @@ def test_a_version_that_a_quota_refused_does_not_make_later_ones_stale() -> None
     assert (job.held, job.refused) == (["b"], [2])
 
 
+@pytest.mark.rule("refused-version")
 def test_a_version_that_a_quota_refused_is_not_known_when_the_lease_ends() -> None:
     job = Job(quota=1)
     job.run(asks("COMPLETE_ADD", "*", version=4))
@@ -138,6 +142,7 @@ def test_a_version_that_a_quota_refused_is_forgotten_with_the_others(lease_ms: i
     assert job.simulation.relation == oracle.relation()
 
 
+@pytest.mark.rule("judged-again")
 def test_a_request_is_judged_by_the_selector_of_its_own_time() -> None:
     """It matched one topic then, and matches two by the selector of a later request."""
     job = Job(quota=1)
@@ -147,6 +152,7 @@ def test_a_request_is_judged_by_the_selector_of_its_own_time() -> None:
     assert job.refused == []
 
 
+@pytest.mark.rule("judged-again")
 def test_a_selector_that_the_end_takes_back_decides_on_no_request_of_another_client() -> None:
     """By that selector the other client asked for one topic, and without it for two."""
     job = Job(quota=1)
@@ -156,6 +162,7 @@ def test_a_selector_that_the_end_takes_back_decides_on_no_request_of_another_cli
     assert (job.held, job.refused) == ([], [4])
 
 
+@pytest.mark.rule("judged-again")
 def test_a_request_that_took_something_away_and_is_stale_after_the_end_leaves_no_room() -> None:
     job = Job(quota=1)
     job.run(asks("COMPLETE_ADD", "x", version=5))
@@ -182,6 +189,7 @@ def test_the_log_of_a_group_moves_with_its_state() -> None:
     assert not moved.state.repeated, "of several shards none refuses a request"
 
 
+@pytest.mark.rule("judged-again")
 def test_a_refusal_that_the_end_lifts_takes_its_dead_letter_back() -> None:
     job = Job(quota=1)
     job.run(asks("COMPLETE_ADD", "a"))
@@ -192,6 +200,7 @@ def test_a_refusal_that_the_end_lifts_takes_its_dead_letter_back() -> None:
     assert (job.held, job.refused) == (["b"], [])
 
 
+@pytest.mark.rule("judged-again")
 def test_a_request_that_is_refused_after_the_end_has_a_dead_letter() -> None:
     """It only repeated what its client held beyond the quota."""
     job = Job(quota=2)
@@ -204,6 +213,7 @@ def test_a_request_that_is_refused_after_the_end_has_a_dead_letter() -> None:
     assert '"liteTopicSet":["*"]' in letter["original"]
 
 
+@pytest.mark.rule("repeated-end")
 def test_an_end_that_is_read_again_after_the_next_end_revives_nothing() -> None:
     """Also not the client of which nothing else is remembered."""
     story = Story(WILD, replace("a"), *map(created, "ab"))
@@ -218,6 +228,7 @@ def test_an_end_that_is_read_again_after_the_next_end_revives_nothing() -> None:
     assert story.then(leave(), first) == set()
 
 
+@pytest.mark.rule("repeated-end")
 def test_each_record_of_an_end_may_be_read_twice() -> None:
     job = Job(end_bytes=40)
     job.run(asks("COMPLETE_ADD", "x"))

@@ -42,6 +42,8 @@ def subscribed(topic: str, *patterns: str, client: str = "c") -> object:
 # Who comes last takes the topic.
 
 
+@pytest.mark.rule("eviction")
+@pytest.mark.rule("causes-of-exclusivity")
 def test_a_newer_subscriber_evicts_the_former_one() -> None:
     """Of the topics that both ask for, and of no others; the source of both updates is the newer one's request."""
     story = Story(EXCLUSIVE, replace("a", "b"), created("a"), created("b"))
@@ -62,6 +64,7 @@ def test_the_newer_of_two_subscribers_of_one_batch_holds_the_topic() -> None:
     assert story.then(replace("*"), replace("*", client="d")) == {subscribed("t", "*", client="d")}
 
 
+@pytest.mark.rule("age-of-everything")
 def test_also_by_receiving_everything() -> None:
     """And one that receives everything is evicted like others."""
     story = Story(EXCLUSIVE, replace("a"), created("a"), created("b"))
@@ -71,6 +74,7 @@ def test_also_by_receiving_everything() -> None:
     assert story.then(replace("b", client="e")) == {evicted("b", client="d"), subscribed("b", "b", client="e")}
 
 
+@pytest.mark.rule("exclusive-new-topic")
 def test_later_topics_go_to_the_newest_that_asks_for_them() -> None:
     story = Story(EXCLUSIVE, replace("*"), replace("a__*", client="d"), replace(client="b"), replace("x", client="e"))
     assert story.then(created("a__x")) == {added("a__x", client="b")}
@@ -88,6 +92,7 @@ def test_a_topic_that_comes_with_a_new_subscriber_goes_to_that() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.rule("exclusive")
 def test_the_newest_entry_that_matches_counts_not_the_newest_client() -> None:
     """Each entry is as new as the request that brought it."""
     story = Story(EXCLUSIVE, replace("a"), replace("a", "b", client="d"), add("b"))
@@ -102,6 +107,7 @@ def test_an_older_entry_counts_as_long_as_it_is_the_newest_that_matches() -> Non
     assert story.then(drop("**")) == {evicted("t", "**", "t"), released("t", "*", client="d")}
 
 
+@pytest.mark.rule("exclusive")
 @pytest.mark.parametrize("clients", ["bcd", "dcb", "cdb"])
 def test_the_order_of_requests_decides_not_that_of_names(clients: str) -> None:
     story = Story(EXCLUSIVE, *(replace("*", client=name) for name in clients), created("t"))
@@ -121,6 +127,7 @@ def test_a_worker_that_begins_anew_goes_on_counting() -> None:
 # What makes a client the newest, and what does not.
 
 
+@pytest.mark.rule("age-of-entries")
 def test_a_resync_of_the_same_set_changes_nothing() -> None:
     """Whether it is one request's set, that of several, or everything."""
     story = Story(EXCLUSIVE, replace("*"), created("t"), replace("*", client="d"), add("a", client="d"))
@@ -133,17 +140,20 @@ def test_a_resync_of_the_same_set_changes_nothing() -> None:
     assert story.held("d") == ["t"]
 
 
+@pytest.mark.rule("age-of-entries")
 def test_what_stays_in_a_replaced_set_stays_as_old() -> None:
     story = Story(EXCLUSIVE, replace("t"), replace("t", client="d"), created("t"), created("u"))
     assert story.then(replace("t", "u")) == {subscribed("u", "u")}
 
 
+@pytest.mark.rule("age-of-entries")
 def test_a_partial_add_makes_its_entries_the_newest_again() -> None:
     story = Story(EXCLUSIVE, replace("a", "b"), replace("*", client="d"), created("a"), created("b"))
     assert story.then(add("b")) == {evicted("b", "*", client="d"), subscribed("b", "b")}
     assert (story.held("c"), story.held("d")) == (["b"], ["a"])
 
 
+@pytest.mark.rule("age-of-everything")
 def test_who_left_and_returns_is_new() -> None:
     story = Story(EXCLUSIVE, replace("t"), replace("t", client="d"), created("t"))
     story.then(leave())
@@ -164,6 +174,8 @@ def test_a_refused_request_makes_nobody_newer() -> None:
 # Who leaves gives the topic back to the next newest.
 
 
+@pytest.mark.rule("eviction")
+@pytest.mark.rule("causes-of-exclusivity")
 @pytest.mark.parametrize("last", [leave(client="d"), drop("*", client="d"), replace("x", client="d")])
 def test_a_topic_that_its_client_gives_up_is_released_to_the_next(last: object) -> None:
     story = Story(EXCLUSIVE, replace("t", client="b"), replace("**"), replace("*", client="d"), created("t"))
@@ -239,6 +251,7 @@ def test_literal_groups_can_be_exclusive() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.rule("current-attributes")
 def test_a_group_that_becomes_exclusive_keeps_the_newest_client_of_each_topic() -> None:
     story = Story(WILD, replace("*"), replace("a", client="d"), created("a"), created("b"))
     assert story.then(EXCLUSIVE) == {evicted("a", "*")}
@@ -285,6 +298,7 @@ def test_a_group_bound_elsewhere_holds_nothing_and_remembers_the_order() -> None
 # Rows of their own, and offsets.
 
 
+@pytest.mark.rule("rows-of-the-holder")
 def test_all_rows_of_the_client_that_holds_a_topic_stand() -> None:
     """Its newest entry decides for all of them."""
     story = Story(EXCLUSIVE, replace("t", "$share/s/t", notation=MQTT), created("t"))
@@ -301,6 +315,7 @@ def test_all_rows_of_the_client_that_holds_a_topic_stand() -> None:
     }
 
 
+@pytest.mark.rule("resets")
 @pytest.mark.parametrize(
     ("resets", "after_eviction", "after_leaving"),
     [("", False, False), ("exclusive", True, False), ("unsubscribe", False, True)],
@@ -314,6 +329,7 @@ def test_offsets_are_reset_as_the_group_says(resets: str, after_eviction: bool, 
     assert {update.op: update.reset for update in story.expansion.updates} == {Op.ADD: False, Op.REMOVE: after_leaving}
 
 
+@pytest.mark.rule("resets")
 @pytest.mark.parametrize("resets", ["exclusive", "unsubscribe"])
 def test_offsets_are_not_reset_by_what_happens_to_topics_and_groups(resets: str) -> None:
     group = bound(exclusive=True, resets=resets)
@@ -324,6 +340,7 @@ def test_offsets_are_not_reset_by_what_happens_to_topics_and_groups(resets: str)
     assert not story.only_update.reset
 
 
+@pytest.mark.rule("resets")
 def test_a_lease_that_ends_resets_like_leaving() -> None:
     story = Story(bound(resets="unsubscribe"), replace("*"), created("t"))
     story.then(ended(2, expired=True))
@@ -336,6 +353,7 @@ def test_the_attributes_after_the_batch_say_whether_offsets_are_reset() -> None:
     assert story.only_update.reset
 
 
+@pytest.mark.rule("offset-option")
 def test_an_offset_option_goes_to_the_one_who_asked() -> None:
     """Not to whom a topic is released."""
     option = {"type": "TAIL_N", "value": 5}
@@ -357,6 +375,7 @@ def test_a_topic_is_released_to_who_asks_for_something_else_at_the_same_time() -
     assert gained.source == lost.source
 
 
+@pytest.mark.rule("age-of-everything")
 @pytest.mark.parametrize("entries", [("*",), ()])
 def test_who_repeats_a_set_after_its_end_wins_it_back_when_the_end_arrives(entries: tuple[str, ...]) -> None:
     """Until then it is a mere re-sync, which takes nothing from who asked in between."""

@@ -21,17 +21,22 @@ ECHO_OF_4 = GroupEvent("g", {}, "p", Place(0, 4, 999))
 # One update for each client and topic, however many patterns say so.
 
 
+@pytest.mark.rule("one-update-per-row")
 def test_two_patterns_that_match_one_topic_give_one_add() -> None:
     """The update names both, sorted."""
     story = Story(WILD, replace("b__*", "*__x", "a"))
     assert story.then(created("b__x")) == {added("b__x", "*__x", "b__*")}
 
 
+@pytest.mark.rule("one-update-per-row")
 def test_dropping_one_of_two_patterns_emits_nothing() -> None:
     story = Story(WILD, replace("b__*", "*__x"), created("b__x"))
     assert story.then(drop("b__*")) == set()
 
 
+@pytest.mark.rule("one-update-per-row")
+@pytest.mark.rule("matching-entries")
+@pytest.mark.rule("causes-of-removes")
 def test_dropping_both_emits_one_remove() -> None:
     """The update names those that matched before."""
     story = Story(WILD, replace("b__*", "*__x"), created("b__x"))
@@ -50,11 +55,13 @@ def test_a_second_pattern_that_matches_emits_nothing() -> None:
     assert story.then(add("*__x")) == {added("a__x", "*__x", cause=Cause.SUBSCRIBED)}
 
 
+@pytest.mark.rule("matching-entries")
 def test_an_eager_add_names_all_patterns_that_match() -> None:
     story = Story(WILD, created("b__x"))
     assert story.then(add("b__*", "*__x")) == {added("b__x", "*__x", "b__*", cause=Cause.SUBSCRIBED)}
 
 
+@pytest.mark.rule("complete-add")
 def test_replacing_a_pattern_by_an_overlapping_one_emits_the_difference() -> None:
     story = Story(WILD, replace("a__*"), created("a__x"), created("a__y"), created("b__x"))
     assert story.then(replace("*__x")) == {
@@ -74,6 +81,8 @@ def test_each_client_gets_its_own() -> None:
 # Topics: the lazy path.
 
 
+@pytest.mark.rule("life-of-a-topic")
+@pytest.mark.rule("causes-of-removes")
 def test_deletion_removes_it_from_all_who_had_it() -> None:
     story = Story(WILD, replace("a__*", "*"), replace("b", client="d"), created("t"))
     assert story.then(deleted("t")) == {removed("t", "*")}
@@ -85,6 +94,7 @@ def test_a_topic_created_and_deleted_in_one_batch_never_was() -> None:
     assert not story.expansion.delta
 
 
+@pytest.mark.rule("recreated-topic")
 def test_a_topic_deleted_and_created_in_one_batch_emits_nothing_and_comes_last() -> None:
     """It is another topic of that name: in order of creation it stands behind the others."""
     story = Story(WILD, replace("*"), created("t"), created("u"))
@@ -98,6 +108,7 @@ def test_the_last_event_of_a_batch_decides_and_is_the_source() -> None:
     assert story.only_update.source.offset == story.offset
 
 
+@pytest.mark.rule("repeated-topic-events")
 def test_creation_of_what_exists_and_deletion_of_what_does_not_are_counted() -> None:
     story = Story(WILD, replace("*"), created("t"))
     assert story.then(created("t"), created("t"), deleted("u")) == set()
@@ -105,6 +116,7 @@ def test_creation_of_what_exists_and_deletion_of_what_does_not_are_counted() -> 
     assert not story.expansion.delta
 
 
+@pytest.mark.rule("unchecked-names")
 def test_topics_may_have_empty_segments() -> None:
     story = Story(WILD, replace("pay__*"))
     assert story.then(created("pay__")) == {added("pay__", "pay__*")}
@@ -113,6 +125,7 @@ def test_topics_may_have_empty_segments() -> None:
 # Subscriptions: the eager path.
 
 
+@pytest.mark.rule("eager")
 def test_a_pattern_is_expanded_over_the_topics_that_exist() -> None:
     story = Story(WILD, created("a__x"), created("a__y"), created("b"))
     assert story.then(replace("a__*")) == {
@@ -121,12 +134,14 @@ def test_a_pattern_is_expanded_over_the_topics_that_exist() -> None:
     }
 
 
+@pytest.mark.rule("matching-entries")
 def test_an_empty_set_is_everything_and_names_no_pattern() -> None:
     story = Story(WILD, created("a"))
     assert story.then(replace()) == {added("a", cause=Cause.SUBSCRIBED)}
     assert story.then(created("b__c")) == {added("b__c")}
 
 
+@pytest.mark.rule("narrowing")
 def test_everything_narrowed_by_partial_add_loses_what_it_does_not_name() -> None:
     story = Story(WILD, replace(), created("a"), created("b"))
     assert story.then(add("a")) == {removed("b", cause=Cause.UNSUBSCRIBED)}
@@ -143,6 +158,7 @@ def test_the_last_pattern_dropped_leaves_nothing() -> None:
     assert story.then(created("b")) == set()
 
 
+@pytest.mark.rule("complete-remove")
 def test_the_end_of_a_session_removes_all() -> None:
     story = Story(WILD, replace("*", "a__*", version=3), created("t"), created("a__b"))
     assert story.then(leave(version=4)) == {
@@ -153,6 +169,7 @@ def test_the_end_of_a_session_removes_all() -> None:
     assert story.then(created("u")) == set()
 
 
+@pytest.mark.rule("versions")
 def test_a_client_that_leaves_without_a_version_is_forgotten() -> None:
     """One with a version is kept, so that older requests stay stale."""
     story = Story(WILD, replace("*"), replace("*", client="d", version=1))
@@ -162,6 +179,7 @@ def test_a_client_that_leaves_without_a_version_is_forgotten() -> None:
     assert story.ignored == {Ignored.STALE_VERSION: 1}
 
 
+@pytest.mark.rule("resync")
 def test_a_resync_of_the_same_set_emits_nothing_and_is_counted() -> None:
     """Only where it stands is stored, since a removal on all parents may still be on its way."""
     story = Story(WILD, replace("a", "*"), created("t"))
@@ -171,6 +189,7 @@ def test_a_resync_of_the_same_set_emits_nothing_and_is_counted() -> None:
     assert story.expansion.delta == ShardDelta(last_requests={KEY: LastRequest(0, at, at, at, 2, 2)}, latest_order=2)
 
 
+@pytest.mark.rule("once-per-micro-batch")
 def test_there_and_back_in_one_batch_emits_nothing() -> None:
     story = Story(WILD, replace("*"), created("t"))
     assert story.then(leave(), replace("*")) == set()
@@ -181,6 +200,7 @@ def test_several_requests_of_a_batch_are_applied_in_order() -> None:
     assert story.then(replace("a"), replace("b")) == {added("b", "b", cause=Cause.SUBSCRIBED)}
 
 
+@pytest.mark.rule("mode")
 def test_literal_names_are_no_patterns() -> None:
     """In a group without the wildcard attribute `*` is a name like others."""
     story = Story(LITERAL, replace("*", "a"), created("a"), created("b"))
@@ -199,6 +219,7 @@ def test_entries_that_are_gone_are_gone_from_the_index(group: GroupEvent) -> Non
     }
 
 
+@pytest.mark.rule("unknown-group")
 def test_a_group_of_which_nothing_is_known_is_literal() -> None:
     story = Story(replace("*"))
     assert story.then(created("t")) == set()
@@ -213,6 +234,7 @@ def test_both_readings_share_what_is_equal_in_them() -> None:
 # Subscriptions and topics that meet in one micro-batch.
 
 
+@pytest.mark.rule("once-per-micro-batch")
 def test_a_new_topic_and_a_new_subscription_give_one_add() -> None:
     assert Story().then(WILD, replace("*"), created("t")) == {added("t", "*")}
 
@@ -247,6 +269,7 @@ def test_other_clients_keep_theirs() -> None:
 # Groups: the attributes in force decide, whenever they come.
 
 
+@pytest.mark.rule("order-of-inputs")
 @pytest.mark.parametrize(
     "batches",
     [
@@ -265,6 +288,7 @@ def test_the_order_of_the_streams_does_not_matter(batches: list[list[Event]]) ->
     assert [(said.op, said.topic, said.patterns) for said in updates] == [(Op.ADD, "t", ("*",))]
 
 
+@pytest.mark.rule("current-attributes")
 def test_from_wildcard_to_literal_and_back() -> None:
     """A name stays with its client in both readings; `*` is a pattern in one and a name in the other."""
     story = Story(WILD, replace("*", "t"), created("t"), created("u"), created("*"))
@@ -281,12 +305,14 @@ def test_to_literal_and_back_in_one_batch_emits_nothing() -> None:
     assert story.then(LITERAL, WILD) == set()
 
 
+@pytest.mark.rule("empty-complete-add")
 def test_an_empty_set_is_everything_or_nothing() -> None:
     story = Story(WILD, replace(), created("t"))
     assert story.then(LITERAL) == {removed("t", cause=Cause.GROUP_CHANGED)}
     assert story.then(WILD) == {added("t", cause=Cause.GROUP_CHANGED)}
 
 
+@pytest.mark.rule("both-modes")
 def test_a_request_is_kept_in_both_readings() -> None:
     """What no pattern can be is a name as soon as the group is literal."""
     story = Story(WILD, replace("a*", "*"), created("a*"))
@@ -295,6 +321,7 @@ def test_a_request_is_kept_in_both_readings() -> None:
     assert [block.entries for subscription in client for block in subscription.blocks] == [("a*", "*"), ("*",)]
 
 
+@pytest.mark.rule("both-modes")
 def test_a_request_refused_as_patterns_still_counts_as_names() -> None:
     story = Story(WILD, replace("a*"))
     assert [problem.reason for problem in story.expansion.problems] == [Reason.INVALID_PATTERN]
@@ -307,6 +334,7 @@ def test_other_groups_are_not_touched() -> None:
     assert story.then(LITERAL) == {removed("t", "*", cause=Cause.GROUP_CHANGED)}
 
 
+@pytest.mark.rule("cause")
 def test_a_request_in_the_batch_of_a_group_event_causes_what_it_changes_itself() -> None:
     """The group event is read first: `*` matches `t` from then on, and nothing matches `u__v` yet."""
     story = Story(replace("*"), created("t"), created("u__v"))
@@ -319,6 +347,7 @@ def test_a_request_in_the_batch_of_a_group_event_causes_what_it_changes_itself()
     assert options == {"t": (None, "groups"), "u__v": (option, "subscriptions")}
 
 
+@pytest.mark.rule("cause")
 def test_what_a_group_event_takes_is_not_unsubscribed_by_an_unrelated_request() -> None:
     story = Story(bound(resets="unsubscribe"), replace("*"), created("t"), created("u"))
     literal = bound(wildcard=False, resets="unsubscribe")
@@ -328,6 +357,7 @@ def test_what_a_group_event_takes_is_not_unsubscribed_by_an_unrelated_request() 
     assert story.only_update.reset
 
 
+@pytest.mark.rule("deleted-attributes")
 def test_an_unknown_group_that_is_deleted_is_counted() -> None:
     story = Story()
     assert story.then(DELETED) == set()
@@ -335,6 +365,7 @@ def test_an_unknown_group_that_is_deleted_is_counted() -> None:
     assert not story.expansion.delta
 
 
+@pytest.mark.rule("late-move")
 def test_the_echo_of_a_move_ends_what_was_set_before_it() -> None:
     """Its source is the event that moved the group, not the echo."""
     story = Story(WILD, replace("*"), created("t"))
@@ -372,6 +403,8 @@ def test_the_echo_of_a_group_that_is_gone_is_counted() -> None:
 # What updates carry: source, version and offset option.
 
 
+@pytest.mark.rule("lazy")
+@pytest.mark.rule("causes-of-adds")
 def test_a_lazy_add_comes_from_the_topic_event() -> None:
     story = Story(WILD, replace("*", version=7))
     story.then(created("t"))
@@ -380,6 +413,7 @@ def test_a_lazy_add_comes_from_the_topic_event() -> None:
     assert (update.version, update.offset_option) == (7, None)
 
 
+@pytest.mark.rule("causes-of-adds")
 def test_an_eager_add_comes_from_the_request() -> None:
     story = Story(WILD, created("t"))
     story.then(replace("*", version=7))
@@ -387,6 +421,7 @@ def test_an_eager_add_comes_from_the_request() -> None:
     assert story.only_update.version == 7
 
 
+@pytest.mark.rule("causes-of-policies")
 def test_a_change_of_reading_comes_from_the_group_event() -> None:
     story = Story(replace("*", version=7), created("t"))
     story.then(WILD)
@@ -422,6 +457,7 @@ def test_of_several_requests_the_last_that_took_the_topic_is_the_source_of_its_l
     assert {update.lite_topic: update.source.offset for update in story.expansion.updates} == {"t": 5, "u": 6}
 
 
+@pytest.mark.rule("versions")
 def test_the_version_is_the_one_of_the_reading_in_force() -> None:
     """A request that was refused under one reading has not moved the version there."""
     story = Story(WILD, replace("*", version=1), replace("a*", version=2), created("a*"))
@@ -438,6 +474,7 @@ def test_topics_of_one_batch_carry_the_versions_of_their_own_clients() -> None:
     assert versions == {("c", "t"): 1, ("d", "t"): 2, ("c", "u"): 1, ("d", "u"): 2}
 
 
+@pytest.mark.rule("offset-option")
 def test_an_offset_option_is_on_the_eager_add_only() -> None:
     """Neither on a REMOVE of the same request nor on what comes later."""
     option = {"type": "TAIL_N", "value": 5}
@@ -452,6 +489,7 @@ def test_an_offset_option_is_on_the_eager_add_only() -> None:
 # What is refused, left out or ignored is said once.
 
 
+@pytest.mark.rule("some-valid-entries")
 def test_invalid_patterns_are_left_out_and_reported() -> None:
     story = Story()
     story.then(WILD, replace("a*", "b", "**__c"))
@@ -462,6 +500,7 @@ def test_invalid_patterns_are_left_out_and_reported() -> None:
     assert "'**' is not the last segment" in problem.message
 
 
+@pytest.mark.rule("no-valid-entry")
 def test_a_set_without_a_valid_entry_is_refused() -> None:
     """It never widens to everything, and the former set stands."""
     story = Story(WILD, replace("t", version=1), created("t"), created("u"))
@@ -480,6 +519,7 @@ def test_many_invalid_entries_are_summed_up() -> None:
     assert problem.message.count("invalid pattern") == 5
 
 
+@pytest.mark.rule("inner-multi")
 def test_an_inner_multi_segment_wildcard_is_an_option() -> None:
     """Without it the pattern is invalid; with it both paths understand it."""
     assert len(Story(WILD, replace("**__c")).expansion.problems) == 1
@@ -500,6 +540,7 @@ def test_of_the_shards_of_a_parent_the_first_reports(number: int) -> None:
     assert story.ignored == {Ignored.TOPIC_EXISTS: 1, **(counted if number == 0 else {})}
 
 
+@pytest.mark.rule("shards")
 def test_a_shard_keeps_only_what_can_touch_it() -> None:
     """Versions and sessions are kept by all; each entry without a wildcard in front by one."""
     kept: list[str] = []
@@ -538,6 +579,7 @@ def test_expand_is_the_same_with_and_without_indexes() -> None:
         cold = decode(encode(cold))
 
 
+@pytest.mark.rule("recreated-topic")
 def test_a_topic_that_was_deleted_and_created_again_is_taken_from_who_left_by_its_deletion() -> None:
     """Not by its creation, which gives it to others."""
     story = Story(WILD, replace("*"), created("t"))

@@ -51,6 +51,8 @@ def degrouped(topic: str, *patterns: str) -> Said:
 # Topics with a TTL.
 
 
+@pytest.mark.rule("life-of-a-topic")
+@pytest.mark.rule("causes-of-time")
 def test_a_topic_ends_at_its_time() -> None:
     """The source is the record that says how late it is."""
     story = Story(WILD, replace("*"), created("t", ttl_ms=1), created("u"))
@@ -61,6 +63,7 @@ def test_a_topic_ends_at_its_time() -> None:
     assert story.then(wake(9 * STEP)) == set()
 
 
+@pytest.mark.rule("deadline")
 def test_it_lives_from_its_own_timestamp_if_it_has_one() -> None:
     """Else from that of its record, which is 1,002 here."""
     story = Story(WILD, created("a", ttl_ms=STEP)._replace(timestamp=0), created("b", ttl_ms=STEP - 1_003))
@@ -69,6 +72,7 @@ def test_it_lives_from_its_own_timestamp_if_it_has_one() -> None:
     assert story.state.topics["b"].deadline == 2 * STEP
 
 
+@pytest.mark.rule("repeated-topic-events")
 def test_a_second_creation_does_not_prolong_it() -> None:
     story = Story(WILD, replace("*"), created("t", ttl_ms=1))
     assert story.then(created("t", ttl_ms=5 * STEP)) == set()
@@ -76,6 +80,7 @@ def test_a_second_creation_does_not_prolong_it() -> None:
     assert story.then(wake(STEP)) == {expired("t", "*")}
 
 
+@pytest.mark.rule("recreated-topic")
 @pytest.mark.parametrize(("again", "left"), [(created("t"), []), (created("t", ttl_ms=5 * STEP), [6 * STEP])])
 def test_a_topic_created_anew_has_a_time_of_its_own(again: TopicEvent, left: list[int]) -> None:
     """Also in the batch in which the former one would have ended."""
@@ -86,6 +91,7 @@ def test_a_topic_created_anew_has_a_time_of_its_own(again: TopicEvent, left: lis
     assert story.then(wake(7 * STEP)) == {expired("t", "*") for _ in left}
 
 
+@pytest.mark.rule("late-topic-event")
 def test_a_topic_created_after_its_end_lives_anew() -> None:
     """No tick has told of the end yet, and a tick that tells of it does not end the new topic."""
     story = Story(WILD, replace("*"), created("t", ttl_ms=1), created("u"))
@@ -103,6 +109,7 @@ def test_a_topic_deleted_after_its_end_has_expired() -> None:
     assert story.ignored == {Ignored.TOPIC_UNKNOWN: 1}
 
 
+@pytest.mark.rule("overdue-topic")
 def test_a_topic_whose_time_is_over_when_it_comes_never_was() -> None:
     """In a batch that says how late it is; else it ends with the answer to its alarm."""
     story = Story(WILD, replace("*"))
@@ -142,6 +149,7 @@ def alarms(story: Story) -> dict[int, bool | None]:
     return story.expansion.delta.alarms
 
 
+@pytest.mark.rule("one-alarm")
 def test_each_time_is_asked_for_once() -> None:
     story = Story(created("a", ttl_ms=1), created("b", ttl_ms=2), created("c", ttl_ms=STEP), created("d"))
     assert alarms(story) == {STEP: True, 2 * STEP: True}
@@ -151,6 +159,7 @@ def test_each_time_is_asked_for_once() -> None:
     assert alarms(story) == {3 * STEP: True}
 
 
+@pytest.mark.rule("one-alarm")
 def test_times_that_are_over_are_forgotten() -> None:
     """Whether something ended then or not: so what comes late asks again."""
     story = Story(created("a", ttl_ms=1), created("b", ttl_ms=STEP))
@@ -178,6 +187,7 @@ def test_a_wake_that_comes_too_early_or_twice_does_no_harm() -> None:
 # The end of a client on all of its parents: its home tells each of them, one batch later.
 
 
+@pytest.mark.rule("causes-of-removes")
 def test_a_client_that_left_everywhere_is_ended() -> None:
     """The source is the request that said so, not what home made of it."""
     story = Story(WILD, replace("*"), created("t"))
@@ -188,6 +198,7 @@ def test_a_client_that_left_everywhere_is_ended() -> None:
     assert story.state.last_requests == {}
 
 
+@pytest.mark.rule("causes-of-time")
 def test_a_lease_that_ends_is_a_cause_of_its_own() -> None:
     """Its source is the record that home wrote: the client has said nothing."""
     story = Story(WILD, replace("*", version=4), created("t"))
@@ -199,6 +210,7 @@ def test_a_lease_that_ends_is_a_cause_of_its_own() -> None:
     assert story.ignored == {Ignored.STALE_VERSION: 1}
 
 
+@pytest.mark.rule("requests-after-end")
 def test_who_asked_again_before_the_end_arrived_keeps_what_it_asked_for() -> None:
     """A whole set since then stands as it is; of additions those since then."""
     story = Story(WILD, replace("a", "b"), *map(created, "abc"))
@@ -226,6 +238,7 @@ def test_who_only_took_something_back_since_has_nothing() -> None:
     assert story.then(add()) == set()
 
 
+@pytest.mark.rule("requests-after-end")
 def test_everything_ends_unless_it_was_asked_for_since() -> None:
     story = Story(WILD, replace(), created("t"))
     story.offset = 10
@@ -240,6 +253,7 @@ def test_who_asked_again_before_its_lease_ended_keeps_all() -> None:
     assert story.ignored == {Ignored.ASKED_AGAIN: 1}
 
 
+@pytest.mark.rule("renewal")
 def test_a_repeated_request_is_a_sign_of_life() -> None:
     """Also one that is stale, refused or for its quota too large: somebody is there."""
     for request in (replace("t"), add("t", version=0), replace("a*"), replace("*")):
@@ -308,6 +322,7 @@ def test_who_returns_to_receive_everything_does() -> None:
     assert story.held() == ["a", "b"]
 
 
+@pytest.mark.rule("version-of-end")
 def test_versions_of_the_end_count_like_those_of_others() -> None:
     story = Story(WILD, replace("*", version=5), created("t"))
     story.offset = 10
@@ -328,6 +343,7 @@ def test_each_reading_ends_by_what_was_asked_for_in_it() -> None:
     assert story.then(LITERAL) == set()
 
 
+@pytest.mark.rule("end-of-both-modes")
 def test_both_readings_end() -> None:
     story = Story(WILD, replace("t", "a*"), created("t"))
     story.offset = 10
@@ -357,6 +373,7 @@ def unbound(offset: int = 600) -> GroupEvent:
     return GroupEvent("g", {}, "p", Place(0, offset, 999))
 
 
+@pytest.mark.rule("bound-group")
 def test_clients_of_a_group_bound_elsewhere_receive_nothing() -> None:
     """What there was is taken back, what comes is not given; the source is the event that bound the group."""
     story = Story(replace("t", "u"), created("t"))
@@ -367,6 +384,7 @@ def test_clients_of_a_group_bound_elsewhere_receive_nothing() -> None:
     assert story.then(deleted("t")) == set()
 
 
+@pytest.mark.rule("bound-group")
 def test_what_they_ask_for_meanwhile_counts_when_they_are_back() -> None:
     """Whether the group is bound here, or nowhere any more."""
     events: list[tuple[GroupEvent, set[Said]]] = [
@@ -397,6 +415,7 @@ def test_what_is_told_twice_changes_nothing() -> None:
     assert story.state.groups["g"] == Group({}, 0, 501, "r")
 
 
+@pytest.mark.rule("late-move")
 def test_what_is_told_late_does_not_undo_what_came_since() -> None:
     story = Story(replace("t"), created("t"))
     story.offset = 600
@@ -441,6 +460,7 @@ def test_other_groups_stay() -> None:
     assert [subscriber.group for subscriber, _ in story.rows] == ["h"]
 
 
+@pytest.mark.rule("end-of-both-modes")
 def test_an_end_reaches_clients_of_a_group_bound_elsewhere() -> None:
     story = Story(replace("t"), created("t"))
     story.then(elsewhere())
@@ -489,6 +509,7 @@ DELETES = (Stream.GROUPS, group_json(attributes={}))
 LEAVES = says(action="COMPLETE_REMOVE", topic=...)
 
 
+@pytest.mark.rule("bound-group")
 def test_a_group_receives_on_its_own_parent_only_wherever_its_clients_ask() -> None:
     job = Job()
     job.then(creates("p"), creates("q"), creates("r"))
@@ -508,12 +529,14 @@ def test_a_group_that_moves_there_and_back_and_is_deleted_in_one_batch_is_bound_
         assert job.then(binds("q"), binds("p"), deletes) == {("p", "c", "t")}
 
 
+@pytest.mark.rule("deleted-attributes")
 def test_a_deletion_that_names_another_parent_does_not_end_a_binding() -> None:
     job = Job()
     job.then(says(), creates(), binds("q"))
     assert job.then((Stream.GROUPS, group_json(attributes={}, parentTopic="p"))) == set()
 
 
+@pytest.mark.rule("end-on-all-parents")
 def test_a_client_that_leaves_everywhere_and_returns_in_one_batch_has_what_it_asked_for_since() -> None:
     """Also in one record."""
     job = Job()
@@ -526,6 +549,7 @@ def test_a_client_that_leaves_everywhere_and_returns_in_one_batch_has_what_it_as
     assert job.then((Stream.SUBSCRIPTIONS, record % b",".join((says()[1], LEAVES[1])))) == set()
 
 
+@pytest.mark.rule("lease")
 def test_a_client_that_falls_silent_is_ended_everywhere() -> None:
     """Its requests were at 3 s and 4 s."""
     job = Job(client_timeout_ms=60_000)
@@ -537,6 +561,8 @@ def test_a_client_that_falls_silent_is_ended_everywhere() -> None:
     assert job.then((Stream.CLOCK, tick_json(tick=65_000))) == set()
 
 
+@pytest.mark.rule("expiry")
+@pytest.mark.rule("overdue-topic")
 def test_a_topic_with_a_ttl_ends_after_its_time_on_any_shard() -> None:
     job = Job()
     topics = [creates(topic=name, ttlMs=5_000) for name in "abcd"]

@@ -56,6 +56,8 @@ def reported(story: Story) -> list[tuple[Reason, int]]:
 # Requests: refused whole where they would pass the quota by their net change.
 
 
+@pytest.mark.rule("beyond-quota")
+@pytest.mark.rule("refused-request")
 def test_a_request_beyond_the_quota_is_refused_whole() -> None:
     """Nothing of it counts, its version included; the former set stands."""
     story = Story(TWO, *map(created, "abc"), replace("a", version=1))
@@ -73,12 +75,14 @@ def test_the_message_says_whose_quota_how_many_and_what_to_do() -> None:
     assert [part for part in said if part not in problem.message] == []
 
 
+@pytest.mark.rule("beyond-quota")
 def test_exactly_the_quota_is_allowed() -> None:
     story = Story(TWO, created("a"), created("b"))
     assert story.then(replace("*")) == {subscribed("a", "*"), subscribed("b", "*")}
     assert story.problems == []
 
 
+@pytest.mark.rule("refused-request")
 def test_neither_reading_of_a_refused_request_counts() -> None:
     """Not even the one in which it would have passed, nor its selector."""
     story = Story(TWO, *map(created, ["a", "b", "*"]))
@@ -87,6 +91,7 @@ def test_neither_reading_of_a_refused_request_counts() -> None:
     assert story.then(LITERAL) == set()
 
 
+@pytest.mark.rule("quota-counts-topics")
 def test_topics_count_once_however_many_patterns_match_them() -> None:
     story = Story(TWO, created("a"), created("b"))
     assert story.then(replace("*", "a", "**", "b")) == {
@@ -95,6 +100,7 @@ def test_topics_count_once_however_many_patterns_match_them() -> None:
     assert story.problems == []
 
 
+@pytest.mark.rule("counted-topics")
 def test_only_topics_that_exist_before_the_batch_count_for_a_request() -> None:
     """Those that come with it are capped."""
     story = Story(TWO)
@@ -105,6 +111,7 @@ def test_only_topics_that_exist_before_the_batch_count_for_a_request() -> None:
     assert reported(story) == [(Reason.QUOTA_EXCEEDED, 5)]
 
 
+@pytest.mark.rule("quota-and-resync")
 def test_a_resync_of_the_same_set_passes() -> None:
     """Although it asks for more than it may hold: more topics came since."""
     story = Story(TWO, replace("*"), *map(created, "abc"))
@@ -114,6 +121,7 @@ def test_a_resync_of_the_same_set_passes() -> None:
     assert story.held() == ["a", "b"]
 
 
+@pytest.mark.rule("quota-and-resync")
 def test_what_asks_for_no_more_than_before_passes() -> None:
     """Also where it is still more than the quota."""
     story = Story(TWO, replace("*"), *map(created, "abcd"))
@@ -122,6 +130,7 @@ def test_what_asks_for_no_more_than_before_passes() -> None:
     assert story.held() == ["b", "c"]
 
 
+@pytest.mark.rule("beyond-quota")
 def test_what_asks_for_one_more_than_before_is_refused() -> None:
     story = Story(TWO, replace("b", "c", "d"), *map(created, "abcd"))
     assert story.then(add("a")) == set()
@@ -130,6 +139,7 @@ def test_what_asks_for_one_more_than_before_is_refused() -> None:
     assert story.problems == []
 
 
+@pytest.mark.rule("quota-and-resync")
 @pytest.mark.parametrize("request_", [request(Action.PARTIAL_REMOVE, "a"), leave()])
 def test_who_gives_up_something_is_never_refused(request_: Event) -> None:
     story = Story(TWO, replace("*", "a"), *map(created, "abcd"))
@@ -165,6 +175,7 @@ def test_a_stale_or_invalid_request_is_not_reported_for_its_quota() -> None:
     assert reported(story) == [(Reason.INVALID_PATTERN, 7)]
 
 
+@pytest.mark.rule("counted-topics")
 def test_only_what_the_selector_agrees_with_counts() -> None:
     """The one that the request brings, if it brings one."""
     topics = [created("a", "x"), created("b", "x"), created("c", "y"), created("d", "y"), created("e", "y")]
@@ -184,6 +195,7 @@ def test_a_selector_that_widens_counts_against_what_the_former_one_left() -> Non
     assert reported(story) == [(Reason.QUOTA_EXCEEDED, 5)]
 
 
+@pytest.mark.rule("counted-topics")
 def test_the_reading_in_force_is_judged() -> None:
     """As names `*` and `b` are one topic."""
     story = Story(bound(wildcard=False, quota=1), *map(created, "abc"))
@@ -191,6 +203,7 @@ def test_the_reading_in_force_is_judged() -> None:
     assert story.problems == []
 
 
+@pytest.mark.rule("counted-topics")
 def test_exclusivity_is_not_considered_in_a_request() -> None:
     """So a request may be refused for topics of which the client would not hold a single one."""
     story = Story(bound(exclusive=True, quota=2), *map(created, "abc"))
@@ -211,6 +224,8 @@ def test_a_group_bound_elsewhere_has_no_quota_here() -> None:
 # New topics: capped in order of creation, and reported.
 
 
+@pytest.mark.rule("first-topics")
+@pytest.mark.rule("quota-report")
 def test_topics_beyond_the_quota_are_capped_and_reported() -> None:
     """One dead letter a topic event, naming the clients."""
     story = Story(TWO, replace("*", client="d"), replace("*"), replace("c", client="e"))
@@ -229,6 +244,7 @@ def test_many_capped_clients_are_summed_up() -> None:
     assert "c5" not in problem.message
 
 
+@pytest.mark.rule("quota-report")
 def test_a_topic_that_is_capped_is_reported_once() -> None:
     """Not again with each batch that follows."""
     story = Story(bound(quota=1), replace("*"), created("a"), created("b"))
@@ -246,6 +262,7 @@ def test_who_is_far_beyond_its_quota_gets_nothing_of_several_new_topics() -> Non
     assert reported(story) == [(Reason.QUOTA_EXCEEDED, offset) for offset in (7, 8, 9, 10)]
 
 
+@pytest.mark.rule("first-topics")
 def test_order_of_creation_is_that_of_the_stream() -> None:
     """A second creation of what exists does not count; one after a deletion does."""
     story = Story(bound(quota=1), replace("*"))
@@ -271,6 +288,8 @@ def test_literal_groups_have_quotas_as_well() -> None:
 # Room that frees is taken at once, in order of creation.
 
 
+@pytest.mark.rule("freed-quota")
+@pytest.mark.rule("causes-of-quotas")
 def test_a_deleted_topic_makes_room_for_the_next() -> None:
     story = Story(TWO, replace("*"), *map(created, "abcd"))
     assert story.then(deleted("a")) == {removed("a", "*"), freed("c", "*")}
@@ -281,6 +300,7 @@ def test_a_deleted_topic_makes_room_for_the_next() -> None:
     assert story.held() == ["c", "e"]
 
 
+@pytest.mark.rule("freed-quota")
 def test_an_entry_that_is_dropped_makes_room() -> None:
     story = Story(TWO, replace("a", "b", "c__*"), *map(created, ["a", "b", "c__x", "c__y"]))
     assert story.then(drop("a")) == {unsubscribed("a", "a"), freed("c__x", "c__*")}
@@ -316,6 +336,8 @@ def test_what_is_picked_up_and_gone_in_one_batch_emits_nothing() -> None:
 # The quota itself changes.
 
 
+@pytest.mark.rule("current-attributes")
+@pytest.mark.rule("causes-of-quotas")
 def test_a_lower_quota_takes_the_newest_topics() -> None:
     """And a higher one gives them back; the source is the group event."""
     story = Story(bound(quota=3), replace("*"), *map(created, "abcd"))
@@ -354,6 +376,7 @@ def test_another_reading_holds_the_first_ones_of_its_own() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.rule("quota-values")
 def test_no_quota_limits_nothing() -> None:
     story = Story(bound(quota=-1), *(created(f"t{number}") for number in range(DEFAULT_QUOTA + 1)))
     assert len(story.then(replace("*"))) == 2_001
@@ -371,6 +394,8 @@ def test_a_quota_of_none_at_all() -> None:
     assert reported(story) == [(Reason.QUOTA_EXCEEDED, 5)]
 
 
+@pytest.mark.rule("unknown-group")
+@pytest.mark.rule("quota-values")
 @pytest.mark.parametrize("group", [(), (LITERAL,)], ids=["unknown", "without the attribute"])
 def test_the_default_is_two_thousand(group: tuple[Event, ...]) -> None:
     names = [f"t{number}" for number in range(2_001)]
@@ -384,6 +409,7 @@ def test_the_default_is_two_thousand(group: tuple[Event, ...]) -> None:
 # Who receives everything holds nothing in this sense.
 
 
+@pytest.mark.rule("quota-of-everything")
 def test_everything_is_never_refused_nor_capped() -> None:
     story = Story(bound(quota=1), *map(created, "abc"))
     assert story.then(replace()) == {subscribed(topic) for topic in "abc"}
@@ -391,6 +417,7 @@ def test_everything_is_never_refused_nor_capped() -> None:
     assert story.problems == []
 
 
+@pytest.mark.rule("quota-of-everything")
 def test_who_narrows_everything_is_judged_like_one_who_asked_for_nothing() -> None:
     """Receive-all is no reference to topics, so there is nothing to compare with."""
     story = Story(TWO, replace(), *map(created, "abc"))
@@ -408,6 +435,7 @@ def test_who_widens_to_everything_gets_what_was_capped() -> None:
 # Quotas and exclusive groups.
 
 
+@pytest.mark.rule("quota-and-exclusivity")
 def test_a_topic_that_the_newest_client_may_not_hold_goes_to_nobody() -> None:
     story = Story(bound(exclusive=True, quota=1), replace("*"), replace("*", client="d"))
     assert story.then(created("a"), created("b")) == {added("a", "*", client="d")}
@@ -453,6 +481,7 @@ def test_an_eviction_makes_room() -> None:
 # Rows of their own.
 
 
+@pytest.mark.rule("quota-counts-topics")
 def test_topics_count_not_rows() -> None:
     """All rows of a topic stand, or none."""
     story = Story(TWO, replace("+", "$share/s/+", "$share/t/b", notation=MQTT))
@@ -493,6 +522,7 @@ def test_a_topic_created_with_several_rows_takes_one_place() -> None:
 # Over shards.
 
 
+@pytest.mark.rule("quota-of-shards")
 @given(quota=st.integers(0, 100), shards=st.integers(1, 12))
 def test_the_shares_of_the_shards_add_up_to_the_quota(quota: int, shards: int) -> None:
     """No two differ by more than one."""
@@ -504,6 +534,7 @@ def test_the_shares_of_the_shards_add_up_to_the_quota(quota: int, shards: int) -
     assert Shard("p", 0, Routing({"p": shards})).share(-1) is None
 
 
+@pytest.mark.rule("quota-of-shards")
 @pytest.mark.parametrize(("number", "share"), [(0, 2), (1, 1), (2, 1)])
 def test_a_shard_keeps_to_its_share(number: int, share: int) -> None:
     """In requests, for new topics, and when room frees."""
@@ -519,6 +550,7 @@ def test_a_shard_keeps_to_its_share(number: int, share: int) -> None:
     assert story.held("d") == ["b", "c"][:share]
 
 
+@pytest.mark.rule("capped-request")
 def test_of_several_shards_none_refuses_a_request() -> None:
     """So all of them know the same set and the same version of a client, whatever topics they have."""
     shards = [Shard("p", number, Routing({"p": 2})) for number in range(2)]
@@ -537,6 +569,7 @@ def test_of_several_shards_none_refuses_a_request() -> None:
 # Requests that are capped, since the job refuses none.
 
 
+@pytest.mark.rule("capped-request")
 def test_a_request_may_be_capped_in_place_of_refused() -> None:
     """Nothing of it is lost: its version counts, and it receives further topics when room frees."""
     story = Story(TWO, *ABC, replace("c", version=1), shard=CAPPING)
@@ -555,6 +588,7 @@ def test_a_request_that_is_capped_is_reported_as_all_others_are() -> None:
     assert reported(story) == []
 
 
+@pytest.mark.rule("capped-request")
 def test_capped_requests_leave_the_same_whatever_comes_first() -> None:
     events: list[Event] = [
         TWO,
@@ -623,6 +657,7 @@ steps = st.one_of(
 ORDER = (GroupEvent, type(leave()), type(created("t")))
 
 
+@pytest.mark.rule("first-topics")
 @settings(max_examples=100)
 @given(batches=st.lists(st.lists(steps, max_size=6), max_size=10))
 def test_what_is_held_is_a_function_of_what_there_is(batches: list[list[Event]]) -> None:

@@ -73,6 +73,7 @@ RENAMED = [
 ]  # fmt: skip
 
 
+@pytest.mark.rule("old-shares")
 def test_the_first_micro_batch_renames_the_rows_of_a_shard_once() -> None:
     """Rows without a share stay as they are, and so does everything in a second micro-batch."""
     later, output = taken_over(former_release(*SHARED), row(TOPICS, topic_json(liteTopic="u"), 5))

@@ -48,6 +48,7 @@ def deselected(topic: str, *patterns: str, client: str = "c") -> Said:
 # What a selector decides.
 
 
+@pytest.mark.rule("selector")
 @pytest.mark.parametrize(
     ("request_", "agreeing"),
     [
@@ -71,11 +72,13 @@ def test_topics_need_a_creation_that_agrees(request_: SubscriptionRequest, agree
     assert story.held() == agreeing
 
 
+@pytest.mark.rule("selector")
 def test_names_need_to_agree_as_well() -> None:
     story = Story(LITERAL, replace("a", "b", tag="x"))
     assert story.then(created("a", "x"), created("b", "y")) == {added("a", "a")}
 
 
+@pytest.mark.rule("recreated-topic")
 def test_a_second_creation_of_what_exists_says_nothing_new() -> None:
     """One after a deletion does, also within the micro-batch; the deletion takes the topic, in any cut."""
     story = Story(WILD, replace("*", tag="x"), created("t", "x"))
@@ -85,6 +88,7 @@ def test_a_second_creation_of_what_exists_says_nothing_new() -> None:
     assert story.then(deleted("t"), created("t", "x")) == {added("t", "*")}
 
 
+@pytest.mark.rule("latest-selector")
 def test_a_selector_is_one_of_its_group() -> None:
     """For all of its clients, whoever said it, and for those of no other group."""
     story = Story(WILD, bound("h"), replace("*"), replace("*", group="h"), created("t", "y"))
@@ -99,6 +103,8 @@ def test_a_selector_is_one_of_its_group() -> None:
 # How it comes, and how it stays.
 
 
+@pytest.mark.rule("latest-selector")
+@pytest.mark.rule("causes-of-policies")
 def test_a_later_selector_replaces_the_former_over_existing_topics() -> None:
     """Which is counted; the same one once more is not."""
     story = Story(WILD, created("a", "x"), created("b", "y"), replace("*", tag="x"))
@@ -109,6 +115,7 @@ def test_a_later_selector_replaces_the_former_over_existing_topics() -> None:
     assert story.ignored == {Ignored.UNCHANGED: 1}
 
 
+@pytest.mark.rule("no-selector")
 def test_a_request_without_one_leaves_it() -> None:
     story = Story(WILD, replace("*", tag="x"))
     story.then(replace("*", client="d"), add("t"), drop("t"))
@@ -116,6 +123,7 @@ def test_a_request_without_one_leaves_it() -> None:
     assert story.then(created("a", "y"), created("b", "x")) == {added("b", "*"), added("b", "*", client="d")}
 
 
+@pytest.mark.rule("lasting-selector")
 def test_it_stays_when_the_client_that_said_it_leaves() -> None:
     """Also when it was the last."""
     story = Story(WILD, replace("*", tag="x"))
@@ -124,6 +132,7 @@ def test_it_stays_when_the_client_that_said_it_leaves() -> None:
     assert story.then(created("a", "y"), created("b", "x")) == {added("b", "*", client="d")}
 
 
+@pytest.mark.rule("no-selector")
 def test_that_of_a_client_that_leaves_is_ignored() -> None:
     story = Story(WILD, replace("*"), created("t", "y"))
     story.then(leave()._replace(selector=TAG_X))
@@ -136,12 +145,14 @@ def test_that_of_any_other_request_counts(request_: Event) -> None:
     assert story.then(request_) == {deselected("t", "*")}
 
 
+@pytest.mark.rule("no-selector")
 def test_that_of_a_stale_or_refused_request_does_not_count() -> None:
     story = Story(WILD, replace("*", version=5), created("t", "y"))
     assert story.then(replace("*", version=4, tag="x"), add("a*", tag="x")) == set()
     assert story.state.selectors["g"].in_force == (TAG_X, None), "`a*` is no pattern, but a name"
 
 
+@pytest.mark.rule("revoked-selector")
 def test_that_of_a_request_that_turns_out_to_be_stale_is_taken_back() -> None:
     """Its client had left everywhere before, with a higher version; the shard learns of it later."""
     story = Story(WILD, replace("*"), created("t", "y"))
@@ -151,6 +162,7 @@ def test_that_of_a_request_that_turns_out_to_be_stale_is_taken_back() -> None:
     assert story.state.selectors == {"g": NO_SELECTORS}
 
 
+@pytest.mark.rule("restored-selector")
 def test_that_of_a_stale_request_counts_where_the_versions_of_its_client_were_forgotten() -> None:
     story = Story(WILD, replace("*"), created("t", "y"), leave(client="d", version=3))
     late = add("z", client="d", tag="x", version=2)
@@ -177,6 +189,7 @@ def test_there_and_back_in_one_batch_emits_nothing() -> None:
     assert story.ignored[REPLACED] == 2
 
 
+@pytest.mark.rule("lasting-selector")
 def test_each_mode_has_its_own_selector() -> None:
     """A request that was refused as patterns has set the one of the names only."""
     story = Story(WILD, replace("*", "t", tag="x"), created("t", "x"), created("u", "y"))
@@ -186,6 +199,7 @@ def test_each_mode_has_its_own_selector() -> None:
     assert story.then(WILD) == {added("t", "*", "t", cause=Cause.GROUP_CHANGED)}
 
 
+@pytest.mark.rule("lasting-selector")
 def test_it_outlives_the_attributes_of_the_group() -> None:
     story = Story(LITERAL, replace("t", tag="x"), created("t", "y"))
     assert story.then(DELETED) == set()
@@ -214,6 +228,7 @@ def test_a_request_that_brings_a_selector_and_another_set_is_the_cause_of_both()
     }  # fmt: skip
 
 
+@pytest.mark.rule("causes-of-policies")
 def test_a_group_event_that_says_nothing_new_is_not_the_cause() -> None:
     """Nor is one that changes the quota."""
     story = Story(WILD, replace("*"), created("t", "y"))
@@ -267,6 +282,7 @@ def shorter(than: str) -> SubscriptionRequest:
     return parse_subscription(request_json(liteTopicSet=["*"], selector={"type": "SHORTER", "expression": than}))
 
 
+@pytest.mark.rule("failing-selector")
 @pytest.mark.usefixtures("_installed")
 def test_a_kind_of_ones_own_decides_by_topic_and_by_request() -> None:
     """One that raises rejects the topic: foreign code must not stop the shard."""
@@ -285,6 +301,7 @@ def test_a_kind_of_ones_own_may_refuse_a_request() -> None:
 # Selectors and exclusive groups.
 
 
+@pytest.mark.rule("selector-before-exclusivity")
 def test_who_evicts_needs_a_selector_that_agrees() -> None:
     """A topic rejected by the selector of the group has no newest client."""
     story = Story(EXCLUSIVE, replace("*"), created("a", "x"), created("b", "y"))
@@ -305,6 +322,7 @@ def test_a_selector_of_too_many_nodes_is_refused() -> None:
     assert refused.value.reason == Reason.INVALID_SELECTOR
 
 
+@pytest.mark.rule("sql-nodes")
 def test_a_large_selector_that_an_earlier_release_stored_decides_as_before() -> None:
     """A state, and the requests that the coordinator repeats, may hold a selector beyond the bound of this release."""
     story = Story(WILD, replace("*", sql=LARGE))
@@ -332,12 +350,14 @@ def bitmaps(story: Story) -> dict[str, bytes | None]:
     return {update.lite_topic: update.bitmap for update in story.expansion.updates}
 
 
+@pytest.mark.rule("bitmap")
 def test_without_sql92_there_is_no_bitmap() -> None:
     story = Story(WILD, replace("*", tag="*"), replace("*", group="h"))
     story.then(created("t", "x"))
     assert bitmaps(story) == {"t": None}
 
 
+@pytest.mark.rule("bitmap")
 def test_a_bitmap_has_the_groups_whose_selectors_agree() -> None:
     """Also on the ADDs of groups that have none, and also where no group agrees."""
     story = Story(
@@ -380,6 +400,7 @@ def test_the_selector_of_the_mode_in_force_counts() -> None:
     assert bitmaps(story) == {"b": bits("g")}
 
 
+@pytest.mark.rule("bitmap-without-attributes")
 def test_a_group_without_attributes_is_in_bitmaps_as_long_as_it_has_a_client() -> None:
     """It may be bound to another parent by then, which this one is not told."""
     story = Story(WILD, replace("*"), replace("a", group="h", sql="size = 3"))
@@ -391,6 +412,7 @@ def test_a_group_without_attributes_is_in_bitmaps_as_long_as_it_has_a_client() -
     assert bitmaps(story) == {"d": bits("h")}
 
 
+@pytest.mark.rule("bitmap")
 def test_a_group_bound_elsewhere_is_in_no_bitmap() -> None:
     """Its selector is not in force here; it is again when the group comes back."""
     story = Story(WILD, replace("*", sql="size = 3"), replace("a", "b", group="h"), GONE)

@@ -189,6 +189,7 @@ def test_a_client_that_left_and_one_in_another_group() -> None:
     assert (found.verdict, hints(found)) == (PairVerdict.CLIENT_UNKNOWN, ["client-spelling"])
 
 
+@pytest.mark.rule("explanation")
 def test_a_wide_change_that_has_not_come_to_the_topic_yet() -> None:
     class Sliced(Story):
         tuning = Tuning(backfill_topics=2)
@@ -220,6 +221,7 @@ def test_topics_come_in_pages_in_order_of_creation() -> None:
     assert page.cursor is None
 
 
+@pytest.mark.rule("bounded-answer")
 def test_one_answer_looks_at_a_bounded_number_of_topics(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "SCANNED", 4)
     page = listing.topics(a_shard(), Question("q", Ask.TOPICS, pattern="b__*"))
@@ -249,6 +251,7 @@ def test_a_topic_is_shown_with_those_who_receive_it() -> None:
 # Dry runs; that they say what happens is a property test.
 
 
+@pytest.mark.rule("plan")
 def test_a_wide_change_is_counted_in_slices() -> None:
     count = 130_000
     shard = Story(bound(quota=-1), replace("t__1", client="new")).state
@@ -316,6 +319,7 @@ def said(written: Written) -> dict[str, Any]:
 EXPLAIN = Question("q1", Ask.EXPLAIN, client="c", topic="t", group="g")
 
 
+@pytest.mark.rule("question")
 def test_a_shard_answers_and_stays_as_it_was() -> None:
     former = state_after((Stream.SUBSCRIPTIONS, request_json()), (Stream.TOPICS, topic_json()))
     answer = said(asked(EXPLAIN, after=former))
@@ -336,10 +340,12 @@ def test_the_coordinator_tells_bindings_and_leases() -> None:
     assert answer["bindings"] == []
 
 
+@pytest.mark.rule("question")
 def test_nobody_answers_who_replays_an_old_clock() -> None:
     assert asked(EXPLAIN, at=now() - ANSWERABLE_MS - 60_000).kinds == []
 
 
+@pytest.mark.rule("question")
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
@@ -368,12 +374,14 @@ def test_a_question_without_an_id_is_not_answered() -> None:
     assert written.kinds == []
 
 
+@pytest.mark.rule("bounded-answer")
 def test_a_long_answer_is_cut_to_what_kafka_takes() -> None:
     values = [(Stream.TOPICS, topic_json(liteTopic=f"{number}{'x' * 2_000}")) for number in range(900)]
     answer = said(asked(Question("q", Ask.TOPICS, limit=900), after=state_after(*values)))["answer"]
     assert answer["cursor"] == len(answer["items"]) == 249
 
 
+@pytest.mark.rule("suspicious-names")
 def test_a_group_that_is_sent_patterns_as_names_is_noted() -> None:
     """In the counts, by which the driver warns; not after its group event."""
 

@@ -35,6 +35,7 @@ def answers_to(*questions: Question) -> dict[str, dict[str, Any]]:
     return {value["id"]: value for value in map(json.loads, filter(None, written.payloads))}
 
 
+@pytest.mark.rule("bounded-questions")
 @pytest.mark.parametrize(("ask", "work_of_one"), [(Ask.TOPICS, 1), (Ask.EXPLAIN, 4), (Ask.TOPIC, 4), (Ask.PLAN, 16)])
 def test_a_micro_batch_answers_a_bounded_number_of_questions(ask: Ask, work_of_one: int) -> None:
     """The first ones are answered, and all others are told to ask again."""

@@ -108,6 +108,7 @@ def test_lists_go_through_all_shards_page_by_page() -> None:
         list(inspector.topics("p", Filter("a*")))
 
 
+@pytest.mark.rule("plan")
 def test_a_plan_adds_up_shards_and_parents() -> None:
     """What a group event does to the parent that it leaves is said by the coordinator."""
     job = a_job(group(), asks("*__1"), asks("*__1", topic="q", group="h", clientId="d"), *TOPICS, topic("z__1", "q"))

@@ -63,6 +63,7 @@ def test_tricky_topics(dialect: str, topics: list[str]) -> None:
     assert of_topics(FlatTopics(topics, dialect), patterns) == expected
 
 
+@pytest.mark.rule("lite-segments")
 @pytest.mark.parametrize(("dialect", "topics"), TRICKY)
 def test_segments_are_those_of_the_dialect(dialect: str, topics: list[str]) -> None:
     """Arrays cut a topic where `str.split` does."""

@@ -18,6 +18,7 @@ from matcher.index.node import MAX_DEPTH, Node
 DEEP = 100_000
 
 
+@pytest.mark.rule("no-recursion")
 @pytest.mark.parametrize(
     ("pattern", "matching", "other"),
     [
@@ -82,6 +83,7 @@ class CountingNode(Node[int]):
         return super().get(key)
 
 
+@pytest.mark.rule("lazy")
 @pytest.mark.parametrize("count", [200, 400])
 def test_inner_wildcards_of_many_patterns_are_matched_side_by_side(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps for a topic are its segments times the blocks of patterns, and a block holds many patterns."""

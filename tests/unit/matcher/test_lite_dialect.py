@@ -39,6 +39,7 @@ INNER = [
 ]
 
 
+@pytest.mark.rule("lite-invalid")
 @pytest.mark.parametrize(("pattern", "position", "segment", "reason"), INVALID)
 def test_an_invalid_pattern_is_explained(pattern: str, position: int, segment: int, reason: str) -> None:
     """The error names the place and the reason, offers a mend, and says the pattern."""
@@ -85,6 +86,7 @@ def test_inner_multi_is_one_or_more_segments_anywhere(pattern: str, topic: str, 
     assert topics.expand(pattern) == [topic] * expected
 
 
+@pytest.mark.rule("inner-multi")
 @pytest.mark.parametrize("pattern", [case[0] for case in INNER])
 def test_inner_multi_is_refused_without_the_opt_in(pattern: str) -> None:
     """By default `**` before the end is an invalid pattern and matches nothing."""

@@ -56,6 +56,7 @@ WAMP_TOPICS = [
 ]
 
 
+@pytest.mark.rule("mqtt-length")
 @pytest.mark.parametrize(("dialect", "pattern", "position", "segment", "reason"), INVALID)
 def test_an_invalid_pattern_is_explained(dialect: str, pattern: str, position: int, segment: int, reason: str) -> None:
     """The error names the place and the reason."""
@@ -75,6 +76,7 @@ def test_an_invalid_topic_is_explained(dialect: str, topic: str, position: int, 
     assert "invalid topic" in str(caught.value)
 
 
+@pytest.mark.rule("wamp-star")
 @pytest.mark.parametrize(("notation", "pattern", "policy"), NOTATIONS)
 def test_the_common_notation_is_a_policy_in_disguise(notation: str, pattern: str, policy: str) -> None:
     """Without a policy, `*` says what a policy would say."""
@@ -83,6 +85,7 @@ def test_the_common_notation_is_a_policy_in_disguise(notation: str, pattern: str
         assert matcher.matches(notation, topic, "wamp") is expected, topic
 
 
+@pytest.mark.rule("wamp-star")
 @pytest.mark.parametrize("policy", POLICIES)
 def test_with_a_policy_a_star_is_literal(policy: str) -> None:
     """An explicit policy takes `*` as a character like others."""
@@ -106,6 +109,7 @@ def test_one_pattern_under_two_policies_is_two_subscriptions() -> None:
     assert index.match("com.ab") == ["c1"]
 
 
+@pytest.mark.rule("best-match")
 def test_the_longest_prefix_comes_first() -> None:
     """Best match first holds for prefixes as well."""
     index: matcher.PatternIndex[str] = matcher.PatternIndex("wamp")
@@ -138,6 +142,7 @@ def test_unknown_options_are_refused() -> None:
             matcher.matches("a", "a", dialect, allow_inner_multi=True)
 
 
+@pytest.mark.rule("mqtt-shares")
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -157,6 +162,7 @@ def test_shared_subscriptions(text: str, expected: tuple[str, str] | None) -> No
     assert shared(text) == expected
 
 
+@pytest.mark.rule("mqtt-shares")
 @pytest.mark.parametrize(
     ("text", "position", "reason"),
     [
@@ -187,6 +193,7 @@ def test_other_texts_are_filters_as_they_are(text: str) -> None:
     assert matcher.matches(text, text, "mqtt")
 
 
+@pytest.mark.rule("mqtt-shares")
 @pytest.mark.parametrize(
     ("pattern", "topic", "expected"),
     [

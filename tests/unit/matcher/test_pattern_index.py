@@ -78,6 +78,7 @@ def test_invalid_patterns_are_refused() -> None:
     assert len(index) == 0
 
 
+@pytest.mark.rule("best-match")
 def test_the_best_match_comes_first() -> None:
     """Exact, then one-segment wildcards (literals first, from the left), then multi-segment ones (longest first)."""
     index = index_of("**", "a__**", "*__*", "a__b__**", "*__b", "a__*", "a__b", "**__b")

@@ -62,6 +62,7 @@ NUMBERS = [
 ]
 
 
+@pytest.mark.rule("sql-never-true")
 @pytest.mark.parametrize(("text", "position", "reason"), WRONG_SQL, ids=lambda value: str(value)[:30])
 def test_wrong_sql_is_explained(text: str, position: int | None, reason: str) -> None:
     """The error names the place and the reason, and offers a mend."""
@@ -96,6 +97,7 @@ def test_unknown_kinds_do_not_read_the_installed_packages_each_time(monkeypatch:
     assert len(reads) == 1
 
 
+@pytest.mark.rule("sql-nodes")
 @pytest.mark.parametrize(
     ("comparison", "nodes"),
     [("a = 1", 3), ("a <> 1", 4), ("a", 2), ("a in ('x', 'y')", 2), ("a contains 'x'", 2), ("a between 1 and 2", 4)],
@@ -124,6 +126,7 @@ class CountingProperties(dict[str, str]):
         return super().get(key, default)
 
 
+@pytest.mark.rule("sql-nodes")
 @pytest.mark.parametrize("depth", [8, 16])
 def test_each_node_is_evaluated_once_at_most(depth: int) -> None:
     """A BETWEEN of a BETWEEN: the value between two bounds is not evaluated for each of them."""
@@ -152,6 +155,7 @@ def test_a_long_property_is_converted_once(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(conversions) == 2
 
 
+@pytest.mark.rule("sql-literals")
 @pytest.mark.parametrize(("text", "above_int", "above_double"), NUMBERS, ids=lambda value: str(value)[:12])
 def test_numbers_are_read_as_java_reads_them(text: str, *, above_int: bool | None, above_double: bool | None) -> None:
     """The literal says how the property is read; what cannot be read is an error that says so."""
@@ -178,6 +182,7 @@ def test_minus_zero_is_below_zero() -> None:
     assert compiled.evaluate({"a": "0", "b": "-0.0"}) is False
 
 
+@pytest.mark.rule("sql-missing")
 def test_only_true_agrees() -> None:
     """Unknown and errors are no match, as in the broker."""
     selector = selectors.compile("SQL92", "a > 3")
@@ -189,6 +194,7 @@ def test_only_true_agrees() -> None:
     ]
 
 
+@pytest.mark.rule("tag")
 @pytest.mark.parametrize(
     ("text", "matching", "other"),
     [
@@ -206,6 +212,7 @@ def test_tags(text: str, matching: list[str | None], other: list[str | None]) ->
     assert not any(map(selector.matches, other))
 
 
+@pytest.mark.rule("tag")
 def test_a_colliding_hash_is_not_enough() -> None:
     """The first stage lets `BB` pass for `Aa`, the second does not."""
     selector = TagSelector("Aa")
@@ -229,6 +236,7 @@ def test_a_tag_selector_names_a_tag(text: str) -> None:
         TagSelector(text)
 
 
+@pytest.mark.rule("bloom-filter")
 def test_a_bitmap_holds_what_was_added() -> None:
     """Nothing that was added is missed, little else passes, and the bytes are the bitmap."""
     shape = BloomFilter()
@@ -283,6 +291,7 @@ def _installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     selectors._offered.cache_clear()
 
 
+@pytest.mark.rule("selector-kinds")
 @pytest.mark.usefixtures("_installed")
 def test_a_kind_of_ones_own_comes_by_entry_point() -> None:
     """A kind offered by an installed package is compiled by its name."""
@@ -293,6 +302,7 @@ def test_a_kind_of_ones_own_comes_by_entry_point() -> None:
         selectors.compile("MIN_LENGTH", "three")
 
 
+@pytest.mark.rule("selector-kinds")
 @pytest.mark.usefixtures("_installed")
 def test_an_unknown_kind_is_refused_with_the_known_ones() -> None:
     """The error lists the built-in kinds and those offered."""

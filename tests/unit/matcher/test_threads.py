@@ -59,6 +59,7 @@ ASKED = [
 ]
 
 
+@pytest.mark.rule("index-threads")
 @pytest.mark.usefixtures("frequent_switches")
 @pytest.mark.parametrize(("dialect", "topic", "staying", "passing"), ASKED, ids=["prefixes", "inner"])
 def test_readers_of_a_pattern_index(
@@ -83,6 +84,7 @@ def test_readers_of_a_pattern_index(
     assert sorted(index.match(topic)) == ["stays"] * len(staying)
 
 
+@pytest.mark.rule("index-threads")
 @pytest.mark.usefixtures("frequent_switches")
 def test_readers_of_a_topic_index() -> None:
     """Topics come and go below branches that stay."""

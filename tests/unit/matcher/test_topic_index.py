@@ -30,6 +30,7 @@ EXPANSIONS = [
 TOPICS = ["a", "b", "*", "a__b", "a__", "a__b__c", ""]
 
 
+@pytest.mark.rule("invalid-pattern")
 @pytest.mark.parametrize(("pattern", "expected"), EXPANSIONS)
 def test_expand(pattern: str, expected: set[str]) -> None:
     """A pattern gives each topic it matches once; an invalid one gives none."""
@@ -62,6 +63,7 @@ def test_removing_keeps_what_shares_the_branch() -> None:
     assert sorted(index.expand("**")) == ["a", "a__b__c"]
 
 
+@pytest.mark.rule("eager")
 def test_only_branches_that_can_match_are_visited(monkeypatch: pytest.MonkeyPatch) -> None:
     """A literal after an inner `**` is looked up, not searched for, until a wildcard makes it necessary."""
     visited = []

@@ -610,6 +610,8 @@ CASES: dict[str, list[Step]] = {
 """By the rule: micro-batches of one world or several, and the rows after each."""
 
 
+@pytest.mark.rule("late-topic-event", case="a topic created after its end lives anew")
+@pytest.mark.rule("forgotten-parents", case="where a silent client has asked is forgotten")
 @pytest.mark.parametrize("system", [Oracle, Simulation])
 @pytest.mark.parametrize("rule", CASES)
 def test_a_case_has_these_rows(rule: str, system: type[Oracle | Simulation]) -> None:

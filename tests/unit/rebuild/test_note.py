@@ -59,6 +59,7 @@ def test_one_that_cannot_be_read_is_refused(content: bytes) -> None:
         RebuildNote.read(files, "/new")
 
 
+@pytest.mark.rule("unusable-checkpoint")
 @pytest.mark.parametrize(
     ("note", "said"),
     [

@@ -44,6 +44,7 @@ def topics(*names: str, **fields: Any) -> list[InputRow]:
     return [row(TOPICS, topic_json(liteTopic=name, **fields), offset) for offset, name in enumerate(names)]
 
 
+@pytest.mark.rule("resharding")
 def test_topics_and_entries_are_divided_and_the_newest_request_stays_the_newest() -> None:
     asked = [request_json(clientId=client, liteTopicSet=["**", client]) for client in "abc"]
     rows = [row(GROUPS, EXCLUSIVE, 0), *(row(SUBSCRIPTIONS, each, at) for at, each in enumerate(asked))]
@@ -97,6 +98,7 @@ def test_a_damaged_state_is_refused() -> None:
         renewed((parent, number, value[:-1]))
 
 
+@pytest.mark.rule("resharding")
 def test_a_key_begins_with_its_adopted_state_once() -> None:
     """One that has become empty must not begin with it again."""
     archives = Memories()

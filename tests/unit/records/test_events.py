@@ -74,6 +74,7 @@ VALID_TOPICS: list[tuple[bytes, TopicEvent]] = [
 ]
 
 
+@pytest.mark.rule("ttl-range")
 @pytest.mark.parametrize(("payload", "event"), VALID_TOPICS)
 def test_a_valid_topic_event(payload: bytes, event: TopicEvent) -> None:
     """Unknown fields are ignored."""
@@ -120,6 +121,8 @@ INVALID_TOPICS: list[tuple[bytes, Reason, list[str]]] = [
 ]
 
 
+@pytest.mark.rule("duplicate-fields")
+@pytest.mark.rule("ttl-range")
 @pytest.mark.parametrize(("payload", "reason", "said"), INVALID_TOPICS)
 def test_an_invalid_topic_event(payload: bytes, reason: Reason, said: list[str]) -> None:
     """The message names the field, what is wrong with it and what it must be."""
@@ -196,6 +199,7 @@ def test_payloads_that_are_json_only_together_are_not_read() -> None:
 DAY = 86_400_000
 
 
+@pytest.mark.rule("deadline")
 @pytest.mark.parametrize(
     ("event", "metadata"),
     [
@@ -232,6 +236,7 @@ def selector(kind: Any, expression: Any) -> bytes:
     return request_json(selector={name: value for name, value in fields.items() if value is not ...})
 
 
+@pytest.mark.rule("default-delivery")
 @pytest.mark.parametrize(
     ("payload", "changed"),
     [
@@ -279,6 +284,9 @@ def test_a_valid_subscription(payload: bytes, changed: dict[str, Any]) -> None:
     assert (request.notation is LITE) is (request.notation == LITE), "states tell the default by identity"
 
 
+@pytest.mark.rule("blank-names")
+@pytest.mark.rule("unknown-dialect")
+@pytest.mark.rule("invalid-selector")
 @pytest.mark.parametrize(
     ("payload", "reason", "said"),
     [
@@ -377,6 +385,8 @@ def test_a_valid_group_event_is_parsed(payload: bytes, event: GroupEvent) -> Non
     assert parse_group_event(payload) == event
 
 
+@pytest.mark.rule("invalid-attributes")
+@pytest.mark.rule("missing-binding")
 @pytest.mark.parametrize(
     ("payload", "reason", "said"),
     [
@@ -524,6 +534,7 @@ def test_a_message_repeats_only_the_begin_of_a_long_value() -> None:
     assert len(str(rejected.value)) < 200
 
 
+@pytest.mark.rule("lmq-names")
 @pytest.mark.parametrize(
     ("name", "parent", "child"),
     [
@@ -540,6 +551,7 @@ def test_an_lmq_name_is_split_at_the_first_dollar(name: str, parent: str, child:
     assert lmq_name(parent, child) == name
 
 
+@pytest.mark.rule("lmq-names")
 @pytest.mark.parametrize(
     "name", ["", "t", "%LMQ%", "%LMQ%$", "%LMQ%$p", "%LMQ%$p$", "%LMQ%$$t", "%LMQ%$ $t", "%LMQ%$p$ ", "LMQ$p$t"]
 )

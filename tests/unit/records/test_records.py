@@ -58,6 +58,7 @@ def test_an_add_is_one_record() -> None:
     }
 
 
+@pytest.mark.rule("share-in-key")
 @pytest.mark.parametrize(
     ("part", "field"),
     [
@@ -80,6 +81,7 @@ def test_a_row_of_its_own_has_its_part_in_key_and_value(part: str, field: dict[s
     assert value_of(record)["eventId"] != plain["eventId"]
 
 
+@pytest.mark.rule("resets")
 def test_a_reset_is_said_when_there_is_one() -> None:
     update = BASE._replace(op=Op.REMOVE, cause=Cause.EVICTED, reset=True)
     plain = value_of(record_of(update._replace(reset=False)))
@@ -164,6 +166,7 @@ def test_one_writer_writes_what_many_would() -> None:
         assert writer.record(update) == record_of(update)
 
 
+@pytest.mark.rule("repeated-micro-batch")
 def test_the_event_id_is_made_of_what_happened_and_where_it_stands() -> None:
     """A repeated micro-batch repeats it; patterns, version and time may differ then, and are not in it."""
     same = [

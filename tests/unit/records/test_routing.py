@@ -42,6 +42,7 @@ def test_a_parent_without_configuration_has_one_shard() -> None:
     assert routing.may_touch("q", "anything", 0)
 
 
+@pytest.mark.rule("shards")
 @given(pattern=patterns, topic=topics, shards=st.integers(1, 5), depth=st.integers(0, 3))
 def test_a_pattern_may_touch_the_shard_of_every_topic_that_it_matches(
     pattern: str, topic: str, shards: int, depth: int
@@ -68,6 +69,7 @@ FOREIGN = [MQTT, NATS, WAMP, EXACT, PREFIX, WILD]
 pieces = st.lists(st.sampled_from(["a", "b", "__", ".", "/", "+", "#", "*", ">", ""]), max_size=5).map("".join)
 
 
+@pytest.mark.rule("shards")
 @given(
     pattern=pieces, topic=pieces, notation=st.sampled_from(FOREIGN), shards=st.integers(1, 5), depth=st.integers(0, 2)
 )

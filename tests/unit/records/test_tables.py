@@ -22,6 +22,7 @@ def table_records(columns: UpdateColumns) -> list[tuple[bytes, bytes | None]]:
     return list(records(SEPARATOR.join(Tables.of(UpdateWriter("p$é"), columns))))
 
 
+@pytest.mark.rule("by-column")
 @given(
     topics=st.lists(st.sampled_from(AWKWARD) | st.text(min_size=1), min_size=1, max_size=9),
     updates=st.lists(

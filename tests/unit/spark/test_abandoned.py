@@ -48,6 +48,7 @@ class Lease:
         return self._id == GONE
 
 
+@pytest.mark.rule("abandoned-transactions")
 def test_only_those_of_drivers_that_are_gone_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(abandoned, "Lease", Lease)
     monkeypatch.setattr(Lease, "asked", [])

@@ -116,6 +116,7 @@ def test_a_query_without_an_identity_is_not_taken_for_a_new_checkpoint(folder: P
     assert "Restore the file" in said
 
 
+@pytest.mark.rule("simultaneous-starts")
 def test_of_two_drivers_on_a_new_checkpoint_one_is_refused(folder: Path) -> None:
     """Each has given it an id, and looks at it in the end."""
     made = settings(folder)

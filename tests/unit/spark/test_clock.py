@@ -95,6 +95,7 @@ def ticking(interval_ms: int = INTERVAL_MS) -> Clock:
     return Clock(nothing, settings(interval_ms), nothing)
 
 
+@pytest.mark.rule("time-follows-reading")
 def test_ticks_tell_the_time_of_the_broker(kafka: Kafka) -> None:
     """Whatever the clock of this machine says, and never more than that."""
     with ticking():
@@ -160,6 +161,7 @@ def test_without_an_interval_there_is_no_clock(kafka: Kafka) -> None:
     assert (kafka.opened, kafka.written) == (0, [])
 
 
+@pytest.mark.rule("time-follows-reading")
 def test_no_time_passes_before_all_is_read_that_was_there(kafka: Kafka) -> None:
     """Not even if the last micro-batch has read most of it; the time is that at which it was there."""
     kafka.behind = {"time": {0: 4}, REQUESTS: {0: 7, 1: 3}}

@@ -11,6 +11,7 @@ from streaming.records.parsing import parse_group_event
 from streaming.spark import group_file
 
 
+@pytest.mark.rule("group-file")
 def test_a_file_gives_an_event_for_each_group(tmp_path: Path) -> None:
     file = tmp_path / "groups.toml"
     file.write_text(f'["g"]\n"{BIND_TOPIC}" = "p"\n"{WILDCARD}" = true\n["h.i"]\n"{BIND_TOPIC}" = "q"\n"{QUOTA}" = 5\n')
@@ -20,6 +21,7 @@ def test_a_file_gives_an_event_for_each_group(tmp_path: Path) -> None:
     assert parse_group_event(events["h.i"]).attributes == {BIND_TOPIC: "q", QUOTA: "5"}
 
 
+@pytest.mark.rule("group-file")
 @pytest.mark.parametrize(
     ("text", "said"),
     [

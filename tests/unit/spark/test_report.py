@@ -89,6 +89,7 @@ def test_no_micro_batch_is_reported_twice(caplog: pytest.LogCaptureFixture) -> N
     assert [message.partition(":")[0] for message in caplog.messages] == ["micro-batch 0", "micro-batch 1"]
 
 
+@pytest.mark.rule("suspicious-names")
 def test_a_literal_group_that_is_sent_patterns_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
     """With the way out; a request that is repeated now and then warns no more."""
     suspect = 'suspect:["orders","billing","eu__**"]'

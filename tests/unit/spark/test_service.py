@@ -333,6 +333,7 @@ def test_settings_are_fixed_right_before_the_query_begins(steps: list[str]) -> N
     ]  # fmt: skip
 
 
+@pytest.mark.rule("simultaneous-starts")
 def test_of_two_drivers_that_begin_at_once_the_slower_one_stands_by(
     steps: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,6 +33,7 @@ wants = st.one_of(
 )
 
 
+@pytest.mark.rule("by-column")
 @pytest.mark.parametrize("arrays", [False, True])
 @given(wanted=st.lists(wants, max_size=5), left=st.sets(st.integers(0, 4)), topics=st.lists(st.sampled_from(NAMES)))
 def test_many_topics_are_matched_as_each_alone(

@@ -1,5 +1,6 @@
 """Selectors of a group: which requests can still be taken back."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,6 +25,7 @@ def selection(position: int, text: str, modes: tuple[Mode, ...] = BOTH) -> Selec
     return Selection(0, Place(0, position, 0).position, SelectorSpec("TAG", text), modes)
 
 
+@pytest.mark.rule("revoked-selector")
 @given(settings_of_groups)
 def test_what_is_left_is_what_the_other_requests_set(
     requests: list[tuple[SelectorSpec, tuple[Mode, ...], bool, set[Mode]]],
@@ -48,6 +50,7 @@ def test_a_request_that_repeats_what_is_settled_is_not_kept() -> None:
     assert settled.in_force == (SelectorSpec("TAG", "x"),) * 2
 
 
+@pytest.mark.rule("revoked-selector")
 def test_of_many_requests_the_oldest_are_settled() -> None:
     selectors = NO_SELECTORS
     for position in range(MAX_UNSETTLED + 1):
@@ -59,6 +62,7 @@ def test_of_many_requests_the_oldest_are_settled() -> None:
     assert selectors.in_force == (SelectorSpec("TAG", "x"),) * 2
 
 
+@pytest.mark.rule("restored-selector")
 def test_a_request_that_counts_after_all_takes_its_turn() -> None:
     """It was stale when it was read: what was set since then stays, and what was set before does not."""
     first, late, last = (selection(position, text) for position, text in enumerate("xyz"))

@@ -223,6 +223,8 @@ def test_a_pattern_takes_at_most_150_bytes(clients: int) -> None:
     assert size(encode(made)) / 10_000 <= 150
 
 
+@pytest.mark.rule("wildcard-attribute")
+@pytest.mark.rule("unknown-group")
 @pytest.mark.parametrize(
     ("attributes", "policy"),
     [
@@ -248,6 +250,7 @@ def test_the_attributes_of_a_group_are_the_terms_of_its_clients(
     assert made.restrictive_policies == ({} if not policy.exclusive else {"g": policy})
 
 
+@pytest.mark.rule("wildcard-attribute")
 @pytest.mark.parametrize("value", ["true", "TRUE", "false", "", None])
 def test_the_reset_attributes_are_on_when_true(value: str | None) -> None:
     on = value is not None and value.lower() == "true"

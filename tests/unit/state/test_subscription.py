@@ -178,6 +178,25 @@ RULES: list[tuple[str, tuple[Mode, ...], Subscription, SubscriptionRequest, Outc
 ]  # fmt: skip
 
 
+@pytest.mark.rule("complete-add", case="COMPLETE_ADD replaces all notations")
+@pytest.mark.rule("resync", case="a re-sync in another order keeps the order")
+@pytest.mark.rule("partial", case="PARTIAL_ADD of another notation adds")
+@pytest.mark.rule("partial", case="PARTIAL_REMOVE takes only its own notation")
+@pytest.mark.rule("complete-remove", case="COMPLETE_REMOVE ends everything")
+@pytest.mark.rule("stale", case="a lower version is stale")
+@pytest.mark.rule("stale", case="an equal version is applied")
+@pytest.mark.rule("stale", case="an unversioned request is applied and keeps the version")
+@pytest.mark.rule("versions", case="after COMPLETE_REMOVE older requests stay stale")
+@pytest.mark.rule("names-have-no-notation", case="names have none")
+@pytest.mark.rule("empty-partial-add", case="also for a new client, by PARTIAL_ADD")
+@pytest.mark.rule("empty-partial-add", case="an empty PARTIAL_ADD does not widen a set")
+@pytest.mark.rule("narrowing", case="PARTIAL_ADD narrows everything to what it names")
+@pytest.mark.rule("partial-remove", case="PARTIAL_REMOVE of the last entry leaves nothing, not everything")
+@pytest.mark.rule("partial-remove", case="PARTIAL_REMOVE leaves everything as it is")
+@pytest.mark.rule("partial-remove", case="PARTIAL_REMOVE of an unknown client begins no session")
+@pytest.mark.rule("no-valid-entry", case="all invalid: COMPLETE_ADD is refused")
+@pytest.mark.rule("some-valid-entries", case="some invalid: the valid ones stand")
+@pytest.mark.rule("age-of-everything", case="a re-sync of everything keeps its order")
 @pytest.mark.parametrize(
     ("mode", "subscription", "request_", "change"),
     [
@@ -190,6 +209,7 @@ def test_advance(mode: Mode, subscription: Subscription, request_: SubscriptionR
     assert advance(subscription, request_, RequestRules(mode, problem, relevant), NEW, Place(0, 10 * NEW, 77)) == change
 
 
+@pytest.mark.rule("mode")
 @pytest.mark.parametrize(
     ("client", "mode", "wanted"),
     [
@@ -220,6 +240,7 @@ HELD = live("a", old("b", order=5), version=7)
 LEAVES = Place(0, 60, 77)
 
 
+@pytest.mark.rule("version-of-end", case="a lower one is")
 @pytest.mark.parametrize(
     ("end", "asked_again", "version"),
     [

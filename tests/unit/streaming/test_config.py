@@ -405,6 +405,7 @@ def test_settings_do_not_show_what_is_in_the_secret_file(tmp_path: Path) -> None
     assert SECRET not in repr(settings_with(file))
 
 
+@pytest.mark.rule("order-of-inputs")
 def test_input_streams_stand_in_the_order_in_which_they_are_read(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.touch()

@@ -56,6 +56,7 @@ SUBSCRIBED = [
 ]
 
 
+@pytest.mark.rule("signature")
 @pytest.mark.parametrize(("stream", "payload"), FORGED)
 def test_what_a_user_signs_with_nothing_is_one_dead_letter(stream: int, payload: bytes) -> None:
     """And changes nothing."""
@@ -68,6 +69,7 @@ def test_what_a_user_signs_with_nothing_is_one_dead_letter(stream: int, payload:
     assert reasons(output) == [Reason.RESERVED_FIELD]
 
 
+@pytest.mark.rule("signature")
 @pytest.mark.parametrize("payload", [END, MOVE])
 def test_what_the_job_signs_counts(payload: bytes) -> None:
     by, stream = worker(), SUBSCRIPTIONS if payload is END else GROUPS
@@ -88,6 +90,7 @@ def test_what_another_job_signs_is_left_out_without_a_word() -> None:
     assert work(*HOME, [theirs], None, by)[1].kinds == []
 
 
+@pytest.mark.rule("signature")
 def test_what_a_former_release_wrote_counts_without_a_signature() -> None:
     """Up to the end that its inputs had when this one began."""
     by = worker(OURS._replace(unsigned={NAMES[SUBSCRIPTIONS]: {0: 9}}))

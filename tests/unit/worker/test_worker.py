@@ -60,6 +60,7 @@ SUBSCRIBED = [row(GROUPS, group_json()), row(SUBSCRIPTIONS, request_json(liteTop
 # InputRows in, new bytes and output rows out.
 
 
+@pytest.mark.rule("order-of-inputs")
 def test_rows_come_in_any_order() -> None:
     rows = [*SUBSCRIBED, row(TOPICS, topic_json()), row(TOPICS, topic_json(event="DELETED"), 1)]
     rows += [row(TOPICS, topic_json(liteTopic="u"), 2)]
@@ -163,6 +164,7 @@ def test_a_blank_pattern_is_a_dead_letter(entries: list[str]) -> None:
     assert updates(output) == ([(OutputKind.ADD, "t")] if "t" in entries else [])
 
 
+@pytest.mark.rule("duplicate-fields")
 @pytest.mark.parametrize(
     ("stream", "payload"),
     [
@@ -275,6 +277,7 @@ BATCHES = [
 ]
 
 
+@pytest.mark.rule("isolation-of-entries")
 def test_what_was_done_is_counted() -> None:
     """By kind, cause and reason; tombstones and the job's own events are no part of it."""
     rows = [*SUBSCRIBED, row(TOPICS, topic_json()), row(TOPICS, topic_json(), 1), row(TOPICS, b"?", 2)]
@@ -309,6 +312,7 @@ def data() -> bytes:
     return data
 
 
+@pytest.mark.rule("repeated-micro-batch")
 @pytest.mark.parametrize("rows", BATCHES)
 def test_a_result_that_was_not_stored_is_repeated_to_the_byte(data: bytes, rows: list[InputRow]) -> None:
     """The cache holds the changed state by then, and must not use it."""
