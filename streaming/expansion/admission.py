@@ -15,7 +15,7 @@ class Admission(NamedTuple):
 
     Attributes:
         excess: reason why the request exceeds the quota; None if it does not.
-        is_contested: the client would hold more than the quota, although the request may only keep what it has.
+        is_contested: the client would hold more than the quota, even if the request adds no topic.
     """
 
     excess: str | None = None

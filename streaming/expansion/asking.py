@@ -1,4 +1,4 @@
-"""Which clients of a group ask for one topic, at which events of a micro-batch."""
+"""Clients of a group that ask for one topic, by events of a micro-batch."""
 
 from bisect import bisect_right
 from collections import defaultdict
@@ -23,7 +23,7 @@ class EntrySpan(NamedTuple):
 
 
 class Asking:
-    """Which clients of a group ask for a topic at which moments."""
+    """Clients of a group that ask for a topic, by moment."""
 
     def __init__(self, spans: Iterable[EntrySpan]) -> None:
         self._spans = list(spans)
@@ -32,7 +32,7 @@ class Asking:
         self._newest: tuple[list[int], list[ClientKey | None]] | None = None
 
     def asks(self, subscriber: SubscriberKey, moment: int) -> bool:
-        """Tell whether a subscriber has a matching entry."""
+        """Return True if a subscriber has a matching entry."""
         at, asked = self._asked(subscriber)
         return asked[bisect_right(at, moment) - 1]
 
@@ -51,7 +51,7 @@ class Asking:
         return [*self._asked(subscriber)[0], *self._turns.get(subscriber.client, ())]
 
     def is_released(self, client: ClientKey, at: int) -> bool:
-        """Tell whether a group event gives a client what the holder of the topic asks for no more."""
+        """Return True if a group event gives a client the topic, because its holder no longer asks for it."""
         former = self.newest(at - 1)
         if former in (None, client):
             return False
@@ -78,7 +78,7 @@ class Asking:
 
 
 def _asked(spans: Iterable[EntrySpan]) -> tuple[list[int], list[bool]]:
-    """Return whether one of the entries is in force, as moments from which it is or is not."""
+    """Return whether one of the entries is in force, by the moments at which that changes."""
     counts: dict[int, int] = defaultdict(int, {0: 0})
     for _, begin, end, _ in spans:
         counts[begin] += 1
@@ -89,7 +89,7 @@ def _asked(spans: Iterable[EntrySpan]) -> tuple[list[int], list[bool]]:
 
 
 def _newest_by_moment(spans: Sequence[EntrySpan]) -> tuple[list[int], list[ClientKey | None]]:
-    """Return the client with the newest entry, as moments from which it is another one."""
+    """Return the client with the newest entry, by the moments at which it changes."""
     newest_first = sorted(spans, key=lambda span: (span.order, span.subscriber.client_id), reverse=True)
     begins: dict[int, list[int]] = defaultdict(list)
     for rank, span in enumerate(newest_first):

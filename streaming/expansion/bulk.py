@@ -6,7 +6,7 @@ quotas may take topics back (`streaming.expansion.quota`); they ask for the upda
 
 A request may match millions of topics. If the policy of its group restricts no client, each topic can be evaluated on
 its own, so a micro-batch of a shard visits at most `Tuning.backfill_topics` of the stored topics: a backfill. New
-topics follow the new request at once; topics still to come follow the former request. The shard writes itself a record
+topics follow the new request at once; topics still to come follow the former request. The shard writes a record
 that wakes it, and continues with the next micro-batch. Any other event of the client or its group completes the change
 at once.
 """

@@ -55,7 +55,7 @@ class Announcer:
         option: Any = None,
         group: "Group | None" = None,
     ) -> Update:
-        """Return an update, with the patterns sorted so that a repeated micro-batch repeats it.
+        """Return an update, with sorted patterns: a repeated micro-batch repeats it.
 
         Without `group` the attributes after the micro-batch decide about a reset.
         """
@@ -121,8 +121,8 @@ class _GroupComparison:
         policies = (former, *(step.policy for step in self._policy_steps), later)
         self._exclusive = any(policy.exclusive for policy in policies)
         self._policy_changed = former != later and batch.view.policy_changed(group)
-        # In an exclusive group a topic that one client takes or leaves is another client's loss or gain. A client that
-        # has left may still hold topics, as long as its backfill is under way.
+        # In an exclusive group a client takes a topic from another client, or leaves it to another. A client that has
+        # left may still hold topics, as long as its backfill is under way.
         others = batch.view.clients_of(group) if self._exclusive else ()
         concerned = list(dict.fromkeys((*others, *changes)))
         self._before, self._after = batch.state.new_interests(), batch.state.new_interests()

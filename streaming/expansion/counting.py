@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _KEPT = 2
-"""Interests of a client that are kept: before a request and after it, whichever of them counts in the end."""
+"""Kept interests of a client: before and after a request, since either may count in the end."""
 
 
 class TopicCounts:

@@ -1,9 +1,9 @@
 """Ends of clients by the coordinator, applied to a shard.
 
 The coordinator ends a client on every parent when it leaves, or when its lease expires. The record of it arrives later;
-meanwhile the client may have sent requests, which were applied as if its session went on. The record and those that
-continue it repeat the requests, and they are applied anew, to a client that has ended. A shard keeps these parts until
-it has read one that goes up to the last request of the client, and applies them together.
+meanwhile the client may have sent requests, which were applied as if its session went on. The record and its
+continuations repeat the requests, and the shard applies them again, to a client that has ended. A shard keeps these
+parts until it has read a part that goes up to the last request of the client, and applies them together.
 """
 
 from collections import defaultdict
@@ -35,10 +35,10 @@ from streaming.state.policy import GroupPolicy
 
 
 class EndStep(NamedTuple):
-    """One step of an end: the end itself, or a request that is applied anew.
+    """One step of an end: the end itself, or a request that is applied again.
 
     Attributes:
-        place: of the request, or of the one that ended the client.
+        place: of the request, or of the request that ended the client.
         client: subscriptions after it.
         stale: modes under which the request does not count after the end.
         applied: modes under which it counts after the end.
@@ -62,7 +62,7 @@ class EndStep(NamedTuple):
         return ClientKey(self.request.group, self.request.client_id)
 
     def reselected(self, selectors: GroupSelectors) -> GroupSelectors:
-        """Return the selectors of the group, without or with that of the request."""
+        """Return the selectors of the group, without or with the selector of the request."""
         if self.selectors is not None:
             return self.selectors
         place, request, selectors = self.place, self.request, selectors.without(self.place, self.stale)
@@ -72,7 +72,7 @@ class EndStep(NamedTuple):
 
 
 def is_superseded(view: ShardView, key: ClientKey, request: SubscriptionRequest) -> bool:
-    """Tell whether the client has asked again since the record was written; another one follows then."""
+    """Return True if the client has asked since the record was written: another record follows then."""
     last, through = view.last_request(key), request.through
     return (
         last is not None
@@ -138,7 +138,7 @@ class EndReplay:
         orders: numbers of the requests of the group.
         key: the client.
         client: its subscriptions.
-        parts: the end and the requests that it repeats, or those that follow what was applied before.
+        parts: the end and the requests that it repeats, or the parts after the applied parts.
         policy: of the group at that time.
         in_doubt: a quota may have refused some of the requests.
     """
@@ -163,10 +163,10 @@ class EndReplay:
         self._mode = policy.mode
         self._subscriptions: dict[Mode, Subscription] = {}
         self._set(client)
-        # What continues an end that was applied begins with an end, unless a former release wrote it.
+        # The continuation of an applied end begins with an end, unless a former release wrote it.
         self._since: dict[Mode, Place | None] = {} if parts and parts[0].request.ends else dict.fromkeys(Mode)
         self._has_fewer = True  # entries than if the session had gone on
-        self._is_kept = False  # the judgement of what follows
+        self._is_kept = False  # the judgement of the requests that follow
 
     @property
     def client(self) -> Client:
@@ -174,7 +174,7 @@ class EndReplay:
         return _client(self._subscriptions)
 
     def steps(self) -> Iterator[EndStep]:
-        """Apply the end, and the requests anew; yield nothing as long as no end is in force."""
+        """Apply the end, and the requests again. Yield no step as long as no end is in force."""
         for number, part in enumerate(self._parts):
             in_force = dict(self._since)
             self._end(number, part.request)
@@ -188,7 +188,7 @@ class EndReplay:
                 yield self._applied(part, [mode for mode, since in in_force.items() if _is_after(part.place, since)])
 
     def _end(self, number: int, request: SubscriptionRequest) -> None:
-        """End the client under each mode under which no end is in force yet, and under which this one is not stale."""
+        """End the client under each mode in which no end is in force yet and this end is not stale."""
         if request.ends is None or len(self._since) == len(Mode):
             return
         since = [part.request for part in self._parts[number + 1 :]]
@@ -203,15 +203,15 @@ class EndReplay:
         self._set(self.client)
 
     def _set(self, client: Client) -> None:
-        """Set the subscriptions; equal ones are one object, so that a request is applied to both at once."""
+        """Set the subscriptions. Equal ones are one object: a request is applied to both at once."""
         client = client.editable
         self._subscriptions = {mode: client.subscription(mode) for mode in Mode}
 
     def _applied(self, part: Repeated, modes: Sequence[Mode]) -> EndStep:
         """Apply a request under the modes under which an end is in force.
 
-        What was within the quota as if the session had gone on is within it after the end, unless a request that took
-        something away does not count any more.
+        A request within the quota of a continued session is within it after the end, unless a request that took
+        something away no longer counts.
         """
         place, request = part.place, part.request
         order, former = self._orders.at(place), self.client
@@ -259,7 +259,7 @@ def _with_piece(
 
 
 def _lacks_parts(request: SubscriptionRequest) -> bool:
-    """Tell whether other records follow that go up to the same request, as a former release wrote them."""
+    """Return True if other records follow that go up to the same request, as a former release wrote them."""
     return bool(request.later) and request.through is not None and request.later[-1][0] != request.through
 
 
@@ -306,8 +306,8 @@ class Orders:
     def at(self, place: Place) -> float:
         """Return the number of a request.
 
-        Where nothing remembers it, it is a number between those of the requests before and after it: only the order
-        among the clients of the group counts.
+        If it is not stored, it is between the numbers of the requests before and after it: only the order among the
+        clients of the group counts.
         """
         known, position = self._by_partition[place.partition], place.position
         found: float | None = known.get(position)
@@ -319,7 +319,7 @@ class Orders:
 
 
 def _orders(view: ShardView, key: ClientKey) -> Iterator[tuple[int, int, float]]:
-    """Yield partition, position and number of each request of a client that something remembers."""
+    """Yield partition, position and number of each request of a client whose number is stored."""
     client, last = view.client(key), view.last_request(key)
     for mode in Mode:
         subscription = client.subscription(mode)

@@ -55,7 +55,7 @@ def expand(
         tuning: sizes and thresholds.
 
     Yields:
-        The updates, at most one for each subscriber and topic. They are found while they are read.
+        The updates, at most one for each subscriber and topic. They are computed lazily.
 
     Returns:
         The delta, the problems and the ignored entries.

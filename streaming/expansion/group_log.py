@@ -2,8 +2,8 @@
 
 Whether a quota refuses a request depends on the set of its client and on the selector of its group, and so on earlier
 requests of all clients of the group. The end of a client arrives late, and may make such a request count or not. So a
-shard logs the requests of a group from the first one on whose judgement an end may change. An end is put in its place
-among them, and the requests after it are judged again, in their order.
+shard logs the requests of a group, beginning with the first whose judgement an end may change. An end is put in its
+place among them, and the requests after it are judged again, in their order.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -75,7 +75,7 @@ class _KeptLog:
             self._cut()
 
     def _rebase(self, clients: Mapping[ClientKey, Client], selectors: GroupSelectors) -> None:
-        """Change what was before the log."""
+        """Change the clients and selectors before the log."""
         for key, client in clients.items():
             self._change(self._firsts[key], former=client.settled)
         for number, part in list(self._parts.items()):
@@ -170,11 +170,11 @@ class GroupLog(_KeptLog):
         self._log(Repeated(place, request), judged, self._view.group_selectors(self._group))
 
     def end(self, key: ClientKey, parts: Sequence[Repeated]) -> list[EndStep]:
-        """Return the steps of parts of an end: those of the client, and of others that are judged again.
+        """Return the steps of parts of an end: of the client, and of others that are judged again.
 
         Args:
             key: the client.
-            parts: the end and the requests that it repeats, or those that follow what was applied before.
+            parts: the end and the requests that it repeats, or the parts after the applied parts.
         """
         if self._orders is None:
             self._orders = Orders(self._view, self._group)
@@ -200,7 +200,7 @@ class GroupLog(_KeptLog):
         return steps
 
     def _is_in_doubt(self, request: SubscriptionRequest, outcomes: _Outcomes) -> bool:
-        """Tell whether an end may make a request count that is stale, or take the selector back that it sets."""
+        """Return True if an end may make a stale request count, or take back the selector that it sets."""
         is_stale = any(outcome.ignored is Ignored.STALE_VERSION for outcome in outcomes.values())
         if request.selector is None and not is_stale:
             return False  # nearly always
@@ -212,7 +212,7 @@ class GroupLog(_KeptLog):
     def _judged_again(
         self, steps: Sequence[EndStep], clients: Mapping[ClientKey, Client], ends: Sequence[Repeated]
     ) -> list[EndStep]:
-        """Return the steps of an end with those of the log, and with the selectors of the group after it.
+        """Return the steps of an end and of the log, with the selectors of the group after it.
 
         Args:
             steps: of requests of the client that are not in the log.
@@ -260,9 +260,9 @@ class GroupLog(_KeptLog):
         *,
         is_selected: bool,
     ) -> bool:
-        """Tell whether a request is judged again, because its client or the selector differs from what it was.
+        """Return True if a request is judged again, because its client or the selector has changed.
 
-        What was within the quota stays within it if its client asks for no more than it did.
+        A request within the quota stays within it if its client asks for no more than before.
         """
         judged, mode = part.judged, self._view.group(self._group).mode
         if judged is None or not self._view.shard.refuses_requests:
@@ -291,7 +291,7 @@ class _Course:
     """Clients and selectors of a group from one logged request to the next.
 
     Attributes:
-        clients: those that differ from what the log has.
+        clients: clients that differ from the log.
         selectors: of the group.
     """
 

@@ -91,7 +91,7 @@ def apply_events(state: ShardState, events: Iterable[tuple[Source, Event]], shar
         if isinstance(event, TopicEvent):
             topics.read(source, event)
         elif isinstance(event, TopicEventColumns):
-            # Requests and group events are read by now, so the policies are those after the micro-batch.
+            # All requests and group events are read: these are the policies after the micro-batch.
             topics.read_columns(event, in_bulk=_is_unrestricted(view))
         elif isinstance(event, SubscriptionRequest):
             requests = requests or RequestReader(view, overlay, problems, ignored)

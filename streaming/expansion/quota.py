@@ -31,7 +31,7 @@ def capped_updates(
     """Yield the updates without the topics beyond a client's quota, and with the topics it may hold again.
 
     Updates of clients without a quota go through one by one, since there may be any number. Updates of bulk changes
-    stay where they are, but for clients that may not hold all of them.
+    stay where they are, except for clients that may not hold all of them.
     """
     rows: dict[SubscriberKey, list[Update] | None] = {}
     for update in updates:

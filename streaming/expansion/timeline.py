@@ -94,7 +94,7 @@ class Timeline:
     Args:
         batch: the micro-batch.
         group: name of the group.
-        keys: the clients of the group that changed; all of its clients where it is exclusive at any time.
+        keys: the clients of the group that changed; all of its clients if it is exclusive at any time.
     """
 
     def __init__(self, batch: MicroBatch, group: str, keys: Sequence[ClientKey]) -> None:
