@@ -97,7 +97,7 @@ class PendingEnds:
             self._continue((key, request.parent), pending, request, place)
 
     def confirm(self, key: ClientKey, request: SubscriptionRequest) -> None:
-        """Forget a pending end of which all records were read back."""
+        """Remove a pending end whose records were all read back."""
         at = key, request.parent
         pending = self._pending(at)
         if pending is None or pending.through != request.through:

@@ -129,7 +129,7 @@ class GroupParents:
             self.change(key, None, lease)
 
     def change(self, key: ClientKey, former: ClientLease | None, later: ClientLease | None) -> None:
-        """Follow a client."""
+        """Update the indexes for a client."""
         counts = self._counts[key.group]
         counts.subtract(() if former is None else former.parents)
         counts.update(() if later is None else later.parents)
@@ -145,7 +145,7 @@ class GroupParents:
 class LastRequests:
     """Clients by the time of their last request, or an earlier one.
 
-    A client is filed again when its time has come and it turns out to have asked since: not with each request.
+    A client that has asked since is filed again when its time has come, not with each request.
 
     Args:
         clients: with the times of their last requests.
@@ -177,7 +177,7 @@ class LastRequests:
 
         Args:
             time: in milliseconds since the epoch.
-            last: returns the time of a client's last request; None for one that is not to be filed any more.
+            last: returns the time of a client's last request; None drops the client from the index.
         """
         found: list[tuple[ClientKey, int]] = []
         while self._steps and self._steps[0] * self._step_ms < time:
@@ -211,7 +211,7 @@ class LeaseIndexes:
         self._absent: LastRequests | None = None
 
     def change(self, key: ClientKey, later: ClientLease | None) -> None:
-        """Follow a client; its lease has not changed yet."""
+        """Update the indexes for a client whose lease is about to change."""
         former = self._leases.get(key)
         if self._parents is not None:
             self._parents.change(key, former, later)

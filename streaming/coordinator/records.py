@@ -41,7 +41,7 @@ MAX_LATER_BYTES = 262_144
 """Size in bytes of the requests in one record of an end, above which the next request goes into another record."""
 
 _CHARACTER_BYTES = 4
-"""Most bytes that a character of a JSON text takes in another JSON text."""
+"""Maximum number of bytes of a character of a JSON text in another JSON text."""
 
 
 def client_end(
