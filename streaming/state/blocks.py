@@ -148,7 +148,7 @@ class Blocks(Sequence[Block]):
 
     @property
     def tuple(self) -> tuple[Block, ...]:
-        """The blocks, for good."""
+        """The blocks as a tuple."""
         if self._blocks is None:
             self._blocks = _blocks_of(self._copied() if self._entries is None else self._entries)
         return self._blocks

@@ -38,8 +38,8 @@ class Subscription(NamedTuple):
     """Subscription of one client on one shard, under one mode.
 
     Attributes:
-        live: True while the client is in session; a session that has ended keeps its version, so that older requests
-            stay stale.
+        live: True while the client is in session; a session that has ended keeps its version: older requests stay
+            stale.
         version: version of the last request applied; None while all requests were unversioned.
         blocks: entries by request, oldest request first.
         everything: order of the request by which the client receives every topic of the parent (an empty set in a

@@ -269,7 +269,7 @@ class Quotas:
         return self._counts.keys()
 
     def apply(self, changes: Mapping[str, Group | None], groups: Mapping[str, Group]) -> None:
-        """Follow a micro-batch; `groups` are those before it."""
+        """Apply a micro-batch; `groups` are from before it."""
         if self._counts is None:
             return
         for name, later in changes.items():

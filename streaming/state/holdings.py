@@ -16,7 +16,7 @@ _LOOK: Final = 50_000
 """Number of topics to match with the entries of the client before the index of topics is used."""
 
 _WORK: Final = 500_000
-"""Maximum number of topics, and of subscribers of topics, to visit for one answer; some 2 s."""
+"""Maximum number of topics, and of subscribers of topics, to visit for one answer; about 2 s."""
 
 
 class TooWide(Exception):

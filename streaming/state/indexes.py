@@ -42,7 +42,7 @@ class PatternTargets:
         )
 
     def apply(self, delta: ShardDelta) -> None:
-        """Follow a micro-batch."""
+        """Apply a micro-batch."""
         for index in self._indexes.values():
             for topic in delta.removed:
                 index.remove(topic)
@@ -60,7 +60,7 @@ class PatternTargets:
 
 
 class Times:
-    """Distinct times, of which those that are over are found without a look at the others."""
+    """Distinct times; times that are over are found without a scan of the others."""
 
     def __init__(self) -> None:
         self._times: set[int] = set()
@@ -105,7 +105,7 @@ class Alarms:
         return self._times.due(now)
 
     def apply(self, alarms: Mapping[int, bool | None]) -> None:
-        """Follow a micro-batch."""
+        """Apply a micro-batch."""
         if self._times is not None:
             for time, is_set in alarms.items():
                 (self._times.add if is_set else self._times.remove)(time)
@@ -160,7 +160,7 @@ class Members:
         return self._groups.get(group, {})
 
     def apply(self, clients: Mapping[ClientKey, Client | None]) -> None:
-        """Follow a micro-batch."""
+        """Apply a micro-batch."""
         if self._groups is None:
             return
         self._add(key for key, client in clients.items() if client is not None)
@@ -304,7 +304,7 @@ class Footprint:
     def follow(
         self, delta: ShardDelta, topics: Mapping[str, TopicMetadata], clients: Mapping[ClientKey, Client]
     ) -> None:
-        """Follow a micro-batch.
+        """Apply a micro-batch.
 
         Args:
             delta: its changes.

@@ -7,7 +7,7 @@ from streaming.state.client import Client, Mode
 from streaming.state.group import GroupSelectors
 
 MAX_NOTES = 1_000
-"""Number of clients of a shard whose notes are kept, those of the latest ends."""
+"""Number of clients of a shard whose notes are kept: the clients that ended last."""
 
 MAX_LOGGED = 64
 """Number of requests and ends in the log of a group, the latest ones. It is cut when it has twice as many."""
@@ -25,8 +25,8 @@ class Judged(NamedTuple):
         order: number of the request on the shard.
         is_contested: the request exceeded the quota.
         is_refused: the quota refused the request.
-        former: subscriptions of the client before the request, if it is the first one of the client in the log.
-        selectors: of the group before the request, if it is the first one in the log.
+        former: subscriptions of the client before the request, if it is the client's first in the log.
+        selectors: of the group before the request, if it is the first in the log.
     """
 
     order: float
@@ -37,7 +37,7 @@ class Judged(NamedTuple):
 
 
 class Repeated(NamedTuple):
-    """An end, or a request, that can be applied anew.
+    """An end, or a request, that can be applied again.
 
     Attributes:
         judged: its judgement, if it is a request in the log of a group.
@@ -70,7 +70,7 @@ class ClientNotes(NamedTuple):
         end: the end that was read last.
         read: number of its parts that were read: the end itself, and repeated requests; or of requests in the log.
         applied: number of them that were applied, or that are no longer in the log.
-        pieces: text of a repeated request of which not all pieces are read.
+        pieces: text of a repeated request, incomplete so far.
     """
 
     partition: int = 0

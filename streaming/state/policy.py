@@ -23,7 +23,7 @@ class GroupPolicy(NamedTuple):
 
     Attributes:
         mode: mode of the entries of its clients.
-        elsewhere: True if the group is bound to another parent; its clients receive nothing on this one.
+        elsewhere: True if the group is bound to another parent; its clients receive nothing on this parent.
         exclusive: True if a topic goes to one client of the group only, the client with the newest matching entry.
         selector: selector that topics must satisfy besides; None for all topics.
         quota: number of topics that a client may hold; negative for no limit.

@@ -1,4 +1,4 @@
-"""Place of a shard in its parent topic, and the settings it follows."""
+"""Place of a shard in its parent topic, and its settings."""
 
 from dataclasses import dataclass, field
 from sys import getsizeof
@@ -12,7 +12,7 @@ from streaming.state.group import Group
 from streaming.state.interests import pattern_of
 
 _PATTERN_CACHE_BYTES = 32 * 1024 * 1024
-"""Memory of the patterns of which a process remembers whether they are valid."""
+"""Memory of the patterns whose validity a process caches."""
 
 
 @dataclass(frozen=True, slots=True)

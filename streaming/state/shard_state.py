@@ -121,7 +121,7 @@ class ShardGroups(ShardContent):
         return self._shares[key]
 
     def _follow_members(self, delta: ShardDelta) -> None:
-        """Follow a micro-batch that is not applied yet."""
+        """Update members and quotas for a micro-batch that is not applied yet."""
         if delta.clients:
             self._members.apply(delta.clients)
         if delta.groups:
@@ -208,7 +208,7 @@ class ShardState(ShardGroups):
 
         Args:
             topic: its name.
-            matches: all matching subscribers, where they are known already.
+            matches: all matching subscribers, if already computed.
         """
         if matches is None:
             matches = self.interests.match(topic)
@@ -239,7 +239,7 @@ class ShardState(ShardGroups):
         return {topic: found[topic] for topic in self.topics if topic in found}
 
     def rows_unordered(self, key: ClientKey) -> Iterator[tuple[str, Matches]]:
-        """Yield `rows` in any order, without a look at other topics."""
+        """Yield `rows` in any order, without visiting other topics."""
         return _rows(self, key)
 
     def asked(self, key: ClientKey) -> dict[str, None]:
@@ -342,7 +342,7 @@ def _rows(state: ShardState, key: ClientKey) -> Iterator[tuple[str, Matches]]:
     """Yield a client's part in the subscribers of each topic that it receives."""
     policy = state.restrictive_policies.get(key.group)
     alone = None
-    if policy is None or not policy.exclusive:  # no other client has a say
+    if policy is None or not policy.exclusive:  # no other client matters
         alone = state.new_interests()
         alone.add(key, state.interest(key))
     backfills = [key] if key in state.backfills else []
