@@ -112,13 +112,13 @@ class _KeyFolder:
             raise
 
     def _create_folder(self) -> None:
-        """Create the folder of the key, which outlives a power loss from then on."""
+        """Create the folder of the key, durably: it survives a power loss."""
         if self.files.get_file_info(self.folder).type is FileType.NotFound:
             self.files.create_dir(self.folder, recursive=True)
             self._settle(os.path.dirname(self.folder))  # noqa: PTH120 - a path of Arrow
 
     def _settle(self, path: str) -> None:
-        """Have a file or folder on the disk, and not only in the memory of the machine; Arrow has no call for it."""
+        """Flush a file or folder from memory to the disk; Arrow has no call for it."""
         if self.files.type_name != _LOCAL:
             return
         descriptor = os.open(path, os.O_RDONLY)

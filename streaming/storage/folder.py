@@ -73,7 +73,7 @@ def _problem(path: Path, *, writes: bool) -> str:
 
 
 def _exists(path: Path) -> bool:
-    """Return True if there is something of that name, if only a link; unlike `os.path.lexists`, raise other errors."""
+    """Return True if a path exists, even as a broken link; unlike `os.path.lexists`, raise other errors."""
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError):

@@ -245,7 +245,7 @@ class Journal:
         return bool(self.retired) and not self.parts
 
     def swept(self) -> Self:
-        """Remove the retired parts of states that Spark keeps no more, and return the journal without them."""
+        """Remove the retired parts of states that Spark no longer keeps, and return the journal without them."""
         kept_from = self.batch - self.tuning.retained_micro_batches
         if self.archive is None or not self.retired or self.retired[0][1] > kept_from:
             return self
@@ -307,7 +307,7 @@ def _part_named(part: Part) -> str:
 
 
 def _decode_segments(data: bytes, start: int, digest: bytes, where: str = "a state value") -> Iterator[Any]:
-    """Yield the changes of the segments from an offset on, of which the first continues the given digest."""
+    """Yield the changes of the segments from an offset on; the first continues the given digest."""
     view = memoryview(data)
     while start < len(data):
         body_start = start + _LENGTH_BYTES

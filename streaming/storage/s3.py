@@ -34,7 +34,7 @@ def is_on_s3(location: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class S3Address:
-    """Address and region; credentials are looked up by each of both sides, in the same order.
+    """Address and region. Hadoop and Arrow look up credentials themselves, in the same order.
 
     Attributes:
         endpoint: URL of storage that is not Amazon's, else None.
