@@ -10,7 +10,7 @@ from streaming.records.json_fields import json_object
 from streaming.records.model import GroupEvent, Reason, SingleEvent, Stream, SubscriptionRequest, Tick, TopicEvent, Wake
 
 _JSON_BYTES = 6
-"""Most bytes that a character takes in JSON."""
+"""Maximum number of bytes of a character in JSON."""
 
 
 REPETITION_BYTES = 48_576

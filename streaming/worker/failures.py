@@ -11,7 +11,7 @@ from streaming.records.updates import Problem
 
 
 class EntryFailed(Exception):
-    """One entry raised an exception when a part of its key's output was with Spark already.
+    """One entry raised an exception after Spark received part of its key's output.
 
     Attributes:
         source: of the entry.
@@ -30,7 +30,7 @@ _PACKAGES: Final = ("streaming", "matcher")
 
 
 def not_applicable(source: Source, error: Exception) -> Problem:
-    """Return the problem of an entry that raised an exception: its class and where it was raised, and no text of it."""
+    """Return the problem of an entry that raised an exception: its class and location, without its text."""
     return Problem(
         source,
         Reason.NOT_APPLICABLE,
@@ -48,7 +48,7 @@ def unreadable(key: tuple[str, int], error: Exception) -> StateCorrupted:
 
 
 def entry_failed(source: Source, error: Exception) -> EntryFailed:
-    """Return the error of an entry that raised an exception when a part of the output was with Spark already."""
+    """Return the error of an entry that raised an exception after Spark received part of the output."""
     return EntryFailed(source, _raised(error))
 
 

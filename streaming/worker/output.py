@@ -33,7 +33,7 @@ class OutputKind:
 
 
 MAX_FAILURES: Final = 8
-"""Maximum number of failed entries that one output reports to the log."""
+"""Maximum number of failed entries that an output reports to the log."""
 
 FACTS: Final = "facts"
 """Name, among the counts of a key, of the facts about it."""

@@ -46,7 +46,7 @@ def without_collection() -> Iterator[None]:
     A micro-batch makes many objects and no cycles; scanning them again and again took a quarter of the time. Besides,
     PySpark's worker collects all of its memory after each task: with Spark's own modules alone that took 0.15 s a
     task, two thirds of the worker's CPU at 20 events a second, and it would grow with the decoded states. Frozen
-    objects are not scanned. Now and then all are, in case a library left cycles among them.
+    objects are not scanned. Once in 10,000 calls all are, in case a library left cycles among them.
     """
     gc.disable()
     try:

@@ -56,7 +56,7 @@ _NOT_ROUTABLE = "Spark reads this JSON text differently: a number or a field nam
 _RESERVED = "asOf, expired, supersededBy and boundTo are fields for the job alone; leave them out"
 
 MAX_SUSPECTS: Final = 8
-"""Maximum number of groups that one key reports in a micro-batch."""
+"""Maximum number of groups that a key reports in a micro-batch."""
 
 _MAX_CHARACTERS: Final = 1_024
 """Maximum length of a reported parent, group and entry together: Spark's progress contains all of them."""

@@ -84,7 +84,7 @@ class _Notes:
     def steps(self) -> int:
         return int(_STEPS.unpack_from(self._shared)[0])
 
-    def follow(self, entries: Iterator[T], count: int) -> Iterator[T]:  # noqa: ARG002 - as the protocol has it
+    def follow(self, entries: Iterator[T], count: int) -> Iterator[T]:  # noqa: ARG002 - part of the protocol
         for entry in entries:
             self.add()
             yield entry
@@ -281,7 +281,7 @@ class _Child:
     def _attend(self, seconds: float) -> Fate | None:
         """Wait for the end of a dry run, and read parts of states for it.
 
-        The time is counted in looks, so a machine that was asleep is no child that hangs.
+        The time is counted in polls: after a suspend of the machine, the child does not count as hung.
         """
         looks, former = 0, -1
         while True:
