@@ -13,7 +13,7 @@ MAX_TTL_MS = 30 * 24 * 3_600_000
 """Maximum lifetime of a topic in milliseconds, as in RocketMQ."""
 
 DEADLINE_STEP_MS = 10_000
-"""Step in milliseconds to which deadlines are rounded up, so that a shard is woken once for many topics."""
+"""Step in milliseconds to which deadlines are rounded up: a shard is woken once for many topics."""
 
 _LAST_DEADLINE = ((1 << 63) - 1) // DEADLINE_STEP_MS * DEADLINE_STEP_MS
 """Last deadline that the record of an alarm can have."""
@@ -155,7 +155,7 @@ class TopicEvent(NamedTuple):
 
     Attributes:
         timestamp: time of the event, in milliseconds since the epoch; None for the time of the record.
-        ttl_ms: lifetime of the topic from then on, in milliseconds; None for no end.
+        ttl_ms: lifetime of the topic since then, in milliseconds; None for no end.
     """
 
     parent: str

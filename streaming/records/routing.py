@@ -3,7 +3,7 @@
 The shard of a topic is the CRC-32 of its first `route_depth` segments, modulo the parent's number of shards; depth 0
 hashes the whole name. `streaming.spark.job` computes the same in the JVM. A subscription request reaches every shard
 of its parent, because its version, and its replacement of the former set, concern all of them. Each shard keeps only
-the entries that can match one of its own topics. Groups, clients and alarms are spread over the coordinator's keys.
+the entries that can match one of its topics. Groups, clients and alarms are spread over the coordinator's keys.
 """
 
 import zlib

@@ -20,7 +20,7 @@ from streaming.records.json_fields import (
 from streaming.records.model import LMQ_PREFIX, MAX_DETAILS, MAX_TTL_MS, SHORT_NAME, Reason, TopicEvent
 
 _PLAIN_FIELDS = ("event", "parentTopic", "liteTopic", "timestamp")
-"""Fields of nearly all topic events; hardly any has others."""
+"""Fields of nearly all topic events."""
 
 _NAME_AND_TIME_FIELDS = frozenset({*_PLAIN_FIELDS, "lmqName"})
 
