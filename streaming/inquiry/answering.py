@@ -1,4 +1,4 @@
-"""Answers to questions, as records: what a worker says about the state of one key."""
+"""Answers to questions about the state of one key, as Kafka records."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -29,12 +29,12 @@ _MAX_ERROR: Final = 2_000
 """Maximum number of characters of the reason why there is no answer."""
 
 WORK: Final = 64
-"""Work that a key does for questions in one micro-batch: a list is 1; the rest are told to ask again."""
+"""Work of a key for questions in one micro-batch; a list is 1. Questions beyond it get an error."""
 
 _WORK_OF: Final = {Ask.PLAN: 16, Ask.EXPLAIN: 4, Ask.TOPIC: 4}
 
 _MAX_PAIRS: Final = 20
-"""Number of groups for which a pair is explained, where the question names none."""
+"""Number of groups for which a pair is explained, if the question names none."""
 
 
 class Inquiry(NamedTuple):
@@ -50,12 +50,12 @@ class Inquiry(NamedTuple):
 
     @property
     def has_id(self) -> bool:
-        """True if the question has an id that an answer can repeat, twice."""
+        """True if the question has an id that an answer and its key can repeat."""
         name = self.fields.get("id")
         return isinstance(name, str) and len(name) <= _MAX_ID
 
     def is_stale(self, now: float) -> bool:
-        """Tell whether nobody waits for the answer any more, at a time in seconds since the epoch."""
+        """Return True if the question has expired at a time in seconds since the epoch."""
         return now * 1_000 - self.source.timestamp > ANSWERABLE_MS
 
 
@@ -65,7 +65,7 @@ class Asked(NamedTuple):
     Attributes:
         topics: Kafka topics of the input streams, in their order.
         client_timeout_ms: time without requests after which a client is ended.
-        check: bounds of what records may say; None for none.
+        check: checks records against bounds; None for no bounds.
     """
 
     topics: tuple[str, ...]
@@ -95,7 +95,7 @@ def answers(
 
 
 def answer_shard(inquiry: Inquiry, state: ShardState, shard: Shard, settings: Asked) -> KafkaRecord | None:
-    """Return the answer of a shard; None if the question has no id to which one could answer."""
+    """Return the answer of a shard; None if the question has no valid id."""
 
     def answer(question: Question) -> Any:
         return _shard_answer(question, inquiry.source, state, shard, settings)
@@ -105,7 +105,7 @@ def answer_shard(inquiry: Inquiry, state: ShardState, shard: Shard, settings: As
 
 
 def answer_coordinator(inquiry: Inquiry, state: CoordinatorState, bucket: int, settings: Asked) -> KafkaRecord | None:
-    """Return the answer of a bucket of the coordinator; None if there is no id to which one could answer."""
+    """Return the answer of a bucket of the coordinator; None if the question has no valid id."""
 
     def answer(question: Question) -> Any:
         if question.ask is Ask.PLAN:

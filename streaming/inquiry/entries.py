@@ -1,4 +1,4 @@
-"""Entries of a set held against one topic: those that match, those that come nearest, and the likely mistakes."""
+"""Comparison of a client's entries with one topic: matches, nearest entries, and likely mistakes."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -16,13 +16,13 @@ from streaming.state.client import Client, Mode, Subscription
 from streaming.state.interests import pattern_of
 
 NEAREST = 5
-"""Number of entries that are shown where none matches."""
+"""Number of entries that are shown if none matches."""
 
 _SUSPECTS = 200
-"""Number of entries that are looked at for likely mistakes, those nearest to the topic."""
+"""Number of entries, nearest to the topic, that are checked for likely mistakes."""
 
 _SUSPECT_CHARACTERS = 100_000
-"""Length of the entries that are looked at in detail, each with the topic, the first one excepted."""
+"""Length of the entries that are checked in detail, each with the topic; the first always is."""
 
 _SHOWN_STEPS = 100
 """Number of segments of an entry that are shown."""
@@ -31,7 +31,7 @@ _SHORT = 200
 """Number of characters after which a name within a sentence is cut."""
 
 _SEPARATORS = (*SEPARATORS, ":", "-")
-"""Separators that people use; the first one is that of dialect `lite`."""
+"""Common separators, the separator of dialect `lite` first."""
 
 
 class Held(NamedTuple):
@@ -47,7 +47,7 @@ class Held(NamedTuple):
     place: EventPlace
 
     def verdict(self, topic: str, *, inner_multi: bool) -> EntryVerdict:
-        """Return the entry held against a topic."""
+        """Return the comparison of the entry with a topic."""
         if self.notation is None:
             matches = self.text == topic
             reason = "the names are equal" if matches else f"the name is {short(self.text)}, not {short(topic)}"
@@ -69,7 +69,7 @@ class Held(NamedTuple):
         return EntryVerdict(self.text, dialect, policy, found.matched, found.reason, steps, self.place)
 
     def matches(self, topic: str, *, inner_multi: bool) -> bool:
-        """Tell whether the entry matches a topic."""
+        """Return True if the entry matches a topic."""
         return (
             self.text == topic
             if self.notation is None
@@ -87,12 +87,12 @@ def held(blocks: Iterable[Block], mode: Mode) -> Iterator[Held]:
 
 
 def nearest(entries: Iterable[Held], topic: str, count: int) -> list[Held]:
-    """Return the entries whose text has most in common with a topic, from its beginning on."""
+    """Return the entries with the longest common prefixes with a topic."""
     return nlargest(count, entries, key=lambda entry: likeness(entry.text, topic))
 
 
 def affordable(entries: Iterable[Held], topic: str) -> list[Held]:
-    """Return the first entries whose comparison with a topic takes a bounded time, one at least if there is one."""
+    """Return the first entries that can be compared with a topic in bounded time, at least one if any."""
     found: list[Held] = []
     characters = 0
     for entry in entries:
@@ -109,7 +109,7 @@ def short(text: str) -> str:
 
 
 def likeness(text: str, topic: str) -> int:
-    """Return the number of characters that an entry and a topic have in common from their beginnings on."""
+    """Return the length of the common prefix of an entry and a topic; case is ignored."""
     one, other = text.casefold(), topic.casefold()
     low, high = 0, min(len(one), len(other))
     while low < high:
@@ -121,14 +121,14 @@ def likeness(text: str, topic: str) -> int:
 def mistakes(
     subscription: Subscription, as_patterns: Subscription, group: Group, names: "Names", *, inner_multi: bool
 ) -> list[Hint]:
-    """Return the likely mistakes of a client none of whose entries matches a topic.
+    """Return the likely mistakes of a client without an entry that matches a topic.
 
     Args:
         subscription: of the client, under the mode of its group.
         as_patterns: the same under the wildcard mode.
         group: its group.
         names: of parent, group and topic.
-        inner_multi: `**` may stand inside a pattern.
+        inner_multi: `**` is allowed inside a pattern.
     """
     topic = names.topic
     hints: list[Hint] = []
@@ -151,7 +151,7 @@ class Names(NamedTuple):
 
 
 def refused(client: Client, group: Group, topic: str) -> list[Hint]:
-    """Return hints at the entries that a wildcard group has refused: no patterns, so they are known as names only."""
+    """Return hints at invalid patterns, which a wildcard group has refused and stores as names only."""
     if group.mode is Mode.LITERAL:
         return []
     known = {text for block in client.wildcard.blocks for text in block.entries}
@@ -228,7 +228,7 @@ def _mistakes_of_name(text: str, topic: str) -> Iterator[Hint]:
 
 
 def _other_dialects(text: str, own: Notation, topic: str) -> Iterator[Hint]:
-    """Yield a hint where an entry would match in another dialect, perhaps a topic with the separator of that."""
+    """Yield a hint if an entry would match in another dialect, perhaps with its separator in the topic."""
     for name, dialect in DIALECTS.items():
         if name == own.dialect:
             continue

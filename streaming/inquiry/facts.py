@@ -6,7 +6,7 @@ from streaming.records.subscribers import ClientKey
 from streaming.state import UNKNOWN_GROUP, ShardState
 
 _ENTRY_BITS = 10
-"""Number of bits of a position that tell the entry of a record (see `Place.position`)."""
+"""Number of bits of a position for the entry of a record (see `Place.position`)."""
 
 
 def request_place(partition: int, position: int) -> EventPlace:
@@ -15,7 +15,7 @@ def request_place(partition: int, position: int) -> EventPlace:
 
 
 def group_facts(state: ShardState, name: str, clients: int | None = None) -> GroupFacts:
-    """Return what a shard knows of a group."""
+    """Return the facts about a group on a shard."""
     group = state.group(name)
     policy = state.policy(name)
     return GroupFacts(
@@ -32,7 +32,7 @@ def group_facts(state: ShardState, name: str, clients: int | None = None) -> Gro
 
 
 def client_facts(state: ShardState, key: ClientKey) -> ClientFacts | None:
-    """Return what a shard knows of a client; None if nothing."""
+    """Return the facts about a client on a shard; None if there are none."""
     client = state.clients.get(key)
     if client is None:
         return None

@@ -1,4 +1,4 @@
-"""Lists of what a shard holds, in pages: one answer looks at a bounded number of things."""
+"""Lists of the content of a shard, in pages: an answer scans a bounded number of items."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -20,13 +20,13 @@ T = TypeVar("T")
 K = TypeVar("K")
 
 SCANNED: Final = 100_000
-"""Number of things of up to 100 characters that one answer looks at; some 0.1 s. Longer ones count several times."""
+"""Number of items that an answer scans, in about 0.1 s. Each 100 characters count as one more item."""
 
 PAGE_CHARACTERS: Final = 500_000
-"""Length of the things in one answer, one excepted."""
+"""Length of the items in an answer; the first is always included."""
 
 _UNIT: Final = 100
-"""Number of characters that count as one thing."""
+"""Number of characters that count as one item."""
 
 _SHOWN_SUBSCRIBERS: Final = 100
 """Number of subscribers of one topic that are shown."""
@@ -38,8 +38,8 @@ class Page(Generic[T]):
 
     Attributes:
         items: its items.
-        cursor: place from which the list goes on; None at its end.
-        total: number of all things, before the pattern.
+        cursor: place from which the list continues; None at its end.
+        total: number of all items, before the pattern is applied.
     """
 
     items: Sequence[T]
@@ -80,12 +80,12 @@ class SubscriberFacts:
 
 @dataclass(frozen=True, slots=True)
 class TopicDetails:
-    """A topic with those who receive it.
+    """A topic with its subscribers.
 
     Attributes:
         topic: its facts; None if it does not exist.
-        subscribers: those who receive it, up to a number.
-        count: number of all of them; of those that are not shown, quotas are not considered.
+        subscribers: the first of its subscribers.
+        count: number of all subscribers; quotas are considered for the shown subscribers only.
     """
 
     topic: TopicFacts | None
@@ -110,7 +110,7 @@ def clients(state: ShardState, question: Question) -> Page[ClientFacts]:
 
 
 def groups(state: ShardState, question: Question) -> Page[GroupFacts]:
-    """Return a page of the groups of a shard: those with an event, and those with a client."""
+    """Return a page of the groups that have an event or a client on a shard."""
     counts = Counter(key.group for key in state.clients)
     names = dict.fromkeys([*state.groups, *counts])
     accepts = _accepts(question)
@@ -122,7 +122,7 @@ def groups(state: ShardState, question: Question) -> Page[GroupFacts]:
 def subscriptions(state: ShardState, question: Question) -> Page[SubscriptionFacts]:
     """Return a page of the entries of clients; `cursor` and `total` count entries.
 
-    The pattern of the question is about entries, which it must equal or match.
+    The pattern of the question must equal or match an entry.
     """
     accepts, wanted = _accepts(question), _accepts_client(question, pattern=False)
     counts = {key: _entry_count(state, key) for key in filter(wanted, state.clients)}
@@ -139,7 +139,7 @@ def subscriptions(state: ShardState, question: Question) -> Page[SubscriptionFac
 
 
 def topic(state: ShardState, shard: Shard, name: str) -> TopicDetails:
-    """Return a topic with those who receive it; of those that are shown, quotas are considered."""
+    """Return a topic with its subscribers; quotas are considered for the shown subscribers only."""
     if name not in state.topics:
         return TopicDetails(None, (), 0)
     found = state.subscribers(name)
@@ -178,12 +178,12 @@ def _notation(entry: Held) -> tuple[str | None, str | None]:
 
 
 class _Paging(NamedTuple, Generic[K]):
-    """What a page is cut from.
+    """List from which a page is cut.
 
     Attributes:
-        total: number of all things.
-        length: length of a thing in the answer, in characters.
-        before: number of things that were left out before the first one, because a former page had them.
+        total: number of all items.
+        length: length of an item in the answer, in characters.
+        before: number of items left out at the beginning, because a former page had them.
     """
 
     total: int
@@ -192,7 +192,7 @@ class _Paging(NamedTuple, Generic[K]):
 
 
 def _page(things: Iterable[K], paging: _Paging[K], question: Question, accepts: Callable[[K], bool]) -> Page[K]:
-    """Return the things that are accepted, from the cursor on, until the page or the look is over."""
+    """Return the accepted items from the cursor on, up to the limits of the page and of the scan."""
     found: list[K] = []
     cursor, characters, work = question.cursor, 0, 0
     for thing in islice(things, question.cursor - paging.before, None):
@@ -226,7 +226,7 @@ def _accepts(question: Question) -> Callable[[str], bool]:
     """Return the filter by pattern.
 
     Raises:
-        InvalidPattern: the pattern is not one of its dialect.
+        InvalidPattern: the pattern is invalid in its dialect.
         UnknownDialect: no dialect has this name.
     """
     text = question.pattern

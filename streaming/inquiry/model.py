@@ -1,4 +1,4 @@
-"""Answers as plain values, in which they travel from a worker to the one who asked."""
+"""Answers as plain values, as a worker sends them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -41,7 +41,7 @@ class EventPlace:
 
 @dataclass(frozen=True, slots=True)
 class SegmentStep:
-    """One segment of a topic beside its counterpart in a pattern; None after the end of either."""
+    """One segment of a topic with its counterpart in a pattern; None after the end of either."""
 
     pattern: str | None
     topic: str | None
@@ -51,7 +51,7 @@ class SegmentStep:
 
 @dataclass(frozen=True, slots=True)
 class EntryVerdict:
-    """An entry of a client's set, held against a topic.
+    """An entry of a client's set, compared with a topic.
 
     Attributes:
         entry: name or pattern.
@@ -74,7 +74,7 @@ class EntryVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """A likely mistake, and the way out.
+    """A likely mistake, and the fix.
 
     Attributes:
         code: its kind, in one word.
@@ -95,7 +95,7 @@ class RowFacts:
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """A group as its shard knows it.
+    """State of a group on a shard.
 
     Attributes:
         group: its name.
@@ -106,7 +106,7 @@ class GroupFacts:
         selector: kind and text of the selector in force.
         bound_to: other parent that it is bound to.
         place: of the event that set the attributes.
-        clients: number of its clients; None where nobody counted.
+        clients: number of its clients; None if not counted.
     """
 
     group: str
@@ -122,14 +122,14 @@ class GroupFacts:
 
 @dataclass(frozen=True, slots=True)
 class ClientFacts:
-    """A client as a shard knows it.
+    """State of a client on a shard.
 
     Attributes:
         live: it is in session.
         entries: number of its entries that can match a topic of the shard.
         everything: it asks for every topic.
         version: of its last request.
-        place: of its last request; None if that is not known.
+        place: of its last request; None if unknown.
     """
 
     group: str
@@ -171,19 +171,19 @@ class QuotaFacts:
 
 @dataclass(frozen=True, slots=True)
 class PairFacts:
-    """Why a client does or does not receive a topic, as its shard knows it.
+    """Reason why a client receives a topic or not, from the state of its shard.
 
     Attributes:
         verdict: deciding fact.
         reason: the same as a sentence.
-        decided_by: event behind it; None where the state does not remember one.
+        decided_by: event behind it; None if the state contains none.
         topic_facts: the topic; None if it does not exist.
         group_facts: the group.
-        client_facts: the client; None if the shard does not know it.
+        client_facts: the client; None if unknown to the shard.
         rows: rows that the client has.
-        entries: entries that match; where none does, those that come nearest.
+        entries: entries that match; if none does, the nearest.
         holder: client of the exclusive group that holds the topic.
-        quota: the quota, where the client has one.
+        quota: the quota, if the client has one.
         hints: likely mistakes.
     """
 

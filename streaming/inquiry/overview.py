@@ -1,4 +1,4 @@
-"""What the coordinator knows of groups and clients, beyond one parent."""
+"""State of groups and clients in the coordinator, over all parents."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -63,7 +63,7 @@ class Overview:
 
 
 def overview(state: CoordinatorState, question: Question, client_timeout_ms: int) -> Overview:
-    """Return what a bucket knows of the group and the client of a question."""
+    """Return the state of the group and the client of a question in a bucket."""
     group, client, limit = question.group, question.client, question.limit
     bound = ((name, len(name)) for name in state.bindings if group in (None, name))
     leased = (
@@ -89,7 +89,7 @@ def overview(state: CoordinatorState, question: Question, client_timeout_ms: int
 
 
 def _fitting(things: Iterable[tuple[T, int]], limit: int) -> list[T]:
-    """Return the first things, each with its length, up to a number and up to `PAGE_CHARACTERS`."""
+    """Return the first items, given with their lengths, up to a number and up to `PAGE_CHARACTERS`."""
     found: list[T] = []
     characters = 0
     for thing, length in islice(things, limit):

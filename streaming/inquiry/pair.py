@@ -1,7 +1,7 @@
-"""The judgement about one client and one topic of a shard, with its reason.
+"""Verdict about one client and one topic of a shard, with its reason.
 
-The relation itself is not computed anew here: the rows are those of `ShardState.subscribers` and of the quota, by which
-the job announces them. Where there is no row, the rules are gone through one by one until one says why.
+The relation itself is not computed here: the rows come from `ShardState.subscribers` and the quota, as in the job's
+updates. If there is no row, the rules are checked one by one until one gives the reason.
 """
 
 from itertools import islice
@@ -80,7 +80,7 @@ class _Pair:
         self._rivals = {row: texts for row, texts in announced.items() if row.group == key.group and row.client != key}
 
     def facts(self) -> PairFacts:
-        """Return the judgement."""
+        """Return the verdict, with the facts behind it."""
         quota = self._quota()
         finding = self._received(quota) if self._rows else self._missing()
         holder = next((row.client_id for row in self._rivals), None) if self._group.is_exclusive else None
@@ -198,7 +198,7 @@ class _Pair:
         )
 
     def _quota(self) -> QuotaFacts | None:
-        """Return the quota of the client, where it may take a topic away."""
+        """Return the quota of the client, if it may take a topic away."""
         share = self._state.quota_share(self._key, self._shard.client_share)
         return None if share is None or len(self._state.topics) <= share else QuotaFacts(self._group.quota, share)
 

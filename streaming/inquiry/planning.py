@@ -1,4 +1,4 @@
-"""Dry run of an event: what it would add and remove, by the rules themselves, on a state that does not change."""
+"""Dry run of an event: the updates by the job's own rules, on a state that does not change."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -23,16 +23,16 @@ from streaming.state import Shard, ShardState
 from streaming.tuning import DEFAULT_TUNING
 
 PLANNED_OFFSET: Final = 1 << 40
-"""Offset of a planned event: later than all that were sent."""
+"""Offset of a planned event: later than the offsets of all real events."""
 
 _SHOWN: Final = 100
 """Number of updates that are shown for each operation."""
 
 _COUNTED: Final = 200_000
-"""Number of updates that one answer counts."""
+"""Number of updates that an answer counts."""
 
 _SLICE: Final = 100_000
-"""Number of topics of a wide change that one answer looks at; some 0.2 s."""
+"""Number of topics of a wide change that an answer evaluates; about 0.2 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,8 @@ class PlannedEffect:
         problems: dead letters.
         ignored: reasons for which it would be ignored.
         echoes: records that the coordinator would write to the inputs, each with its stream.
-        cursor: place from which counting goes on; None if everything is counted.
-        wide: group and id of the clients for which it goes on.
+        cursor: place from which counting continues; None if everything is counted.
+        wide: group and id of the clients for which it continues.
         complete: False if there are more updates than were counted.
     """
 
@@ -103,7 +103,7 @@ def read(question: Question, topic: str, timestamp: int, check: Check | None = N
         check: the bounds of the job; None for none.
 
     Raises:
-        ValueError: the stream is none of the inputs.
+        ValueError: the stream is not an input stream.
     """
     stream = Stream(question.stream or "")
     entries: Any = question.record.get("subscriptionSet") if stream is Stream.SUBSCRIPTIONS else None
@@ -128,7 +128,7 @@ def plan_shard(state: ShardState, shard: Shard, planned: Planned, question: Ques
         state: of the shard; not changed, but its indexes may get built.
         shard: place of the shard.
         planned: the event.
-        question: with a cursor and a client where the count of a wide change goes on.
+        question: with a cursor and a client if the count of a wide change continues.
     """
     events = [(source, event) for source, event in planned.events if _parent(event) == shard.parent]
     tally = _Tally(shard.parent)
@@ -157,7 +157,7 @@ def plan_shard(state: ShardState, shard: Shard, planned: Planned, question: Ques
 
 
 def plan_coordinator(state: CoordinatorState, planned: Planned, client_timeout_ms: int) -> PlannedEffect:
-    """Return what a planned event would make the coordinator say to the shards of other parents."""
+    """Return the effect of a planned event on a bucket: its records for the shards of other parents."""
     outcome = coordinator.follow(state, planned.events, client_timeout_ms)
     echoes = tuple((str(stream), orjson.loads(record.value or b"{}")) for stream, record in outcome.records)
     return PlannedEffect(
@@ -179,7 +179,7 @@ class _Tally:
         return self._counts.total()
 
     def add(self, several: Iterable[list[Update] | UpdateColumns]) -> None:
-        """Count the updates of the planned event; what else goes on in the shard is left out."""
+        """Count the updates of the planned event, and leave out other updates of the shard."""
         for updates in several:
             if isinstance(updates, UpdateColumns):
                 if not len(updates.pairs) or updates.sources.at(0).offset < PLANNED_OFFSET:

@@ -1,7 +1,7 @@
-"""Questions, as they stand in records of the clock topic.
+"""Questions, as fields of records of the clock topic.
 
-A question is a field of a record that tells a shard the time 0, or all buckets of the coordinator: a release that does
-not know the field takes it for that, and nothing happens.
+The record is a wake of a shard, or a tick for all buckets of the coordinator, with the time 0. A release without
+questions ignores the field, and the time 0 changes nothing.
 """
 
 from collections.abc import Mapping
@@ -16,10 +16,10 @@ from streaming.records.model import MAX_NAME_BYTES, Reason
 from streaming.records.writing import KafkaRecord
 
 ANSWERABLE_MS: Final = 120_000
-"""Time in milliseconds after which nobody waits for an answer any more; who replays an old clock answers nothing."""
+"""Maximum age of a question in ms. Older ones are dropped: a replay of the clock answers none."""
 
 MAX_ITEMS: Final = 10_000
-"""Most items of a list in one answer."""
+"""Maximum number of items of a list in one answer."""
 
 
 class Ask(StrEnum):
@@ -39,15 +39,15 @@ class Question:
     """A question to one key, or to all buckets of the coordinator.
 
     Attributes:
-        id: chosen by who asks; the answer repeats it.
+        id: chosen by the sender; the answer repeats it.
         ask: its kind.
         client: id of a client; None for any.
         group: name of a group; None for any.
         topic: a lite topic.
         pattern: only items whose names it matches; None for all.
         dialect: of the pattern.
-        cursor: place from which a list goes on, from a former answer.
-        limit: most items of a list.
+        cursor: place from which a list continues, from a former answer.
+        limit: maximum number of items of a list.
         stream: input stream of a planned event.
         record: the planned event.
     """
@@ -82,7 +82,7 @@ def parse_question(fields: Mapping[str, Any]) -> Question:
     """Return a question of a clock record.
 
     Raises:
-        Rejected: the fields are not those of a question.
+        Rejected: the fields are not a valid question.
     """
     kinds: dict[str, type] = {
         **dict.fromkeys(("id", "ask", "client", "group", "topic", "pattern", "dialect", "stream"), str),
