@@ -24,7 +24,7 @@ def relation(
     """Return the relation after all of these events, each stream in its own order.
 
     The events form one micro-batch without a clock. No topic exists before the last request, so a quota only caps and
-    never refuses a request. Use `Oracle` where quotas or time matter.
+    never refuses a request. Use `Oracle` if quotas or time matter.
     """
     oracle = Oracle(inner_multi=allow_inner_multi)
     oracle.batch(_placed(topics), _placed(requests), _placed(groups))

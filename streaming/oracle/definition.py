@@ -1,7 +1,7 @@
 """Definition of the relation.
 
 The oracle keeps the bare input of each shard: its topics in order of creation, and the entry sets of its clients under
-both modes, literal and wildcard. Everything else is computed anew at each question, by trying every entry on every
+both modes, literal and wildcard. Everything else is computed at each question, by trying every entry on every
 topic.
 """
 
@@ -49,7 +49,7 @@ class Effective(NamedTuple):
     """One row of the relation: the client of a group receives the lite topic of a parent.
 
     Attributes:
-        part: the one of the client's subscriptions behind the row, where each subscription counts by itself.
+        part: the client's subscription behind the row, if each subscription counts by itself.
     """
 
     parent: str
@@ -68,7 +68,7 @@ class _Shard:
     wildcard: SubscriptionSets = SubscriptionSets()  # noqa: RUF009
 
     def is_stale(self, request: SubscriptionRequest) -> bool:
-        """Tell whether a request is stale under any mode."""
+        """Return True if a request is stale under any mode."""
         return self.literal.is_stale(request) or self.wildcard.is_stale(request)
 
     def after(self, request: SubscriptionRequest, number: int, *, inner_multi: bool) -> "_Shard":
@@ -96,12 +96,12 @@ def _agrees(topic: TopicMetadata, selector: SelectorSpec | None) -> bool:
 
 @dataclass
 class _Presence:
-    """What is known of a client beyond its entry sets.
+    """State of a client beyond its entry sets.
 
     Attributes:
         parents: on which it has asked for something; also where it has left, if it has sent versions.
         present: parents on which it may be in session.
-        sent: its versions by parent, those of requests that a quota refused included.
+        sent: its versions by parent, also of requests that a quota refused.
         is_versioned: it has sent versions.
         last_request: time of its last request, in milliseconds since the epoch.
     """
@@ -228,7 +228,7 @@ class Oracle:
         return bytes(agreeing) if is_used else None
 
     def _concerns(self, parent: str, topic: str, entry: Entry) -> bool:
-        """Tell whether an entry can match a topic of the same shard."""
+        """Return True if an entry can match a topic of the same shard."""
         number = self._routing.shard_of(parent, topic)
         return entry == EVERYTHING or self._routing.may_touch(parent, entry.pattern, number, entry.notation or LITE)
 
@@ -290,7 +290,7 @@ class Oracle:
             topics.pop(event.lite_topic, None)
 
     def _expire_client(self, client: Client, now: int) -> None:
-        """End a client whose lease is over; later its versions are forgotten, as soon as it is in no session."""
+        """End a client whose lease is over; remove its versions later, when it is in no session."""
         known = self._clients.get(client)
         if known is None:
             return
@@ -365,7 +365,7 @@ class Oracle:
         return held
 
     def _is_refused(self, request: SubscriptionRequest, before: _Shard, after: _Shard) -> bool:
-        """Tell whether a request wants more topics than before, and more than the quota; of several shards none can."""
+        """Return True if a request exceeds the quota with more topics than before; False on several shards."""
         rules = self._rules(request.parent, request.group)
         caps = self._cap_requests or self._routing.shard_count(request.parent) > 1
         if rules is None or caps or request.action not in (Action.COMPLETE_ADD, Action.PARTIAL_ADD):

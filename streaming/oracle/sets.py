@@ -34,7 +34,7 @@ class Entry(NamedTuple):
         return ""
 
     def is_valid(self, *, inner_multi: bool) -> bool:
-        """Tell whether the entry may join a set."""
+        """Return True if the entry may join a set."""
         if check_name("entry", self.text) is not None:
             return False
         if self.notation is None:
@@ -44,7 +44,7 @@ class Entry(NamedTuple):
         return matcher.is_valid(self.text, dialect, policy=policy, allow_inner_multi=inner_multi)
 
     def matches(self, topic: str, *, inner_multi: bool) -> bool:
-        """Tell whether the entry asks for a topic."""
+        """Return True if the entry asks for a topic."""
         if self == EVERYTHING:
             return True
         if self.notation is None:
@@ -80,7 +80,7 @@ class SubscriptionSets(NamedTuple):
         return self.sets.get(client, EntrySet()).orders
 
     def is_stale(self, request: SubscriptionRequest) -> bool:
-        """Tell whether a client has sent a newer version than that of its request."""
+        """Return True if a client has sent a newer version than the request has."""
         newest = self.sets.get((request.group, request.client_id), EntrySet()).version
         return request.version is not None and newest is not None and request.version < newest
 
