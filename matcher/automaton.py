@@ -92,7 +92,7 @@ class Automaton:
         return self._visible if hidden else self._starts
 
     def step(self, state: int, segment: str) -> int:
-        """Return the state after one more segment; 0 if no pattern can match any more."""
+        """Return the state after one more segment; 0 if no pattern can match."""
         literal = self._literals.get(segment, 0)
         if literal < 0:
             literal = 1 << ~literal

@@ -16,11 +16,11 @@ class BoundedCache(dict[K, V], Generic[K, V]):
     """Results of a function of one argument, `cache[argument]`. Results that were not used recently go first.
 
     Users choose the texts that are cached here, so a bound on the number of entries does not bound memory. The entries
-    are in two generations of at most half the size. The new generation is this dict, so that a hit is one look-up in C.
+    are in two generations of at most half the size. The new generation is this dict: a hit is one look-up in C.
     When it is full, it becomes the old generation, and the previous old generation is dropped. An entry of the old
     generation that is used again returns to the new one.
 
-    Any number of threads can use the cache at once. An entry that one of them loses is computed again.
+    Any number of threads can use the cache at once. An entry that a thread loses is computed again.
 
     Args:
         compute: function without side effects; an exception is raised, and not cached.

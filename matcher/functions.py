@@ -8,7 +8,7 @@ from matcher.errors import InvalidPattern, refuse_text
 from matcher.index import PatternIndex
 from matcher.pattern import Pattern
 
-_CACHED_LENGTH = 256  # longer patterns are parsed each time, so that the cache stays small
+_CACHED_LENGTH = 256  # longer patterns are parsed each time, to keep the cache small
 
 
 def matches(

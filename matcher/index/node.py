@@ -85,7 +85,7 @@ class Node(dict[str, "Node[V]"], Generic[V]):
         if pattern.tail is Tail.STARTS:
             text = str(pattern.segments[-1])
             starts = self.starts or {}
-            if len(text) not in starts:  # a new dict, so that a reader can iterate over the old one
+            if len(text) not in starts:  # a new dict: a reader may iterate over the old one
                 self.starts = starts = dict(sorted({**starts, len(text): {}}.items()))
             return starts[len(text)].setdefault(text, {})
         if self.rest is None:

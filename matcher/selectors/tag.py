@@ -1,6 +1,6 @@
 """TAG selectors: `TagA || TagB` names the tags wanted; `*`, or nothing at all, wants all.
 
-RocketMQ looks in two stages: at the hash of the tag, which is cheap to store with a message, and then at the tag
+RocketMQ filters in two stages: by the hash of the tag, which is cheap to store with a message, and then by the tag
 itself, because hashes collide (`Aa` and `BB`). Here the tag is known, so the second stage is enough.
 Rules: `FilterAPI.buildSubscriptionData` of RocketMQ; the hash is Java's `String.hashCode`, whose recorded answers are
 tests/conformance/vectors/taghash.json.

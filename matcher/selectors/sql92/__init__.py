@@ -8,10 +8,10 @@
     True
 
 Properties are strings; in a comparison with a literal they are read as values of its type. Logic has three values:
-True, False, and None for "unknown". Missing properties lead to "unknown", which is no match. The answers equal those of
-rocketmq-filter 5.5.0, recorded in tests/conformance/vectors/sql92.json, with two exceptions. Text after a complete
-selector, which RocketMQ ignores, is an error here. A property right of a truth value, as in `TRUE = a`, is read as one,
-as RocketMQ does since its fix of issue 10877; 5.5.0 fails on it.
+True, False, and None for "unknown". Missing properties lead to "unknown", which is no match. The answers equal the
+answers of rocketmq-filter 5.5.0, recorded in tests/conformance/vectors/sql92.json, with two exceptions. Text after a
+complete selector, which RocketMQ ignores, is an error here. A property right of a truth value, as in `TRUE = a`, is
+read as one, as RocketMQ does since its fix of issue 10877; 5.5.0 fails on it.
 """
 
 from collections.abc import Collection, Mapping
@@ -27,7 +27,7 @@ class Sql92Selector:
 
     Args:
         text: the selector.
-        max_nodes: most comparisons, conditions and values that the selector may have; None for any number.
+        max_nodes: maximum number of comparisons, conditions and values that the selector may have; None for any number.
 
     Raises:
         SelectorSyntaxError: the selector is invalid; with position, reason and remedy.

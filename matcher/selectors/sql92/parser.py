@@ -55,7 +55,7 @@ def parse(text: str, max_nodes: int | None = MAX_NODES) -> Node:
 
     Args:
         text: the selector.
-        max_nodes: most nodes; None for any number.
+        max_nodes: maximum number of nodes; None for any number.
 
     Raises:
         SelectorSyntaxError: the selector is invalid; with position, reason and remedy.
