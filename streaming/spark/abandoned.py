@@ -1,7 +1,7 @@
-"""Transactions that drivers of lost checkpoints have left open.
+"""Open transactions of the drivers of lost checkpoints.
 
-The next driver of a checkpoint ends what the former one has left open. Where the checkpoint is lost, nobody knows its
-id any more. Until the broker aborted the transaction, after 15 minutes, a new checkpoint could not read on behind it.
+The next driver of a checkpoint ends the transactions that its predecessor left open. If the checkpoint is lost, so is
+its id. Until the broker aborted the transaction, after 15 minutes, a new checkpoint could not read past it.
 """
 
 import logging

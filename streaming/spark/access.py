@@ -1,4 +1,4 @@
-"""Permissions of the job's user at the broker: which are missing, said at the start and where a request was refused."""
+"""Missing permissions of the job's user, reported at the start and when a request was refused."""
 
 import logging
 from collections.abc import Iterator
@@ -12,13 +12,13 @@ from streaming.spark.kafka_admin import KafkaAdmin
 log = logging.getLogger("reexpand")
 
 REFUSED = "AuthorizationException"
-"""End of the names of Java's exceptions for what a broker does not allow."""
+"""Suffix of the names of Java's exceptions for forbidden requests."""
 
 _TRANSACTIONS_REFUSED = f"TransactionalId{REFUSED}"
 
 
 def lacking(admin: KafkaAdmin, settings: Settings, group: str) -> list[Grant]:
-    """Return the permissions of topics and groups that the job's user lacks; a broker that does not say lacks none.
+    """Return the job user's missing permissions for topics and groups, if the broker reports them.
 
     Args:
         admin: Kafka, with all of the job's client options.
@@ -43,7 +43,7 @@ def warn(admin: KafkaAdmin, settings: Settings, group: str) -> None:
     """Warn of missing permissions that only a later record may need."""
     try:
         found = lacking(admin, settings, group)
-    except KafkaUnavailable:  # what needs Kafka next says so
+    except KafkaUnavailable:  # the next request to Kafka reports it
         return
     if found:
         log.warning("%s; the job ends when it needs that", missing(found))

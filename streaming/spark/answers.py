@@ -1,4 +1,4 @@
-"""The topic of answers at the start of the job, which goes on without it."""
+"""Topic of answers at the start of the job, which can run without it."""
 
 import logging
 
@@ -13,7 +13,7 @@ log = logging.getLogger("reexpand")
 
 
 def provide(admin: KafkaAdmin, settings: Settings) -> bool:
-    """Create the topic of answers where it is missing; return False if the job cannot write to it."""
+    """Create the topic of answers if it is missing; return False if the job cannot write to it."""
     spec = answers_spec(settings)
     try:
         if spec.name not in admin.names() and admin.create(spec):

@@ -1,4 +1,4 @@
-"""The loop beside a running query: it reports, looks after what the query needs, and lets it end."""
+"""Supervisor loop of a running query: reports, lease, clock, topics and an orderly end."""
 
 import logging
 import re
@@ -25,10 +25,10 @@ _POLL_SECONDS = 0.2
 
 
 class Stop(Protocol):
-    """Wish that a query ends."""
+    """Request to end a query."""
 
     def wait(self, timeout: float, /) -> bool:
-        """Wait some seconds at most, and tell whether the query is to end."""
+        """Wait some seconds at most, and return whether the query is to end."""
 
 
 class Beside(NamedTuple):
@@ -42,11 +42,11 @@ class Beside(NamedTuple):
 
 
 def attend(query: StreamingQuery, stop: Stop, beside: Beside) -> None:
-    """Report on the query, and look after what it needs, until it is to stop; then let it end.
+    """Supervise the query until it is to stop, then end it after its running micro-batch.
 
     Raises:
         EntriesLethal: entries kill or hang workers; the query has ended, and may be started again without them.
-        ReexpandError: as `service.run` says.
+        ReexpandError: as in `service.run`.
     """
     report, lease, clock, watch, monitor = beside
     failures = quarantine.FailureWatch(query)
@@ -102,7 +102,7 @@ def _end_if_lethal(failures: quarantine.FailureWatch, query: StreamingQuery) -> 
 
 
 def _look(watch: TopicWatch, query: StreamingQuery) -> None:
-    """Look at the topics; end the query at once where one was replaced: its micro-batch may read another topic."""
+    """Check the topics; end the query at once if a topic was replaced: its micro-batch may read the new topic."""
     try:
         watch.look()
     except JobError:
@@ -113,7 +113,7 @@ def _look(watch: TopicWatch, query: StreamingQuery) -> None:
 
 @contextmanager
 def _silent(query: StreamingQuery) -> Iterator[None]:
-    """Let Spark log nothing for a while."""
+    """Silence Spark's log for a while."""
     _silence(query)
     try:
         yield
@@ -122,10 +122,10 @@ def _silent(query: StreamingQuery) -> Iterator[None]:
 
 
 def _silence(query: StreamingQuery) -> None:
-    """Let Spark log nothing more."""
+    """Silence Spark's log."""
     _set_level(query, "OFF")
 
 
 def _set_level(query: StreamingQuery, level: str) -> None:
     java: Any = query
-    java._jsq.sparkSession().sparkContext().setLogLevel(level)  # noqa: SLF001 - PySpark has no way to it
+    java._jsq.sparkSession().sparkContext().setLogLevel(level)  # noqa: SLF001 - PySpark does not expose it

@@ -1,9 +1,9 @@
 """The identity of a checkpoint: the settings and the Kafka topics fixed for its life.
 
-Spark and the routing keep data by these settings: under others, the job would look for state where it is not. The
-state says how far the inputs are read and what the updates topic holds: with other topics it would be wrong. The file
-`reexpand.json` of the checkpoint holds both. A start compares them before it does anything, and writes them right
-before the query begins, so that a start that fails earlier fixes nothing.
+Spark and the routing place data by these settings: under other settings, the job would not find its state. The state
+contains the positions in the inputs and the content of the updates topic: with other topics it would be wrong. The
+file `reexpand.json` of the checkpoint holds both. A start compares them first, and writes them right before the query
+begins, so that a start that fails earlier fixes nothing.
 """
 
 import os
@@ -31,7 +31,7 @@ MAX_DEFAULT_PARTITIONS = 8
 """Largest default number of state partitions of a new checkpoint."""
 
 _ID = "id"
-"""Key of the name by which Kafka knows the checkpoint."""
+"""Key of the checkpoint's name in Kafka."""
 _TOPICS = "topics"
 """Field of the identity with name and id of each Kafka topic by role; older releases did not write it."""
 
@@ -62,10 +62,10 @@ class QueryProgress:
 
 @dataclass(frozen=True)
 class Agreement:
-    """What a checkpoint and the settings agree on.
+    """Values on which a checkpoint and the settings agree.
 
     Attributes:
-        checkpoint_id: name by which Kafka knows the checkpoint; a new one if it has none.
+        checkpoint_id: name of the checkpoint in Kafka; generated if it has none.
         shuffle_partitions: number of state partitions.
         topics: Kafka topics of the checkpoint, by role; none if it is new or of an older release.
     """
@@ -89,12 +89,12 @@ class CheckpointFiles:
     """Small files of a checkpoint, on any file system known to Spark."""
 
     def __init__(self, spark: SparkSession, checkpoint: str) -> None:
-        jvm: Any = spark._jvm  # noqa: SLF001 - the one way to Hadoop's file systems from Python
+        jvm: Any = spark._jvm  # noqa: SLF001 - the only way to Hadoop's file systems from Python
         session: Any = spark
         self._root = for_java(checkpoint).rstrip("/")
         self._path = jvm.org.apache.hadoop.fs.Path
         self._io = jvm.org.apache.commons.io.IOUtils
-        # Spark's own manager knows how to replace a file at once on each kind of file system.
+        # Spark's own manager replaces a file atomically on each kind of file system.
         managers = jvm.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
         hadoop = session._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001 - as above
         self._manager = JavaFiles(lambda: managers.create(self._path(self._root), hadoop), checkpoint)
@@ -126,14 +126,14 @@ class CheckpointFiles:
         return sorted(int(name) for name in names if name.isdecimal())
 
     def write(self, name: str, content: bytes) -> None:
-        """Create or replace a file at once: a crash leaves the former content or the new one."""
+        """Create or replace a file atomically: a crash leaves the former or the new content."""
         self._put(name, content, replaces=True)
 
     def create(self, name: str, content: bytes) -> None:
-        """Create a file at once, as far as the file system can tell who was first.
+        """Create a file atomically, as far as the file system supports this.
 
         Raises:
-            FileExistsError: there is one of that name.
+            FileExistsError: a file of that name exists.
         """
         try:
             self._put(name, content, replaces=False)
@@ -162,18 +162,18 @@ class CheckpointFiles:
 
 
 def absolute(checkpoint: str) -> str:
-    """Return the absolute path of a local checkpoint: executors have working folders of their own.
+    """Return the absolute path of a local checkpoint, since executors run in other folders.
 
     A URI is returned as it is.
     """
     scheme, colon, rest = checkpoint.partition(":")
     if scheme in s3.SCHEMES and colon:
-        return f"{s3.SCHEMES[0]}:{rest}"  # the scheme that Hadoop knows
+        return f"{s3.SCHEMES[0]}:{rest}"  # the scheme that Hadoop supports
     return checkpoint if urlparse(checkpoint).scheme else str(Path(checkpoint).absolute())
 
 
 def for_java(checkpoint: str) -> str:
-    """Return a checkpoint as Hadoop takes it: a local path as a URI, whatever `HADOOP_CONF_DIR` makes of paths."""
+    """Return a checkpoint for Hadoop: a local path as a URI, independent of `HADOOP_CONF_DIR`."""
     return checkpoint if urlparse(checkpoint).scheme else f"file://{Path(checkpoint).absolute()}"
 
 
@@ -244,7 +244,7 @@ def progress(spark: SparkSession, settings: Settings) -> QueryProgress:
 
 
 def move(spark: SparkSession, settings: Settings, topic: str, ends: Mapping[int, int]) -> None:
-    """Let the next micro-batch of a query that has begun start at the ends of a topic, whatever was read of it.
+    """Move a query that has begun to the ends of a topic, from which its next micro-batch reads.
 
     Raises:
         CheckpointMismatch: a file of the query cannot be read.
@@ -281,12 +281,12 @@ def fix(spark: SparkSession, settings: Settings, agreed: Agreement, topics: Mapp
 
 
 def just_begun(settings: Settings) -> CheckpointInUse:
-    """Return the error of a driver that found a new checkpoint, which another one has begun since."""
+    """Return the error for a new checkpoint that another driver has begun in the meantime."""
     return CheckpointInUse(f"another driver has just started on the new checkpoint {settings.checkpoint}.")
 
 
 def _logged(files: CheckpointFiles) -> list[str]:
-    """Return the files from which the next micro-batch takes its offsets: where it begins, and where it was to end.
+    """Return the files from which the next micro-batch takes its offsets: its begin and its planned end.
 
     Both are the same file if all planned micro-batches are committed; there is none if none was planned.
     """
@@ -299,7 +299,7 @@ def _logged(files: CheckpointFiles) -> list[str]:
 
 
 def _offsets(files: CheckpointFiles, settings: Settings, name: str) -> Offsets:
-    """Return the offsets that stand in the last line of a file of the query."""
+    """Return the offsets in the last line of a file of the query."""
     try:
         by_topic = _parse(files.read(name).rstrip().rpartition(b"\n")[2])
         return {

@@ -1,4 +1,4 @@
-"""The clock: time enters the job as records, so that it passes at the same place for all who read them."""
+"""Clock of the job: time is written as records, so it passes at the same place for every reader."""
 
 import logging
 import threading
@@ -22,23 +22,23 @@ log = logging.getLogger("reexpand")
 MARGIN_MS = 1_000
 """Time in milliseconds by which ticks stay behind the broker's clock.
 
-It covers records that a broker is just taking, and brokers whose clocks differ a little.
+It covers records that a broker is just accepting, and brokers whose clocks differ a little.
 """
 
 _POLL_SECONDS = 0.1
 _COMPLAINT_SECONDS = 60
-"""Time in seconds after which a clock that waits for the job says so."""
+"""Time in seconds after which a clock that waits for the job logs this."""
 
 
 class BrokerTime:
-    """Estimate of the broker's time, which never runs ahead of it: it counts on from the last record that it took."""
+    """Estimate of the broker's time that never runs ahead: it counts on from the last accepted record."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._ahead_ms: int | None = None
 
     def learn(self, taken_ms: int) -> None:
-        """Take over the timestamp of a record that the broker has just taken."""
+        """Update the estimate from the timestamp of a record that the broker has just accepted."""
         self._ahead_ms = taken_ms - self._elapsed_ms()
 
     def now_ms(self) -> int | None:
@@ -52,12 +52,12 @@ class BrokerTime:
 class Clock:
     """Thread for the clock stream: writes the time as long as the context is open.
 
-    A tick never runs ahead of what was read. The thread takes the time, notes where the inputs end, and writes that
-    time when the query has committed micro-batches up to there. So when a client or a topic ends, all that was in
-    Kafka by then has been seen, and while the job is behind, no time passes.
+    A tick never runs ahead of the query. The thread takes the time, notes the ends of the inputs, and writes that time
+    when the query has committed micro-batches up to there. So when a client or a topic ends, all records that were in
+    Kafka by then have been read, and while the job is behind, no time passes.
 
-    The time is the broker's, whatever the clock of this machine says. A tick that cannot be written is left out: the
-    next one says as much.
+    The time is the broker's, independent of this machine's clock. A tick that cannot be written is left out: the next
+    tick covers it.
     """
 
     def __init__(self, spark: SparkSession, settings: Settings, query: StreamingQuery) -> None:
@@ -88,7 +88,7 @@ class Clock:
 
     @property
     def has_told_present(self) -> bool:
-        """True if a tick was written that tells a time behind the start of the clock, or if there are no ticks."""
+        """True if a tick with a time after the clock's start was written, or if there are no ticks."""
         return self._has_told_present
 
     def check(self) -> None:
@@ -110,15 +110,15 @@ class Clock:
                 Producer(self._spark, self._settings) as producer,
                 KafkaAdmin(self._spark, self._settings, SHORT_TIMEOUT_MS) as admin,
             ):
-                self._write(producer, 0)  # which says nothing, but asks the broker for its time
+                self._write(producer, 0)  # has no effect; its timestamp is the broker's time
                 self._remind(admin)
                 while not self._stop.wait(self._settings.tick_interval_ms / 1_000):
                     self._tick(producer, admin)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the job must not go on without a clock
+        except Exception as error:  # noqa: BLE001 - after any error, the job must not go on without a clock
             self._failure = error
 
     def _remind(self, admin: KafkaAdmin) -> None:
-        """Write alarms once more, if the clock topic was lost; a micro-batch has to be committed before."""
+        """Write alarms again if the clock topic was lost, after the first committed micro-batch."""
         reminded = False
         while not (reminded or self._stop.is_set()):
             try:

@@ -1,7 +1,7 @@
-"""The clock topic at the start of the job: it has the broker's time, and is made anew where it was lost.
+"""Clock topic at the start of the job: it has the broker's time, and is replaced if it was lost.
 
-All that stands in it follows from the other inputs. So a job whose clock topic was deleted, or created anew, goes on:
-it reads the new topic from its present end, and the shards get the alarms for which they wait once more.
+All its records follow from the other inputs. So a job whose clock topic was deleted or recreated goes on: it reads the
+new topic from its present end, and the alarms for which shards wait are written again.
 """
 
 import logging
@@ -26,7 +26,7 @@ from streaming.worker.reminders import reminders
 log = logging.getLogger("reexpand")
 
 NOTE = "clock.json"
-"""File of the checkpoint that says whether alarms are to be written once more."""
+"""File of the checkpoint that records whether alarms are to be written again."""
 
 _REMIND = "remind"
 
@@ -37,13 +37,13 @@ _BROKERS_TIME = "LogAppendTime"
 def prepare(
     spark: SparkSession, settings: Settings, admin: KafkaAdmin, noted: NotedTopic | None, progress: QueryProgress
 ) -> None:
-    """Let the broker stamp the records of the clock topic, and go on with a new topic where the former one was lost.
+    """Let the broker stamp the clock topic's records, and go on with a new topic if it was lost.
 
     Args:
         spark: session of the job.
         settings: settings of the job.
         admin: Kafka, with all of the job's client options.
-        noted: the clock topic of the checkpoint; None if that is new, or of a former release.
+        noted: the clock topic of the checkpoint; None if the checkpoint is new, or of a former release.
         progress: how far the query of the checkpoint has come.
 
     Raises:
@@ -66,10 +66,10 @@ def _is_beyond(offsets: Mapping[int, int], ends: Mapping[int, int]) -> bool:
 
 
 def remind(spark: SparkSession, settings: Settings) -> None:
-    """Write the alarms for which shards wait once more, if the clock topic was lost before this start.
+    """Write the alarms for which shards wait again, if the clock topic was lost before this start.
 
-    It is time for that when the running query has committed a micro-batch: then the states tell of all alarms that
-    were written to the lost topic.
+    The running query must have committed a micro-batch: then the states contain all alarms that were written to the
+    lost topic.
 
     Raises:
         NotWritten: Kafka did not take an alarm.

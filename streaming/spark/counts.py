@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from streaming.worker.output import FACTS, OutputKind
 from streaming.worker.rows import KeyFacts
@@ -27,7 +27,7 @@ def observe(expanded: DataFrame) -> DataFrame:
 
 
 def column() -> Column:
-    """Return the rows of counts as one column: Spark plans each observed column anew in each micro-batch."""
+    """Return the rows of counts as one column, since Spark plans each observed column in each micro-batch."""
     return F.collect_list(F.when(F.col("topic").isNull(), F.col("value").cast("string"))).alias(_COLUMN)
 
 
@@ -48,12 +48,12 @@ def total(observed: Mapping[str, Any]) -> tuple[Counter[str], list[KeyFacts]]:
 
 
 def suspects(counts: Counter[str]) -> list[tuple[str, str, str]]:
-    """Take the literal groups with what looks like a pattern out of counts; return parent, group and entry of each."""
+    """Remove the literal groups with an apparent pattern from counts; return parent, group and entry of each."""
     return [tuple(each) for each in _taken(counts, OutputKind.SUSPECT)]
 
 
 def failures(counts: Counter[str]) -> list[tuple[str, int, int, int, str]]:
-    """Take the entries that raised an exception out of counts.
+    """Remove the entries that raised an exception from counts.
 
     Returns:
         Kafka topic, partition, offset, position in the record, and message of each, in the order of their places.
@@ -62,7 +62,7 @@ def failures(counts: Counter[str]) -> list[tuple[str, int, int, int, str]]:
 
 
 def _taken(counts: Counter[str], start: str) -> list[Any]:
-    """Take the kinds with that start out of counts; return the JSON behind it."""
+    """Remove the kinds with a prefix from counts; return the JSON after it."""
     kinds = [kind for kind in counts if kind.startswith(start)]
     for kind in kinds:
         del counts[kind]

@@ -8,7 +8,7 @@ import socket
 import pyspark.worker  # noqa: F401 - as below
 from pyspark import daemon
 
-import streaming.spark.expand  # noqa: F401 - what each worker would import, pandas and Arrow included
+import streaming.spark.expand  # noqa: F401 - imports of each worker, pandas and Arrow included
 
 _worker = daemon.worker
 

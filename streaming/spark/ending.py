@@ -1,4 +1,4 @@
-"""The end of a job within a limited time, whatever Kafka and Spark are waiting for."""
+"""End of a job within a limited time, even if Kafka or Spark do not respond."""
 
 import logging
 import threading
@@ -34,7 +34,7 @@ class Ending:
         self._jvm: Popen[bytes] | None = None
 
     def watch(self, spark: SparkSession) -> None:
-        """Take the JVM of a session for the one to kill; under spark-submit it is not ours."""
+        """Set the JVM to kill to a session's; under spark-submit it is not ours."""
         gateway: Any = spark.sparkContext._gateway  # noqa: SLF001 - PySpark shows no more
         self._jvm = getattr(gateway, "proc", None)
 
@@ -49,7 +49,7 @@ class Ending:
 
 @contextmanager
 def limited(stop: threading.Event, seconds: float = LIMIT_SECONDS) -> Iterator[Ending]:
-    """Let a job end within some seconds after `stop` is set; a failure because its JVM was killed is none.
+    """End a job within some seconds after `stop` is set; ignore failures caused by killing its JVM.
 
     Args:
         stop: set when the job is to end.

@@ -1,4 +1,4 @@
-"""An executor of Spark in a pod of the job's image: what the entry point of Spark's own images does there.
+"""Spark executor in a pod of the job's image, equivalent to the entry point of Spark's own images.
 
     python -m streaming.spark.executor executor
 
@@ -54,7 +54,7 @@ def main() -> None:
     """Become the executor: Java gets the signals of the pod."""
     given, java = arguments(os.environ), find_java()
     os.environ["JAVA_HOME"] = str(java.home)
-    os.execv(java.executable, [str(java.executable), *given])  # noqa: S606 - what Spark says
+    os.execv(java.executable, [str(java.executable), *given])  # noqa: S606 - Spark's command
 
 
 if __name__ == "__main__":

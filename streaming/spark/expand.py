@@ -1,6 +1,6 @@
 """The stateful step: calls `streaming.worker.work` for each key (parent, shard) of a micro-batch.
 
-Only what Spark needs is here: frames become input rows, output becomes frames, the state of the key goes in and out.
+It only adapts Spark's interface: frames become input rows, output rows become frames, and the key's state is passed on.
 """
 
 import logging
@@ -38,7 +38,7 @@ OUTPUT_SCHEMA = "topic STRING, key BINARY, value BINARY"
 """Schema of output rows: as in `OutputRow`, but with the Kafka topic of the kind; null in a row of counts."""
 
 _MICRO_BATCH = "streaming.sql.batchId"
-"""Local property under which Spark's MicroBatchExecution tells tasks the number of their micro-batch."""
+"""Local property in which Spark's MicroBatchExecution passes tasks the number of their micro-batch."""
 
 
 class Precautions(NamedTuple):
@@ -85,8 +85,8 @@ def expand(
     Args:
         routed: input rows (see `streaming.spark.route.route`).
         settings: settings of the job.
-        signer: signer of the records that the job writes to its own inputs; None takes everybody's for the job's own.
-        silent: return only what the job says to itself.
+        signer: signer of the records that the job writes to its own inputs; None takes any record for the job's own.
+        silent: return only records for the job's own inputs.
         answers: the topic of answers can be written.
         adopts: keys begin with the states in their archives.
         precautions: precautions against entries that kill or hang workers.
@@ -134,7 +134,7 @@ def expand(
 
 
 def bounds_of(settings: Settings) -> Bounds:
-    """Return the bounds of what records may say."""
+    """Return the bounds on the content of records."""
     record_bytes = settings.client_options().get("max.request.size")
     return Bounds(
         settings.max_value_bytes,
@@ -147,7 +147,7 @@ def bounds_of(settings: Settings) -> Bounds:
 
 
 def _archives(settings: Settings) -> Archives | None:
-    """Return the archives of large states; None where Python does not reach the checkpoint as Spark does."""
+    """Return the archives of large states; None if Python does not reach the checkpoint as Spark does."""
     folder = Folder(settings.checkpoint)
     problem = folder.problem()
     if problem is None:
@@ -203,7 +203,7 @@ def _input_rows(frames: Iterator[pd.DataFrame]) -> InputRows:
 def _output_frames(
     outputs: Generator[Output, None, T], topics: Mapping[str, str | None], watchdog: Watchdog = NO_WATCHDOG
 ) -> Frames[T]:
-    """Yield the output rows of a key as frames; return what its work returns."""
+    """Yield the output rows of a key as frames; return the result of its work."""
     while True:
         watchdog.arm()
         try:

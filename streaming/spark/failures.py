@@ -1,4 +1,4 @@
-"""What to say of a failure of Spark: one sentence, with the way out where one is known."""
+"""Messages about failures of Spark: one sentence, with advice if there is any."""
 
 import re
 
@@ -7,20 +7,20 @@ from pyspark.errors import StreamingQueryException
 from streaming.config import Settings
 
 _MICRO_BATCH_BYTES = 900_000_000
-"""Bytes of input records that one shard surely takes in a micro-batch, within a heap of 1 GiB; see `route`."""
+"""Bytes of input records that a single shard can take in a micro-batch, within a heap of 1 GiB; see `route`."""
 
 _WORKER_GONE = "Python worker exited unexpectedly"
-"""Text of Spark about a worker that was killed; one that an entry kills is told apart before (see `quarantine`)."""
+"""Spark's text about a killed worker; if an entry kills it, this is detected before (see `quarantine`)."""
 
 _OUT_OF_MEMORY = 52
 """Exit code with which Spark ends a JVM that has run out of memory."""
 
 
 def explained(failure: str, settings: Settings) -> str:
-    """Return what to say of a failure, given Spark's text."""
+    """Return the message about a failure, given Spark's text."""
     folder = settings.checkpoint
     told = re.search(r"StateCorrupted: (.+)", failure)
-    if told:  # by a worker, which names the file and the way out, or the entry
+    if told:  # by a worker, which names the file and the remedy, or the entry
         return told[1].strip()
     if "CHECKPOINT_MISSING_METADATA_FILE" in failure:
         return (
@@ -43,7 +43,7 @@ def explained(failure: str, settings: Settings) -> str:
 
 
 def end_of_java(code: int, settings: Settings) -> str:
-    """Return what to say of a JVM that has ended by itself, given its exit code."""
+    """Return the message about a JVM that has ended by itself, given its exit code."""
     if code == _OUT_OF_MEMORY:
         return _no_room(settings)
     return (

@@ -22,13 +22,13 @@ class Holder:
     """A driver, and whether it still holds the checkpoint.
 
     Attributes:
-        generation: number of the driver; a later driver of the same checkpoint has a larger one.
+        generation: number of the driver; larger for each later driver of the same checkpoint.
         host: name of its machine.
         pid: its process id there.
         since: time of its start, with the zone.
-        process: the process among all that this machine and its containers ever had; empty where this cannot be told.
+        process: unique name of the process on this machine and in its containers; empty if unknown.
         released: True once it has ended in order.
-        spark: the same of its Spark's JVM, which may outlive it for a moment.
+        spark: unique name of its Spark's JVM, which may outlive it for a moment.
     """
 
     generation: int
@@ -54,7 +54,7 @@ class Holder:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the holder of a text made by `text`, of this release or another one."""
+        """Return the holder of a text made by `text`, of any release."""
         found = orjson.loads(text)
         return cls(**{each.name: found[each.name] for each in fields(cls) if each.name in found})
 
@@ -67,7 +67,7 @@ class Holder:
         return replace(self, released=True)
 
     def has_ended(self) -> bool:
-        """Tell whether it has surely ended: in order, or its processes were of this machine and are gone."""
+        """Return whether it has surely ended: in order, or its processes were of this machine and are gone."""
         if self.released:
             return True
         mine = _process(os.getpid())
@@ -80,9 +80,9 @@ class Holder:
 
 
 def _process(pid: int) -> str:
-    """Return a name of a process that no other one has: boot, namespace of ids, id, and start in ticks since the boot.
+    """Return a unique name of a process: boot, namespace of ids, id, and start in ticks since the boot.
 
-    It is empty where there is no /proc, or no such process. One that has ended may stand there until it is waited for.
+    It is empty if there is no /proc, or no such process. A process that has ended may be there until it is waited for.
     """
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
@@ -95,5 +95,5 @@ def _process(pid: int) -> str:
 
 
 def _place(process: str) -> list[str]:
-    """Return boot and namespace of a process: ids are comparable where both are the same."""
+    """Return boot and namespace of a process: ids are comparable if both are the same."""
     return process.split()[:2]

@@ -1,4 +1,4 @@
-"""The ends of the inputs, asked for beside the query without a wait, and the job's positions for lag monitors."""
+"""Ends of the inputs, requested without waiting, and the job's positions for lag monitors."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -15,7 +15,7 @@ _END = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)=ListOffsetsResultInfo\(offset=(\d+)"
 
 
 class InputEnds:
-    """Question for the ends of the inputs."""
+    """Asynchronous request for the ends of the inputs."""
 
     def __init__(self, admin: KafkaAdmin, inputs: Collection[str]) -> None:
         self._admin = admin
@@ -66,14 +66,14 @@ class CommittedPositions:
         self._future: Any = None
 
     def commit(self, read: Offsets, *, again: bool = False) -> None:
-        """Commit the positions that have changed, unless an answer is still awaited; nothing is waited for.
+        """Commit changed positions without waiting, unless a commit is in flight.
 
         Args:
             read: positions up to which micro-batches have read.
             again: commit those as well that have not changed: Kafka forgets them after some days.
 
         Raises:
-            KafkaUnavailable: the last ones were not taken.
+            KafkaUnavailable: the last commit failed.
         """
         if self._future is not None and not self._take_answer():
             return

@@ -31,7 +31,7 @@ def start(
         spark: session of the job.
         settings: settings of the job.
         admin: Kafka, with all of the job's client options.
-        fence: what tells the records of this driver from those of others.
+        fence: identity that the driver writes under.
         silent: write neither updates nor dead letters; the state takes them as written.
         answers: the topic of answers can be written.
         adopted: positions that the states have read with which a new checkpoint begins; None if it has none.
@@ -42,7 +42,7 @@ def start(
     records = read(spark, settings, beginning, bounded=precautions.bounded)
     routed = route(records, settings)  # an input row for each entry and each of its keys (parent, shard)
     limits_note.write(spark, settings, adopted)
-    signer = origin.signer(spark, settings, admin)  # which knows the records that the job writes to its own inputs
+    signer = origin.signer(spark, settings, admin)  # marks the records that the job writes to its own inputs
     # output rows of each key, made from its input rows and its state
     expanded = expand(
         routed, settings, signer, silent=silent, answers=answers, adopts=adopted is not None, precautions=precautions
@@ -53,12 +53,12 @@ def start(
 
 
 def read(spark: SparkSession, settings: Settings, beginning: str, *, bounded: bool = False) -> DataFrame:
-    """Read all input streams through one Kafka source, so that one micro-batch has a consistent cut of them.
+    """Read all input streams through one Kafka source, so that each micro-batch is a consistent cut.
 
     Args:
         spark: session of the job.
         settings: settings of the job.
-        beginning: where a new checkpoint begins to read, as `positions.beginning` returns it.
+        beginning: first offsets of a new checkpoint, from `positions.beginning`.
         bounded: read records of any size with little memory; values beyond all bounds are cut.
     """
     options = {

@@ -1,4 +1,4 @@
-"""What the driver asks Kafka, through the client in Spark's JVM, with all of the job's client options."""
+"""Administrative requests to Kafka, by the client in Spark's JVM with the job's client options."""
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -21,23 +21,23 @@ BROKER_TIMEOUT_MS = 60_000
 """Longest wait for an answer at the start of the job, in milliseconds."""
 
 SHORT_TIMEOUT_MS = 10_000
-"""Longest wait beside a running query, in milliseconds; a stopping job would wait for it."""
+"""Longest wait during a running query, in milliseconds; a stopping job would wait for it."""
 
 _TAIL_RECORDS = 1_000
-"""Number of records at the end of each partition of the updates topic that a start looks at."""
+"""Number of records at the end of each partition of the updates topic that a start reads."""
 
 _TAIL_SECONDS = 20
 """Longest time that a start reads them."""
 
 
 _LOOK_SECONDS = 0.1
-"""Time between two looks for new topics."""
+"""Time between two checks for new topics."""
 
 
 class KafkaAdmin:
     """Kafka's administration client, as a context manager.
 
-    All methods raise `KafkaUnavailable` where Kafka does not answer, or refuses a request.
+    All methods raise `KafkaUnavailable` if Kafka does not answer, or refuses a request.
 
     Args:
         spark: session in whose JVM the client runs.
@@ -54,7 +54,7 @@ class KafkaAdmin:
         *,
         is_over: Callable[[], bool] = lambda: False,
     ) -> None:
-        jvm: Any = spark._jvm  # noqa: SLF001 - the one way to the Kafka client that Spark uses
+        jvm: Any = spark._jvm  # noqa: SLF001 - the only way to the Kafka client that Spark uses
         self._jvm = jvm
         self._settings = settings
         self._timeout_ms = timeout_ms
@@ -65,7 +65,7 @@ class KafkaAdmin:
         self._admin = self._call(lambda: self._clients.admin.Admin.create(properties))
 
     def _given_ms(self) -> int:
-        """Return the longest wait, or the shorter one of the file of client options."""
+        """Return the longest wait, or a shorter wait from the client options."""
         given = self._settings.client_options().get("default.api.timeout.ms", "")
         return min(self._timeout_ms, int(given)) if given.isdecimal() else self._timeout_ms
 
@@ -73,7 +73,7 @@ class KafkaAdmin:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._admin.close(self._jvm.java.time.Duration.ZERO)  # an answer that is still to come is not waited for
+        self._admin.close(self._jvm.java.time.Duration.ZERO)  # do not wait for outstanding answers
 
     def names(self) -> set[str]:
         """Return the names of all topics that the job may see."""
@@ -96,7 +96,7 @@ class KafkaAdmin:
         return self.asked(names).ids()
 
     def ids_of_new(self, names: Collection[str]) -> dict[str, str]:
-        """Return the ids of topics that were just created: a broker may hear of them a moment later."""
+        """Return the ids of topics that were just created: a broker may list them a moment later."""
         deadline = time.monotonic() + self._timeout_ms / 1_000
         while True:
             found = self.ids(names)
@@ -111,19 +111,19 @@ class KafkaAdmin:
             time.sleep(_LOOK_SECONDS)
 
     def asked(self, names: Collection[str]) -> "TopicIds":
-        """Ask for the ids of topics, and do not wait for the answer."""
+        """Request the ids of topics without waiting."""
         futures = self._call(lambda: self._admin.describeTopics(list(names)).topicNameValues())
         return TopicIds({name: futures[name] for name in names}, self._unavailable)
 
     def allowed_on_topics(self, names: Collection[str]) -> dict[str, set[str]]:
-        """Return the operations that this user is allowed on topics; brokers that do not say are left out."""
+        """Return the operations that this user is allowed on topics, if brokers report them."""
         options = self._clients.admin.DescribeTopicsOptions().includeAuthorizedOperations(True)
         futures = self._call(lambda: self._admin.describeTopics(list(names), options).topicNameValues())
         found = {name: self._allowed(futures[name]) for name in names}
         return {name: operations for name, operations in found.items() if operations is not None}
 
     def allowed_on_group(self, group: str) -> set[str] | None:
-        """Return the operations that this user is allowed on a consumer group; None where that is not known."""
+        """Return the operations that this user is allowed on a consumer group; None if unknown."""
         options = self._clients.admin.DescribeConsumerGroupsOptions().includeAuthorizedOperations(True)
         futures = self._call(lambda: self._admin.describeConsumerGroups([group], options).describedGroups())
         return self._allowed(futures[group])
@@ -154,15 +154,15 @@ class KafkaAdmin:
         }
 
     def ends(self, names: Collection[str]) -> Offsets:
-        """Return the offsets behind the last records of topics, those of open transactions included."""
+        """Return the offsets behind the last records of topics, including open transactions."""
         return self._offsets(self._partitions(names), self._clients.admin.OffsetSpec.latest())
 
     def committed_ends(self, names: Collection[str]) -> Offsets:
-        """Return the offsets up to which topics can be read: those of the first open transactions, or the ends."""
+        """Return the offsets up to which topics can be read: the first open transactions, or the ends."""
         return self._offsets(self._partitions(names), self._clients.admin.OffsetSpec.latest(), "READ_COMMITTED")
 
     def spans(self, names: Collection[str]) -> tuple[Offsets, Offsets]:
-        """Return the offsets of the first record and behind the last one, of each partition of topics."""
+        """Return the offsets of the first record and behind the last record, of each partition of topics."""
         partitions = self._partitions(names)
         spec = self._clients.admin.OffsetSpec
         return self._offsets(partitions, spec.earliest()), self._offsets(partitions, spec.latest())
@@ -173,7 +173,7 @@ class KafkaAdmin:
         return self._jvm.org.apache.kafka.common.TopicPartition, self._clients.consumer.OffsetAndMetadata
 
     def ends_request(self, numbers: Mapping[str, Collection[int]]) -> Any:
-        """Return a question for `asked_ends`, to be asked again and again: to make one takes a call a partition."""
+        """Return a reusable request for `asked_ends`, since making it takes a call per partition."""
         partition = self._jvm.org.apache.kafka.common.TopicPartition
         latest = self._clients.admin.OffsetSpec.latest()
         request = self._jvm.java.util.HashMap()
@@ -183,11 +183,11 @@ class KafkaAdmin:
         return request
 
     def asked_ends(self, request: Any) -> Any:
-        """Ask for the offsets behind the last records, and return the future of the answer."""
+        """Request the offsets behind the last records, and return the future of the response."""
         return self._call(lambda: self._admin.listOffsets(request).all())
 
     def asked_to_commit(self, group: str, offsets: Mapping[tuple[str, int], int]) -> Any:
-        """Ask to commit offsets of a consumer group, and return the future of the answer."""
+        """Request a commit of a consumer group's offsets, and return the future of the response."""
         partition, offset = self._offset_classes
         request = self._jvm.java.util.HashMap()
         for place, position in offsets.items():
@@ -208,14 +208,14 @@ class KafkaAdmin:
         return {group: max((each.offset() for each in found[group].values() if each), default=0) for group in groups}
 
     def open_transactions(self) -> set[str]:
-        """Return the transactional ids with an open transaction, as far as this user may know of them."""
+        """Return the transactional ids with an open transaction, as far as this user may see them."""
         admin = self._clients.admin
         options = admin.ListTransactionsOptions().filterStates([admin.TransactionState.ONGOING])
         listed = self._call(lambda: self._admin.listTransactions(options).all().get())
         return {str(each.transactionalId()) for each in listed}
 
     def end_transactions(self, producers: Collection[str]) -> None:
-        """End the open transactions of producers that write no more; what they have written in them is void.
+        """Abort the open transactions of producers that write no more.
 
         Args:
             producers: their transactional ids.
@@ -304,14 +304,14 @@ def written(settings: Settings, admin: KafkaAdmin, producers: Sequence[str]) -> 
 
 
 class TopicIds:
-    """Answer of Kafka to the question for the ids of topics."""
+    """Kafka's pending response to a request for topic ids."""
 
     def __init__(self, futures: Mapping[str, Any], unavailable: Callable[[Py4JJavaError], KafkaUnavailable]) -> None:
         self._futures = futures
         self._unavailable = unavailable
 
     def arrived(self) -> bool:
-        """Tell whether `ids` answers without waiting."""
+        """Return whether `ids` answers without waiting."""
         return all(future.isDone() for future in self._futures.values())
 
     def ids(self) -> dict[str, str]:

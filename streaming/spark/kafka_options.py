@@ -9,18 +9,18 @@ from streaming.config import Settings
 from streaming.kafka import options
 
 _PROVIDERS = "config.providers"
-"""Beginning of the names of options that Java's clients know and do not list."""
+"""Prefix of options that Java's clients accept and do not list."""
 
 
 def check(spark: SparkSession, settings: Settings) -> None:
-    """Check that Kafka's Java clients know all options of the file.
+    """Check that Kafka's Java clients accept all options of the file.
 
     Raises:
-        ConfigInvalid: they do not know one.
+        ConfigInvalid: they do not accept an option.
     """
     if settings.kafka_options is None:
         return
-    jvm: Any = spark._jvm  # noqa: SLF001 - the one way to the Kafka client that Spark uses
+    jvm: Any = spark._jvm  # noqa: SLF001 - the only way to the Kafka client that Spark uses
     clients = jvm.org.apache.kafka.clients
     configs = (clients.producer.ProducerConfig, clients.consumer.ConsumerConfig, clients.admin.AdminClientConfig)
     known = {str(name) for config in configs for name in config.configNames()}
@@ -33,7 +33,7 @@ def for_spark(settings: Settings) -> dict[str, str]:
 
 
 def for_client(jvm: Any, settings: Settings, defaults: Mapping[str, int | str]) -> Any:
-    """Return the client options as Java properties; `defaults` hold where the client options say nothing."""
+    """Return the client options as Java properties; `defaults` apply to options that are not set."""
     properties = jvm.java.util.Properties()
     for key, value in {**defaults, **_client_options(settings)}.items():
         properties.put(key, str(value))

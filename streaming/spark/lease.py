@@ -2,8 +2,8 @@
 
 The broker keeps it as the committed offset of a consumer group of the checkpoint's own. The offset counts the beats of
 the driver, the metadata describe it. A driver that starts is refused as long as the beats go on: no clocks are
-compared, and no files are locked. Beats are written by a transactional producer. The broker refuses those of a driver
-that was replaced, which then finds its successor named there, and ends.
+compared, and no files are locked. Beats are written by a transactional producer. The broker refuses the beats of a
+replaced driver, which then finds its successor in the metadata, and ends.
 """
 
 import logging
@@ -28,7 +28,7 @@ BEAT_SECONDS: Final = 2.0
 """Seconds between two beats."""
 
 _NOTICE_SECONDS = 2 * BEAT_SECONDS + 1
-"""Time in which a driver that lives notices that it was replaced; until then it may plan micro-batches."""
+"""Time in which a live driver notices that it was replaced; until then it may plan micro-batches."""
 
 _LOOK_SECONDS = 0.25
 _CLOSE_MS = 2_000
@@ -44,7 +44,7 @@ _TIMEOUTS = {
 _TAKE_OVER = "Stop that driver, or start this one with --take-over, which ends it."
 
 _Look = tuple[int, Holder] | None
-"""Number of beats and holder of the lease; None if nobody has ever had it."""
+"""Number of beats and holder of the lease; None if it was never held."""
 
 
 class Lease:
@@ -57,7 +57,7 @@ class Lease:
     """
 
     def __init__(self, spark: SparkSession, settings: Settings, checkpoint_id: str) -> None:
-        jvm: Any = spark._jvm  # noqa: SLF001 - the one way to the Kafka client that Spark uses
+        jvm: Any = spark._jvm  # noqa: SLF001 - the only way to the Kafka client that Spark uses
         self._jvm: Any = jvm
         self._settings = settings
         self._kafka = jvm.org.apache.kafka.clients
@@ -91,13 +91,13 @@ class Lease:
 
     @property
     def generation(self) -> int:
-        """Number of this driver, larger than that of each former one."""
+        """Number of this driver, larger than the number of each former driver."""
         if self._mine is None:
             raise CheckpointInUse("the lease of the checkpoint is not acquired")
         return self._mine.generation
 
     def end_of_former(self) -> str:
-        """Return how the driver before this one has ended, in a word or two."""
+        """Return how the previous driver has ended, in a word or two."""
         if self._former is None:
             return "none"
         return "in order" if self._former.released else "crashed"
@@ -105,7 +105,7 @@ class Lease:
     def wait_until_free(self, stop: threading.Event) -> bool:
         """Wait until the holder has ended, or is silent for `LEASE_SECONDS`; return False if `stop` is set before.
 
-        As long as no broker answers, nobody counts as silent.
+        While no broker answers, the holder does not count as silent.
         """
         last: _Look = None
         heard = time.monotonic()
@@ -126,7 +126,7 @@ class Lease:
         return False
 
     def is_abandoned(self) -> bool:
-        """Tell whether a driver has held the lease, and lives no more; where in doubt, watch it for `LEASE_SECONDS`.
+        """Return whether a driver has held the lease and is gone; if in doubt, watch it for `LEASE_SECONDS`.
 
         Raises:
             KafkaUnavailable: no broker answers.
@@ -137,11 +137,11 @@ class Lease:
             return False
 
     def acquire(self, *, take_over: bool, way_out: str = _TAKE_OVER) -> None:
-        """Become the holder, and stay it until the end of the context; a holder stays what it is.
+        """Hold the lease until the end of the context; do nothing if this driver has it already.
 
         Args:
             take_over: replace the holder, whether it lives or not.
-            way_out: what to do where another driver lives, as a sentence.
+            way_out: advice if another driver lives, as a sentence.
 
         Raises:
             CheckpointInUse: another driver lives; the message names it.
@@ -152,11 +152,11 @@ class Lease:
             self._thread.start()
 
     def successor(self) -> Holder | None:
-        """Return the driver that has taken the lease over; None as long as it is this one's."""
+        """Return the driver that has taken the lease over; None while this driver has it."""
         return self._successor
 
     def find_successor(self) -> Holder | None:
-        """Look at the broker, and return the driver that has taken the lease over."""
+        """Read the lease from the broker, and return the driver that has taken it over."""
         try:
             self._check(self._look())
         except Py4JError:
@@ -205,10 +205,10 @@ class Lease:
         return mine
 
     def _claim(self, free: _Look, *, take_over: bool, way_out: str) -> tuple[_Look, Holder]:
-        """Write the first beat, and return the look before it and the new holder."""
+        """Write the first beat, and return the lease before it and the new holder."""
         self._begin()
         former = self._look(stable=True)
-        if not take_over and former != free:  # of several that wait, another one was first; it begins its beats anew
+        if not take_over and former != free:  # another waiting driver was first, and restarts the beats
             raise self._in_use(former, way_out)
         self._beats = former[0] if former else 0
         # By the clock, because the broker forgets the former number when no driver has run for a week.
@@ -267,9 +267,9 @@ class Lease:
         return None if offset is None else (offset.offset(), Holder.parse(offset.metadata()))
 
     def _next_look(self, former: _Look) -> _Look:
-        """Return the first look that differs from `former`, or the last one of a short time.
+        """Poll the lease until it differs from `former`, for at most `BEAT_SECONDS`.
 
-        Who begins later refuses the beats of who began before, and writes its own a moment later.
+        A later driver fences off earlier beats, and writes its own a moment later.
         """
         deadline = time.monotonic() + BEAT_SECONDS
         while (now := self._look(stable=True)) == former and time.monotonic() < deadline:
@@ -281,13 +281,13 @@ class Lease:
             self._successor = look[1]
 
     def _keep(self) -> None:
-        """Beat until the end of the context or of the lease; what fails is tried again."""
+        """Beat until the end of the context or of the lease; retry a beat that fails."""
         well = True
         while not self.successor() and not self._stop.wait(BEAT_SECONDS):
             try:
                 if not well:
                     self._begin()
-                    # A producer that was replaced, and one whose broker was away, fail alike: the generation tells.
+                    # A fenced producer and a lost broker raise the same error: the generation decides.
                     self._check(self._look(stable=True))
                 if self._mine is not None and not self.successor():
                     self._beat(self._mine)

@@ -12,9 +12,9 @@ from streaming.worker.limits_note import LIMITS, Limits, dump, parse
 
 
 def write(spark: SparkSession, settings: Settings, adopted: Offsets | None = None) -> None:
-    """Note the limits of the settings in the checkpoint, unless they are the latest ones of its note.
+    """Note the limits of the settings in the checkpoint, unless its latest limits are the same.
 
-    A checkpoint that a former release has begun has no note: its former limits are taken to be the present ones.
+    A checkpoint that a former release has begun has no note: its former limits are assumed to be the present limits.
 
     Args:
         spark: session of the job.

@@ -1,4 +1,4 @@
-"""What the job tells its metrics, its health and its log, beside the running query."""
+"""Feed of metrics, health and log from the running query."""
 
 import logging
 import time
@@ -29,10 +29,10 @@ from streaming.storage.folder import SIZES
 log = logging.getLogger("reexpand")
 
 _QUERY_SECONDS: Final = 1.0
-"""Time between two looks at the state of the query."""
+"""Time between two checks of the query's state."""
 
 _ENDS_SECONDS: Final = 2.0
-"""Time between two questions for the ends of the inputs."""
+"""Time between two requests for the ends of the inputs."""
 
 _PATIENCE_SECONDS: Final = 5.0
 """Time without an answer after which Kafka counts as unreachable."""
@@ -57,10 +57,10 @@ class JobPage(Protocol):
         """Return its routes."""
 
     def follow(self, batch: BatchReport) -> None:
-        """Take over a micro-batch that was committed."""
+        """Record a committed micro-batch."""
 
     def close(self) -> None:
-        """End what it has open; the server waits for that."""
+        """Close open pages and readers; the server waits for that."""
 
 
 class Monitor:
@@ -68,7 +68,7 @@ class Monitor:
 
     Args:
         settings: settings of the job.
-        page: page that the server shows beside them.
+        page: page that the server shows with them.
     """
 
     def __init__(self, settings: Settings, page: JobPage | None = None) -> None:
@@ -102,12 +102,12 @@ class Monitor:
 
 
 class QueryMonitor:
-    """Feeds a monitor with what the running query does; the loop that attends to the query calls it often.
+    """Feed of a monitor from the running query; the supervisor loop calls it often.
 
-    Nothing here waits: Kafka is asked, and its answer is looked for at a later call.
+    It never waits: a request to Kafka is sent in one call, and its response is read in a later call.
 
     Args:
-        monitor: what to feed.
+        monitor: monitor to feed.
         settings: settings of the job.
         query: the query.
         admin: Kafka.
@@ -142,7 +142,7 @@ class QueryMonitor:
         self._metrics.reached("ready", self._health.uptime)
 
     def follow(self, batch: BatchReport) -> None:
-        """Take over a micro-batch that was committed."""
+        """Record a committed micro-batch."""
         if self._last_batch < 0:
             self._metrics.reached("first-micro-batch", self._health.uptime)
         self._last_batch = batch.number
@@ -154,7 +154,7 @@ class QueryMonitor:
                 self._lag.learn_newest(self._inputs[stream], partition, newest / 1_000)
 
     def look(self) -> None:
-        """Do what is due."""
+        """Run the updates that are due."""
         now = time.monotonic()
         if now >= self._next_look:
             self._next_look = now + _QUERY_SECONDS

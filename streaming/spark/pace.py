@@ -12,19 +12,19 @@ LONGEST_WAIT_MS: Final = 500
 """Longest time in milliseconds between two micro-batches, however much CPU they use."""
 
 ENOUGH_RECORDS: Final = 200
-"""Number of records in a micro-batch from which on the next one follows at once: more may wait."""
+"""Number of records in a micro-batch from which on the next follows at once: more may wait."""
 
 GRACE_MS: Final = 60_000
 """Time in milliseconds after the start without waits: Java compiles what is hot, and records may wait."""
 
 
 def trigger_ms(settings: Settings) -> int:
-    """Return the trigger interval in milliseconds: 1 for none, the shortest one at which Spark asks a clock to wait."""
+    """Return the trigger interval in milliseconds: 1 for none, the minimum at which Spark asks a clock to wait."""
     return max(settings.trigger_interval_ms, 1)
 
 
 def cores(settings: Settings) -> float:
-    """Return the budget of CPU; 0 for none, as where a trigger interval takes its place."""
+    """Return the budget of CPU; 0 for none, as when a trigger interval takes its place."""
     return 0.0 if settings.trigger_interval_ms else settings.pace_cpu
 
 
@@ -46,7 +46,7 @@ def _java() -> Any:
     session = SparkSession.getActiveSession()
     if session is None:
         raise ReexpandError("there is no Spark session")
-    jvm: Any = session._jvm  # noqa: SLF001 - the one way to our own Java classes
+    jvm: Any = session._jvm  # noqa: SLF001 - the only way to our own Java classes
     return jvm.reexpand.Pace
 
 

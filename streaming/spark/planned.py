@@ -1,7 +1,7 @@
 """The settings with which a micro-batch was planned, noted in the checkpoint.
 
-They decide what the micro-batch writes. If it is written in part and not committed, it must be repeated with the same
-ones: what is written is skipped, and the state would follow other rules.
+They determine the micro-batch's records. If it is written in part and not committed, it must be repeated with the same
+settings: written records are skipped, and the state would follow other rules.
 """
 
 import logging
@@ -39,19 +39,19 @@ class Terms(NamedTuple):
 
     Attributes:
         settings: the settings.
-        through: number of the micro-batch after which those of the start apply; None if they apply at once.
+        through: number of the micro-batch after which the start's settings apply; None if they apply at once.
     """
 
     settings: Settings
     through: int | None = None
 
     def until(self, query: StreamingQuery, stop: Stop) -> Stop:
-        """Return the wish that a query ends, also when that micro-batch is committed."""
+        """Return the request to end a query, also when that micro-batch is committed."""
         return stop if self.through is None else _Through(query, stop, self.through)
 
 
 class _Through(NamedTuple):
-    """Wish that a query ends when a micro-batch is committed, or for another reason."""
+    """Request to end a query when a micro-batch is committed, or for another reason."""
 
     query: StreamingQuery
     stop: Stop

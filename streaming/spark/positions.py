@@ -10,11 +10,11 @@ from streaming.kafka.facts import Offsets
 from streaming.spark.kafka_admin import KafkaAdmin
 
 _EARLIEST = -2
-"""Offset that stands for the beginning of a partition in Spark's options."""
+"""Offset that denotes the beginning of a partition in Spark's options."""
 
 
 def committed(query: StreamingQuery) -> Offsets:
-    """Return the positions up to which committed micro-batches have read the inputs; empty before the first one."""
+    """Return the positions of committed micro-batches in the inputs; empty before the first micro-batch."""
     java: Any = query
     progress = java._jsq.streamingQuery().committedOffsets()  # noqa: SLF001 - PySpark shows no more than past progress
     return parse(str(progress.values().head().json())) if progress.nonEmpty() else {}
@@ -44,10 +44,10 @@ def unread(wanted: Offsets, read: Offsets) -> list[str]:
 
 
 def beginning(admin: KafkaAdmin, settings: Settings, adopted: Offsets | None = None) -> str:
-    """Return where a new checkpoint begins to read, as an option of Spark's Kafka source.
+    """Return the first offsets of a new checkpoint, as an option of Spark's Kafka source.
 
-    It reads events from the first one on. What the clock said before is left out: ticks, alarms and wakes are made of
-    the events, and a new checkpoint makes its own. Spark does not look at this for a checkpoint that has begun.
+    It reads all events, but no earlier records of the clock: ticks, alarms and wakes are made of the events, and a new
+    checkpoint makes its own. Spark ignores this option for a checkpoint that has begun.
 
     Args:
         admin: Kafka, with all of the job's client options.

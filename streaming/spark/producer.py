@@ -18,14 +18,14 @@ _TIMEOUTS = {"max.block.ms": 10_000, "request.timeout.ms": 5_000, "delivery.time
 """Longest waits for a broker, in milliseconds; with Kafka's defaults a stopping job would wait two minutes."""
 
 _RECORDS_AT_ONCE = 1_000
-"""Records under way at a time."""
+"""Number of records in flight."""
 
 
 class Producer:
     """A Kafka producer for text, as a context manager."""
 
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
-        jvm: Any = spark._jvm  # noqa: SLF001 - the one way to the Kafka client that Spark uses
+        jvm: Any = spark._jvm  # noqa: SLF001 - the only way to the Kafka client that Spark uses
         properties = kafka_options.for_client(jvm, settings, _TIMEOUTS)
         serializer = jvm.org.apache.kafka.common.serialization.StringSerializer
         self._package = jvm.org.apache.kafka.clients.producer
@@ -40,7 +40,7 @@ class Producer:
     def send(self, topic: str, key: str, value: str) -> int:
         """Write a record, wait until Kafka has it, and return its timestamp in milliseconds.
 
-        That is the broker's time where the topic has `message.timestamp.type=LogAppendTime`, else this machine's.
+        That is the broker's time if the topic has `message.timestamp.type=LogAppendTime`, else this machine's.
 
         Raises:
             NotWritten: Kafka did not take it in time.

@@ -1,4 +1,4 @@
-"""The Kafka topics of the job at its start: checks those that exist, creates the missing ones."""
+"""Check of the job's Kafka topics at its start, and creation of missing topics."""
 
 import logging
 
@@ -25,7 +25,7 @@ def provide(
     rebuilding: bool = False,
     adopted: Offsets | None = None,
 ) -> dict[str, NotedTopic]:
-    """Check the topics against the checkpoint, create the missing ones, and return all of them by role.
+    """Check the topics against the checkpoint, create missing topics, and return all topics by role.
 
     Nothing is created for a checkpoint that has written before, dead letters excepted: it would not fit.
 
@@ -33,17 +33,17 @@ def provide(
         spark: session of the job.
         settings: settings of the job.
         admin: Kafka, with all of the job's client options.
-        agreed: what is known of the checkpoint; without topics where any topics are accepted.
+        agreed: identity of the checkpoint; without topics if any topics are accepted.
         progress: how far its query has come.
-        rebuilding: the checkpoint is made anew for an updates topic that may hold anything.
+        rebuilding: the checkpoint is rebuilt for an updates topic that may hold anything.
         adopted: positions that the states have read with which a new checkpoint begins; None if it has none.
 
     Raises:
-        ConfigInvalid: a topic is missing whose name is nearly that of another one.
+        ConfigInvalid: a topic is missing whose name resembles an existing name.
         KafkaUnavailable: no broker answers, or a topic can neither be found nor created.
-        TopicReplaced: a topic of the checkpoint is missing, or is another one.
+        TopicReplaced: a topic of the checkpoint is missing, or was replaced.
         RecordsLost: inputs have lost records that the job has not read.
-        UpdatesUnknown: the updates topic holds updates of which the checkpoint does not know.
+        UpdatesUnknown: the updates topic holds updates that are unknown to the checkpoint.
     """
     present = admin.names()
     absent = [name for name in facts.names(settings).values() if name not in present]
@@ -55,7 +55,7 @@ def provide(
         if not rebuilding:
             written = admin.last_sources(settings.updates)
             marked = max(admin.markers(agreed.partition_names).values(), default=0)
-            # Read after them: a job that still runs on this checkpoint plans a micro-batch before it writes.
+            # Read progress last: a live driver plans a micro-batch before it writes.
             latest = checkpoint.progress(spark, settings)
             facts.check_ahead(settings, written, latest.planned)
             facts.check_marked(settings, marked, latest.micro_batches)

@@ -70,9 +70,9 @@ class FailureWatch:
 
     def __init__(self, query: StreamingQuery) -> None:
         java: Any = query
-        self._session = java._jsq.sparkSession()  # noqa: SLF001 - PySpark has no way to it
+        self._session = java._jsq.sparkSession()  # noqa: SLF001 - PySpark does not expose it
         session: Any = SparkSession.getActiveSession()
-        self._failures = session._jvm.reexpand.TaskFailures  # noqa: SLF001 - the one way to our own Java classes
+        self._failures = session._jvm.reexpand.TaskFailures  # noqa: SLF001 - the only way to our own Java classes
         self._failures.listen(self._session.sparkContext(), f"{EntriesLethal.__name__}: ")
 
     def found(self) -> EntriesLethal | None:
@@ -110,7 +110,7 @@ def leave_out(
 
 
 def _decided(noted: Quarantine, details: Mapping[str, Any], written: Sequence[int]) -> Quarantine:
-    """Return the decisions with one about an entry.
+    """Return the decisions with a decision about an entry.
 
     Args:
         noted: decisions so far.

@@ -12,18 +12,18 @@ from streaming.errors import CheckpointMismatch, CheckpointUnfinished
 from streaming.spark.checkpoint import CheckpointFiles
 
 NOTE: Final = "rebuild.json"
-"""File of a checkpoint that was made by a rebuild, or replaced by one."""
+"""File of a checkpoint that was made or replaced by a rebuild."""
 
 
 class Stage(StrEnum):
     """Stage of a rebuild.
 
     Attributes:
-        ADOPTING: the states of the former checkpoint are written into the new one.
+        ADOPTING: states are copied from the former to the new checkpoint.
         READING: the inputs are read, and no updates are written.
         CORRECTING: differences are written to the updates topic.
         COMPLETE: the job may start.
-        REPLACED: the note stands in the former checkpoint, and names the new one.
+        REPLACED: the note is in the former checkpoint, and names its successor.
     """
 
     ADOPTING = "adopting"
@@ -44,7 +44,7 @@ class RebuildNote:
         removed: number of REMOVEs that it wrote.
         rows: number of rows that hold.
         seconds: time that it took.
-        successor: checkpoint that replaces this one; empty if none does.
+        successor: checkpoint that replaces it; empty if none does.
     """
 
     stage: Stage

@@ -31,15 +31,15 @@ _MAX_WARNED = 1_000
 class Report:
     """One log line for each micro-batch.
 
-    Its level is INFO where there were updates, dead letters or ignored entries, else DEBUG: an idle job has a
-    micro-batch for each tick of its own.
+    Its level is INFO if there were updates, dead letters or ignored entries, else DEBUG: an idle job has a micro-batch
+    for each of its ticks.
 
-    The report asks the query now and then. Spark would call a listener for each micro-batch through Py4J, which then
-    looks for each name that Python uses in all jars: a third of the JVM's CPU at 20 events a second.
+    The report polls the query. Spark would call a listener for each micro-batch through Py4J, which then looks for
+    each name that Python uses in all jars: a third of the JVM's CPU at 20 events per second.
 
     Args:
         query: the query.
-        follow: takes over each micro-batch.
+        follow: called with each micro-batch.
     """
 
     def __init__(self, query: StreamingQuery, follow: Callable[[BatchReport], None] | None = None) -> None:

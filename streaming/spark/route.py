@@ -1,15 +1,15 @@
 """The placement of entries on keys (parent, shard) in the JVM.
 
-The JVM reads no more of the JSON than it needs to place an entry; Python reads all of it and decides. What cannot be
-placed goes to the key (`COORDINATOR`, `UNROUTABLE`), which reports why, and the beginning of what is too large to the
-key (`COORDINATOR`, `OVERSIZE`). State that spans parents has keys of its own, (`COORDINATOR`, bucket).
+The JVM reads no more of the JSON than it needs to place an entry; Python reads all of it and decides. Entries that
+cannot be placed go to the key (`COORDINATOR`, `UNROUTABLE`), which reports why, and the beginnings of oversize values
+to the key (`COORDINATOR`, `OVERSIZE`). State that spans parents has separate keys, (`COORDINATOR`, bucket).
 `streaming.records.routing` and `coordinator.bucket_of` compute the same in Python.
 """
 
 import secrets
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from streaming.config import Settings
 from streaming.coordinator import BUCKETS, COORDINATOR, OVERSIZE, UNROUTABLE
@@ -22,8 +22,8 @@ from streaming.worker.signature import SIGN_FIELD, SUFFIX_BYTES
 PIECE_BYTES = 65_536
 """Size in bytes above which a payload goes to Python in pieces, each a row.
 
-An Arrow batch is bounded by a number of rows, so this bounds its bytes. It does not bound those of a key: Spark holds
-all rows of a key in a micro-batch in one buffer, of at most 2 GB.
+An Arrow batch is bounded by a number of rows, so this bounds its bytes. It does not bound the bytes of a key: Spark
+holds all rows of a key in a micro-batch in one buffer, of at most 2 GB.
 """
 
 SIGNED_BYTES = 1_048_576
@@ -33,7 +33,7 @@ BEGINNING_BYTES = MAX_ORIGINAL_BYTES - 32
 """Size in bytes of the beginning of a value that is too large; its dead letter has no more."""
 
 SIZE = "size"
-"""Column with the size of the whole value, of a source that cuts long ones."""
+"""Column with the size of the whole value, of a source that cuts long values."""
 
 _ROUTES = "array<struct<parent: string, shard: int, entry: int, payload: binary, piece: int>>"
 _EVENTS = (
@@ -49,7 +49,7 @@ _LMQ_NAME = r"(?s)^%LMQ%\$([^$]*)\$(.*)$"
 def route(records: DataFrame, settings: Settings) -> DataFrame:
     """Return a row for each entry and each of its keys: parent, shard, the columns of an input row, and piece.
 
-    The last one is 0 where the payload is whole, and numbers the pieces of a long one from 1.
+    The piece is 0 for a whole payload; the pieces of a long payload are numbered from 1.
 
     Args:
         records: Kafka records, with the column `SIZE` if long values may be cut.
@@ -60,7 +60,7 @@ def route(records: DataFrame, settings: Settings) -> DataFrame:
     stream = F.when(topic == topics, 2).when(topic == subscriptions, 1).when(topic == groups, 0).otherwise(3)
     size = F.col(SIZE) if SIZE in records.columns else F.coalesce(F.length("value"), F.lit(0))
     is_large = size > settings.max_value_bytes
-    # A value that looks like one of the job's own goes to Python, which checks the signature before anything else.
+    # A value that looks like the job's own goes to Python, which checks the signature before anything else.
     looks_signed = (
         topic.isin(groups, subscriptions)
         & (size <= longest_value(settings))
@@ -72,7 +72,7 @@ def route(records: DataFrame, settings: Settings) -> DataFrame:
     # record that is not exactly one JSON value breaks the array or moves that number, so it is not taken as whole.
     fence = secrets.randbits(62)
     fenced = F.from_json(F.concat(F.lit("["), text, F.lit(f',{{"tick":{fence}}}]')), _EVENTS, _STRICT)
-    # One parser serves all streams, because Spark plans it anew in each micro-batch. It is a step of its own, because
+    # One parser serves all streams, because Spark plans it in each micro-batch. It is a separate step, because
     # Spark would otherwise parse a record again for each field that is read.
     parsed = records.select(
         "topic",
@@ -94,7 +94,7 @@ def route(records: DataFrame, settings: Settings) -> DataFrame:
         .when(topic == groups, _group_routes(event, settings))
         .otherwise(_clock_routes(event))
     )
-    # The job writes no sets, so the entries of a long one are not its own, whatever is at the end of their record.
+    # The job writes no sets, so the entries of a long set are not its own, with any end of their record.
     is_forged = parsed["is_large"] & F.coalesce(F.size(event["subscriptionSet"]) > 0, F.lit(False))
     unplaced = F.when(parsed["too_large"] | is_forged, _oversize_route()).otherwise(
         _record_route(F.lit(COORDINATOR), F.lit(UNROUTABLE))
@@ -110,12 +110,12 @@ def longest_value(settings: Settings) -> int:
 
 
 def _is_short(name: Column) -> Column:
-    """Tell whether a name can be valid: each piece of a payload repeats that of its parent."""
+    """Return whether a name can be valid: each piece of a payload repeats its parent's name."""
     return F.length(name) <= MAX_NAME_BYTES
 
 
 def _topic_routes(event: Column, settings: Settings) -> Column:
-    """Place a topic event on the one shard of its topic; null for a parent that cannot be valid."""
+    """Place a topic event on the shard of its topic; null for a parent that cannot be valid."""
     parent = F.coalesce(event["parentTopic"], F.regexp_extract(event["lmqName"], _LMQ_NAME, 1), F.lit(COORDINATOR))
     if not settings.shards:
         return F.when(_is_short(parent), _record_route(parent, F.lit(0)))
@@ -143,14 +143,14 @@ def _subscription_routes(event: Column, settings: Settings) -> Column:
         on_shards = _shard_routes(parent, number, payload, settings)
         return F.when(no_parent, on_coordinator).otherwise(F.concat(on_coordinator, on_shards))
 
-    # Of a field that stands twice in the record, Python would see only what the JVM has read. The record goes there as
-    # a whole, to be reported, and so does one that is too long.
+    # Of a field that is in the record twice, Python would see only the value that the JVM has read. The record goes
+    # there as a whole, to be reported, and so does a record that is too long.
     fields = F.json_object_keys(text)
     is_sound = (F.size(entries) <= settings.max_requests) & (F.size(fields) == F.size(F.array_distinct(fields)))
     requests = F.when(F.size(entries) > 0, F.when(is_sound, entries)).otherwise(F.array(text))
     numbered = F.transform(requests, lambda entry, position: F.struct(entry.alias("entry"), position.alias("position")))
     nulls = F.filter(numbered, lambda each: each["entry"].isNull())
-    # A null takes five bytes, and its row some hundred. So the first one stands for all.
+    # A null takes five bytes, and its row some hundred. So the first null represents all.
     kept = F.concat(F.filter(numbered, lambda each: each["entry"].isNotNull()), F.slice(nulls, 1, 1))
     return F.flatten(F.transform(kept, entry_routes))
 
@@ -194,19 +194,19 @@ def _shard_routes(parent: Column, entry: Column, payload: Column, settings: Sett
 
 
 def _record_route(parent: Column, shard: Column) -> Column:
-    """Return the one route of a whole record."""
+    """Return the single route of a whole record."""
     return F.array(_route(parent, shard, F.lit(0), F.col("value")))
 
 
 def _oversize_route() -> Column:
-    """Return the one route of a value that is too large: its size and its beginning."""
+    """Return the single route of a value that is too large: its size and its beginning."""
     size = F.concat(F.col(SIZE).cast("string"), F.lit("\n")).cast("binary")
     payload = F.concat(size, F.substring("value", 1, BEGINNING_BYTES))
     return F.array(_route(F.lit(COORDINATOR), F.lit(OVERSIZE), F.lit(0), payload))
 
 
 def _in_pieces(routes: Column) -> Column:
-    """Return routes whose payloads are short: several for a long one."""
+    """Return routes whose payloads are short: several for a long payload."""
 
     def pieces_of(route: Column) -> Column:
         last = F.floor((F.length(route["payload"]) - 1) / PIECE_BYTES)

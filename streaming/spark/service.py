@@ -1,4 +1,4 @@
-"""The life of a job: its start, its right to the checkpoint, its end."""
+"""Life cycle of a job: start, lease of the checkpoint, end."""
 
 import itertools
 import logging
@@ -84,19 +84,19 @@ def run(
     Args:
         settings: settings of the job.
         take_over: end another driver that works on the checkpoint.
-        accept_topics: take Kafka's topics for those of the checkpoint, although Kafka says that they are others.
+        accept_topics: accept Kafka's topics as the checkpoint's, although their ids differ.
         stands_by: wait until no other driver works on the checkpoint.
         page: page that the job's server shows.
 
     Raises:
         SparkUnavailable: Spark does not start.
         CheckpointUnusable: the checkpoint is no folder, or may not be read or written.
-        CheckpointMismatch: the checkpoint was made with other settings, or does not say with which.
-        CheckpointUnfinished: the checkpoint is being rebuilt, or was replaced by another one.
+        CheckpointMismatch: the checkpoint was made with other settings, or does not contain them.
+        CheckpointUnfinished: the checkpoint is being rebuilt, or was replaced.
         KafkaUnavailable: no broker answers.
-        TopicReplaced: a topic of the checkpoint was deleted, or is another one.
+        TopicReplaced: a topic of the checkpoint was deleted or replaced.
         RecordsLost: inputs have lost records that the job has not read.
-        UpdatesUnknown: the updates topic holds updates of which the checkpoint does not know.
+        UpdatesUnknown: the updates topic holds updates that are unknown to the checkpoint.
         ConfigInvalid: the file of group attributes is not valid.
         CheckpointInUse: another driver works on the checkpoint.
         TakenOver: another driver has taken over the checkpoint.
@@ -167,17 +167,17 @@ def _work(
 
 
 def _agreed(spark: SparkSession, settings: Settings, former: Agreement | None = None) -> Agreement:
-    """Return what checkpoint and settings agree on; `former` is what they agreed on before a wait.
+    """Return the agreement of checkpoint and settings; `former` is their agreement before a wait.
 
     Raises:
         CheckpointInUse: another driver has begun on the new checkpoint during the wait.
-        CheckpointMismatch: it was replaced by another one.
+        CheckpointMismatch: it was replaced by another checkpoint.
     """
     rebuild_note.check_usable(spark, settings)
     agreed = checkpoint.agree(spark, settings)
     if former is None or former.checkpoint_id == agreed.checkpoint_id:
         return agreed
-    if not former.topics:  # it was new: each look at a new checkpoint gives it another id, and the lease has the first
+    if not former.topics:  # it was new: each check of a new checkpoint gives it another id, and the lease has the first
         if not agreed.topics:
             return former
         raise checkpoint.just_begun(settings)
@@ -188,16 +188,16 @@ def _agreed(spark: SparkSession, settings: Settings, former: Agreement | None = 
 
 @contextmanager
 def _nothing_open(settings: Settings, admin: KafkaAdmin, agreed: Agreement) -> Iterator[None]:
-    """Leave no transaction open on a checkpoint that does not fit its topics any more.
+    """End the open transactions of a checkpoint that does not fit its topics any more.
 
-    No driver goes on there, so nobody else would end it. Until the broker does, after 15 minutes, a job on a new
-    checkpoint could not read on in the inputs to which this one wrote.
+    No later driver would end them. Until the broker does, after 15 minutes, a job on a new checkpoint could not read
+    past them in the inputs.
     """
     try:
         yield
     except (TopicReplaced, RecordsLost, UpdatesUnknown):
         clock = agreed.topics.get("clock")
-        if clock is not None and clock.name == settings.clock:  # else a driver may live, whose lease is elsewhere
+        if clock is not None and clock.name == settings.clock:  # else a driver may live with another lease
             with suppress(KafkaUnavailable):
                 admin.end_transactions(agreed.partition_names)
         raise
@@ -217,7 +217,7 @@ def started(settings: Settings, stop: threading.Event) -> Iterator[SparkSession]
     set_on_signal(stop)  # again: a new SparkContext handles SIGINT itself, and would abort the running micro-batch
     context: Any = spark.sparkContext
     jvm: subprocess.Popen[bytes] | None = getattr(context._gateway, "proc", None)  # noqa: SLF001 - none if it started us
-    # What py4j raises it also logs, with a traceback, and under no name of its own.
+    # py4j also logs the errors that it raises, with a traceback, in the root logger.
     logging.getLogger().addFilter(lambda record: record.msg != "Exception while sending command.")
     # Python's server of accumulators writes a traceback when the JVM that it serves is gone.
     context._accumulatorServer.handle_error = lambda *_: log.debug("the JVM is gone")  # noqa: SLF001
@@ -249,7 +249,7 @@ class Start(NamedTuple):
         settings: its settings.
         admin: Kafka, with all of its client options.
         lease: right to its checkpoint.
-        agreed: what the checkpoint and the settings agree on.
+        agreed: agreement of the checkpoint and the settings.
     """
 
     spark: SparkSession
@@ -286,7 +286,7 @@ def begin(
         adopted: positions that the states have read with which a new checkpoint begins; None if it has none.
 
     Raises:
-        ReexpandError: as `run` says.
+        ReexpandError: as in `run`.
     """
     spark, settings, admin, lease, agreed = start
     has_clock = settings.clock in admin.names()
@@ -348,7 +348,7 @@ def keep_going(
         adopted: as for `begin`.
 
     Raises:
-        ReexpandError: as `run` says.
+        ReexpandError: as in `run`.
     """
     while True:
         try:

@@ -1,4 +1,4 @@
-"""The Spark session with the options of the job, and the reason beside each."""
+"""Spark session with the options of the job, and the reason for each."""
 
 import logging
 import os
@@ -27,7 +27,7 @@ _LOG_CONFIGURATION_JSON = _LOG_CONFIGURATION.with_name("log4j2-json.properties")
 _ROCKSDB = "spark.sql.streaming.stateStore.rocksdb"
 
 _BASE = {
-    # State larger than the heap, and a micro-batch that writes what changed instead of whole snapshots.
+    # State larger than the heap, and a micro-batch that writes changes instead of whole snapshots.
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
@@ -36,19 +36,19 @@ _BASE = {
     f"{_ROCKSDB}.boundedMemoryUsage": "true",
     # Without timeouts a micro-batch without data has nothing to do.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-    # Each state value has a checksum of its own, and each file checksum costs one more file a task and micro-batch.
+    # Each state value has its own checksum, and each file checksum costs one more file per task and micro-batch.
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
-    # Over TCP each task waits 40 ms for nothing: Nagle's algorithm holds Spark's second write back until the first one
+    # Over TCP each task waits 40 ms for nothing: Nagle's algorithm holds Spark's second write back until the first
     # is acknowledged, and the Python worker delays that, because it has nothing to send yet.
     "spark.python.unix.domain.socket.enabled": "true",
-    # Number of output rows after which Python hands them to the JVM. Where there are many updates a row has 16 KiB, and
-    # some 75 KiB where they are written by column: 40 or 190 MB. With a smaller number, the rows of more keys are split
+    # Number of output rows after which Python hands them to the JVM. With many updates a row has 16 KiB, and
+    # some 75 KiB if they are written by column: 40 or 190 MB. With a smaller number, the rows of more keys are split
     # over two Arrow batches, each of which costs PySpark half a millisecond.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2500",
     "spark.ui.showConsoleProgress": "false",
-    # Executors import this package, and not one of that name in the folder in which they happen to run.
+    # Executors import this package, and not another package of that name in their working folder.
     f"spark.executorEnv.{surroundings.SAFE_PATH}": "1",
-    # Spark's own pattern does not know all options of Kafka's clients that hold secrets.
+    # Spark's own pattern does not match all options of Kafka's clients that hold secrets.
     "spark.redaction.regex": SECRET_NAMES,
 }
 
@@ -61,7 +61,7 @@ _LOCAL = {
     **_LOOPBACK,
     # Tasks are retried as on a cluster: a Python worker that dies must not end the query.
     "spark.master": "local[*,4]",
-    # Workers are forks of a process that has imported what they need. On clusters the package may come another way.
+    # Workers are forks of a process that has done their imports. On clusters the package may come another way.
     "spark.python.daemon.module": "streaming.spark.daemon",
     "spark.ui.enabled": "false",
 }
@@ -69,7 +69,7 @@ _LOCAL = {
 _JAVA_OPTIONS = "-Dlog4j2.configurationFile={file} -Dreexpand.log.level={level} -Dreexpand.log.told={told}"
 
 _LOCAL_PATHS = {"spark.hadoop.fs.defaultFS": "file:///"}
-"""Paths are of this machine, whatever file system `HADOOP_CONF_DIR` names; for a local job on a local checkpoint."""
+"""Local paths for a local job on a local checkpoint, even if `HADOOP_CONF_DIR` names another file system."""
 
 _CLUSTER = {
     # It has no login, and shows the plan of each query and the names of all topics.
@@ -78,17 +78,17 @@ _CLUSTER = {
 """Options on a cluster, unless Spark's own configuration has them."""
 
 _AUTHENTICATED = {
-    # Driver and executors prove that they know a secret, which Spark makes for each application, and encrypt what they
-    # send: tasks hold the options of Kafka's clients.
+    # Driver and executors authenticate with a secret, which Spark makes for each application, and encrypt their
+    # traffic: tasks hold the options of Kafka's clients.
     "spark.authenticate": "true",
     "spark.network.crypto.enabled": "true",
 }
-"""Further ones where Spark makes and spreads the secret by itself. A standalone cluster needs it on each machine."""
+"""Further options if Spark makes and spreads the secret by itself. A standalone cluster needs it on each machine."""
 
 
 _LOCAL_FILES = {
     # Without Hadoop's native library a local file system starts a process, `chmod`, for each file and its checksum:
-    # some 60 in a micro-batch with the default manager of checkpoint files, 8 with this one.
+    # some 60 in a micro-batch with the default manager of checkpoint files, 8 with this manager.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
@@ -112,7 +112,7 @@ def options(
         settings: settings of the job; without `master` the session is local, unless spark-submit set one.
         shuffle_partitions: number of state partitions of the checkpoint.
         jars: jars that Spark lacks (see `streaming.local.jars`).
-        jars_of_s3: further ones of a checkpoint on S3; the archive of classes is made without them.
+        jars_of_s3: further jars for a checkpoint on S3; the archive of classes is made without them.
         configured: options of Spark's own configuration.
     """
     chosen = {**_BASE, "spark.sql.shuffle.partitions": str(shuffle_partitions), "spark.app.name": "reexpand"}
@@ -155,11 +155,11 @@ def options(
 
 
 def _guarded(settings: Settings, configured: Mapping[str, str]) -> dict[str, str]:
-    """Return the options that keep others from the driver and the executors of a cluster."""
+    """Return the options that protect the driver and the executors of a cluster."""
     master = settings.master or configured.get("spark.master", "")
     if _is_local(settings) or master.startswith("local"):
         return {}
-    # spark-submit may have begun without a secret, and the shuffle service of a cluster would have to know it as well.
+    # spark-submit may have begun without a secret, and the shuffle service of a cluster would need it as well.
     has_own = is_submitted() or configured.get("spark.shuffle.service.enabled") == "true"
     by_itself = master.startswith(("yarn", "k8s")) and not has_own
     wanted = _CLUSTER | (_AUTHENTICATED if by_itself else {})
@@ -167,7 +167,7 @@ def _guarded(settings: Settings, configured: Mapping[str, str]) -> dict[str, str
 
 
 def _configured() -> dict[str, str]:
-    """Return the options of Spark's own configuration: those of spark-submit, or of `spark-defaults.conf`."""
+    """Return the options of Spark's own configuration, from spark-submit or `spark-defaults.conf`."""
     if is_submitted():
         SparkContext._ensure_initialized()  # noqa: SLF001 - the gateway, which SparkConf asks
         return dict(SparkConf().getAll())
@@ -185,19 +185,19 @@ _OPTION = re.compile(r"\s*([^\s#!=:]+)(?:\s*[=:]\s*|\s+)(.*?)\s*")
 
 
 def is_submitted() -> bool:
-    """Tell whether spark-submit runs this: it gives Python a gateway to a Spark whose options it has chosen."""
+    """Return whether spark-submit runs this: it gives Python a gateway to a Spark whose options it has chosen."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def _is_local(settings: Settings) -> bool:
-    """Tell whether Spark runs in one JVM on this machine; spark-submit chooses by itself."""
+    """Return whether Spark runs in one JVM on this machine; spark-submit chooses by itself."""
     if settings.master is None:
         return not is_submitted()
     return settings.master.startswith("local")
 
 
 def _is_on_this_machine(settings: Settings) -> bool:
-    """Tell whether driver and executors are all on this machine."""
+    """Return whether driver and executors are all on this machine."""
     return _is_local(settings) or urlparse(settings.master or "").hostname in ("127.0.0.1", "localhost")
 
 
@@ -213,7 +213,7 @@ def build(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = ()
     if _is_on_this_machine(settings):
         os.environ.setdefault(
             "SPARK_LOCAL_IP", "127.0.0.1"
-        )  # for parts without an option of their own, such as the web interface
+        )  # for parts without a separate option, such as the web interface
     of_s3 = local_jars.s3() if s3.is_on_s3(settings.checkpoint) and not is_submitted() else []
     builder = SparkSession.builder
     configured = {} if _is_local(settings) else _configured()
@@ -237,7 +237,7 @@ def build(settings: Settings, shuffle_partitions: int, jars: Sequence[Path] = ()
 
 
 def _reasons(error: Py4JJavaError) -> Iterator[str]:
-    """Yield the first line of what Java says, and of the last cause, which is what to mend."""
+    """Yield the first line of a Java error, and of its last cause, which must be fixed."""
     first = last = error.java_exception
     while (cause := last.getCause()) is not None:
         last = cause

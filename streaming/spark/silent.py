@@ -20,16 +20,16 @@ from streaming.spark.report import Report
 from streaming.spark.watch import TopicWatch
 
 TICK_INTERVAL_MS = 1_000
-"""Longest time between ticks: when time passes does not change what it ends, and a rebuild waits for a tick."""
+"""Longest time between ticks: they end the same clients and topics at any rate, and a rebuild waits for a tick."""
 
 
 class InputProgress(NamedTuple):
     """A running query, and how far it has come.
 
     Attributes:
-        ends: returns where the inputs end now.
+        ends: returns the present ends of the inputs.
         read: returns how far committed micro-batches have read them.
-        has_told_present: tells whether time has passed up to the start of the query.
+        has_told_present: returns whether time has passed up to the start of the query.
     """
 
     ends: Callable[[], Offsets]
@@ -38,7 +38,7 @@ class InputProgress(NamedTuple):
 
 
 class _Until(NamedTuple):
-    """Wish that a query ends when it has settled, or on a signal."""
+    """Request to end a query when it has settled, or on a signal."""
 
     signal: threading.Event
     is_settled: Callable[[], bool]
@@ -60,11 +60,11 @@ def read_inputs(
         spark: session from `service.started`.
         settings: settings of the job.
         signal: set on SIGTERM and SIGINT.
-        settling: returns, for the running query, a function that tells whether it may end.
+        settling: returns, for the running query, a predicate that is true once it may end.
         adopted: positions that the states have read with which the checkpoint begins; None if it has none.
 
     Raises:
-        ReexpandError: as `service.run` says.
+        ReexpandError: as in `service.run`.
     """
     ticks = min(settings.tick_interval_ms, TICK_INTERVAL_MS)
     settings = settings.model_copy(update={"tick_interval_ms": ticks, "pace_cpu": 0.0})
@@ -92,14 +92,14 @@ def _reading(settings: Settings, admin: KafkaAdmin, query: StreamingQuery, clock
 
 @contextmanager
 def held(spark: SparkSession, settings: Settings, checkpoint_id: str, partitions: int) -> Iterator[Callable[[], None]]:
-    """Hold the lease of a former checkpoint, so that no job works on it, and end what its last job left open.
+    """Hold the lease of a former checkpoint against jobs, and end its last job's open transactions.
 
     The context is a function that raises `TakenOver` if a job has started there by force.
 
     Args:
         spark: session from `service.started`.
         settings: settings with the former checkpoint and its clock topic.
-        checkpoint_id: name by which Kafka knows it.
+        checkpoint_id: its name in Kafka.
         partitions: number of its state partitions.
 
     Raises:

@@ -7,7 +7,7 @@ least once: Spark's sink writes them; a repeated micro-batch writes the same key
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config import Settings
@@ -35,7 +35,7 @@ def topics(settings: Settings, *, silent: bool = False, answers: bool = True) ->
 
     Args:
         settings: settings of the job.
-        silent: write only what the job says to itself.
+        silent: write only records for the job's own inputs.
         answers: the topic of answers can be written.
     """
     said = {
@@ -55,7 +55,7 @@ def topics(settings: Settings, *, silent: bool = False, answers: bool = True) ->
 def address(expanded: DataFrame) -> DataFrame:
     """Return the Kafka records (topic, key, value) of output rows (see `expand.OUTPUT_SCHEMA`).
 
-    Rows of counts hold no tables, so they become no records. Spark plans this anew in each micro-batch: each branch
+    Rows of counts hold no tables, so they become no records. Spark plans this in each micro-batch: each branch
     here costs as much as the work on some events.
     """
     texts = F.split(F.col("value").cast("string"), TABLE_END)
@@ -65,7 +65,7 @@ def address(expanded: DataFrame) -> DataFrame:
     return (
         expanded.select("topic", F.col("key").cast("string"), texts.alias("texts"))
         .select("topic", "key", *shared, numbers.alias("numbers"))
-        # A step of its own: Spark computes the columns beside `explode` for each record, and tables have thousands of
+        # A separate step: Spark computes the columns next to `explode` for each record, and tables have thousands of
         # lines. The cast is part of it: of a bare column Spark infers a filter of empty ones, for which it splits all
         # tables again.
         .select("topic", "key", *tables, F.explode(F.col("numbers").cast("array<bigint>")).alias("number"))
@@ -81,11 +81,11 @@ def address(expanded: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """What tells the records of this driver from those of another one.
+    """Identity that a driver writes under: checkpoint id, generation and run.
 
     Attributes:
         checkpoint_id: id of the checkpoint.
-        generation: number of the driver; a later one has a larger number.
+        generation: number of the driver; larger for each later driver.
         run: number of its query.
     """
 
@@ -98,7 +98,7 @@ def start(records: DataFrame, settings: Settings, fence: Fence | None = None) ->
     """Start writing the records to Kafka; without a fence, at least once.
 
     A producer keeps the order of its records (idempotence is Kafka's default), and one task writes all updates of a
-    shard, so the updates of one client and topic stand in the order in which they happened.
+    shard, so the updates of one client and topic are in the order in which they happened.
     """
     # Tens of thousands of small records go in few large requests. A task flushes when it ends, so lingering delays
     # nothing. Compression is left to the client options: not every client library can read every codec.
@@ -123,7 +123,7 @@ def start(records: DataFrame, settings: Settings, fence: Fence | None = None) ->
 
 
 def _joined(parts: str) -> Column:
-    """Return the concatenation of columns; `names[t]` stands for the line of `names` with the number `t`."""
+    """Return the concatenation of columns; `names[t]` is the line of `names` with the number `t`."""
     return F.concat(*(F.get(*part[:-1].split("[")) if part.endswith("]") else F.col(part) for part in parts.split()))
 
 

@@ -1,7 +1,7 @@
-"""A driver that stands by: it waits, warm, until no other driver holds the checkpoint.
+"""Standby driver: it waits, warm, until no other driver holds the checkpoint.
 
 Most of a start is the work of a cold JVM: Spark's session, the first plan of the query, the first Python worker. A
-driver that stands by has it done before it is needed.
+standby driver does it in advance.
 """
 
 import logging
@@ -30,7 +30,7 @@ _WARM_RECORDS = 20
 """Largest number of records of each input partition with which a driver warms up."""
 
 _WARM_SECONDS = 60
-"""Longest time in seconds of the warm-up; what is not warm by then costs time later."""
+"""Longest time in seconds of the warm-up; the rest costs time later."""
 
 
 def acquire(
@@ -41,7 +41,7 @@ def acquire(
     Raises:
         KafkaUnavailable: no broker answers at the start. Later the driver waits until one answers.
     """
-    if settings.clock not in admin.names():  # the lease is kept under its name; nobody holds the checkpoint
+    if settings.clock not in admin.names():  # the lease is kept under its name, so no driver has it
         return True
     is_warm = False
     while True:
@@ -49,7 +49,7 @@ def acquire(
             lease.acquire(take_over=False, way_out="This driver takes over when that one has ended.")
         except CheckpointInUse as error:
             if not is_warm:
-                spark.sparkContext.setLogLevel("OFF")  # what is cut short tells of itself, with the stacks of its tasks
+                spark.sparkContext.setLogLevel("OFF")  # a query that is cut short logs its tasks' stacks
                 _warm_up(spark, settings, admin, stop)
                 is_warm = True
             log.info(STANDING_BY, error)
@@ -64,7 +64,7 @@ def acquire(
 
 
 def _warm_up(spark: SparkSession, settings: Settings, admin: KafkaAdmin, stop: threading.Event) -> None:
-    """Run the query on the last records of the inputs, in a folder of its own; nothing is written to Kafka."""
+    """Run the query on the last records of the inputs, in a separate folder, and write nothing to Kafka."""
     folder = f"standby/{uuid4().hex}"
     own = settings.model_copy(update={"checkpoint": f"{settings.checkpoint.rstrip('/')}/{folder}"})
     first, ends = admin.spans(settings.inputs)
@@ -83,7 +83,7 @@ def _warm_up(spark: SparkSession, settings: Settings, admin: KafkaAdmin, stop: t
             if query.awaitTermination(1) or stop.is_set():
                 break
         query.stop()
-    except PySparkException as error:  # a cold driver is right as well, only slower
+    except PySparkException as error:  # a cold driver works as well, only slower
         log.debug("the warm-up failed: %s", error)
     finally:
         CheckpointFiles(spark, settings.checkpoint).delete(folder)

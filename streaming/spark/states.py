@@ -1,4 +1,4 @@
-"""The state of a job as its checkpoint keeps it, read beside the job."""
+"""Reader of a job's state in its checkpoint, independent of the job."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,7 +29,7 @@ class StateReader:
         """Yield parent, number and state bytes of each key after a committed micro-batch.
 
         Raises:
-            StateCorrupted: Spark cannot read its state, or keeps that of this micro-batch no more.
+            StateCorrupted: Spark cannot read its state, or has deleted this micro-batch's state.
         """
         try:
             stored = self._spark.read.format("statestore").option("batchId", micro_batch).load(self._query)

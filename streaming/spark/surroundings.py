@@ -1,4 +1,4 @@
-"""The environment in which Spark is started: whatever the shell, a notebook or the current folder have in it."""
+"""Environment in which Spark is started, independent of the shell, a notebook or the current folder."""
 
 import logging
 import os
@@ -28,7 +28,7 @@ _HOME: Final = "SPARK_HOME"
 
 
 def prepare(*, local: bool) -> None:
-    """Set the variables by which Spark starts with our own parts, and warn of those that are not followed.
+    """Set the variables by which Spark starts with our own parts, and warn of variables that are ignored.
 
     Args:
         local: Spark's workers are on this machine, in one JVM with the driver.

@@ -1,4 +1,4 @@
-"""A watch on the Kafka topics of a running job: a topic that is deleted or created anew ends it."""
+"""Watch on the Kafka topics of a running job, which a deleted or recreated topic ends."""
 
 import time
 from collections.abc import Collection, Mapping
@@ -14,14 +14,14 @@ from streaming.spark.failures import explained
 from streaming.spark.kafka_admin import KafkaAdmin, TopicIds
 
 LOOK_SECONDS = 5
-"""Time between two looks at the topics."""
+"""Time between two checks of the topics."""
 
 
 class TopicWatch:
     """Watch on the topics of a job.
 
-    Spark compares offsets only: of a topic that was created anew and has grown past them, it would read on in the
-    middle. `look` asks for the ids now and then, and waits for nothing.
+    Spark compares offsets only: if a recreated topic has grown past them, it would read on in the middle. `look`
+    requests the ids at intervals, without waiting.
     """
 
     def __init__(
@@ -37,13 +37,13 @@ class TopicWatch:
         self._next = time.monotonic() + LOOK_SECONDS
 
     def look(self) -> None:
-        """Compare the topics with those of the start, if it is time to.
+        """Compare the topics with the topics at the start, if a check is due.
 
-        A topic that seems not to exist is looked at twice: a broker that has just started may not know it yet.
+        A topic that seems not to exist is checked twice: a broker that has just started may not list it yet.
 
         Raises:
-            TopicReplaced: a topic does not exist any more, or is another one.
-            JobFailed: the same of the clock topic, which the next start makes anew.
+            TopicReplaced: a topic was deleted or recreated.
+            JobFailed: the clock topic was deleted or recreated; the next start goes on with a new topic.
         """
         if self._asked is None:
             if time.monotonic() >= self._next:

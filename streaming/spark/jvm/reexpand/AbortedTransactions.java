@@ -9,11 +9,11 @@ import org.apache.kafka.common.record.ControlRecordType;
 import org.apache.kafka.common.record.Record;
 import org.apache.kafka.common.record.RecordBatch;
 
-/** The aborted transactions that a broker names in an answer. Its batches are to be asked in their order. */
+/** The aborted transactions that a broker names in an answer. Batches must be checked in their order. */
 final class AbortedTransactions {
 
     private final List ahead = new ArrayList();
-    private final HashSet producers = new HashSet(); // those whose transaction, at the current batch, is aborted later
+    private final HashSet producers = new HashSet(); // with a transaction at the current batch that is aborted later
 
     AbortedTransactions(FetchResponseData.PartitionData answer) {
         if (answer.abortedTransactions() != null) {
@@ -21,7 +21,7 @@ final class AbortedTransactions {
         }
     }
 
-    /** Tells whether a batch is part of one. */
+    /** Returns whether a batch is part of an aborted transaction. */
     boolean contain(RecordBatch batch) {
         Iterator named = ahead.iterator();
         while (named.hasNext()) {

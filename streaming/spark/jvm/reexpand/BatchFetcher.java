@@ -37,7 +37,7 @@ import org.apache.kafka.common.utils.Time;
 /**
  * A connection to the leader of a partition, which returns batches as the broker has them: compressed.
  *
- * It serves one task at a time, and waits in between for the next one.
+ * It serves one task at a time, and waits in between for the next task.
  */
 final class BatchFetcher {
 
@@ -70,7 +70,7 @@ final class BatchFetcher {
             new ApiVersions(), log, MetadataRecoveryStrategy.NONE);
     }
 
-    /** Returns the connection that waits for a task of this partition, or a new one. */
+    /** Returns the connection that waits for a task of this partition, or a new connection. */
     static BatchFetcher take(BoundedPartition partition) {
         BatchFetcher found = (BatchFetcher) WAITING.remove(partition.place);
         return found == null ? new BatchFetcher(partition) : found;
@@ -84,7 +84,7 @@ final class BatchFetcher {
         }
     }
 
-    /** Returns batches from an offset on; the first one may begin before it. */
+    /** Returns batches from an offset on; the first batch may begin before it. */
     FetchResponseData.PartitionData fetch(long offset) throws IOException {
         long end = Time.SYSTEM.milliseconds() + PATIENCE_MILLIS;
         while (true) {

@@ -13,7 +13,7 @@ import org.apache.kafka.common.utils.ByteUtils;
 final class BatchRecords {
 
     final DefaultRecordBatch batch;
-    /** Fields of the current record; `value` is its beginning where it is longer than the bound, and null for none. */
+    /** Fields of the current record; `value` is its beginning if it is longer than the bound, and null for none. */
     long offset;
     long timestamp;
     byte[] value;
@@ -59,7 +59,7 @@ final class BatchRecords {
     }
 
     private void readValue(int length) throws IOException {
-        size = Math.max(length, 0); // -1 stands for none
+        size = Math.max(length, 0); // -1 for none
         value = length < 0 ? null : new byte[length > bound ? beginning : length];
         int done = 0;
         while (value != null && done < value.length) {

@@ -18,7 +18,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /**
  * Spark's Kafka source, except that its tasks read records of any size with little memory.
  *
- * Kafka's consumer allocates a whole record, and a compressed batch of 1 MB may hold one of 1 GB or more. This source
+ * Kafka's consumer allocates a whole record, and a compressed batch of 1 MB may hold 1 GB or more. This source
  * reads the beginning of a value while it decompresses the batch, and skips keys and headers.
  *
  * It takes the options of Spark's source, and the option "bound": the size in bytes above which a value is cut to the

@@ -4,7 +4,7 @@ import java.util.HashMap;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.spark.sql.connector.read.InputPartition;
 
-/** Offsets of a Kafka partition that one task reads. */
+/** Offsets of a Kafka partition for one task. */
 final class BoundedPartition implements InputPartition {
 
     private static final long serialVersionUID = 1L;

@@ -18,9 +18,9 @@ final class BoundedReader implements PartitionReader {
     private final UTF8String topic;
     private final BatchFetcher fetcher;
     private long position;
-    private Iterator batches; // those of the last answer; null before the first one
+    private Iterator batches; // of the last answer; null before the first answer
     private AbortedTransactions aborted;
-    private BatchRecords records; // those of the current batch; null before the first one
+    private BatchRecords records; // of the current batch; null before the first batch
 
     BoundedReader(BoundedPartition partition) {
         this.partition = partition;

@@ -1,9 +1,9 @@
 package reexpand;
 
 /**
- * Budget of CPU time: so many cores on average, with what half a second of them may use in advance.
+ * Budget of CPU time: a number of cores on average, of which half a second may be used in advance.
  *
- * Who overdraws it waits until it is earned, but never longer than a given time.
+ * An overdrawn budget makes the query wait until it is earned, but never longer than a given time.
  */
 public final class CpuBudget {
 

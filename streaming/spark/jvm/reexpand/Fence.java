@@ -10,7 +10,7 @@ final class Fence {
 
     private static final String CLIENT = "kafka.";
 
-    /** Longest that brokers allow unless told otherwise: the transaction lasts as long as the task. */
+    /** Brokers' default maximum, because the transaction lasts as long as the task. */
     private static final String LONGEST_TRANSACTION_MS = "900000";
 
     final int partition;

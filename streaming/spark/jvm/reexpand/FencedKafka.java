@@ -14,12 +14,12 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * A sink of Structured Streaming that writes what a state partition has for a micro-batch in one Kafka transaction.
+ * A sink of Structured Streaming that writes a state partition's records of a micro-batch in one Kafka transaction.
  *
- * Rows have the columns topic, key and value, all of them text. Options with the prefix "kafka." are those of the
- * producer. The others are checkpoint (the id of the checkpoint), generation (the number of the driver: a later one has
- * a larger number), run (the number of its query), and markers (a topic under whose name the broker keeps the markers;
- * nothing is written to it).
+ * Rows have the columns topic, key and value, all of them text. Options with the prefix "kafka." are producer options.
+ * The others are checkpoint (the id of the checkpoint), generation (the number of the driver, larger for each later
+ * driver), run (the number of its query), and markers (a topic under whose name the broker keeps the markers; nothing
+ * is written to it).
  *
  * The sources of this package are written for Janino, the compiler within Spark: no lambdas, and types without arguments.
  */

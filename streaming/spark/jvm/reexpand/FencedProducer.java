@@ -15,14 +15,14 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 
 /**
- * A transactional producer of a state partition, and the marker of what it has written.
+ * A transactional producer of a state partition, and the marker of its written micro-batches.
  *
- * The marker is the committed offset of a consumer group of the partition's own: its offset is the number of micro-batches
- * that are written, and its metadata is the generation of the driver that wrote the last one. A transaction carries it,
- * so the records and the marker appear together or not at all.
+ * The marker is the committed offset of a consumer group of the partition's own: its offset is the number of written
+ * micro-batches, and its metadata is the generation of the driver that wrote the latest of them. A transaction carries
+ * it, so the records and the marker appear together or not at all.
  *
- * A producer serves one task at a time, and waits in between for the next micro-batch: a new one costs more than most
- * micro-batches.
+ * A producer serves one task at a time, and waits in between for the next micro-batch: a new producer costs more than
+ * most micro-batches.
  */
 final class FencedProducer implements Callback {
 
@@ -45,7 +45,7 @@ final class FencedProducer implements Callback {
     /**
      * Returns the producer that waits for this partition's next task; null if there is none.
      *
-     * Those of an earlier query are closed: their transactions were ended, and they would notice it a minute later.
+     * Producers of an earlier query are closed: their transactions were ended, which they would notice a minute later.
      */
     static FencedProducer take(Fence fence) {
         FencedProducer found = (FencedProducer) WAITING.remove(key(fence));
@@ -64,7 +64,7 @@ final class FencedProducer implements Callback {
         return found;
     }
 
-    /** Returns a new producer. From now on the broker refuses all earlier ones of the same partition. */
+    /** Returns a new producer. From now on the broker refuses all earlier producers of the partition. */
     static FencedProducer create(Fence fence) throws Exception {
         FencedProducer created = new FencedProducer(fence);
         try {
@@ -80,7 +80,7 @@ final class FencedProducer implements Callback {
     /**
      * Begins the transaction of a micro-batch with its first record, if it has any, and its marker.
      *
-     * A producer that was fenced learns it here. The record goes first, since the broker takes it while it notes the marker.
+     * A fenced producer fails here. The record goes first, since the broker takes it while it notes the marker.
      */
     void begin(long microBatch, ProducerRecord first) {
         failure = null;
@@ -101,7 +101,7 @@ final class FencedProducer implements Callback {
         try {
             producer.commitTransaction();
         } catch (Exception error) {
-            throw failure == null ? error : failure; // the cause, where a record was refused
+            throw failure == null ? error : failure; // the cause, if a record was refused
         }
         written = microBatch;
         generation = fence.generation;

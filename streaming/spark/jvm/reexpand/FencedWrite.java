@@ -39,7 +39,7 @@ final class FencedWrite
         return this;
     }
 
-    /** Markers on the broker tell which attempt of a task may write; the driver need not be asked. */
+    /** Markers on the broker decide which attempt of a task may write; the driver need not be asked. */
     public boolean useCommitCoordinator() {
         return false;
     }

@@ -8,9 +8,9 @@ import org.apache.spark.sql.connector.write.WriterCommitMessage;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * One task: what a state partition has for a micro-batch.
+ * One task: the records of a state partition in a micro-batch.
  *
- * A repeated micro-batch has the same records, so what its marker says to be written is skipped. Every driver leaves its
+ * A repeated micro-batch has the same records, so it is skipped if its marker is written. Every driver leaves its
  * generation in the marker of each partition, in its first micro-batch at the latest: a writer of a former driver that
  * wakes up later finds it there.
  */
@@ -97,7 +97,7 @@ final class FencedWriter implements DataWriter {
         discard(); // a task that was neither committed nor aborted
     }
 
-    /** Begins the transaction; a producer that was fenced since its last task is replaced, and the rules hold anew. */
+    /** Begins the transaction; a producer that was fenced since its last task is replaced, and checked again. */
     private void begin(ProducerRecord first) throws Exception {
         try {
             producer.begin(microBatch, first);

@@ -14,12 +14,12 @@ import org.apache.spark.sql.streaming.StreamingQueryProgress;
 import org.apache.spark.util.Clock;
 
 /**
- * Clock of a query's trigger, which waits between micro-batches: until the trigger is due, or where their CPU time is
+ * Clock of a query's trigger, which waits between micro-batches: until the trigger is due, or while their CPU time is
  * beyond a budget. It ends the query there as well.
  *
  * Spark asks it to wait after each micro-batch, and each time that it finds no records. With a budget it waits after
  * micro-batches only, so that records that come into an idle job are read at once; and only after small ones, since a
- * large one tells of records that wait.
+ * large micro-batch indicates records that wait.
  */
 public final class Pace implements Clock {
 
@@ -63,7 +63,7 @@ public final class Pace implements Clock {
             trigger = execution.triggerExecutor();
         }
         if (trigger == null) {
-            return; // the query has failed before its first micro-batch, and says so itself; or it begins too slowly
+            return; // the query has failed before its first micro-batch, and reports it; or it begins too slowly
         }
         CpuBudget budget = cores > 0 ? new CpuBudget(cores, longestMillis) : null;
         clockOf(trigger).set(trigger, new Pace(execution, budget, enoughRecords, graceMillis));
@@ -72,7 +72,7 @@ public final class Pace implements Clock {
     /**
      * Ends a query as soon as its running micro-batch is committed, or at once if none runs.
      *
-     * A query whose state says that it ends, while it plans a micro-batch, interrupts that one. So the state is set
+     * A query whose state is set to ended while it plans a micro-batch interrupts it. So the state is set
      * between micro-batches, by the query's own thread.
      *
      * @param query a query that is paced
@@ -88,7 +88,7 @@ public final class Pace implements Clock {
         }
     }
 
-    /** Spark takes another clock only where it makes the query, in methods that are not public. */
+    /** Spark takes another clock only when it makes the query, in methods that are not public. */
     private static Field clockOf(TriggerExecutor trigger) throws Exception {
         Field clock = trigger.getClass().getDeclaredField("clock");
         clock.setAccessible(true);
@@ -103,7 +103,7 @@ public final class Pace implements Clock {
         return System.nanoTime();
     }
 
-    /** Waits as long as trigger or budget say, or until the query is to end. */
+    /** Waits as trigger or budget require, or until the query is to end. */
     public long waitTillTime(long target) {
         if (budget == null) {
             sleep(target - getTimeMillis());
@@ -124,7 +124,7 @@ public final class Pace implements Clock {
         microBatch = latest.batchId();
         long now = System.nanoTime();
         if (latest.numInputRows() >= enoughRecords) {
-            lastNanos = 0; // what is used under load is not owed afterwards
+            lastNanos = 0; // CPU used under load is not owed afterwards
         } else if (now >= begin) {
             sleep(owed(now));
         }
@@ -141,8 +141,8 @@ public final class Pace implements Clock {
     }
 
     /**
-     * Returns the CPU time of this process, of those that it has started, Python's workers, and of the one that has
-     * started it, the driver.
+     * Returns the CPU time of this process, its child processes, Python's workers, and its parent process, the
+     * driver.
      */
     private double cpuSeconds() {
         OperatingSystemMXBean system = (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();

@@ -8,7 +8,7 @@ import org.apache.spark.scheduler.SparkListenerTaskEnd;
 /**
  * Listener that keeps the text of the last failed task with a given mark.
  *
- * Spark tells the driver why a task failed only when it gives the query up, after several attempts.
+ * Spark reports to the driver why a task failed only when it gives the query up, after several attempts.
  */
 public final class TaskFailures extends SparkListener {
 
