@@ -13,14 +13,14 @@ T = TypeVar("T")
 
 
 class Polled(Protocol):
-    """A producer, as far as it tells of errors."""
+    """Part of a producer's interface that reports errors."""
 
     def poll(self, timeout: float, /) -> object:
-        """Call what waits for results and errors."""
+        """Run the callbacks for results and errors."""
 
 
 PARTITION_END: Final = KafkaError._PARTITION_EOF  # noqa: SLF001 - its only name
-"""Code of the error with which a consumer says that it has read a partition to its end."""
+"""Code of the error with which a consumer reports the end of a partition."""
 
 _REFUSALS: Final = frozenset(
     {
@@ -45,11 +45,11 @@ def create(kind: Callable[[dict[str, Any]], T], options: Mapping[str, Any]) -> T
 
 
 def reason(error: KafkaException | KafkaError, needed: Grant | None = None) -> str:
-    """Return the message of librdkafka or, where the broker does not allow it, the permission that is missing.
+    """Return librdkafka's message, or the missing permission if the broker refused the request.
 
     Args:
         error: error of librdkafka.
-        needed: what the request needs; None where that is not known.
+        needed: permission for the request; None if unknown.
     """
     inner = error if isinstance(error, KafkaError) else error.args[0] if error.args else None
     if not isinstance(inner, KafkaError):
@@ -62,7 +62,7 @@ def reason(error: KafkaException | KafkaError, needed: Grant | None = None) -> s
 def cause(producer: Polled, error: KafkaException | KafkaError) -> KafkaException | KafkaError:
     """Return the error that made a producer unusable, or the given one.
 
-    An idempotent producer that may write to no topic at all fails for good, and says why at its next poll only.
+    An idempotent producer without any permission to write fails for good, and reports the reason only at its next poll.
     """
     try:
         producer.poll(0)
@@ -73,7 +73,7 @@ def cause(producer: Polled, error: KafkaException | KafkaError) -> KafkaExceptio
 
 @contextmanager
 def writing(producer: Polled, topic: str, failure: Callable[[str], Exception]) -> Iterator[None]:
-    """Raise the failure, made of the reason, where a producer raises an error of librdkafka."""
+    """Convert a producer's `KafkaException` to `failure(reason)`."""
     try:
         yield
     except KafkaException as error:
@@ -81,8 +81,8 @@ def writing(producer: Polled, topic: str, failure: Callable[[str], Exception]) -
 
 
 def concerns_group(error: KafkaError) -> bool:
-    """Tell whether an error is about the consumer group.
+    """Return whether an error is about the consumer group.
 
-    librdkafka looks for the coordinator of every group; who assigns partitions by hand needs none.
+    librdkafka looks for the coordinator of every group; partitions assigned by hand need none.
     """
     return error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED

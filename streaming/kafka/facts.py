@@ -1,7 +1,7 @@
-"""Comparison of Kafka with the knowledge of a checkpoint; pure rules, whichever client has asked.
+"""Comparison of Kafka's topics with a checkpoint: pure rules, independent of the client.
 
-A checkpoint belongs to six topics of one Kafka: it knows how far it has read the inputs, and what the updates topic
-holds. A topic of the same name is not the same topic: Kafka gives each one an id when it is created.
+A checkpoint belongs to six topics of one Kafka: it contains positions in the inputs, and the content of the updates
+topic. A topic of the same name is not the same topic: Kafka gives each topic an id when it is created.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ START_ANEW: Final = (
     "start anew, with --checkpoint for a new folder and --updates for a new topic: "
     "the job then reads its inputs from the beginning and writes the whole relation"
 )
-"""Way out where checkpoint and topics do not fit: the one that always ends in the relation of the inputs."""
+"""Advice if checkpoint and topics do not fit, which always leads to the relation of the inputs."""
 
 _IF_RESTORED: Final = (
     "If topics were restored, with the same records at the same offsets, start once with --accept-topics"
 )
-"""Way out that only the operator can judge: Kafka cannot tell a restored topic from another one."""
+"""Advice that only the operator can judge: Kafka cannot distinguish a restored topic from another topic."""
 
 _SOURCE: Final = re.compile(r'"source":\{"topic":"([\w.-]+)","partition":(\d+),"offset":(\d+),')
 """Source in the JSON of an update; quotes within JSON strings are escaped, so nothing else looks like it."""
 
 
 _MISSPELT: Final = 0.9
-"""Similarity, as `difflib` measures it, from which a missing topic is taken for a misspelt one."""
+"""Similarity, as `difflib` measures it, from which the name of a missing topic counts as misspelt."""
 
 _DIGITS: Final = re.compile(r"[0-9]+")
 _WORD: Final = re.compile(r"[._-]")
 
 
 def rebuild(settings: Settings, *, lost: bool = False) -> str:
-    """Return the way out where the inputs are there and the updates topic is to stay, whatever it holds.
+    """Return the advice if the inputs exist and the updates topic is to stay, with any content.
 
     Args:
         settings: settings of the job.
@@ -59,7 +59,7 @@ def rebuild(settings: Settings, *, lost: bool = False) -> str:
 
 
 class NotedTopic(NamedTuple):
-    """A Kafka topic as a checkpoint knows it."""
+    """A Kafka topic in the identity of a checkpoint."""
 
     name: str
     id: str
@@ -96,16 +96,16 @@ def events(settings: Settings) -> list[str]:
 def check_identity(
     settings: Settings, noted: Mapping[str, NotedTopic], found: Mapping[str, str], absent: Collection[str] = ()
 ) -> None:
-    """Compare the topics of a checkpoint whose query has begun with those of Kafka.
+    """Compare the topics of a checkpoint whose query has begun with Kafka's topics.
 
     Args:
         settings: settings of the job.
-        noted: topics of the checkpoint by role; none where it is of an older release, or any topics are accepted.
+        noted: topics of the checkpoint by role; none if it is of an older release, or any topics are accepted.
         found: ids of the topics that exist, by name.
         absent: names of the topics that do not exist.
 
     Raises:
-        TopicReplaced: a topic is missing or another one; the message names it.
+        TopicReplaced: a topic is missing or was replaced; the message names it.
     """
     wanted = {role: name for role, name in names(settings).items() if role not in DISPENSABLE}
     former = noted.get("updates")
@@ -149,7 +149,7 @@ def _sentence(way_out: str) -> str:
 
 
 def check_spelling(settings: Settings, present: Collection[str]) -> None:
-    """Check that no missing topic is nearly one that exists; those of the default names are created without a question.
+    """Check that no missing topic has nearly an existing name; topics with default names are created unchecked.
 
     Args:
         settings: settings of the job.
@@ -174,16 +174,16 @@ def check_spelling(settings: Settings, present: Collection[str]) -> None:
 
 
 def _are_of_two_jobs(one: str, other: str) -> bool:
-    """Return True if two names differ in their numbers, or by whole words that one of them has in addition."""
+    """Return True if two names differ in their numbers, or by additional whole words in either."""
     words, others = set(_WORD.split(one)), set(_WORD.split(other))
     return words < others or others < words or _DIGITS.sub("0", one) == _DIGITS.sub("0", other)
 
 
 def check_unread(settings: Settings, positions: Offsets, beginnings: Offsets, ends: Offsets) -> None:
-    """Compare the offsets from which a checkpoint goes on with those that its inputs have; the clock is left out.
+    """Compare the offsets from which a checkpoint goes on with its inputs, except the clock.
 
     Raises:
-        TopicReplaced: an input ends before what was read of it.
+        TopicReplaced: an input ends before its position in the checkpoint.
         RecordsLost: records are gone that were not read.
     """
     positions = {topic: offsets for topic, offsets in positions.items() if topic in events(settings)}
@@ -207,7 +207,7 @@ def check_unread(settings: Settings, positions: Offsets, beginnings: Offsets, en
 
 
 def check_complete(settings: Settings, beginnings: Offsets, compacted: Collection[str]) -> None:
-    """Check that the inputs have all of their records, before a new checkpoint reads them; the clock is left out.
+    """Check that the inputs, except the clock, have all of their records before a new checkpoint reads them.
 
     Raises:
         RecordsLost: the beginning of an input is gone, or its records were compacted.
@@ -246,10 +246,10 @@ def check_empty(settings: Settings, records: int) -> None:
 
 
 def check_ahead(settings: Settings, written: Collection[RecordPlace], planned: Offsets) -> None:
-    """Check that the checkpoint knows of everything in the updates topic.
+    """Check that all updates in the updates topic are from this checkpoint.
 
     Each update names the record that caused it. No micro-batch of the checkpoint was planned to read a record beyond
-    `planned`, so an update because of one was written by another checkpoint, or by this one after it was copied.
+    `planned`. So another checkpoint wrote an update because of such a record, or this checkpoint after it was copied.
 
     Raises:
         UpdatesUnknown: it holds such an update.
@@ -266,10 +266,10 @@ def check_ahead(settings: Settings, written: Collection[RecordPlace], planned: O
 
 
 def check_marked(settings: Settings, marked: int, planned: int) -> None:
-    """Check that the checkpoint knows all micro-batches marked as written.
+    """Check that the checkpoint has planned all micro-batches marked as written.
 
-    The sink takes a micro-batch with the number of a marker for a repeated one, and skips it. A checkpoint that was
-    copied earlier would plan another one under that number.
+    The sink takes a micro-batch with the number of a marker for repeated, and skips it. A checkpoint that was copied
+    earlier would plan another micro-batch under that number.
 
     Args:
         settings: settings of the job.

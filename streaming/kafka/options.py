@@ -1,4 +1,4 @@
-"""Kafka client options for both clients: the file has the names of Java's, and librdkafka gets its own for them."""
+"""Kafka client options: the file has the names of Java's client, translated for librdkafka."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _JAVA_ONLY: Final = frozenset(
         *("ssl.enabled.protocols", "ssl.protocol", "ssl.provider", "ssl.secure.random.implementation"),
     }
 )
-"""Options that tune the job's own clients; the other verbs do without."""
+"""Options that tune the job's own clients; the other verbs ignore them."""
 
 _STORES: Final = frozenset(f"ssl.{store}.{part}" for store in ("keystore", "truststore")
                            for part in ("location", "password", "type"))  # fmt: skip
@@ -60,12 +60,12 @@ def client_options(path: Path | str) -> dict[str, str]:
 
 
 def is_secret(name: str) -> bool:
-    """Tell whether the value of an option must not be shown."""
+    """Return whether the value of an option must not be shown."""
     return re.search(SECRET_NAMES, name) is not None
 
 
 def _translated(given: Mapping[str, str], file: str) -> dict[str, str]:
-    """Return options in the names of librdkafka; what is in neither list has one name, or librdkafka refuses it."""
+    """Translate Java option names to librdkafka's. Unknown names pass through."""
     found = {**_key_store(given, file), **_trust_store(given, file)}
     for name, value in given.items():
         if name == "sasl.jaas.config":
@@ -135,20 +135,20 @@ LIBRDKAFKA_NAMES: Final[Mapping[str, str]] = {
     "ssl.key.location": "ssl.keystore.location",
     **{librdkafka: java for java, librdkafka in _INLINE.items()},
 }
-"""Names of librdkafka, each with the name that the file must have instead: Java's client knows no others."""
+"""Names of librdkafka, each with the name that the file must have instead, which Java's client accepts."""
 
 Known = Callable[[str], bool]
 
 
 def check_java(settings: Settings, known: Known) -> None:
-    """Check that Java's client knows all options of the file.
+    """Check that Java's client accepts all options of the file.
 
     Args:
         settings: settings of the job.
-        known: predicate of the names that Java's clients know.
+        known: predicate of the names that Java's clients accept.
 
     Raises:
-        ConfigInvalid: it does not know one.
+        ConfigInvalid: it does not accept an option.
     """
     for name in settings.client_options():
         if not known(name):

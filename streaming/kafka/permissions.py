@@ -1,4 +1,4 @@
-"""Permissions at the broker that each user of Kafka needs: the least with which everything works.
+"""Minimal permissions at the broker for each user of Kafka.
 
 READ, WRITE and DELETE include DESCRIBE, and ALTER_CONFIGS includes DESCRIBE_CONFIGS, as Kafka has it.
 """
@@ -167,7 +167,7 @@ def partition_names(checkpoint_id: str, partitions: int) -> list[str]:
 
 
 def checkpoint_of(name: str) -> str | None:
-    """Return the id of the checkpoint one of whose state partitions has a name; None if it is another name."""
+    """Return the checkpoint id in the name of a state partition; None for other names."""
     checkpoint_id, _, number = name.removeprefix(OWN_NAMES).rpartition("-")
     if not (name.startswith(OWN_NAMES) and number.isdecimal()):
         return None
@@ -203,7 +203,7 @@ def writable(topic: str) -> Grant:
 
 
 def grants(role: str, settings: Settings, parent: str = PARENT) -> list[Grant]:
-    """Return what a role must be allowed, with the topics of these settings."""
+    """Return the permissions of a role, with the topics of these settings."""
     return list(_grants(role, settings, parent))
 
 

@@ -1,6 +1,6 @@
-"""First contact with Kafka: a broker that does not even take a connection is told at once, and waited for aloud.
+"""Reachability check of Kafka brokers, with progress in the log.
 
-Kafka's clients try again in silence until an answer is overdue, and know no reason then.
+Kafka's clients retry silently until a response is overdue, and then have no reason.
 """
 
 import logging
@@ -15,7 +15,7 @@ from streaming.errors import ConfigInvalid, KafkaUnavailable
 log = logging.getLogger("reexpand")
 
 WAIT_SECONDS: Final = 10.0
-"""Time in seconds that a verb waits for a broker that takes no connection."""
+"""Time in seconds that a verb waits for a broker that accepts no connection."""
 
 _CONNECT_SECONDS: Final = 3.0
 _PAUSE_SECONDS: Final = 0.5
@@ -33,12 +33,12 @@ def wait_for_broker(
     *,
     is_over: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Return when one of the addresses takes a connection; log what is waited for.
+    """Wait until one of the addresses accepts a connection, and log progress.
 
     Args:
         bootstrap_servers: addresses of Kafka brokers.
-        seconds: longest wait; `WAIT_SECONDS` unless another one is given.
-        failure: what makes an exception of the sentence, where none takes one in time.
+        seconds: longest wait; `WAIT_SECONDS` by default.
+        failure: makes an exception of the sentence, if no address accepts a connection in time.
         is_over: predicate that ends the wait early, without an exception.
 
     Raises:
@@ -73,7 +73,7 @@ def _parsed(server: str) -> tuple[str, int]:
 
 
 def _obstacle(host: str, port: int) -> str | None:
-    """Return the reason for which an address takes no connection, or None."""
+    """Return the reason for which an address accepts no connection, or None."""
     try:
         socket.create_connection((host, port), timeout=_CONNECT_SECONDS).close()
     except socket.gaierror:

@@ -1,4 +1,4 @@
-"""Reader of parts of Kafka topics, from offset to offset; it commits nothing, so nobody notices it."""
+"""Reader of parts of Kafka topics, from offset to offset, which commits no offsets and joins no group."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SILENCE_SECONDS: Final = 60.0
 """Longest pause while a topic is read, in seconds."""
 
 _PAUSE_SECONDS: Final = 0.1
-"""Time between two questions to a partition without a leader."""
+"""Time between two requests to a partition without a leader."""
 
 _NO_LEADER: Final = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 
@@ -34,7 +34,7 @@ class Partition(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Offsets of a partition, from the first one to the one behind the last."""
+    """Offsets of a partition, from the first to the end."""
 
     start: int
     end: int
@@ -98,7 +98,7 @@ class TopicReader:
         return found
 
     def offsets_at(self, milliseconds: int, partitions: Iterable[Partition]) -> dict[Partition, int | None]:
-        """Return the first offset of each partition at or after a time; None where nothing follows it."""
+        """Return the first offset of each partition at or after a time; None if no record follows it."""
         wanted = [TopicPartition(*partition, milliseconds) for partition in partitions]
         if not wanted:
             return {}
@@ -131,7 +131,7 @@ class TopicReader:
                     raise self._unreadable(where.topic, reason(error, readable(where.topic)))
                 if error is None and offset < span.end:
                     block.append(message)
-                # Behind the last record may stand the mark of a transaction, which is no record.
+                # The last record may be followed by the mark of a transaction, which is no record.
                 if error is not None or offset + 1 >= span.end:
                     del open_spans[where]
                     self._consumer.incremental_unassign([TopicPartition(*where)])
@@ -142,7 +142,7 @@ class TopicReader:
                 raise self._unreadable(topic, self._trouble or f"no record arrives within {_SILENCE_SECONDS:g} s")
 
     def _span(self, where: TopicPartition) -> Span:
-        """Return the present offsets of a partition, once it has a leader: a new one may lack it for a moment."""
+        """Return the present offsets of a partition, once it has a leader: a new partition may lack it for a moment."""
         deadline = time.monotonic() + _ANSWER_SECONDS
         while True:
             try:

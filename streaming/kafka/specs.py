@@ -23,7 +23,7 @@ INPUT: Final = {
 time, so that leases and TTLs do not depend on the clocks of producers."""
 
 ANSWERS: Final = {"cleanup.policy": "delete", "retention.ms": "3600000"}
-"""Configuration of the answers: nobody reads them after a minute."""
+"""Configuration of the answers, which are unused after a minute."""
 
 _CONSEQUENCES: Final = {
     "cleanup.policy": "compaction removes events that still count",
@@ -51,7 +51,7 @@ class Flaw(NamedTuple):
 
 
 def specs(settings: Settings, partitions: int = 1) -> list[TopicSpec]:
-    """Return the specifications of the six topics that the job cannot do without."""
+    """Return the specifications of the six required topics."""
     return [
         *(TopicSpec(name, partitions, INPUT) for name in settings.inputs),
         TopicSpec(settings.updates, partitions, COMPACTION),
@@ -60,7 +60,7 @@ def specs(settings: Settings, partitions: int = 1) -> list[TopicSpec]:
 
 
 def answers_spec(settings: Settings) -> TopicSpec:
-    """Return the specification of the topic of answers, without which the job does all but answer."""
+    """Return the specification of the topic of answers, which is optional."""
     return TopicSpec(settings.answers, 1, ANSWERS)
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _POLICY = "cleanup.policy"
 
 _URL_SAFE = str.maketrans("+/", "-_")
-"""From the base64 of librdkafka to that of Java's client."""
+"""From the base64 of librdkafka to the base64 of Java's client."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class TopicSpec:
         name: its name.
         partitions: number of partitions at its creation; an existing topic may have another number.
         config: settings at its creation. Only the `cleanup.policy` of an existing topic is compared with this: without
-            compaction the current relation would be deleted with age, whatever the other settings are.
+            compaction the current relation would be deleted with age under any other settings.
     """
 
     name: str
@@ -54,7 +54,7 @@ def create_topics(
     """Create the missing topics, wait until all topics are usable, and return the names of the created ones.
 
     Raises:
-        TopicsUnusable: the cluster does not answer, refuses a topic, or has one with another cleanup policy.
+        TopicsUnusable: the cluster does not answer, refuses a topic, or has a topic with another cleanup policy.
         ConfigInvalid: a client option is not valid.
     """
     client = _admin(bootstrap_servers, client_options)
@@ -85,7 +85,7 @@ def configurations(
     """Return the configurations of the existing topics among some.
 
     Raises:
-        TopicsUnusable: the cluster does not answer, or refuses to say.
+        TopicsUnusable: the cluster does not answer, or refuses the request.
         ConfigInvalid: a client option is not valid.
     """
     client = _admin(bootstrap_servers, client_options)
@@ -142,7 +142,7 @@ def ids(
         ConfigInvalid: a client option is not valid.
     """
     client = _admin(bootstrap_servers, client_options)
-    _existing(client, bootstrap_servers, timeout)  # which says in time that no broker answers
+    _existing(client, bootstrap_servers, timeout)  # which raises in time if no broker answers
     found = {}
     for name, future in client.describe_topics(TopicCollection(list(topics)), request_timeout=timeout).items():
         try:
