@@ -113,7 +113,7 @@ class Child:
     Args:
         command: the command line.
         log_file: destination of its output.
-        environment: environment variables; None for those of this process.
+        environment: environment variables; None to inherit them.
         folder: working directory; None for the current directory.
         lock: file that stays locked until the process has ended.
 
