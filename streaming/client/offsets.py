@@ -1,4 +1,4 @@
-"""Partitions that one client of a group owns, and their offsets: committed by hand, marked with the owner."""
+"""Partitions that a client of a group owns, and their offsets: committed by hand, marked with the owner."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _hash(part: TopicPart, client: str) -> bytes:
 
 
 class PartShare:
-    """Partitions that one client should read, updated with each change of clients and topics."""
+    """Partitions that a client should read, updated with each change of clients and topics."""
 
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
