@@ -135,6 +135,6 @@ class Keeper:
 
 
 def _in_words(error: Exception) -> str:
-    """Return the one-line details of a gRPC error, or any other error."""
+    """Return the details of a gRPC error, or any other error, in one line."""
     details = getattr(error, "details", None)
     return str(details()) if callable(details) else repr(error)

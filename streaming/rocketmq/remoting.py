@@ -151,7 +151,7 @@ class Link:
     async def ask(
         self, code: int, fields: Mapping[str, object] | None = None, body: bytes = b"", *, seconds: float = 5
     ) -> Response:
-        """Send a request and return its response, whatever its code.
+        """Send a request and return its response with any code.
 
         Args:
             code: request code, as in `RequestCode`.

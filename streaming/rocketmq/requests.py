@@ -98,7 +98,7 @@ class PatternSet:
         return self._request(action, list(new)) | further
 
     def remove(self, patterns: Iterable[str]) -> dict[str, Any] | None:
-        """Remove patterns, and return the request; None if the client has none of them.
+        """Remove patterns, and return the request; None if the client has no such pattern.
 
         Removing the last pattern ends the client, because an empty set would match every topic.
         """
