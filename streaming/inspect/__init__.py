@@ -1,4 +1,4 @@
-"""Live state of a running job, for who wants to look into it: explanations, lists, and dry runs.
+"""Queries on the live state of a running job: explanations, lists, and dry runs.
 
 >>> from streaming.inspect import Inspector
 >>> with Inspector(settings) as inspector:  # doctest: +SKIP

@@ -1,6 +1,6 @@
 """Typed answers of a running job.
 
-Each method asks the job, which answers as of its running micro-batch; none of them changes anything.
+Each method queries the job, which answers as of its running micro-batch. No method changes the state.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class Explanation:
     """Why a client does or does not receive a topic.
 
     Attributes:
-        pair: judgement of the shard to which the topic belongs.
+        pair: verdict of the topic's shard.
         binding: of the group; None if it has none.
         lease: of the client, over all parents; None if it has none.
-        lease_left_ms: time in milliseconds until the lease expires, as of the last tick; None if it never does.
+        lease_left_ms: time in milliseconds until the lease expires, as of the last tick; None if it never expires.
         hints: likely mistakes.
     """
 
@@ -78,13 +78,13 @@ class Explanation:
 
 
 class Inspector:
-    """Looks into a running job, as a context manager; for one thread.
+    """Client for queries to a running job, as a context manager. Not thread-safe.
 
     Args:
-        settings: addresses, topics and client options; the checkpoint is of no account.
-        timeout: time in seconds within which answers are expected.
+        settings: addresses, topics and client options; the checkpoint is ignored.
+        timeout: time in seconds to wait for answers.
 
-    All methods raise `InspectError`: its leaves say that no job answers, that it refuses, or that a parent is missing.
+    All methods raise subclasses of `InspectError`: no job answers, the job refuses, or a parent is missing.
     """
 
     def __init__(self, settings: Settings, timeout: float = ANSWER_SECONDS) -> None:
@@ -106,7 +106,7 @@ class Inspector:
         Args:
             client: id of the client.
             topic: name of the lite topic.
-            parent: the parent topic; None for the one on which the client is.
+            parent: the parent topic; None for the client's only parent.
             group: group of the client; None for all of its groups.
         """
         question = Question(_id(), Ask.EXPLAIN, client=client, topic=topic, group=group)
@@ -130,7 +130,7 @@ class Inspector:
         return tuple(_explanation(self._with_other_shards(pair), known) for pair in pairs)
 
     def _with_other_shards(self, pair: PairFacts) -> PairFacts:
-        """Return a judgement with the entries of other shards, where none matches: each keeps those that touch it."""
+        """Add the entries of other shards to a verdict if no entry matches; each shard keeps only its own."""
         count = self._routing_of(pair.parent).shard_count(pair.parent)
         if pair.verdict is not PairVerdict.NO_MATCH or count == 1:
             return pair
@@ -148,7 +148,7 @@ class Inspector:
         return self._pages(Page[TopicFacts], Ask.TOPICS, parent, chosen, limit, all_shards=True)
 
     def clients(self, parent: str, chosen: Filter = EVERYTHING, *, limit: int = 1_000) -> Iterator[Page[ClientFacts]]:
-        """Yield the clients of a parent page by page; the pattern is about their ids."""
+        """Yield the clients of a parent page by page; the pattern filters their ids."""
         return self._pages(Page[ClientFacts], Ask.CLIENTS, parent, chosen, limit)
 
     def groups(self, parent: str, chosen: Filter = EVERYTHING, *, limit: int = 1_000) -> Iterator[Page[GroupFacts]]:
@@ -158,21 +158,21 @@ class Inspector:
     def subscriptions(
         self, parent: str, chosen: Filter = EVERYTHING, *, limit: int = 1_000
     ) -> Iterator[Page[SubscriptionFacts]]:
-        """Yield the entries of clients page by page; one that concerns several shards comes once a shard."""
+        """Yield the entries of clients page by page; an entry of several shards is repeated per shard."""
         return self._pages(Page[SubscriptionFacts], Ask.SUBSCRIPTIONS, parent, chosen, limit, all_shards=True)
 
     def topic(self, parent: str, name: str) -> TopicDetails:
-        """Return a lite topic with those who receive it."""
+        """Return a lite topic with its subscribers."""
         key = parent, self._shard_of(parent, name)
         question = Question(_id(), Ask.TOPIC, topic=name)
         return _read(TopicDetails, self._ask(question, [key])[key].value)
 
     def plan(self, record: Mapping[str, Any] | bytes, stream: Stream | None = None) -> DryRun:
-        """Return what an event would do if it were sent now.
+        """Return the effect that an event would have now.
 
         Args:
-            record: the event, as the value of its record or what that is in Python.
-            stream: input stream of the event; None to tell it by the fields.
+            record: the event, as the bytes of its value or as a Python object.
+            stream: input stream of the event; None to infer it from the fields.
         """
 
         def coordinate(question: Question) -> list[PlannedEffect]:
@@ -186,13 +186,13 @@ class Inspector:
         return dry_run(kind, read(kind, text, self._bounds), coordinate, ask, self._routing_of)
 
     def updates_of(self, place: EventPlace, follower: UpdatesFollower) -> list[dict[str, Any]]:
-        """Return the updates of an event that was sent before, once the job has read it.
+        """Return the updates of a sent event, once the job has read it.
 
-        The coordinator is asked: it answers in a micro-batch that has read what was there before the question.
+        This queries the coordinator, which answers in a micro-batch that has read all records before the question.
 
         Args:
-            place: of the event.
-            follower: of the updates, since before the event.
+            place: place of the event.
+            follower: follower of the updates, opened before the event.
         """
         self.bindings("")
         return list(follower.updates(Chosen(source=place), to_end=True))
@@ -202,7 +202,7 @@ class Inspector:
         return self._overview(Question(_id(), Ask.GROUPS, group=group, limit=MAX_ITEMS)).bindings
 
     def leases(self, client: str | None = None, group: str | None = None) -> tuple[LeaseFacts, ...]:
-        """Return clients over all parents."""
+        """Return the leases of clients, over all parents."""
         return self._overview(Question(_id(), Ask.CLIENTS, client=client, group=group, limit=MAX_ITEMS)).leases
 
     def _pages(
@@ -220,7 +220,7 @@ class Inspector:
         return _overview(self._ask(question, _BUCKETS).values())
 
     def _ask(self, question: Question, keys: Collection[Key]) -> dict[Key, KeyAnswer]:
-        """Ask keys, and note the routing of the parents that answer."""
+        """Query keys, and store the routing of the parents that answer."""
         answers = self._inquirer.ask(question, keys)
         for (parent, _), answer in answers.items():
             if parent != COORDINATOR:
@@ -228,7 +228,7 @@ class Inspector:
         return answers
 
     def _guess(self, parent: str, topic: str) -> int:
-        """Return the shard of a topic, as far as the routing is known."""
+        """Return the shard of a topic; 0 if the routing is unknown."""
         routing = self._routing.get(parent)
         return 0 if routing is None else routing.shard_of(parent, topic)
 
@@ -236,14 +236,14 @@ class Inspector:
         return self._routing_of(parent).shard_of(parent, topic)
 
     def _routing_of(self, parent: str) -> Routing:
-        """Return the routing of a parent, as its first shard tells it."""
+        """Return the routing of a parent, from an answer of its first shard."""
         if parent not in self._routing:
             self._ask(Question(_id(), Ask.GROUPS, limit=1), [(parent, 0)])
         return self._routing[parent]
 
 
 def _overview(answers: Iterable[KeyAnswer]) -> Overview:
-    """Return what all buckets of the coordinator say together."""
+    """Merge the answers of all buckets of the coordinator."""
     found = [_read(Overview, answer.value) for answer in answers]
     return Overview(
         tuple(binding for each in found for binding in each.bindings),
@@ -263,7 +263,7 @@ def _explanation(pair: PairFacts, known: Overview) -> Explanation:
 
 
 def _hints(pair: PairFacts, binding: BindingFacts | None, lease: LeaseFacts | None) -> Iterator[Hint]:
-    """Yield likely mistakes that show beyond one parent."""
+    """Yield likely mistakes that involve other parents."""
     absent = pair.verdict in (PairVerdict.CLIENT_UNKNOWN, PairVerdict.NOT_IN_SESSION)
     if binding is not None and binding.parent != pair.parent:
         yield Hint(
@@ -282,7 +282,7 @@ def _hints(pair: PairFacts, binding: BindingFacts | None, lease: LeaseFacts | No
 
 
 def _only_parent(known: Overview, client: str, group: str | None) -> str:
-    """Return the parent of a client, or of its group, if there is one only."""
+    """Return the only parent of a client, or of its group."""
     parents = {parent for lease in known.leases for parent in lease.parents}
     if not parents and group is not None:
         parents = {binding.parent for binding in known.bindings}

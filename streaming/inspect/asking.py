@@ -1,4 +1,4 @@
-"""Questions to a running job over Kafka: a record in the clock topic, and the answers that come back."""
+"""Questions to a running job over Kafka: a record in the clock topic, and its answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from streaming.inquiry.questions import Question
 
 ANSWER_SECONDS: Final = 10.0
-"""Time in seconds within which an answer is expected; a job under load may need some of them for a micro-batch."""
+"""Time in seconds to wait for an answer; under load a micro-batch may take seconds."""
 
 _KAFKA_SECONDS: Final = 10.0
 _PLACE_FIELDS: Final = {"stream", "partition", "offset", "entry"}
@@ -30,12 +30,12 @@ Key = tuple[str, int]
 
 
 class KeyAnswer(NamedTuple):
-    """KeyAnswer of one key.
+    """Answer of one key.
 
     Attributes:
-        value: as JSON.
+        value: the answer, as JSON.
         shards: number of shards of the parent.
-        depth: number of leading segments of a topic that decide its shard.
+        depth: number of leading segments of a topic that select its shard.
     """
 
     value: Any
@@ -44,11 +44,11 @@ class KeyAnswer(NamedTuple):
 
 
 class Inquirer:
-    """Asker of a job, as a context manager; for one thread.
+    """Client that sends questions to a job, as a context manager. Not thread-safe.
 
     Args:
-        settings: addresses, topics and client options; the checkpoint is of no account.
-        timeout: time in seconds within which answers are expected.
+        settings: addresses, topics and client options; the checkpoint is ignored.
+        timeout: time in seconds to wait for answers.
     """
 
     def __init__(self, settings: Settings, timeout: float = ANSWER_SECONDS) -> None:
@@ -82,16 +82,16 @@ class Inquirer:
         self._consumer.close()
 
     def ask(self, question: Question, keys: Collection[Key]) -> dict[Key, KeyAnswer]:
-        """Ask keys a question, and return their answers.
+        """Send a question to keys, and return their answers.
 
         Args:
-            question: the question; its id is new.
-            keys: those that are to answer; the coordinator's buckets are asked all together.
+            question: the question, with a new id.
+            keys: keys that should answer; the coordinator's buckets must be queried together.
 
         Raises:
-            Unanswered: not all have answered in time.
-            QuestionRefused: the job says why it cannot answer.
-            InspectError: Kafka cannot be used.
+            Unanswered: an answer is missing after the timeout.
+            QuestionRefused: the job rejected the question, with a reason.
+            InspectError: Kafka cannot be read or written.
         """
         self._follow()
         shards = sorted(key for key in keys if key[0])
@@ -113,7 +113,7 @@ class Inquirer:
         return self._answers(question.id, set(keys))
 
     def _follow(self) -> None:
-        """Begin to read at the end of the answers."""
+        """Start to read at the end of the answers."""
         if self._follows:
             return
         topic = self._settings.answers
@@ -169,7 +169,7 @@ class Inquirer:
 
 
 def _placed(value: Any, topics: Mapping[str, str]) -> Any:
-    """Return an answer with Kafka topics in the place of streams."""
+    """Return an answer with Kafka topics instead of streams."""
     if isinstance(value, list):
         return [_placed(each, topics) for each in value]
     if not isinstance(value, dict):

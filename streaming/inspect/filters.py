@@ -7,8 +7,8 @@ class Filter(NamedTuple):
     """Selection of items.
 
     Attributes:
-        pattern: pattern that their names match, or their name; of subscriptions, the entry itself.
-        dialect: of the pattern.
+        pattern: pattern of their names, or a name; for subscriptions, of the entries.
+        dialect: dialect of the pattern.
         client: id of a client.
         group: name of a group.
     """

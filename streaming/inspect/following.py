@@ -1,4 +1,4 @@
-"""Updates as they are written, filtered."""
+"""Follower of new updates, with filters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _KAFKA_SECONDS: Final = 10.0
 _AT_ONCE: Final = 1_000
-"""Number of records that are taken from the client at once."""
+"""Number of records that are polled at once."""
 
 _POLL_SECONDS: Final = 0.2
 
@@ -31,9 +31,9 @@ class Chosen(NamedTuple):
 
     Attributes:
         topic: pattern of lite topics, or a name.
-        dialect: of that pattern.
+        dialect: dialect of the pattern.
         op: ADD or REMOVE.
-        source: event behind the update; its entry is of no account.
+        source: event that caused the update; its entry is ignored.
     """
 
     parent: str | None = None
@@ -45,10 +45,10 @@ class Chosen(NamedTuple):
     source: EventPlace | None = None
 
     def predicate(self) -> Callable[[dict[str, Any]], bool]:
-        """Return what tells whether an update is chosen.
+        """Return the predicate of chosen updates.
 
         Raises:
-            InvalidPattern: the pattern is not one of its dialect.
+            InvalidPattern: the pattern is invalid in its dialect.
             UnknownDialect: no dialect has this name.
         """
         names = {"parentTopic": self.parent, "group": self.group, "clientId": self.client, "op": self.op}
@@ -69,11 +69,11 @@ class Chosen(NamedTuple):
 
 
 class UpdatesFollower:
-    """Follower of the updates topic, as a context manager; it commits nothing, so nobody notices it.
+    """Follower of the updates topic, as a context manager. It commits no offsets and joins no group.
 
     Args:
         settings: addresses, topics and client options.
-        from_beginning: begin with the first update that is there, and not behind the last.
+        from_beginning: start with the first stored update instead of after the last.
     """
 
     def __init__(self, settings: Settings, *, from_beginning: bool = False) -> None:
@@ -105,11 +105,11 @@ class UpdatesFollower:
         self._consumer.close()
 
     def updates(self, chosen: Chosen, *, to_end: bool = False) -> Iterator[dict[str, Any]]:
-        """Yield the chosen updates; tombstones and records that are no updates are left out.
+        """Yield the chosen updates, without tombstones and invalid records.
 
         Args:
             chosen: selection.
-            to_end: stop where the topic ends, and do not wait for more.
+            to_end: stop at the end of the topic instead of waiting.
         """
         accepts = chosen.predicate()
         # An end that was reached before this call may still be in the client's queue, so the offset of an end counts.
@@ -130,7 +130,7 @@ class UpdatesFollower:
                     open_partitions.discard(number)
 
     def _ends(self) -> dict[int, int]:
-        """Return the offset behind the last committed record of each partition."""
+        """Return the offset after the last committed record of each partition."""
         try:
             return {
                 number: self._consumer.get_watermark_offsets(TopicPartition(self._topic, number), _KAFKA_SECONDS)[1]
@@ -140,7 +140,7 @@ class UpdatesFollower:
             raise self._unreadable(self._trouble or reason(error, readable(self._topic))) from None
 
     def _assign(self, *, from_beginning: bool) -> set[int]:
-        """Begin to read all partitions; return their numbers."""
+        """Start to read all partitions, and return their numbers."""
         try:
             described = self._consumer.list_topics(self._topic, timeout=_KAFKA_SECONDS).topics[self._topic]
             if described.error is not None and described.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:

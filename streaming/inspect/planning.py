@@ -1,4 +1,4 @@
-"""Dry runs over all shards and parents that an event concerns."""
+"""Dry runs on all shards and parents of an event."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from streaming.inspect.reading import PlannedRecord
 
 Asker = Callable[[Question, str, int], PlannedEffect]
-"""Asks a key of a parent."""
+"""Function that queries a key of a parent."""
 
 _SHOWN: Final = 100
-"""Number of updates that are shown for each parent."""
+"""Number of shown updates per parent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class ParentEffect:
     Attributes:
         adds, removes: number of updates.
         shown: some of them.
-        complete: False if there are more.
+        complete: False if more were not counted.
     """
 
     parent: str
@@ -44,13 +44,13 @@ class ParentEffect:
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """What a planned event would do.
+    """Effect of a planned event.
 
     Attributes:
         stream: input stream of the event.
-        parents: effect on each parent that it concerns.
+        parents: effect on each affected parent.
         problems: dead letters.
-        ignored: reasons for which it would be ignored.
+        ignored: reasons to ignore it.
     """
 
     stream: str
@@ -70,7 +70,7 @@ class DryRun:
 
 
 def stream_of(record: Mapping[str, Any]) -> Stream:
-    """Return the input stream to which a record belongs, by its fields."""
+    """Infer the input stream of a record from its fields."""
     if "subscriptionSet" in record or "action" in record or "liteTopicSet" in record:
         return Stream.SUBSCRIPTIONS
     return Stream.GROUPS if "attributes" in record else Stream.TOPICS
@@ -83,13 +83,13 @@ def dry_run(
     ask: Asker,
     routing_of: Callable[[str], Routing],
 ) -> DryRun:
-    """Return what an event would do, asking all who have a say.
+    """Return the effect of an event, from the coordinator and all its shards.
 
     Args:
         stream: input stream of the event.
         reading: the event as the job would read it.
-        coordinate: asks the coordinator.
-        ask: asks a shard.
+        coordinate: queries the coordinator.
+        ask: queries a shard.
         routing_of: returns the routing of a parent.
     """
     effects: list[tuple[str, PlannedEffect]] = []
@@ -120,14 +120,14 @@ def dry_run(
 
 
 def _is_elsewhere(effect: PlannedEffect) -> bool:
-    """Return True if a request is on a parent to which its group is not bound: nothing of it remains."""
+    """Return True if the group of a request is not bound to its parent, so its rows are withdrawn."""
     return any(problem.reason == Reason.GROUP_BOUND_ELSEWHERE for problem in effect.problems)
 
 
 def _lasting(
     record: Mapping[str, Any], coordinate: Callable[[Question], list[PlannedEffect]]
 ) -> Mapping[str, Any] | None:
-    """Return the requests of a record that are on the parents of their groups; None if there are none."""
+    """Return the requests on the parents to which their groups are bound; None if there are none."""
     entries = record.get("subscriptionSet")
     if entries is None:
         return None
@@ -144,7 +144,7 @@ def _question(stream: Stream, record: Mapping[str, Any]) -> Question:
 def _shards(
     stream: Stream, record: Mapping[str, Any], routing_of: Callable[[str], Routing]
 ) -> Iterator[tuple[str, int]]:
-    """Yield the shards that must see a record, each once."""
+    """Yield the shards of a record, each once."""
     value = orjson.dumps(record)
     parents = dict.fromkeys(each.parent for each in placed(stream, value, Routing()) if each.parent != COORDINATOR)
     for parent in parents:

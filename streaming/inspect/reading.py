@@ -1,4 +1,4 @@
-"""Records that are not sent yet, read as the job would read them."""
+"""Parsing of unsent records as in the job."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from streaming.config import Settings
 
 _SIGNED: Final = "signed-by-another-job"
-"""Reason to ignore a record with the fields of a job and the signature of another one."""
+"""Reason to ignore a record with fields reserved for the job and another job's signature."""
 
 
 class PlannedRecord(NamedTuple):
-    """A record as the job would read it.
+    """Result of parsing a record as in the job.
 
     Attributes:
-        record: the entries that are applied; None if there are none.
+        record: the applied entries; None if there are none.
         problems: dead letters.
-        ignored: reasons why further entries have no effect.
+        ignored: reasons why other entries have no effect.
     """
 
     record: dict[str, Any] | None
@@ -44,19 +44,19 @@ class PlannedRecord(NamedTuple):
 
 
 def text_of(record: Mapping[str, Any]) -> bytes:
-    """Return a record as JSON, also if the job would not read it."""
+    """Encode a record as JSON, even if it is invalid."""
     return json.dumps(record).encode()
 
 
 def bounds_of(settings: Settings) -> Bounds:
-    """Return the bounds of records in the settings."""
+    """Return the bounds of records from the settings."""
     return Bounds(
         settings.max_value_bytes, settings.max_requests, settings.max_entries, settings.max_name_bytes, MAX_AHEAD_MS
     )
 
 
 def read(stream: Stream, text: bytes, bounds: Bounds) -> PlannedRecord:
-    """Return a record as the job would read it.
+    """Parse a record as in the job.
 
     Args:
         stream: its input stream.
@@ -88,7 +88,7 @@ def read(stream: Stream, text: bytes, bounds: Bounds) -> PlannedRecord:
 
 
 _NAMES: Final = (str(STREAMS[0]), str(STREAMS[1]), str(STREAMS[2]), str(STREAMS[3]))
-"""Names in place of those of the Kafka topics."""
+"""Placeholders for the names of the Kafka topics."""
 
 
 def _now() -> int:
@@ -96,7 +96,7 @@ def _now() -> int:
 
 
 def _beyond(stream: Stream, text: bytes, bounds: Bounds) -> PlannedProblem | None:
-    """Return the reason why a record is a dead letter as a whole, whatever its entries are."""
+    """Return the reason to reject a whole record, regardless of its entries, or None."""
     if len(text) > bounds.value_bytes:
         message = f"the value has {len(text):,} bytes; at most {bounds.value_bytes:,} are allowed (max_value_bytes)"
         return PlannedProblem(str(Reason.VALUE_TOO_LARGE), message)
@@ -108,5 +108,5 @@ def _beyond(stream: Stream, text: bytes, bounds: Bounds) -> PlannedProblem | Non
 
 
 def _reporters(stream: Stream, found: list[Placed]) -> list[Placed]:
-    """Return one place for each entry, that of the key that reports it if it is not valid."""
+    """Return one place per entry: the key that reports the entry if it is invalid."""
     return found if stream is Stream.TOPICS else [each for each in found if each.parent == COORDINATOR]

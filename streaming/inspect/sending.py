@@ -1,4 +1,4 @@
-"""Events sent by hand: checked by the job's own parsers first."""
+"""Manually sent events, first checked by the job's parsers."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def send(settings: Settings, stream: Stream, record: Mapping[str, Any] | bytes) 
     Args:
         settings: addresses, topics, client options, and bounds of records.
         stream: input stream of the event.
-        record: the event, as the value of its record or what that is in Python.
+        record: the event, as the bytes of its value or as a Python object.
 
     Raises:
         QuestionRefused: the event, or an entry of it, would become a dead letter.
-        NotWritten: Kafka did not take the record.
+        NotWritten: Kafka rejected the record, or does not answer.
     """
     text = record if isinstance(record, bytes) else text_of(record)
     _, problems, ignored = read(stream, text, bounds_of(settings))
@@ -52,7 +52,7 @@ def send(settings: Settings, stream: Stream, record: Mapping[str, Any] | bytes) 
         **for_librdkafka(settings),
         "bootstrap.servers": settings.bootstrap_servers,
         "enable.idempotence": True,
-        "partitioner": "murmur2_random",  # as Java's clients: one key, one partition, whoever sends
+        "partitioner": "murmur2_random",  # as Java's clients: all producers send a key to the same partition
         "linger.ms": 0,
         "error_cb": taken.remember,
     }
@@ -67,7 +67,7 @@ def send(settings: Settings, stream: Stream, record: Mapping[str, Any] | bytes) 
 
 
 class _Taken:
-    """What Kafka says of a record."""
+    """Kafka's response to a record."""
 
     def __init__(self) -> None:
         self.place: EventPlace | None = None
@@ -75,18 +75,18 @@ class _Taken:
         self.trouble = ""
 
     def note(self, error: KafkaError | None, message: Message) -> None:
-        """Note the place of the record."""
+        """Store the place of the record."""
         self.error = error
         if error is None:
             self.place = EventPlace(message.topic() or "", message.partition() or 0, message.offset() or 0)
 
     def remember(self, error: KafkaError) -> None:
-        """Note an error of the client."""
+        """Store an error of the client."""
         self.trouble = error.str()
 
 
 def _key(stream: Stream, record: Mapping[str, Any]) -> bytes:
-    """Return the key by which Kafka keeps the order: the parent of a topic, or the group."""
+    """Return the key, which preserves the order: the parent of a topic, or the group."""
     if stream is Stream.TOPICS:
         return parse_topic_event(orjson.dumps(record)).parent.encode()
     entries = record.get("subscriptionSet")

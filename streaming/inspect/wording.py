@@ -1,4 +1,4 @@
-"""Answers as text for people, and as JSON, both in printable characters."""
+"""Formatting of answers as text and as JSON, both in printable characters."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -26,7 +26,7 @@ def as_json(value: Any) -> str:
 
 
 def explanation(found: Explanation) -> str:
-    """Return an explanation as a few lines, the answer first."""
+    """Format an explanation, the verdict first."""
     pair = found.pair
     who, what = f"client {pair.client!r} of group {pair.group!r}", f"{pair.topic!r} of {pair.parent!r}"
     verb = "receives" if found.received else "does not receive"
@@ -45,7 +45,7 @@ def time(milliseconds: int) -> str:
 
 
 def facts(found: Explanation) -> Iterator[tuple[str, str]]:
-    """Yield what else is known of a pair, as a label and a text."""
+    """Yield further facts about a pair, each as label and text."""
     pair, known, born = found.pair, found.pair.group_facts, found.pair.topic_facts
     if born is None:
         yield "topic", "does not exist"
@@ -98,7 +98,7 @@ def topic(found: TopicFacts) -> str:
 
 
 def topic_details(name: str, parent: str, found: TopicDetails) -> str:
-    """Return a topic with those who receive it."""
+    """Format a topic with its subscribers."""
     if found.topic is None:
         return f"the parent {parent!r} has no topic {name!r}"
     lines = [topic(found.topic), counted(found.count, "subscriber")]
@@ -119,7 +119,7 @@ def subscription(found: SubscriptionFacts) -> str:
 
 
 def client(found: ClientFacts | LeaseFacts) -> str:
-    """Return a client as a line: on one parent, or over all."""
+    """Format a client as a line: on one parent, or on all."""
     if isinstance(found, LeaseFacts):
         parents = ", ".join(found.parents) or "in no session"
         return f"{found.group}/{found.client}  {parents}  last request at {time(found.last_request)} ({found.place})"
@@ -130,7 +130,7 @@ def client(found: ClientFacts | LeaseFacts) -> str:
 
 
 def group(found: GroupFacts | BindingFacts) -> str:
-    """Return a group as a line: on one parent, or where it is bound."""
+    """Format a group as a line: on one parent, or its binding."""
     if isinstance(found, BindingFacts):
         return f"{found.group}  bound to {found.parent} by {found.place}"
     parts = [
@@ -146,7 +146,7 @@ def group(found: GroupFacts | BindingFacts) -> str:
 
 
 def dry_run(found: DryRun) -> str:
-    """Return a dry run: the numbers first, then some of the updates."""
+    """Format a dry run: the numbers, then some of the updates."""
     lines = [f"would add {found.adds:,} and remove {found.removes:,} rows"]
     for parent in found.parents:
         least = "" if parent.complete else ", and more that were not counted"
@@ -172,7 +172,7 @@ def list_end(shown: int, total: int, *, more: bool) -> str:
 
 
 def chosen(items: Sequence[T], name: str, selection: Filter) -> Iterator[Page[T]]:
-    """Yield the items whose name a filter lets through, as one page."""
+    """Yield the items whose name passes a filter, as one page."""
     if selection.pattern is not None:
         dialect = get_dialect(selection.dialect)
         pattern = dialect.parse(selection.pattern)
