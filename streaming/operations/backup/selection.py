@@ -1,4 +1,4 @@
-"""The files of a checkpoint that one committed micro-batch needs.
+"""Files of a checkpoint that a committed micro-batch needs.
 
 A running job adds and removes files all the time. A micro-batch needs its offsets, its commit, and in each state
 partition a snapshot with all changelogs up to its version. These files have numbers in their names, never change, and

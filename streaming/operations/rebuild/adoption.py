@@ -49,7 +49,7 @@ def check(settings: Settings, former: JobCheckpoint) -> None:
 
 
 def adopt(spark: Any, settings: Settings, former: JobCheckpoint, progress: Progress) -> str:
-    """Write the states of a former checkpoint into a new one, and return the offsets of these states as JSON.
+    """Write the states of a former checkpoint to a new checkpoint; return their offsets as JSON.
 
     Idempotent: the files of an interrupted attempt are removed first.
 

@@ -46,8 +46,8 @@ class Moment(NamedTuple):
 
     Attributes:
         batches: the last micro-batches.
-        updates: offsets of the updates topic, with all records of committed micro-batches and none of a micro-batch
-            after the started one.
+        updates: offsets of the updates topic, with all records of committed micro-batches, and without records after
+            the started micro-batch.
     """
 
     batches: MicroBatches
