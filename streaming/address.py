@@ -29,7 +29,7 @@ class Address(NamedTuple):
             return False
 
     def listen(self) -> socket.socket:
-        """Return a socket that listens there; the kernel keeps who asks before a server runs.
+        """Return a listening socket; the kernel queues connections until a server accepts them.
 
         Raises:
             OSError: the address cannot be listened on.

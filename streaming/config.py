@@ -173,7 +173,7 @@ class Settings(BaseSettings):
         """Return the options of `kafka_options`, with the names of Java's client.
 
         Raises:
-            ConfigInvalid: the file is malformed; the message contains none of its values.
+            ConfigInvalid: the file is malformed; the message does not contain its values.
         """
         return {} if self.kafka_options is None else properties.read(self.kafka_options)
 

@@ -1,4 +1,4 @@
-"""Text of strangers for terminals and logs: names in records may hold escape sequences, line ends and bidi controls."""
+"""Untrusted text for terminals and logs: it may contain escape sequences, line ends, bidi controls."""
 
 import logging
 import re
@@ -11,7 +11,7 @@ _JSON_UNSAFE: Final = re.compile(r"[^\x20-\x7e]")
 
 
 def printable(text: str, keep: str = "") -> str:
-    r"""Return a text with each character that is not printable as Python escapes it, such as `\x1b`, `\n` or `\u202e`.
+    r"""Escape unprintable characters of a text as Python does, such as `\x1b`, `\n` or `\u202e`.
 
     Args:
         text: the text.
@@ -23,22 +23,22 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def printable_lines(text: str) -> str:
-    """Return a text of several lines as `printable` does; lines after the first one are indented.
+    """Escape each line of a text, and indent all but the first.
 
-    So no name with a line end can forge a line of its own.
+    A name with a line end cannot forge a line.
     """
     return printable(text, _LINES).replace(_LINES, f"{_LINES}{_INDENT}")
 
 
 def printable_json(document: str) -> str:
-    r"""Return JSON of one line with the same meaning, in which characters that are not printable are `\u` escapes."""
+    r"""Return equivalent JSON in one line, with unprintable characters as `\u` escapes."""
     if document.isprintable():
         return document
     return _JSON_UNSAFE.sub(lambda found: found[0] if found[0].isprintable() else _json_escape(found[0]), document)
 
 
 def quoted(word: str) -> str:
-    """Return a word as POSIX shells and bash read it, in printable characters."""
+    """Quote a word for POSIX shells and bash, in printable characters."""
     if word.isprintable():
         return shlex.quote(word)
     plain = word.replace("\\", "\\\\").replace("'", "\\'")

@@ -1,7 +1,7 @@
-"""File of options of a client: `key=value` a line, with secrets in other files or in the environment.
+"""File of client options: one `key=value` per line, secrets in other files or the environment.
 
-A part `${env:NAME}` of a value stands for an environment variable, and `${file:PATH}` for the content of a file without
-the line feed at its end. A relative path counts from the folder of the options.
+In a value, `${env:NAME}` is replaced by an environment variable, and `${file:PATH}` by the content of a file without
+its final line feed. A relative path starts at the folder of the options.
 """
 
 import os
@@ -16,10 +16,10 @@ _REFERENCE: Final = re.compile(r"\$\{(env|file):([^}]+)\}")
 
 
 def read(path: Path) -> dict[str, str]:
-    """Return the options of a file, references resolved.
+    """Read the options of a file, and resolve references.
 
     Raises:
-        ConfigInvalid: a line is not `key=value`, or what it refers to does not exist. The message repeats no value.
+        ConfigInvalid: a line is not `key=value`, or its reference does not exist. The message contains no value.
     """
     options: dict[str, str] = {}
     for number, line in enumerate(_text(path).splitlines(), 1):
@@ -35,7 +35,7 @@ def read(path: Path) -> dict[str, str]:
 
 
 def _resolve(found: re.Match[str], path: Path, place: str) -> str:
-    """Return what a reference stands for."""
+    """Return the value of a reference."""
     kind, name = found.groups()
     if kind == "file":
         try:

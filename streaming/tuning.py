@@ -1,28 +1,28 @@
-"""Sizes and thresholds by which the work is cut, with the measurement behind each."""
+"""Sizes and thresholds for splitting the work, each with its measurement."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """Sizes and thresholds of a worker; results depend on none of them.
+    """Sizes and thresholds of a worker. They do not affect results.
 
     Attributes:
-        columnar_min_topics: topics of one key above which they are judged by column. One topic by column takes 2.2
+        columnar_min_topics: topics of one key above which they are evaluated by column. One topic by column takes 2.2
             times as long as one by one, 32 take 0.83 times, 1,000 take 0.25 times.
-        array_min_topics: topics above which arrays of patterns answer in place of a trie: 1,500 topics and 100 patterns
-            take 1.1 instead of 3.6 us a topic.
-        array_build_topics: topics a pattern that pay for building the arrays: 15 to 30 us a pattern, against some
-            2.5 us saved a topic.
-        backfill_topics: topics of one client in one step of a backfill; some half a second with all that Spark does.
+        array_min_topics: topics above which arrays of patterns replace the trie: 1,500 topics and 100 patterns
+            take 1.1 instead of 3.6 us per topic.
+        array_build_topics: topics per pattern that pay for building the arrays: 15 to 30 us per pattern, against some
+            2.5 us saved per topic.
+        backfill_topics: topics of one client in one step of a backfill; about half a second including Spark.
         inline_bytes: journal bytes that stay in Spark's state value; 1 MB there costs 25 ms each time it is touched.
-        journal_slack_bytes: journal bytes that a compaction must save besides half of the journal.
-        retained_micro_batches: micro-batches for which an unused part is kept; Spark keeps states of as many.
-        updates_per_chunk: updates that are found before their bytes are counted.
-        output_row_bytes: bytes of updates in an output row; a row costs PySpark as much as some 20 updates cost us.
-        column_row_bytes: bytes of updates in an output row by column, which itself has a sixth of them.
-        end_bytes: bytes of requests that one record of a client's end repeats; Kafka takes 1 MB by default.
-        piece_bytes: bytes of output rows that leave the worker at once.
+        journal_slack_bytes: journal bytes that a compaction must save, in addition to half of the journal.
+        retained_micro_batches: micro-batches for which an unused part is kept; Spark keeps as many states.
+        updates_per_chunk: updates that are collected before their bytes are counted.
+        output_row_bytes: bytes of updates in an output row; a row costs PySpark as much as 20 updates the worker.
+        column_row_bytes: bytes of updates in an output row by column; the row has a sixth of them.
+        end_bytes: bytes of requests in one record of a client's end; Kafka accepts 1 MB by default.
+        piece_bytes: bytes of output rows that the worker sends at once.
     """
 
     columnar_min_topics: float = 32
