@@ -1,8 +1,8 @@
-"""Attribution of updates: which event a batch names, against the same events read one by one.
+"""Attribution of updates: the event that a micro-batch names, compared with single events.
 
-The definition: read the events of a micro-batch one by one, each as a micro-batch of its own, in the order in which a
-micro-batch reads them. A pair of subscriber and topic that is there before and not after them, or the reverse, carries
-what the last event that changed it wrote: cause, source, offset option and reset.
+The definition: read each event of a micro-batch in a separate micro-batch, in the order in which a micro-batch reads
+them. If a pair of subscriber and topic exists only before or only after all of them, its update has the cause, source,
+offset option and reset of the last event that changed the pair.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ Sourced = tuple[Source, Event]
 
 
 class Attribution(NamedTuple):
-    """What an update carries of the event behind it."""
+    """Fields of an update that describe its event."""
 
     op: Op
     cause: Cause
@@ -32,7 +32,7 @@ class Attribution(NamedTuple):
 
 
 def net(updates: Iterable[Update]) -> dict[Pair, Attribution]:
-    """Fold the updates of several micro-batches: the last one of each pair, unless the pair is as before."""
+    """Fold the updates of several micro-batches to the last per pair; drop pairs that are as before."""
     first: dict[Pair, Op] = {}
     last: dict[Pair, Attribution] = {}
     for update in updates:
@@ -43,7 +43,7 @@ def net(updates: Iterable[Update]) -> dict[Pair, Attribution]:
 
 
 def in_reading_order(events: Iterable[Sourced]) -> list[Sourced]:
-    """Sort events as a worker reads them: groups, requests, topics and the time, each by offset."""
+    """Sort events as a worker reads them: groups, requests, topics, time, each by offset."""
     ranks: dict[type[Any], int] = {GroupEvent: 0, SubscriptionRequest: 1, TopicEvent: 2}
     return sorted(events, key=lambda each: (ranks.get(type(each[1]), 3), each[0]))
 
@@ -51,14 +51,14 @@ def in_reading_order(events: Iterable[Sourced]) -> list[Sourced]:
 def together(
     state: ShardState, events: Sequence[Sourced], shard: Shard, tuning: Tuning = DEFAULT_TUNING
 ) -> dict[Pair, Attribution]:
-    """Read the events as one micro-batch, and return what its updates carry."""
+    """Read the events as one micro-batch, and return the attributions."""
     return net(expanded(state, events, shard, tuning).updates)
 
 
 def one_by_one(
     state: ShardState, events: Sequence[Sourced], shard: Shard, tuning: Tuning = DEFAULT_TUNING
 ) -> dict[Pair, Attribution]:
-    """Read each event as a micro-batch of its own, and return what the updates carry together."""
+    """Read each event as a separate micro-batch, and return the combined attributions."""
     made = decode(encode(state), inner_multi=shard.inner_multi)
     updates: list[Update] = []
     for event in events:
@@ -71,15 +71,15 @@ def one_by_one(
 def differences(
     state: ShardState, events: Iterable[Sourced], shard: Shard, tuning: Tuning = DEFAULT_TUNING
 ) -> dict[Pair, tuple[Attribution | None, Attribution | None]]:
-    """Return the pairs to which a micro-batch gives another attribution than the definition, each with both.
+    """Return the pairs whose attribution differs from the definition, each with both.
 
-    Deliberate exceptions, which are left out if the pair itself changes alike:
+    Deliberate exceptions, omitted if the pair itself changes in the same way:
 
-    - An event of a topic is the cause of all that happens to the topic in its micro-batch. Who unsubscribes from a
-      topic that the same micro-batch deletes loses it by the deletion.
-    - The changes of a quota are found when all others are known. In a group whose quota is below the number of topics,
-      an update carries the last event that made a difference by all other rules, or the cause of the quota with the
-      first event that made a difference to the client's topics.
+    - An event of a topic is the cause of all changes of the topic in its micro-batch. A client that unsubscribes from
+      a topic that the same micro-batch deletes loses it by the deletion.
+    - Quotas are applied after all other rules. In a group whose quota is below the number of topics, an update has the
+      last event that made a difference by all other rules, or the cause of the quota with the first event that made
+      a difference to the client's topics.
     """
     ordered = in_reading_order(events)
     found, wanted = together(state, ordered, shard, tuning), one_by_one(state, ordered, shard, tuning)
@@ -98,7 +98,7 @@ def differences(
 
 
 def _is_limited(state: ShardState, events: Iterable[Sourced], group: str) -> bool:
-    """Tell whether a quota of a group, before the events or after one of them, is below the number of topics."""
+    """Return True if a quota of the group is below the number of topics, before or after any event."""
     attributes = [event.attributes for _, event in events if isinstance(event, GroupEvent) and event.group == group]
     quotas = [state.group(group).quota, *(int(each.get(QUOTA, DEFAULT_QUOTA)) for each in attributes)]
     return any(0 <= quota < len(state.topics) for quota in quotas)

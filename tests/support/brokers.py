@@ -1,4 +1,4 @@
-"""Brokers as fixtures hand them to tests."""
+"""Brokers of the fixtures."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from streaming.local.broker import Broker
 
 StartBroker = Callable[..., Broker]
-"""Starts an embedded broker that the test may kill, in a folder and with options of `Broker`."""
+"""Starter of an embedded broker that the test may kill, with folder and options of `Broker`."""
 
 
 @dataclass(frozen=True)
 class SharedBroker:
-    """The broker that all tests of a session share: each uses topics of its own.
+    """Broker shared by all tests of a session. Each test uses its own topics.
 
     Attributes:
         kind: `container` or `embedded`.

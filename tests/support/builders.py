@@ -1,4 +1,4 @@
-"""Events in few words, and a shard to which they happen."""
+"""Short builders of events, and of a shard that applies them."""
 
 import json
 from typing import Any
@@ -29,7 +29,7 @@ WAMP = Notation("wamp", None, per_subscription=True)
 def bound(
     group: str = "g", *, wildcard: bool = True, exclusive: bool = False, quota: int | None = None, resets: str = ""
 ) -> GroupEvent:
-    """The attributes of a group of parent `p`; `resets` is `exclusive` or `unsubscribe`."""
+    """Build the attributes of a group of parent `p`; `resets` is `exclusive` or `unsubscribe`."""
     attributes = {BIND_TOPIC: "p"}
     if wildcard:
         attributes[WILDCARD] = "true"
@@ -79,12 +79,12 @@ def tick_json(**changes: Any) -> bytes:
 
 
 def created(lite_topic: str, tags: str | None = None, ttl_ms: int | None = None, **properties: str) -> TopicEvent:
-    """The creation of a topic of parent `p`."""
+    """Build the creation of a topic of parent `p`."""
     return TopicEvent("p", lite_topic, True, tags, properties or None, None, ttl_ms)
 
 
 def deleted(lite_topic: str) -> TopicEvent:
-    """The deletion of a topic of parent `p`."""
+    """Build the deletion of a topic of parent `p`."""
     return TopicEvent("p", lite_topic, created=False)
 
 
@@ -99,28 +99,28 @@ def request(
     tag: str | None = None,
     sql: str | None = None,
 ) -> SubscriptionRequest:
-    """A request of a client on parent `p`, perhaps with a selector."""
+    """Build a request of a client on parent `p`, optionally with a selector."""
     selector = SelectorSpec("TAG", tag) if tag is not None else SelectorSpec("SQL92", sql) if sql is not None else None
     return SubscriptionRequest("p", group, client, action, entries, version, option, notation, selector)
 
 
 def replace(*entries: str, **fields: Any) -> SubscriptionRequest:
-    """A COMPLETE_ADD."""
+    """Build a COMPLETE_ADD."""
     return request(Action.COMPLETE_ADD, *entries, **fields)
 
 
 def add(*entries: str, **fields: Any) -> SubscriptionRequest:
-    """A PARTIAL_ADD."""
+    """Build a PARTIAL_ADD."""
     return request(Action.PARTIAL_ADD, *entries, **fields)
 
 
 def drop(*entries: str, **fields: Any) -> SubscriptionRequest:
-    """A PARTIAL_REMOVE."""
+    """Build a PARTIAL_REMOVE."""
     return request(Action.PARTIAL_REMOVE, *entries, **fields)
 
 
 def leave(**fields: Any) -> SubscriptionRequest:
-    """A COMPLETE_REMOVE."""
+    """Build a COMPLETE_REMOVE."""
     return request(Action.COMPLETE_REMOVE, **fields)
 
 
@@ -133,7 +133,7 @@ def ended(
     partition: int = 0,
     entry: int = 0,
 ) -> SubscriptionRequest:
-    """What a home writes to end a client that asked last, or was told to leave, at that offset."""
+    """Build the coordinator's end of a client whose last request or leave is at that offset."""
     request_ = leave(client=client, version=version)
     return request_._replace(as_of=Place(partition, offset, 1_000 + offset, entry), expired=expired)
 
@@ -141,7 +141,7 @@ def ended(
 def told(
     offset: int, *later: tuple[int, SubscriptionRequest], client: str = "c", version: int | None = None
 ) -> SubscriptionRequest:
-    """What a home writes to end a client at that offset, with what the client asked for since, by offset."""
+    """Build the coordinator's end of a client at that offset, with its later requests by offset."""
     place = Place(0, offset, 1_000 + offset)
     since = tuple((Place(0, at, 1_000 + at), request_) for at, request_ in later)
     ends = {mode: End(place, version) for mode in ("literal", "wildcard")}
@@ -151,7 +151,7 @@ def told(
 
 
 def wake(time: int) -> Wake:
-    """What a home writes to wake the shard."""
+    """Build the coordinator's wake of the shard."""
     return Wake("p", 0, time)
 
 

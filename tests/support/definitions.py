@@ -1,9 +1,9 @@
-"""What each dialect means, written a second time: every way to match is tried, nothing is clever."""
+"""Second, naive definition of each dialect: it tries every way to match."""
 
 from collections.abc import Callable, Sequence
 
 Definition = Callable[[str, str | None, str], bool]
-"""Whether a valid pattern, read by a policy where the dialect has such, matches a topic."""
+"""Predicate of valid pattern, policy (None if the dialect has none) and topic: True if they match."""
 
 
 def tries_every_way(
@@ -15,7 +15,7 @@ def tries_every_way(
     rest: str | None = None,
 ) -> bool:
     """Match segment by segment: `one` is one segment, `some` one or more, `rest` zero or more."""
-    reached = {0}  # how many segments of the topic can be used up by what was read of the pattern
+    reached = {0}  # possible numbers of topic segments matched by the pattern so far
     for want in wanted:
         if want in (some, rest):
             reached = set(range(min(reached) + (want == some), len(have) + 1))
@@ -27,12 +27,12 @@ def tries_every_way(
 
 
 def lite(text: str, _: str | None, topic: str) -> bool:
-    """RocketMQ's lite topics."""
+    """Match as RocketMQ's lite topics do."""
     return topic != "" and tries_every_way(text.split("__"), topic.split("__"), one="*", some="**")
 
 
 def mqtt(text: str, _: str | None, topic: str) -> bool:
-    """MQTT's topic filters, and the filter of a shared subscription."""
+    """Match as MQTT's topic filters do, also for the filter of a shared subscription."""
     if text.startswith("$share/"):
         text = text.split("/", 2)[2]
     if not topic or set("+#\0") & set(topic) or len(topic.encode(errors="surrogatepass")) > 65_535:
@@ -43,7 +43,7 @@ def mqtt(text: str, _: str | None, topic: str) -> bool:
 
 
 def nats(text: str, _: str | None, topic: str) -> bool:
-    """Subjects of NATS."""
+    """Match as NATS subjects do."""
     have = topic.split(".")
     if {"", "*", ">"} & set(have) or set(" \t\n\r\f") & set(topic):
         return False
@@ -51,7 +51,7 @@ def nats(text: str, _: str | None, topic: str) -> bool:
 
 
 def wamp(text: str, policy: str | None, topic: str) -> bool:
-    """Topics of WAMP."""
+    """Match as WAMP topics do."""
     if policy == "prefix":
         return topic.startswith(text)
     if policy is None and text.endswith("**"):

@@ -1,4 +1,4 @@
-"""The container engine of this machine."""
+"""Container engine of this machine."""
 
 import gc
 import importlib
@@ -8,10 +8,10 @@ from contextlib import closing
 
 
 def obstacle(images: Iterable[str]) -> str | None:
-    """Return why no container of these images can be started here, or None; images that are missing are pulled."""
-    docker = importlib.import_module("docker")  # slow to import, and of no use to most tests
+    """Return the reason why containers of these images cannot start, or None; pull missing images."""
+    docker = importlib.import_module("docker")  # slow to import, and most tests do not need it
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)  # it leaves its socket open when nobody answers
+        warnings.simplefilter("ignore", ResourceWarning)  # it leaves its socket open if the engine does not answer
         try:
             client = docker.from_env(timeout=5)
             client.ping()

@@ -1,4 +1,4 @@
-"""What tests must not see of the machine."""
+"""Isolation of tests from the machine's environment."""
 
 import os
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import pytest
 
 @contextmanager
 def restored_environment() -> Iterator[None]:
-    """Undo every change of the environment at the end."""
+    """Restore the environment at the end."""
     before = dict(os.environ)
     try:
         yield
@@ -19,7 +19,7 @@ def restored_environment() -> Iterator[None]:
 
 
 def forget_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leaves no setting of the machine's in the environment, until the test ends."""
+    """Remove the machine's settings from the environment until the test ends."""
     for name in os.environ:
         if name.startswith("REEXPAND_"):
             monkeypatch.delenv(name)

@@ -1,4 +1,4 @@
-"""The six topics of one test on a broker that requires security, and the job and the verbs that use them."""
+"""Six topics of a test on a broker that requires security, and the job and verbs that use them."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ PATIENCE_SECONDS = 300
 
 
 class GuardedStreams:
-    """Topics that the broker's administrator has created, and users of them.
+    """Topics created by the broker's administrator, and their users.
 
     Attributes:
         streams: the topics, as the administrator sees them.
@@ -36,14 +36,14 @@ class GuardedStreams:
         self._logs = self._users = 0
 
     def user(self, *roles: str, without: Grant | None = None) -> Path:
-        """Return the client options of a new user with a password, who has what its roles need but for one grant."""
+        """Return the client options of a new user with a password and all but one grant of its roles."""
         self._users += 1
         name = f"{self.streams.prefix}-{self._users}"
         self._secured.allow(name, self.needed(*roles, without=without))
         return self._secured.with_password(name)
 
     def administrator(self) -> Producer:
-        """Return a producer that may write everywhere."""
+        """Return a producer that may write to all topics."""
         return Producer({"bootstrap.servers": self.streams.bootstrap_servers, "log_level": 0})
 
     @staticmethod
@@ -55,19 +55,19 @@ class GuardedStreams:
         return orjson.dumps({**update, **more, "source": source}), orjson.dumps(row)
 
     def needed(self, *roles: str, without: Grant | None = None) -> list[Grant]:
-        """Return what roles need but for one grant."""
+        """Return the grants of roles except one."""
         parent = self.parent
         found = [grant for role in roles for grant in grants(role, self.streams.settings, parent)]
         return [grant for grant in found if grant != without]
 
     @property
     def scram(self) -> str:
-        """Address at which users with a password connect."""
+        """Address of the listener for users with a password."""
         return self._secured.scram
 
     @property
     def parent(self) -> str:
-        """Parent topic of the test's own."""
+        """Parent topic of this test."""
         return f"{self.streams.prefix}-{PARENT}"
 
     @property
@@ -76,7 +76,7 @@ class GuardedStreams:
         return [secret.encode() for found in self._secured.secrets.values() for secret in found]
 
     def know(self, secret: str) -> None:
-        """Take a further text for a secret."""
+        """Treat another text as a secret."""
         self._secured.secrets.setdefault("", []).append(secret)
 
     def job(self, options: Path, *more: str, certificate: bool = False) -> Job:
@@ -99,7 +99,7 @@ class GuardedStreams:
         return errors[0]
 
     def verb(self, *words: str, options: Path, certificate: bool = False) -> subprocess.CompletedProcess[str]:
-        """Run a verb as a user, until its end."""
+        """Run a verb as a user until it ends."""
         address = self._secured.certificates if certificate else self._secured.scram
         command = [REEXPAND, *words, "--bootstrap-servers", address, "--kafka-options", str(options)]
         return subprocess.run(
@@ -114,7 +114,7 @@ class GuardedStreams:
 
     @property
     def address(self) -> str:
-        """Address of the listener that asks for name and password."""
+        """Address of the listener that requires name and password."""
         return self._secured.scram
 
     def _log(self) -> Path:
@@ -129,7 +129,7 @@ def texts(folders: Iterable[Path]) -> dict[str, bytes]:
 
 
 def command_lines(session: int) -> bytes:
-    """Return the command lines of all processes of a session; there must be a /proc."""
+    """Return the command lines of all processes of a session; requires /proc."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -141,7 +141,7 @@ def command_lines(session: int) -> bytes:
 
 
 def wait_for(job: Job, text: str) -> str:
-    """Wait until a job has said something or has ended, and return all that it said."""
+    """Wait until a job has logged a text or has ended, and return its log."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while text not in job.said() and job.process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.2)

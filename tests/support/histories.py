@@ -1,4 +1,4 @@
-"""Random histories of the input streams, dense enough that events meet."""
+"""Random histories of the input streams, dense enough that events interact."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,19 +20,19 @@ E = TypeVar("E")
 
 @dataclass(frozen=True)
 class Profile:
-    """Which rules a history is about, besides patterns of dialect `lite`, versions, and groups that change.
+    """Rules that a history covers, in addition to `lite` patterns, versions and changing groups.
 
     Attributes:
         dialects: several notations, mixed in one client.
-        selectors: topics with tags and properties, and selectors on them.
+        selectors: topics with tags and properties, and selectors.
         exclusive: groups of which one client holds a topic.
-        quotas: small quotas. Whether a request is refused depends on what its shard knows at that time, so groups keep
-            to one parent, and nothing happens that the job must first tell a shard.
-        capped: small quotas in a job that refuses no request for them, which go with all else.
-        bound: groups that move between two parents, on which their clients ask for something.
-        life: clients that end on all of their parents or fall silent, and topics with a TTL. Excludes `quotas`.
-        refusals: `quotas` and `life` together. Topics have no TTL and come before all requests, as groups do, so what a
-            quota refuses depends on the requests alone.
+        quotas: small quotas. Refusals depend on the state of the shard at that time, so groups stay on one parent, and
+            no event needs the coordinator.
+        capped: small quotas in a job that caps requests instead of refusing them; combines with all other rules.
+        bound: groups that move between two parents, on which their clients send requests.
+        life: clients that end on all parents or stop sending requests, and topics with a TTL. Excludes `quotas`.
+        refusals: `quotas` and `life` together. Topics have no TTL, and topics and groups precede all requests, so
+            refusals depend on the requests only.
     """
 
     dialects: bool = False
@@ -58,15 +58,15 @@ PROFILES = {
     "life": Profile(life=True),
     "all": ALL,
 }
-"""By name; a history of `all` has either quotas or the life of clients, and not always all of the rest."""
+"""Profiles by name. A history of `all` has `quotas` or `life`, and some of the other rules."""
 
 REFUSALS = Profile(selectors=True, exclusive=True, quotas=True, life=True, refusals=True)
-"""Quotas that refuse requests, with selectors, versions, leaves and leases."""
+"""Profile with quotas that refuse requests, selectors, versions, leaves and leases."""
 
 CLIENT_TIMEOUT_MS = 20_000
 """Lease of a client of profile `life`."""
 
-# Few names, unevenly drawn: a history over many names is a history of strangers.
+# Few names, unevenly drawn: with many names, events would rarely interact.
 PARENTS = ["p"] * 7 + ["q"]
 GROUPS = ["g1"] * 4 + ["g2"]
 CLIENTS = ["c1", "c1", "c1", "c2"]
@@ -77,7 +77,7 @@ STREAMS = [Stream.TOPICS] * 6 + [Stream.SUBSCRIPTIONS] * 5 + [Stream.GROUPS]
 
 @dataclass(frozen=True)
 class Language:
-    """What is written in one dialect, under one policy: topics, patterns that match some of them, and invalid ones."""
+    """Topics, patterns that match some of them, and invalid patterns, in one dialect and policy."""
 
     dialect: str
     topics: Sequence[str]
@@ -113,7 +113,7 @@ LANGUAGES = {
         Language("wamp", WAMP_TOPICS, ["a.", ".a", ".", "a..a", "a.b"], ["a b", "#", "\t"], "wildcard"),
     ],
 }
-"""By dialect. A topic of one is a topic of all: they are texts."""
+"""Languages by dialect. Topics are strings, so each is a topic of every dialect."""
 
 TAGS = [None, "red", "blue"]
 SIZES = [None, "1", "2", "3", "large"]
@@ -136,12 +136,12 @@ QUOTAS: list[Any] = ["0", "1", 1, "2", "2", 3, "3", "-1", "-2", "many"]
 
 
 def history(random: Random, length: int, profile: Profile = NO_METADATA) -> list[Record]:
-    """Records in the order in which they are produced; each stream's offsets grow. One in ten is a duplicate."""
+    """Draw records in production order, with ascending offsets per stream; one in ten is a duplicate."""
     return _Writer(random, profile).write(length)
 
 
 def large_state(parent: str, topics: int = 2_500) -> list[Record]:
-    """Births of topics of one parent, as many as make a state that Python keeps in files of its own."""
+    """Create enough topics of one parent that Python keeps its state in parts."""
     return [_birth(parent, f"stored__{number:05}__{'x' * 20}", number) for number in range(topics)]
 
 
@@ -151,16 +151,16 @@ def _birth(parent: str, topic: str, offset: int) -> Record:
 
 
 def lease_of(records: Iterable[Record]) -> int:
-    """The client timeout with which the job and the oracle are to run: there is one in histories that tell the time."""
+    """Return the client timeout for job and oracle: nonzero in histories with ticks."""
     return CLIENT_TIMEOUT_MS if any(record.stream is Stream.CLOCK for record in records) else 0
 
 
 def batches(
     random: Random, records: Iterable[Record], largest: int = 12, *, punctual: bool = False
 ) -> Iterator[list[Record]]:
-    """Cuts a history into micro-batches: each stream keeps its order, how streams interleave is anybody's guess.
+    """Cut a history into micro-batches: each stream keeps its order, streams interleave randomly.
 
-    With `punctual`, a tick comes only when all that was produced before it was in earlier batches.
+    With `punctual`, all records that were produced before a tick are in earlier batches.
     """
     queues: dict[Stream, list[tuple[int, Record]]] = {stream: [] for stream in Stream}
     for number, record in enumerate(records):
@@ -182,7 +182,7 @@ def batches(
 
 
 def feed(oracle: Oracle, batch: Iterable[Record]) -> None:
-    """Tells the oracle a micro-batch, in the order of each stream; what is not valid is left out."""
+    """Feed a micro-batch to the oracle, in the order of each stream, without invalid entries."""
     streams: dict[Stream, list[Record]] = {stream: [] for stream in Stream}
     for record in batch:
         streams[record.stream].append(record)
@@ -195,7 +195,7 @@ def feed(oracle: Oracle, batch: Iterable[Record]) -> None:
 
 
 def expected(cut: Iterable[Iterable[Record]], routing: Routing | None = None, *, client_timeout_ms: int = 0) -> Oracle:
-    """The oracle that was told these micro-batches."""
+    """Return an oracle that has read these micro-batches."""
     oracle = Oracle(routing or Routing(), client_timeout_ms=client_timeout_ms)
     for batch in cut:
         feed(oracle, batch)
@@ -203,7 +203,7 @@ def expected(cut: Iterable[Iterable[Record]], routing: Routing | None = None, *,
 
 
 def entries_of(value: bytes | None) -> list[bytes]:
-    """The entries of a subscription record."""
+    """Return the entries of a subscription record."""
     record = json.loads(value or b"")
     return [json.dumps(entry).encode() for entry in record.get("subscriptionSet", [record])]
 
@@ -217,7 +217,7 @@ def _parsed(parse: Callable[[bytes | None], E], records: Iterable[Record]) -> It
 
 
 class _Writer:
-    """One history: its profile, and what is drawn once for all of its records."""
+    """Writer of one history: its profile, and values drawn once for all of its records."""
 
     def __init__(self, random: Random, profile: Profile) -> None:
         self.random = random
@@ -233,7 +233,7 @@ class _Writer:
         self.streams = STREAMS + [Stream.CLOCK] * profile.life + [Stream.GROUPS] * (profile != NO_METADATA)
 
     def _drawn(self, profile: Profile) -> Profile:
-        """What cannot go together is told apart; rules that are all there at once would hide each other."""
+        """Draw a subset of the rules without conflicts; all rules at once would hide each other."""
         if profile.refusals:
             rest = [name for name in ("selectors", "exclusive") if self.random.random() < 0.5]
             return replace(profile, **dict.fromkeys(rest, False))
@@ -336,7 +336,7 @@ class _Writer:
         kind = self.random.random()
         if kind > 0.85:
             deletion: dict[str, Any] = {"group": group, "attributes": {}}
-            # Where quotas depend on it, the parent is told directly, and not by the job one batch later.
+            # If quotas depend on it, the record goes to the parent directly, not through the job one batch later.
             return deletion | ({"parentTopic": parent} if self.profile.quotas else {})
         attributes: dict[str, Any] = {BIND_TOPIC: parent}
         if kind < 0.7:

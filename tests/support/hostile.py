@@ -1,4 +1,4 @@
-"""Records of a tenant that wants to stop the service: each kind once made the job end, or delayed all others."""
+"""Records of a hostile tenant: each kind once ended the job, or delayed all others."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ PARENT: Final = "evil"
 
 GROUP: Final = "evil-group"
 LARGEST_BYTES: Final = 985_000
-"""Size of the large values: a producer with Kafka's defaults can send them."""
+"""Size of the large values, which a producer with Kafka's defaults can send."""
 
 SIGNATURE: Final = ',"sign":"' + "0" * 32 + '"}'
 """End of a value that resembles a signed record of the job."""
@@ -30,7 +30,7 @@ Sent = tuple[Stream, bytes]
 
 
 def nested(depth: int) -> str:
-    """Return a JSON array inside another, `depth` times."""
+    """Return JSON arrays nested `depth` times."""
     return "[" * depth + "]" * depth
 
 
@@ -47,7 +47,7 @@ def _topic(name: str, **changes: Any) -> Sent:
 
 
 def _with_raw(field: str, text: str, **changes: Any) -> Sent:
-    """Return a request with one more field, whose JSON text need not come from an encoder."""
+    """Return a request with an additional field of raw JSON text."""
     body = json.dumps(_request(**changes))
     return Stream.SUBSCRIPTIONS, f'{body[:-1]}, "{field}": {text}}}'.encode()
 
@@ -59,20 +59,20 @@ def deep_fields(depth: int = 300) -> Iterator[Sent]:
 
 
 def deep_later() -> Iterator[Sent]:
-    """Yield requests with the job's own field `later`, nested so deep that parsing recurses."""
+    """Yield requests with the reserved field `later`, nested so deep that parsing recurses."""
     for depth in (330, 480, 5_000):
         later = '{"place": [0, 0, 0], "action": "PARTIAL_ADD", "liteTopicSet": [], "later": [' * depth + "]}" * depth
         yield _with_raw("later", f"[{later}]")
 
 
 def topics(count: int = 2_000) -> Iterator[Sent]:
-    """Yield topics that selectors and patterns have to be evaluated on."""
+    """Yield topics for the evaluation of selectors and patterns."""
     for each in range(count):
         yield _topic(f"t{each}", properties={"p7": "x"})
 
 
 def null_set() -> Iterator[Sent]:
-    """Yield a set of 1,024 nulls beside a large field."""
+    """Yield a set of 1,024 nulls next to a large field."""
     value = {"subscriptionSet": [None] * 1_024, "pad": "x" * LARGEST_BYTES}
     yield Stream.SUBSCRIPTIONS, json.dumps(value).encode()
 
@@ -92,7 +92,7 @@ def one_name_each(count: int = 1_000) -> Iterator[Sent]:
 
 
 def repeated_field(count: int = 40_000) -> Iterator[Sent]:
-    """Yield an object of many fields, the last of which stands twice."""
+    """Yield an object of many fields, the last of which is repeated."""
     fields = ", ".join(f'"f{each}": 0' for each in range(count))
     yield _with_raw("filler", f'{{{fields}, "f{count - 1}": 1}}')
 
@@ -124,14 +124,14 @@ def group_storm(count: int = 200) -> Iterator[Sent]:
 
 
 def pending_ends(count: int = 200) -> Iterator[Sent]:
-    """Yield a client that leaves all of its parents and asks again, many times."""
+    """Yield a client that repeatedly leaves all of its parents and subscribes again."""
     for each in range(count):
         yield _subscription(clientId="leaver", liteTopicSet=[f"x{each}"])
         yield _subscription(clientId="leaver", action="COMPLETE_REMOVE", topic=..., liteTopicSet=...)
 
 
 def wrong_types() -> Iterator[Sent]:
-    """Yield entries that only a placement by their raw fields can stumble over."""
+    """Yield entries that can break only the routing by raw fields."""
     yield Stream.TOPICS, json.dumps({"event": "CREATED", "parentTopic": PARENT, "liteTopic": 5}).encode()
     yield Stream.TOPICS, f'{{"event": "CREATED", "parentTopic": "{PARENT}", "liteTopic": {nested(300)}}}'.encode()
     yield Stream.GROUPS, f'{{"group": {nested(300)}, "attributes": {{}}}}'.encode()
@@ -146,7 +146,7 @@ KINDS: Final[tuple[Callable[[], Iterator[Sent]], ...]] = (
 
 
 def hostile(random: Random, rounds: int = 1) -> Iterator[Sent]:
-    """Yield hostile records of all kinds, mutations of them, damaged valid records, and random bytes.
+    """Yield hostile records of all kinds, their mutations, damaged valid records, and random bytes.
 
     Args:
         random: source of order, mutations and bytes.

@@ -1,4 +1,4 @@
-"""An inspector of a job without Spark and Kafka."""
+"""Inspector of a simulated job, without Spark and Kafka."""
 
 import json
 import time
@@ -19,14 +19,14 @@ from tests.support.states import work
 
 
 class SimulatedInquirer:
-    """Asks the workers of a simulated job by the records that would be written, and counts the questions."""
+    """Inquirer that passes its records to the workers of a simulated job, and counts the questions."""
 
     def __init__(self, job: Simulation) -> None:
         self.job = job
         self.questions = 0
 
     def ask(self, question: Question, keys: Collection[Key]) -> dict[Key, KeyAnswer]:
-        """The answers of these keys."""
+        """Return the answers of these keys."""
         self.questions += 1
         found = {}
         for key in keys:
@@ -46,7 +46,7 @@ class SimulatedInquirer:
 
 
 def inspector_of(job: Simulation) -> tuple[Inspector, SimulatedInquirer]:
-    """An inspector that asks a simulated job."""
+    """Return an inspector of a simulated job."""
     inspector = Inspector(load({"bootstrap_servers": "127.0.0.1:1", "checkpoint": "unused"}))
     inquirer = SimulatedInquirer(job)
     inspector._inquirer = inquirer  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""Looks into a running job, over Kafka, as `reexpand explain` and its like do."""
+"""Queries to a running job over Kafka, with `reexpand explain` and similar verbs."""
 
 import json
 from typing import Any
@@ -11,7 +11,7 @@ from tests.support.running_job import TOPIC_SETTINGS, Streams
 
 
 def verb(streams: Streams, *words: str, given: str | None = None) -> tuple[int, list[Any]]:
-    """Run a verb with --json; returns its exit code and its lines."""
+    """Run a verb with --json, and return its exit code and lines."""
     settings = streams.settings
     names = {f"REEXPAND_{name.upper()}": getattr(settings, name) for name in ("bootstrap_servers", *TOPIC_SETTINGS)}
     result = CliRunner(env=names).invoke(main, [*words, "--json"], given)
@@ -20,7 +20,7 @@ def verb(streams: Streams, *words: str, given: str | None = None) -> tuple[int, 
 
 
 def assert_the_job_explains_itself(streams: Streams) -> None:
-    """Check the scene of `test_every_dialect_and_selector_end_to_end`; it must stay as it is."""
+    """Check the answers on the scene of `test_every_dialect_and_selector_end_to_end`."""
     before = streams.relation()
     with Inspector(streams.settings, timeout=60) as inspector:
         (found,) = inspector.explain("nats", "fleet.us")

@@ -1,4 +1,4 @@
-"""Schemas of the Kubernetes resources in deploy/, made of the OpenAPI description that each release of Kubernetes has.
+"""Schemas of the Kubernetes resources in deploy/, from the OpenAPI description of a release.
 
 curl -fsSLO https://raw.githubusercontent.com/kubernetes/kubernetes/v1.36.3/api/openapi-spec/swagger.json
 python -m tests.support.kubernetes_schemas swagger.json > tests/fixtures/kubernetes/v1.36.3.json
@@ -25,13 +25,13 @@ KINDS = {
 """Definition of each kind of resource."""
 
 _OPEN = {"IntOrString": ["string", "integer"], "Quantity": ["string", "number"]}
-"""Definitions that are no objects, by the end of their names, and the types that they allow."""
+"""Allowed types of definitions that are not objects, by the end of their names."""
 
 _UNUSED = {"default", "description", "format"}
 
 
 def extract(definitions: Mapping[str, Any]) -> dict[str, Any]:
-    """The kinds with all definitions that they need; a field without a definition is not allowed."""
+    """Extract the kinds with all required definitions, and forbid undefined fields."""
     needed: dict[str, Any] = {}
     to_do = list(KINDS.values())
     while to_do:

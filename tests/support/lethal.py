@@ -1,4 +1,4 @@
-"""A kind of selectors that ends or stops the process which evaluates it, as a defect in foreign code does."""
+"""Selector type that kills or hangs the evaluating process, as a defect in third-party code does."""
 
 import os
 import signal
@@ -10,10 +10,10 @@ KIND = "LETHAL"
 
 
 class Lethal:
-    """Selector that agrees with all topics but those with the property `deed`, whose value it carries out."""
+    """Selector that accepts all topics, except that it executes the value of the property `deed`."""
 
     def __init__(self, text: str) -> None:
-        """Take any text."""
+        """Accept any text."""
 
     def agrees(self, tags: Collection[str], properties: Mapping[str, str]) -> bool:  # noqa: ARG002 - the interface
         """Return True, or never return."""

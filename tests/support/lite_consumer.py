@@ -1,8 +1,8 @@
-"""A consumer of a pattern as a process of its own: prints each message, `TOPIC BODY`, before it is acknowledged.
+"""Pattern consumer as a process; prints each message, `TOPIC BODY`, before it is acknowledged.
 
 python -m tests.support.lite_consumer ENDPOINTS GROUP PARENT KAFKA SUBSCRIPTIONS GROUPS UPDATES PATTERN
 
-It uses TLS and a login where `ROCKETMQ_LOGIN` is `USER:PASSWORD`.
+It uses TLS and a login if `ROCKETMQ_LOGIN` is `USER:PASSWORD`.
 """
 
 import os
@@ -14,7 +14,7 @@ from streaming.rocketmq.consumer import Topics, WildcardLiteConsumer
 
 
 def main() -> None:
-    """Print messages until killed; start again where RocketMQ is not there, as a supervisor does."""
+    """Print messages until killed; restart while RocketMQ is unavailable, as a supervisor does."""
     while True:
         try:
             receive()

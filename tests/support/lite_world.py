@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Received:
-    """Messages of one consumer: bodies by lite topic, and the time of each."""
+    """Messages of one consumer: bodies by lite topic, with the time of each."""
 
     def __init__(self) -> None:
         self.bodies: dict[str, list[str]] = defaultdict(list)
@@ -35,19 +35,19 @@ class Received:
         self._lock = threading.Lock()
 
     def __call__(self, message: Any) -> None:
-        """Keep a message."""
+        """Store a message."""
         with self._lock:
             body = message.body.decode()
             self.bodies[message.lite_topic].append(body)
             self.times.setdefault((message.lite_topic, body), time.monotonic())
 
     def topics(self) -> set[str]:
-        """The lite topics of which messages came."""
+        """Lite topics with messages."""
         return set(self.bodies)
 
 
 def consume_command(endpoints: str, streams: Streams, pattern: str) -> list[str]:
-    """Return the words of a consumer's command (see `lite_consumer`), of the group `billing`."""
+    """Return the command of a consumer of the group `billing` (see `lite_consumer`)."""
     return [
         *(sys.executable, "-m", "tests.support.lite_consumer", endpoints, "billing", "orders"),
         *(streams.bootstrap_servers, *topics_of(streams), pattern),
@@ -55,7 +55,7 @@ def consume_command(endpoints: str, streams: Streams, pattern: str) -> list[str]
 
 
 def topics_of(streams: Streams) -> Topics:
-    """Return the Kafka topics as consumers take them."""
+    """Return the Kafka topics as an argument of consumers."""
     settings = streams.settings
     return Topics(settings.subscription_events, settings.group_events, settings.updates)
 
@@ -73,14 +73,14 @@ class LiteWorld:
         self.topics = topics_of(streams)
 
     def consumer(self, group: str, **options: Any) -> WildcardLiteConsumer:
-        """A consumer of a group, which it declares."""
+        """Return a consumer that declares its group."""
         return WildcardLiteConsumer(
             self.rocketmq.endpoints, group, "orders", self.streams.bootstrap_servers, topics=self.topics,
             **{"attributes": {}, **options},
         )  # fmt: skip
 
     def does(self, act: Callable[[Link], Any]) -> None:
-        """Let somebody do something on the broker."""
+        """Run an operation on the broker."""
         does(self.rocketmq.broker, act)
 
     def send(self, *topics: str, body: str = "first") -> None:
@@ -103,12 +103,12 @@ class LiteWorld:
             self.watcher = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
 
     def kill_watcher(self) -> None:
-        """End it as a crash would."""
+        """Kill the watcher, as a crash does."""
         self.watcher.kill()
         self.watcher.wait()
 
     def close(self) -> None:
-        """Leave nothing behind."""
+        """Stop all servers and processes."""
         self.kill_watcher()
         self.job.close()
 
@@ -121,7 +121,7 @@ def lite_world(
     job_options: Sequence[str] = (),
     servers: Callable[[Path], AbstractContextManager[RocketMQ | SplitRocketMQ]] = RocketMQ,
 ) -> Iterator[LiteWorld]:
-    """All of it, with these groups of the parent `orders`."""
+    """Start everything, with these groups of the parent `orders`."""
     with ExitStack() as stack:
         rocketmq = stack.enter_context(servers(folder / "rocketmq"))
         admin.create(rocketmq.broker, ["orders"], dict.fromkeys(groups, "orders"))

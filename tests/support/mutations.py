@@ -1,4 +1,4 @@
-"""Records that were damaged on their way: bytes of valid ones, changed at random."""
+"""Damaged records: valid bytes with random changes."""
 
 import json
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ VICTIMS: list[tuple[Stream, bytes]] = [
         (Stream.CLOCK, {"wake": 1_000_000_000_000, "parentTopic": "victim", "shard": 0}),
     )
 ]
-"""Valid records that nothing else in a test depends on, with no name that a few changes could make another's."""
+"""Valid records on which no test depends, with names that few changes cannot turn into other names."""
 
 _TOKENS = [
     *(b"NaN", b"-Infinity", b"null", b"true", b"1e999", b"9" * 30, b"-0", b"[]", b"{}", b'""', b'"\\ud800"', b"'x'"),
@@ -49,13 +49,13 @@ def mutate(random: Random, value: bytes) -> bytes:
     kind = random.randrange(6)
     if kind == 0:  # a byte
         return value[:at] + bytes([random.randrange(256)]) + value[at + 1 :]
-    if kind == 1:  # something lost
+    if kind == 1:  # bytes lost
         return value[:at] + value[behind:]
-    if kind == 2:  # something twice
+    if kind == 2:  # bytes repeated
         return value[:behind] + value[at:behind] + value[behind:]
-    if kind == 3:  # something foreign
+    if kind == 3:  # foreign bytes
         return value[:at] + random.choice(_TOKENS) + value[at:]
     if kind == 4:  # a value replaced
         return value[:at] + random.choice(_TOKENS) + value[behind:]
-    parts = value.split(b", ")  # fields in another order, or twice
+    parts = value.split(b", ")  # fields reordered or repeated
     return b", ".join(random.choices(parts, k=len(parts)))

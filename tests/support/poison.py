@@ -1,4 +1,4 @@
-"""Records that cannot be applied, each with the reason of its dead letter."""
+"""Invalid records, each with the reason of its dead letter."""
 
 import json
 from functools import partial

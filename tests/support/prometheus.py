@@ -1,4 +1,4 @@
-"""A real Prometheus that scrapes jobs, with the configuration of deploy/."""
+"""Real Prometheus that scrapes jobs, with the configuration of deploy/."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DASHBOARD = MONITORING / "grafana/dashboards/reexpand.json"
 
 
 def is_installed() -> bool:
-    """Tell whether there is one on this machine (Debian: prometheus)."""
+    """Return True if Prometheus is installed (Debian: prometheus)."""
     return shutil.which("prometheus") is not None
 
 

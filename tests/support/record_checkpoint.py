@@ -30,14 +30,14 @@ SETTINGS = {
     "client_timeout_ms": 60 * MINUTE,
 }
 MANY = 20_500
-"""Topics of one parent: more than one micro-batch goes through for one client."""
+"""Topics of one parent: more than a micro-batch processes for one client."""
 
 Step = tuple[int, Callable[[Scene], None]]
-"""Minutes since the start, and what is sent then."""
+"""Minutes since the start, and the function that sends the records."""
 
 
 def steps() -> list[Step]:
-    """What happens, in order."""
+    """Return the steps in order."""
     return [
         (0, _groups),
         (1, _first_topics),
@@ -53,7 +53,7 @@ def steps() -> list[Step]:
 
 
 def at(minute: int) -> int:
-    """Timestamp of a minute, in milliseconds."""
+    """Return the timestamp of a minute, in milliseconds."""
     return START + minute * MINUTE
 
 
@@ -151,7 +151,7 @@ def _ends(scene: Scene) -> None:
 
 
 def _signs_of_life(scene: Scene) -> None:
-    """All but two clients ask again."""
+    """Send requests from all clients but two."""
     scene.asks("acme", "billing", "orders", "*__acme__**", version=9)
     scene.asks("exact", "billing", "orders", "lasts", "eu__globex__shipped", version=5)
     scene.asks("everything", "billing", "orders")
@@ -172,7 +172,7 @@ def _signs_of_life(scene: Scene) -> None:
 
 
 def _time_passes(scene: Scene) -> None:
-    """Two clients end, and a topic."""
+    """End two clients and a topic by a tick."""
     scene.tick(at(64))
 
 
@@ -187,13 +187,13 @@ def _ask_for_all_of_many(scene: Scene) -> None:
 
 
 def main() -> None:
-    """Run the job of a release on an embedded broker, and write what it leaves."""
+    """Run the job of a release on an embedded broker, and write the stopped job to files."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="where the files go")
     parser.add_argument("--command", default=REEXPAND, help="the `reexpand` of the release to record")
     given = parser.parse_args()
     folder = given.folder.absolute()
-    # Python workers import from the folder in which the job was started: here lies another release than theirs.
+    # Python workers import from the folder in which the job was started; this folder has another release.
     with tempfile.TemporaryDirectory() as place, chdir(place), Broker(Path(place) / "kafka") as broker:
         streams = Streams(broker.bootstrap_servers, Path(place) / "checkpoint", "recorded")
         streams.create(partitions=1, config=PRODUCERS_TIME)
@@ -208,7 +208,7 @@ def _record(streams: Streams, log: Path, command: str) -> None:
             scene.timestamp = at(minute)
             step(scene)
             scene.settles(job)
-        # Stopped while the first micro-batch writes, it has a client left with which it is not done.
+        # Stopped while the first micro-batch writes, it has an unfinished backfill of a client.
         scene.timestamp = at(70)
         before = streams.ends(streams.settings.updates)
         _ask_for_all_of_many(scene)

@@ -1,8 +1,8 @@
-"""A stopped job as files: its checkpoint, the records of its six Kafka topics, and its settings.
+"""Stopped job as files: its checkpoint, the records of its six Kafka topics, and its settings.
 
 settings.json        settings by name, as of `reexpand run`; addresses and paths left out
 checkpoint.tar.gz    the checkpoint directory
-SETTING.jsonl.xz     records of the Kafka topic that this setting names, one JSON object a line
+SETTING.jsonl.xz     records of the Kafka topic that this setting names, one JSON object per line
 """
 
 import json
@@ -24,14 +24,14 @@ from tests.support.running_job import PRODUCERS_TIME, TOPIC_SETTINGS, Streams
 from tests.support.simulator import Record
 
 _ANY_TIME = {**PRODUCERS_TIME, "message.timestamp.after.max.ms": str(2**63 - 1)}
-"""Lets a broker take over recorded timestamps although its own clock may be behind them."""
+"""Configuration that accepts recorded timestamps even if the broker's clock is behind them."""
 
 _FOR_TEXT = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "lp": 0, "pb": 0}]
-"""Compression that expects no alignment to four bytes: a third smaller than the default."""
+"""Compression without alignment to four bytes: a third smaller than the default."""
 
 
 class StoredRecord(NamedTuple):
-    """A Kafka record as it is kept in a file; keys and values are UTF-8."""
+    """Kafka record in a file; keys and values are UTF-8."""
 
     key: str | None
     value: str | None
@@ -41,7 +41,7 @@ class StoredRecord(NamedTuple):
 
     @classmethod
     def of(cls, message: Message) -> "StoredRecord":
-        """Take over a record that was read."""
+        """Convert a consumed record."""
         key, value = message.key(), message.value()
         kind, timestamp = message.timestamp()
         assert kind != TIMESTAMP_NOT_AVAILABLE
@@ -56,7 +56,7 @@ class StoredRecord(NamedTuple):
 
 @dataclass(frozen=True)
 class RecordedJob:
-    """A folder that holds a stopped job."""
+    """Folder of a stopped job."""
 
     folder: Path
 
@@ -68,7 +68,7 @@ class RecordedJob:
 
     @property
     def options(self) -> list[str]:
-        """The same as options of `reexpand run`, names of Kafka topics left out."""
+        """Settings as options of `reexpand run`, without the names of Kafka topics."""
         found = []
         for name, value in self.settings.items():
             option = f"--{name.replace('_', '-')}"
@@ -80,16 +80,16 @@ class RecordedJob:
 
     @property
     def routing(self) -> Routing:
-        """Routing by these settings."""
+        """Routing of these settings."""
         return Routing(self.settings["shards"], self.settings["route_depth"])
 
     def records(self, setting: str) -> list[StoredRecord]:
-        """Records of the Kafka topic that a setting names, in order of their offsets."""
+        """Return the records of the Kafka topic that a setting names, in order of their offsets."""
         with lzma.open(self.folder / f"{setting}.jsonl.xz", "rt", encoding="utf-8") as lines:
             return [StoredRecord(**json.loads(line)) for line in lines]
 
     def streams(self, bootstrap_servers: str, checkpoint: Path) -> Streams:
-        """Topics on a broker that bear the names of then, and a checkpoint."""
+        """Return the topics on a broker under the recorded names, with a checkpoint."""
         streams = Streams(bootstrap_servers, checkpoint, self.settings["updates"].removesuffix("-updates"))
         assert {name: getattr(streams.settings, name) for name in TOPIC_SETTINGS} == {
             name: self.settings[name] for name in TOPIC_SETTINGS
@@ -97,7 +97,7 @@ class RecordedJob:
         return streams
 
     def restore(self, streams: Streams) -> None:
-        """Unpack the checkpoint, create the Kafka topics and fill them: each record gets its offset of then."""
+        """Unpack the checkpoint, and create and fill the Kafka topics; each record keeps its offset."""
         with tarfile.open(self.folder / "checkpoint.tar.gz") as archive:
             archive.extractall(streams.checkpoint, filter="data")
         wanted = [TopicSpec(spec.name, 1, {**spec.config, **_ANY_TIME}) for spec in specs(streams.settings)]
@@ -131,7 +131,7 @@ def save(streams: Streams, folder: Path, settings: dict[str, Any]) -> RecordedJo
 
 
 def steps_sent(streams: Streams) -> Iterator[list[Record]]:
-    """Part all input records by their timestamps: those of one time were read before the next ones were sent."""
+    """Group all input records by timestamp; each group was read before the next was sent."""
     names = {streams.name(stream): stream for stream in Stream}
     found = [
         Record(stream, message.value(), message.partition() or 0, message.offset() or 0, message.timestamp()[1])

@@ -1,4 +1,4 @@
-"""A simulated job whose inputs can be read again."""
+"""Simulated job whose inputs can be read again."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from tests.support.simulator import Record, Simulation
 
 
 class Recorder(Simulation):
-    """A job that keeps what it read, with the time at which it did."""
+    """Simulated job that stores its input records with the times of reading."""
 
     def _run_batch(self, records: Any, *, crash: bool) -> None:
         self.now += 1
@@ -15,7 +15,7 @@ class Recorder(Simulation):
         super()._run_batch(records, crash=crash)
 
     def partitions(self) -> list[list[StoredInput]]:
-        """The records by partition, with the time at which they were read as their own."""
+        """Return the records by partition, with the times of reading as timestamps."""
         found: dict[tuple[Any, int], list[StoredInput]] = {}
         for time, record in getattr(self, "read", []):
             stored = StoredInput(record.stream, record.partition, record.offset, time, record.value)

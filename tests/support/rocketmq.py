@@ -1,4 +1,4 @@
-"""What producers and administrators do to a RocketMQ."""
+"""Operations of RocketMQ's producers and administrators."""
 
 import asyncio
 import time
@@ -12,7 +12,7 @@ _OPEN = RocketMQAccess()
 
 
 def does(broker: str, act: Callable[[Link], Awaitable[object]], access: RocketMQAccess = _OPEN) -> None:
-    """Let somebody do something on the broker of this address."""
+    """Run an operation on the broker with this address."""
 
     async def run() -> None:
         async with Link(broker, access) as link:
@@ -31,7 +31,7 @@ async def send(
     properties: Mapping[str, str] | None = None,
     queue: int = 0,
 ) -> None:
-    """Send a message to a lite topic, as a producer does; the first one creates it."""
+    """Send a message to a lite topic as a producer; the first message creates the topic."""
     all_properties = {**(properties or {}), "__LITE_TOPIC": topic, **({"TAGS": tags} if tags else {})}
     fields = {
         "producerGroup": "tests",

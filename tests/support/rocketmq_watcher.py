@@ -1,4 +1,4 @@
-"""`reexpand watch-rocketmq` as a process, and what it announces."""
+"""`reexpand watch-rocketmq` as a process, and its announced events."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def watch_command(name_server: str, streams: Streams, *options: str, parent: str = "orders") -> list[str]:
-    """Return the words of the watcher's command."""
+    """Return the watcher's command."""
     return [
         *(REEXPAND, "watch-rocketmq", "--namesrv", name_server, "--parent", parent),
         *("--bootstrap-servers", streams.bootstrap_servers, "--topic-events", streams.settings.topic_events),
@@ -30,7 +30,7 @@ def watch_command(name_server: str, streams: Streams, *options: str, parent: str
 def watching(
     server: RocketMQ | SplitRocketMQ, streams: Streams, *options: str, parent: str = "orders"
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run the watcher; it is killed in the end."""
+    """Run the watcher, and kill it at the end."""
     command = watch_command(server.name_server, streams, *options, parent=parent)
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
@@ -41,7 +41,7 @@ def watching(
 
 
 def announced(streams: Streams) -> list[dict[str, Any]]:
-    """All announced events, without their times and ids."""
+    """Return all announced events, without times and ids."""
     values = (json.loads(message.value() or b"") for message in streams.read(streams.settings.topic_events))
     left_out = {"timestamp", "topicId", "parentTopic"}
     return [{key: value for key, value in event.items() if key not in left_out} for event in values]

@@ -1,4 +1,4 @@
-"""The rules of `rules.toml`, with the tests that are marked with them, as a page.
+"""Page of the rules of `rules.toml`, with the tests marked with them.
 
 `python -m tests.support.rules build/rules.md` writes the page.
 """
@@ -44,7 +44,7 @@ class Rule(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """The mark of a test that shows a rule, with the case of a test that has several."""
+    """Mark of a test that shows a rule, with the case if the test has several."""
 
     rule: str
     test: str

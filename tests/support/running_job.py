@@ -1,4 +1,4 @@
-"""The real job as a process, and the Kafka topics of one test."""
+"""The real job as a process, and the Kafka topics of a test."""
 
 import json
 import os
@@ -30,7 +30,7 @@ from tests.support.tail import Tail
 START_SECONDS = 120
 SETTLE_SECONDS = 120
 POLL_SECONDS = 0.2
-"""Between two looks at what takes a moment to see, such as a whole topic."""
+"""Interval of slow checks, such as reading a whole topic."""
 
 TOPIC_SETTINGS = ("group_events", "subscription_events", "topic_events", "clock", "updates", "dead_letters")
 """Settings that name the six Kafka topics."""
@@ -47,7 +47,7 @@ REEXPAND = str(Path(sys.executable).with_name("reexpand"))
 
 @dataclass
 class Streams:
-    """The six topics of one test on a shared broker."""
+    """Six topics of a test on a shared broker."""
 
     bootstrap_servers: str
     checkpoint: Path
@@ -70,13 +70,13 @@ class Streams:
         )
 
     def create(self, partitions: int = 3, config: Mapping[str, str] | None = None) -> Self:
-        """Creates the topics; `config` wins over the usual configuration of each of them."""
+        """Create the topics; `config` overrides the usual configuration of each."""
         wanted = [replace(spec, config={**spec.config, **(config or {})}) for spec in specs(self.settings, partitions)]
         create_topics(self.bootstrap_servers, wanted)
         return self
 
     def name(self, stream: Stream) -> str:
-        """The Kafka topic of an input stream."""
+        """Return the Kafka topic of an input stream."""
         settings = self.settings
         return {
             Stream.GROUPS: settings.group_events,
@@ -86,20 +86,20 @@ class Streams:
         }[stream]
 
     def producer(self) -> "Feed":
-        """What writes to the input streams."""
+        """Return a producer for the input streams."""
         return Feed(self)
 
     def read(self, topic: str) -> list[Message]:
-        """All committed records of a topic that are there now, in order within each partition."""
+        """Return all current committed records of a topic, in order within each partition."""
         with Tail(self.bootstrap_servers, [topic]) as tail:
             return tail.read()
 
     def are_read(self) -> bool:
-        """Return True if a micro-batch was committed that reads the inputs up to their present ends."""
+        """Return True if a committed micro-batch has read the inputs to their current ends."""
         return self.unread() == 0
 
     def unread(self) -> float:
-        """Return the number of offsets behind the last committed micro-batch; infinity before the first one."""
+        """Return the number of offsets after the last committed micro-batch; infinity before the first."""
         query = self.checkpoint / "query"
         committed = max((int(file.name) for file in (query / "commits").glob("[0-9]*")), default=None)
         if committed is None:
@@ -113,7 +113,7 @@ class Streams:
         )
 
     def ends(self, topic: str, *, committed: bool = True) -> dict[int, int]:
-        """Offset after the last record, by partition; of committed ones only, or of all."""
+        """Return the offset after the last record of each partition: of committed or of all records."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.bootstrap_servers,
@@ -131,11 +131,11 @@ class Streams:
             consumer.close()
 
     def updates(self) -> list[dict[str, Any]]:
-        """All updates that were written, tombstones left out."""
+        """Return all written updates, without tombstones."""
         return [json.loads(value) for message in self.read(self.settings.updates) if (value := message.value())]
 
     def relation(self) -> set[Effective]:
-        """The relation that the updates topic holds: what is left when each key keeps its last record."""
+        """Return the relation in the updates topic, from the last record of each key."""
         last: dict[bytes, bytes | None] = {}
         for message in self.read(self.settings.updates):
             last[message.key() or b""] = message.value()
@@ -144,16 +144,16 @@ class Streams:
         }
 
     def dead_letters(self) -> list[dict[str, Any]]:
-        """All dead letters."""
+        """Return all dead letters."""
         return [json.loads(message.value() or b"") for message in self.read(self.settings.dead_letters)]
 
     def repeated(self) -> int:
-        """How many updates were written more than once."""
+        """Return the number of repeated updates."""
         ids = [update["eventId"] for update in self.updates()]
         return len(ids) - len(set(ids))
 
     def assert_repeated_updates_are_equal(self) -> None:
-        """Check that updates with one `eventId` are one update, written again."""
+        """Check that updates with the same `eventId` are equal."""
         by_id: dict[str, set[str]] = {}
         for update in self.updates():
             by_id.setdefault(update["eventId"], set()).add(json.dumps(update, sort_keys=True))
@@ -161,7 +161,7 @@ class Streams:
 
 
 class OpenTransactions:
-    """Looks for transactions of the updates topic that have not ended, as a context manager."""
+    """Detector of open transactions on the updates topic, as a context manager."""
 
     def __init__(self, streams: Streams) -> None:
         topic = streams.settings.updates
@@ -178,7 +178,7 @@ class OpenTransactions:
             consumer.close()
 
     def exist(self) -> bool:
-        """Return True if there are any."""
+        """Return True if a transaction is open."""
         return any(self._end(0, each) < self._end(1, each) for each in self._partitions)
 
     def _end(self, level: int, partition: TopicPartition) -> int:
@@ -186,7 +186,7 @@ class OpenTransactions:
 
 
 def assert_equal_relations(found: set[Effective], wanted: set[Effective]) -> None:
-    """Check both directions, each on its own: a failure shows only the rows that differ."""
+    """Check each direction separately: a failure shows only the rows that differ."""
     assert found - wanted == set(), f"surplus: {sorted(found - wanted)[:9]}"
     assert wanted - found == set(), f"missing: {sorted(wanted - found)[:9]}"
 
@@ -200,7 +200,7 @@ def assert_verified(streams: Streams) -> None:
 
 
 def key_of(record: Record) -> str:
-    """Return the Kafka key that the record's producer would use: the parent of a topic event, else the group."""
+    """Return the Kafka key of a record's producer: the parent of a topic event, else the group."""
     value = json.loads(record.value or b"")
     value = value.get("subscriptionSet", [value])[0]
     if record.stream is Stream.TOPICS:
@@ -209,20 +209,20 @@ def key_of(record: Record) -> str:
 
 
 class Feed:
-    """Writes to the input streams, records with one key in order."""
+    """Writer to the input streams; records with the same key keep their order."""
 
     def __init__(self, streams: Streams) -> None:
         self._streams = streams
-        # It says nothing about a broker that ends before it: tests stop theirs.
+        # It does not log the end of the broker: tests stop their brokers first.
         options = {"bootstrap.servers": streams.bootstrap_servers, "enable.idempotence": True, "log_level": 0}
         self._producer = Producer(options)
 
     def send(self, stream: Stream, value: bytes | dict[str, Any] | None, key: str = "", *, timestamp: int = 0) -> None:
-        """Write a record, with the time of now unless another one is given; `flush` makes sure of it."""
+        """Write a record, with the current time by default; `flush` waits for its delivery."""
         data = json.dumps(value).encode() if isinstance(value, dict) else value
         try:
             self._producer.produce(self._streams.name(stream), key=key, value=data, timestamp=timestamp)
-        except BufferError:  # faster than the broker takes it
+        except BufferError:  # faster than the broker accepts it
             self.flush()
             self._producer.produce(self._streams.name(stream), key=key, value=data, timestamp=timestamp)
         self._producer.poll(0)
@@ -237,7 +237,7 @@ class Feed:
         self.flush()
 
     def flush(self) -> None:
-        """Waits until everything is written."""
+        """Wait until everything is written."""
         assert self._producer.flush(30) == 0
 
 
@@ -257,15 +257,15 @@ class Job:
         self._commits = streams.checkpoint / "query" / "commits"
         self._log_start = log.stat().st_size if log.exists() else 0
         self._log = log.open("ab")
-        # A group of its own: killing it takes Spark and the Python workers along, as a machine's death would.
+        # Separate group: killing it kills Spark and the Python workers too, like the crash of a machine.
         self.process = subprocess.Popen(words, stdout=self._log, stderr=self._log, start_new_session=True)
 
     def said(self) -> str:
-        """What this process has logged."""
+        """Return the log of this process."""
         return self.log.read_bytes()[self._log_start :].decode()
 
     def wait_ready(self) -> Self:
-        """Waits until the query runs."""
+        """Wait until the query runs."""
         eventually(
             lambda: "ready: reading" in self.said() or self.process.poll() is not None, START_SECONDS, POLL_SECONDS
         )
@@ -273,21 +273,21 @@ class Job:
         return self
 
     def address(self) -> str:
-        """Return the address of its server, which it has logged."""
+        """Return the address of its server from the log."""
         (found,) = re.findall(r"metrics and health: (\S+)/metrics", self.said())
         return str(found)
 
     def kill(self) -> None:
-        """Ends it as a crash would."""
+        """Kill the job, as a crash does."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(30)
 
     def pause(self) -> None:
-        """Stops driver and JVM in their tracks, as a machine does that hangs."""
+        """Suspend driver and JVM, as a hanging machine does."""
         os.killpg(self.process.pid, signal.SIGSTOP)
 
     def resume_spark(self) -> None:
-        """Lets Spark's JVM of a paused job go on alone."""
+        """Resume only Spark's JVM of a paused job."""
         os.kill(self.jvm(), signal.SIGCONT)
 
     def jvm(self) -> int:
@@ -296,51 +296,51 @@ class Job:
         return int(found.stdout)
 
     def workers(self) -> list[int]:
-        """Return the process ids of the Python workers and of the daemon that starts them, as of now."""
+        """Return the current process ids of the Python workers and their daemon."""
         return self.processes(WORKER)
 
     def processes(self, command: str = "") -> list[int]:
-        """Return the ids of its processes, of all or of those whose command line has a text."""
+        """Return the ids of its processes whose command line contains a text."""
         words = ["pgrep", "-s", str(self.process.pid), "-f", command]
         return [int(line) for line in subprocess.run(words, capture_output=True, check=False).stdout.split()]
 
     def resume(self) -> None:
-        """Lets a paused job go on."""
+        """Resume a paused job."""
         os.killpg(self.process.pid, signal.SIGCONT)
 
     def is_within_a_batch(self) -> bool:
-        """Whether the offsets of a micro-batch are logged that is not committed."""
+        """Return True if an uncommitted micro-batch has logged its offsets."""
         return last_number(self._commits.parent / "offsets") > self.last_commit()
 
     def last_commit(self) -> int:
-        """Return the number of the last micro-batch that was committed, -1 before the first one."""
+        """Return the number of the last committed micro-batch, -1 before the first."""
         return last_number(self._commits)
 
     def forget_last_commit(self) -> None:
-        """Makes a killed job's last micro-batch one that was written but not committed: it will be repeated."""
+        """Remove the last commit of a killed job, so its next start repeats the micro-batch."""
         assert self.process.poll() is not None
         committed = sorted(self._commits.glob("[0-9]*"), key=lambda file: int(file.name))
-        if committed:  # else it was killed before it could commit its first
+        if committed:  # otherwise it was killed before its first commit
             committed[-1].unlink()
 
     def kill_workers(self) -> None:
-        """Kills the Python processes that do the work; Spark starts new ones."""
-        # They are in a process group of their own, but in this session; the first batch starts them.
+        """Kill the Python workers; Spark starts new workers."""
+        # They are in a separate process group of this session; the first batch starts them.
         command = ["pkill", "-KILL", "-s", str(self.process.pid), "-f", WORKER]
         assert eventually(lambda: subprocess.run(command, check=False).returncode == 0, SETTLE_SECONDS, POLL_SECONDS)
 
     def stop(self, timeout: float = 60) -> int:
-        """Asks it to end, and returns its exit code."""
+        """Send SIGTERM, and return the exit code."""
         self.process.terminate()
         return self.process.wait(timeout)
 
     def interrupt(self, timeout: float = 60) -> int:
-        """Ends it as Ctrl-C in its terminal does, and returns its exit code."""
-        os.killpg(self.process.pid, signal.SIGINT)  # a terminal tells the JVM as well
+        """Send SIGINT as Ctrl-C in its terminal does, and return the exit code."""
+        os.killpg(self.process.pid, signal.SIGINT)  # a terminal signals the JVM as well
         return self.process.wait(timeout)
 
     def close(self) -> None:
-        """Leaves nothing behind."""
+        """Kill the job if it runs, and close its log."""
         if self.process.poll() is None:
             self.kill()
         self._log.close()
@@ -353,7 +353,7 @@ def last_number(log: Path) -> int:
 
 @contextmanager
 def running(streams: Streams, log: Path, *options: str, command: str = REEXPAND) -> Iterator[Job]:
-    """A job that is ready."""
+    """Run a job, and wait until it is ready."""
     job = Job(streams, log, *options, command=command)
     try:
         yield job.wait_ready()
@@ -362,7 +362,7 @@ def running(streams: Streams, log: Path, *options: str, command: str = REEXPAND)
 
 
 def first_ready(*jobs: Job) -> tuple[Job, Job]:
-    """Wait until one of two drivers works; return it, and the one that goes on standing by."""
+    """Wait until one of two drivers works; return it, then the standby driver."""
     is_ready = eventually(lambda: any("ready: reading" in job.said() for job in jobs), START_SECONDS, POLL_SECONDS)
     assert is_ready, [job.said() for job in jobs]
     first, second = sorted(jobs, key=lambda job: "ready: reading" not in job.said())

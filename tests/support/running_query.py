@@ -1,4 +1,4 @@
-"""The job's query in the Spark of a test, without the loop beside it."""
+"""The job's query in the Spark of a test, without the supervisor loop."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ from streaming.spark.lease import Lease
 
 @contextmanager
 def begun(spark: SparkSession, settings: Settings, *, accept_topics: bool = False) -> Iterator[StreamingQuery]:
-    """Run the query as the holder of the checkpoint, and interrupt it in the end if it still runs."""
+    """Run the query as the holder of the checkpoint, and interrupt it at the end if it still runs."""
     agreed = checkpoint.agree(spark, settings)
     with KafkaAdmin(spark, settings) as admin, Lease(spark, settings, agreed.checkpoint_id) as lease:
         start = service.Start(spark, settings, admin, lease, agreed)

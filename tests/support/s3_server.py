@@ -1,4 +1,4 @@
-"""An S3-compatible server on this machine: Versity's gateway, whose objects are files of a folder."""
+"""S3-compatible server on this machine: Versity's gateway, whose objects are files of a folder."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ from streaming.local.server import free_port
 from tests.support.processes import eventually
 
 VERSION = "v1.8.0"
-"""Of github.com/versity/versitygw; `make test-s3` builds it."""
+"""Version of github.com/versity/versitygw; `make test-s3` builds it."""
 BUCKET = "reexpand"
 _PROGRAM = cache_folder() / "versitygw" / VERSION / "versitygw"
 _KEY, _SECRET = "user", "not-a-secret"
@@ -24,11 +24,11 @@ _KEY, _SECRET = "user", "not-a-secret"
 
 @dataclass(frozen=True)
 class S3Server:
-    """A server with an empty bucket.
+    """Server with an empty bucket.
 
     Attributes:
-        folder: folder of the bucket; each object is a file of it.
-        variables: environment of those who use it.
+        folder: folder of the bucket; each object is a file in it.
+        variables: environment variables of its clients.
     """
 
     folder: Path
@@ -37,7 +37,7 @@ class S3Server:
 
 @contextmanager
 def s3_server(home: Path, host: str = "127.0.0.1") -> Iterator[S3Server]:
-    """Runs a server with its data in a folder, under an address of this machine."""
+    """Run a server with its data in a folder, on an address of this machine."""
     if not _PROGRAM.exists():
         pytest.skip(f"there is no {_PROGRAM}: `make test-s3` builds it, with Go")
     folder = home / "data" / BUCKET  # a folder below its own is a bucket
@@ -66,7 +66,7 @@ def _answers(url: str) -> bool:
     try:
         urlopen(url, timeout=5).close()  # noqa: S310 - an address of this machine
     except HTTPError:
-        return True  # it asks for credentials
+        return True  # it requires credentials
     except (URLError, OSError):
         return False
     return True

@@ -1,4 +1,4 @@
-"""Events of a test in few words."""
+"""Short methods for the events of a test."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -14,10 +14,10 @@ from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Feed, Job, S
 
 
 class Scene:
-    """Sends the events of a test to the job's inputs.
+    """Sender of a test's events to the job's inputs.
 
     Attributes:
-        timestamp: of the records to send, in milliseconds; 0 for the time of now.
+        timestamp: timestamp of sent records, in milliseconds; 0 for the current time.
     """
 
     def __init__(self, streams: Streams) -> None:
@@ -30,7 +30,7 @@ class Scene:
         self.send(Stream.GROUPS, values.wildcard(group=name, parent=parent, **attributes), name)
 
     def asks(self, client: str, group: str, parent: str, *entries: str, **fields: Any) -> None:
-        """Send a request; COMPLETE_ADD unless said otherwise."""
+        """Send a request, by default COMPLETE_ADD."""
         request = values.replace(*entries, client=client, group=group, parent=parent, **fields)
         self.send(Stream.SUBSCRIPTIONS, request, group)
 
@@ -45,7 +45,7 @@ class Scene:
             self.send(Stream.TOPICS, values.deleted(topic, parent), parent)
 
     def tick(self, time: int) -> None:
-        """Tell the job the time, in milliseconds."""
+        """Send a tick with this time, in milliseconds."""
         self.send(Stream.CLOCK, values.tick(time), "tick")
 
     def send(self, stream: Stream, value: bytes | dict[str, Any], key: str) -> None:
@@ -53,13 +53,13 @@ class Scene:
         self._feed.send(stream, value, key, timestamp=self.timestamp)
 
     def sent(self) -> None:
-        """Wait until all of it has reached Kafka."""
+        """Wait until all records are in Kafka."""
         self._feed.flush()
 
     def settles(self, job: Job) -> None:
-        """Wait until the job has read all of it, and what it wrote to itself because of it."""
+        """Wait until the job has read all records, and the records that it wrote to itself as a result."""
         self.sent()
-        # One look decides: the next tick makes the inputs longer again.
+        # The first success decides: the next tick makes the inputs longer again.
         looks = [False]
 
         def is_over() -> bool:
@@ -70,7 +70,7 @@ class Scene:
         assert looks[-1], job.said()
 
     def leads_to(self, wanted: set[Effective], parents: set[str]) -> None:
-        """Wait until the relation on these parents becomes this one."""
+        """Wait until the relation on these parents equals `wanted`."""
         self.sent()
 
         def found() -> set[Effective]:
@@ -82,7 +82,7 @@ class Scene:
 
 @contextmanager
 def coming_and_going(scene: Scene) -> Iterator[None]:
-    """Topics that come and go all the time, in a thread."""
+    """Create and delete topics continuously, in a thread."""
 
     def step(number: int) -> None:
         scene.born("busy", f"t__{number}")
@@ -97,7 +97,7 @@ def coming_and_going(scene: Scene) -> Iterator[None]:
 
 @contextmanager
 def repeated(step: Callable[[int], None], seconds: float) -> Iterator[None]:
-    """Take a step again and again in a thread, with its number from 1 on, after a pause each."""
+    """Repeat a step in a thread, with its number from 1, each after a pause."""
     stop = threading.Event()
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""A broker that requires TLS, a login or a certificate, and a permission for everything."""
+"""Broker that requires TLS, a login or a certificate, and a permission for each operation."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -29,14 +29,14 @@ _SECONDS = 30
 
 @dataclass
 class SecuredBroker:
-    """Listeners for names with passwords and for certificates.
+    """Broker with listeners for passwords and for certificates.
 
     Attributes:
-        broker: broker with a third listener, for the tests' administrator alone: whoever has no name may do everything.
+        broker: broker with a third listener for the tests' administrator: anonymous users may do everything.
         folder: folder of certificates and of the options of clients.
-        scram: address of the listener that asks for name and password.
-        certificates: address of the listener that asks for a certificate.
-        secrets: passwords and keys by user, none of which may be shown.
+        scram: address of the listener that requires name and password.
+        certificates: address of the listener that requires a certificate.
+        secrets: passwords and keys by user, which must not be shown.
     """
 
     broker: Broker
@@ -48,11 +48,11 @@ class SecuredBroker:
 
     @cached_property
     def admin(self) -> AdminClient:
-        """Client that may do everything."""
+        """Admin client with all permissions."""
         return AdminClient({"bootstrap.servers": self.broker.bootstrap_servers, "log_level": 0})
 
     def with_password(self, user: str) -> Path:
-        """Give a user a password, and return the client options, which refer to a file and a variable for it."""
+        """Set a user's password, and return the client options, with references to a file and a variable."""
         password = f"canary-{user}-password"
         credentials = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
         change = UserScramCredentialUpsertion(user, credentials, password.encode())
@@ -67,7 +67,7 @@ class SecuredBroker:
         )
 
     def with_certificate(self, user: str) -> Path:
-        """Give a user a certificate, and return the client options, which name its file."""
+        """Create a user's certificate, and return the client options, with its file."""
         self._issue(user)
         return self._write(
             f"{user}-certificate.properties",
@@ -77,7 +77,7 @@ class SecuredBroker:
         )
 
     def with_certificate_inside(self, user: str) -> Path:
-        """Give a user a certificate, and return the client options, whose values are key and certificate."""
+        """Create a user's certificate, and return the client options, with key and certificate inline."""
         self._issue(user)
         return self._write(
             f"{user}-inside.properties",
@@ -94,13 +94,13 @@ class SecuredBroker:
         self.secrets.setdefault(user, []).extend(line for line in key.splitlines()[1:-1] if len(line) > 20)
 
     def allow(self, user: str, grants: Iterable[Grant]) -> None:
-        """Allow a user these things."""
+        """Grant permissions to a user."""
         bindings = [_binding(user, grant) for grant in dict.fromkeys(grants)]  # several roles may need the same
         for future in self.admin.create_acls(bindings).values() if bindings else ():
             future.result(_SECONDS)
 
     def deny(self, user: str, grant: Grant) -> None:
-        """Take back what was allowed."""
+        """Revoke permissions of a user."""
         binding = _binding(user, grant)
         wanted = AclBindingFilter(
             binding.restype,
@@ -123,7 +123,7 @@ class SecuredBroker:
 
 @contextmanager
 def secured(folder: Path) -> Iterator[SecuredBroker]:
-    """Start such a broker."""
+    """Start a secured broker."""
     folder.mkdir(parents=True, exist_ok=True)
     authority = trustme.CA()
     key, chain = pem(authority.issue_cert(HOST))
@@ -153,7 +153,7 @@ def secured(folder: Path) -> Iterator[SecuredBroker]:
 
 
 def pem(issued: trustme.LeafCert) -> tuple[str, str]:
-    """Return key and chain; Java reads keys in the form of PKCS 8 only."""
+    """Return key and chain; Java reads only PKCS 8 keys."""
     key = load_pem_private_key(issued.private_key_pem.bytes(), None)
     text = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
     return text, "".join(blob.bytes().decode() for blob in issued.cert_chain_pems)

@@ -1,4 +1,4 @@
-"""The broker that librdkafka simulates: real connections, no Java."""
+"""Broker simulated by librdkafka: real connections, no Java."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ TOPIC = "updates"
 
 
 class Simulated:
-    """A simulated broker with an updates topic."""
+    """Simulated broker with an updates topic."""
 
     def __init__(self) -> None:
         self._producer = Producer({"bootstrap.servers": "", "test.mock.num.brokers": 1, "log_level": 0})
@@ -20,7 +20,7 @@ class Simulated:
         self.write(gone("nothing"))  # which creates the topic
 
     def write(self, *records: Record | tuple[bytes | None, bytes | None], topic: str = TOPIC, **options: Any) -> None:
-        """Append records to the updates, or to another topic."""
+        """Write records to the updates topic, or to another topic."""
         for key, value in records:
             self._producer.produce(topic, key=key, value=value, **options)
         assert self._producer.flush(10) == 0

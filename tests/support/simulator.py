@@ -37,13 +37,13 @@ class Record:
 
 
 def element(update: dict[str, Any]) -> Effective:
-    """The row of the relation that an update speaks of, by its fields."""
+    """Return the row of an update, from its fields."""
     part = f"share:{update['share']}/{update['filter']}" if "share" in update else update.get("subscription", "")
     return Effective(update["parentTopic"], update["group"], update["clientId"], update["liteTopic"], part)
 
 
 def rows_of(output: Written) -> list[tuple[Any, ...]]:
-    """Output rows without their order, which only counts between a removal and its tombstone."""
+    """Sort output rows; their order matters only between a removal and its tombstone."""
     return sorted(
         [*zip(output.kinds, output.keys, output.payloads, strict=True), *output.ignored.items()],
         key=repr,
@@ -51,7 +51,7 @@ def rows_of(output: Written) -> list[tuple[Any, ...]]:
 
 
 class Memories(defaultdict[tuple[str, int], Memory]):
-    """The archives of all keys."""
+    """Archives of all keys."""
 
     def __init__(self) -> None:
         super().__init__(Memory)
@@ -63,7 +63,7 @@ class Memories(defaultdict[tuple[str, int], Memory]):
 
 @dataclass
 class Simulation:
-    """A job without Spark and Kafka: state by key, and all output rows so far."""
+    """Job without Spark and Kafka: state by key, and all output rows so far."""
 
     routing: Routing = field(default_factory=Routing)
     inner_multi: bool = False
@@ -97,15 +97,15 @@ class Simulation:
         )
 
     def run(self, records: Iterable[Record], *, crash: bool = False, settle: bool = True) -> int:
-        """One micro-batch, then further ones for what the job wrote back to itself.
+        """Run a micro-batch, then micro-batches for the records that the job wrote to itself.
 
-        Without `settle` changes that are carried out in slices go on with the next call.
+        Without `settle`, the next call continues backfills.
 
-        With `crash` the batch is computed once more from the same state, as after a failed commit, and must repeat
-        its records to the byte.
+        With `crash`, each micro-batch is repeated from the same state, as after a failed commit, and must give the
+        same records to the byte.
 
         Returns:
-            How many micro-batches it took.
+            Number of micro-batches.
         """
         batch: Sequence[Record] = [*records, *self.slices]
         count, self.slices = 0, []
@@ -118,9 +118,9 @@ class Simulation:
         return count
 
     def move(self, routing: Routing) -> "Simulation":
-        """Return a job under another routing that goes on from the states of this one, as `reexpand rebuild` makes it.
+        """Return a job with another routing that continues from these states, like `reexpand rebuild`.
 
-        It has not read what this one wrote to itself. Its relation is what its states amount to.
+        It has not read this job's records to itself. Its relation is computed from the states.
         """
         later = Simulation(routing, self.inner_multi, self.client_timeout_ms, now=self.now, adopts=True)
         later.cap_requests = self.cap_requests
@@ -138,7 +138,7 @@ class Simulation:
         return later
 
     def run_once(self, records: Iterable[Record]) -> None:
-        """One micro-batch; what the job wrote to itself is kept in `echoes` and `slices`."""
+        """Run one micro-batch; keep the job's records to itself in `echoes` and `slices`."""
         self._run_batch(list(records), crash=False)
 
     def _run_batch(self, records: Sequence[Record], *, crash: bool) -> None:
@@ -189,7 +189,7 @@ class Simulation:
                 self._update(Effective(*json.loads(key or b"")), json.loads(value or b""))
 
     def _add_dead_letter(self, place: list[Any], value: bytes | None) -> None:
-        """A dead letter, or the record that takes the last one of an entry back."""
+        """Add a dead letter, or remove the last dead letter of an entry for a tombstone."""
         if value is not None:
             self.dead_letters.append(json.loads(value))
             return
@@ -198,7 +198,7 @@ class Simulation:
         self.dead_letters.remove(letters[-1])
 
     def _update(self, row: Effective, update: dict[str, Any]) -> None:
-        """Every update is a change: nothing is added twice, nothing removed that is not there."""
+        """Apply an update, which must change the relation: no repeated ADD, no REMOVE of a missing row."""
         assert element(update) == row
         self.updates.append(update)
         if update["op"] == "ADD":
@@ -210,7 +210,7 @@ class Simulation:
 
 
 def _relation(value: bytes, shard: Shard, archives: Memories) -> set[Effective]:
-    """Return the rows that the state of a shard amounts to."""
+    """Return the rows of a shard's state."""
     made = ShardState(inner_multi=shard.inner_multi)
     state.replay(made, Journal.open(value, archives.of(shard.parent, shard.number)).changes())
     return {

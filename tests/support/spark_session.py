@@ -1,4 +1,4 @@
-"""A local Spark in the process of the tests."""
+"""Local Spark in the process of the tests."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ PARTITIONS = 2
 
 @contextmanager
 def local_spark(settings: Settings, warehouse: Path, jars: Sequence[Path] = ()) -> Iterator[SparkSession]:
-    """Spark as the job has it, with these jars; its JVM ends with the context."""
+    """Start Spark as the job does, with these jars; its JVM ends with the context."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in environment(find_java()).items():
             patch.setenv(name, value)
@@ -34,6 +34,6 @@ def local_spark(settings: Settings, warehouse: Path, jars: Sequence[Path] = ()) 
             gateway: Any = SparkContext._gateway
             built.stop()
             gateway.shutdown()
-            gateway.proc.stdin.close()  # which the JVM takes as its end
+            gateway.proc.stdin.close()  # on which the JVM exits
             gateway.proc.wait(30)
             SparkContext._gateway = SparkContext._jvm = None

@@ -1,4 +1,4 @@
-"""A RocketMQ whose name server, broker and proxy are processes of their own, each of which can be killed alone."""
+"""RocketMQ whose name server, broker and proxy are separate processes that can be killed."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _BROKER = (f"{_AT}broker.BrokerStartup", "-c", "broker.properties")
 
 @dataclass(frozen=True)
 class Setup:
-    """What differs from the usual servers.
+    """Differences from the usual servers.
 
     Attributes:
         broker: settings of the broker.
         proxy: settings of the proxy.
-        java_options: options of Java, for all of them.
+        java_options: options of Java, for all servers.
     """
 
     broker: Mapping[str, object] = field(default_factory=dict)
@@ -43,14 +43,14 @@ _USUAL = Setup()
 
 
 class Part(Server):
-    """One server of RocketMQ.
+    """Server of RocketMQ.
 
     Args:
         folder: its folder.
         ports: ports of all servers.
-        setup: what differs from the usual ones.
+        setup: differences from the usual servers.
         command: main class and arguments.
-        ready: text in its log that tells that it answers.
+        ready: text in its log after which it answers.
     """
 
     def __init__(self, folder: Path, ports: Ports, setup: Setup, command: Sequence[str], ready: str) -> None:
@@ -60,7 +60,7 @@ class Part(Server):
     def _begin(self, lock: IO[str]) -> None:
         java = find_java()
         configuration(self.folder, self._ports, {})
-        with (self.folder / "broker.properties").open("a") as settings:  # the last one of a name wins
+        with (self.folder / "broker.properties").open("a") as settings:  # the last value of a name wins
             settings.writelines(f"{name}={value}\n" for name, value in self._setup.broker.items())
         proxy = self.folder / "proxy.json"
         proxy.write_text(json.dumps({**json.loads(proxy.read_text()), **self._setup.proxy}))
@@ -70,7 +70,7 @@ class Part(Server):
 
 
 class SplitRocketMQ:
-    """The servers, at addresses that they keep."""
+    """Servers of RocketMQ at fixed addresses."""
 
     def __init__(self, folder: Path, setup: Setup = _USUAL) -> None:
         folder.mkdir(parents=True)
@@ -100,13 +100,13 @@ class SplitRocketMQ:
         self._stack.close()
 
     def another_broker(self, name: str) -> tuple[Part, str]:
-        """Return one more broker of the cluster, not started yet, and its address."""
+        """Return another broker of the cluster, not yet started, and its address."""
         ports = replace(self._ports, broker=free_port(), replication=free_port())
         part = Part(self._folder / name, ports, Setup({"brokerName": name}), _BROKER, "boot success")
         return part, f"127.0.0.1:{ports.broker}"
 
     def _start_proxy(self) -> None:
-        """Start the proxy, which ends where no broker is registered yet."""
+        """Start the proxy, which exits if no broker is registered yet."""
         deadline = time.monotonic() + _START_SECONDS
         while True:
             try:

@@ -1,4 +1,4 @@
-"""States as bytes and back, as a worker writes and reads them."""
+"""Encoding and decoding of states, as in a worker."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -17,27 +17,27 @@ from streaming.worker.rows import InputRow, InputRows
 
 
 class Memory(dict[str, bytes]):
-    """An archive in memory; its parts are never changed."""
+    """Archive in memory; parts are never changed."""
 
     def write(self, name: str, data: bytes) -> None:
-        """Keeps a part."""
+        """Store a part."""
         assert self.get(name, data) == data
         self[name] = data
 
     def read(self, name: str) -> bytes:
-        """A part."""
+        """Return a part."""
         if name not in self:
             raise StateCorrupted(f"there is no {name}")
         return self[name]
 
     def remove(self, name: str) -> None:
-        """Forgets a part, if it is there: a repeated micro-batch does so again."""
+        """Remove a part if it exists: a repeated micro-batch removes it again."""
         self.pop(name, None)
 
 
 @dataclass
 class Written:
-    """The records of output rows one by one, by column; what was counted of them, and ignored for which reason."""
+    """Records of output rows as columns, with the counts, and the ignored entries by reason."""
 
     kinds: list[str] = field(default_factory=list)
     keys: list[bytes] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Written:
     ignored: Counter[Ignored] = field(default_factory=Counter)
 
     def add(self, output: Output) -> None:
-        """Appends what is in output rows."""
+        """Append the records of output rows."""
         for kind, start, tables in output.rows:
             for end, value in records(tables):
                 self.kinds.append(_OPS[(value or b"")[:8]] if kind == OutputKind.UPDATES else kind)
@@ -57,7 +57,7 @@ class Written:
 
 
 def records(tables: bytes) -> Iterator[tuple[bytes, bytes | None]]:
-    """Keys, without what all begin with, and values of a row, as `streaming.spark.sinks` lets the JVM make them."""
+    """Yield keys without their common prefix, and values, as `streaming.spark.sinks` does in the JVM."""
     lines = (text.split(b"\n") for text in tables.split(TABLE_END.encode()))
     table = dict(zip(Tables._fields, lines, strict=True))
     for number in map(int, table["records"]):
@@ -92,7 +92,7 @@ def work(
     *,
     batch: int = 0,
 ) -> tuple[bytes | None, Written]:
-    """Return the new state and all records of a key; by a given worker, or by the one of the process."""
+    """Return the new state and all records of a key, from a given worker or the process's worker."""
     columns = InputRows.of(rows)
     if isinstance(by, Worker):
         steps = by.work(parent, number, columns, data, batch=batch)
@@ -108,29 +108,29 @@ def work(
 
 
 def forget() -> None:
-    """Begin as a new worker process."""
+    """Reset to a new worker process."""
     process._kept.clear()
 
 
 def encode(shard: ShardState) -> bytes | None:
-    """A shard's state as the journal of one change: from nothing to all of it."""
+    """Encode a shard's state as a journal of one change that creates it."""
     return state.append(Journal(), shard, ShardDelta()).stored
 
 
 def decode(data: bytes | None, *, inner_multi: bool = False) -> ShardState:
-    """A shard's state from bytes."""
+    """Decode a shard's state."""
     shard = ShardState(inner_multi=inner_multi)
     state.replay(shard, Journal.open(data).changes())
     return shard
 
 
 def encode_home(made: CoordinatorState) -> bytes | None:
-    """A home as the journal of one change."""
+    """Encode a coordinator's state as a journal of one change."""
     return coordinator.append(Journal(), made, coordinator.CoordinatorDelta(made.clock)).stored
 
 
 def decode_home(data: bytes | None) -> CoordinatorState:
-    """A home from bytes."""
+    """Decode a coordinator's state."""
     made = CoordinatorState()
     coordinator.replay(made, Journal.open(data).changes())
     return made

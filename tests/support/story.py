@@ -1,4 +1,4 @@
-"""A shard to which events happen, checked after each micro-batch."""
+"""Shard that applies events, checked after each micro-batch."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -31,7 +31,7 @@ STREAM_NAMES: dict[type[Event], str] = {
 
 
 class Said(NamedTuple):
-    """An update in few words."""
+    """Update in short form."""
 
     op: str
     client: str
@@ -42,17 +42,17 @@ class Said(NamedTuple):
 
 
 def added(topic: str, *patterns: str, cause: Cause = Cause.TOPIC_CREATED, client: str = "c", part: str = "") -> Said:
-    """An ADD."""
+    """Return an ADD."""
     return Said(Op.ADD, client, topic, patterns, cause, part)
 
 
 def removed(topic: str, *patterns: str, cause: Cause = Cause.TOPIC_DELETED, client: str = "c", part: str = "") -> Said:
-    """A REMOVE."""
+    """Return a REMOVE."""
     return Said(Op.REMOVE, client, topic, patterns, cause, part)
 
 
 class Found(NamedTuple):
-    """What a micro-batch does to a shard, read to its end."""
+    """Complete result of a micro-batch on a shard."""
 
     delta: ShardDelta
     updates: list[Update]
@@ -63,7 +63,7 @@ class Found(NamedTuple):
 def expanded(
     state: ShardState, events: Iterable[tuple[Source, Event]], shard: Shard, tuning: Tuning = DEFAULT_TUNING
 ) -> Found:
-    """What `expand` finds, all of it."""
+    """Return the complete result of `expand`."""
     updates: list[Update] = []
     steps = expand(state, events, shard, tuning)
     while True:
@@ -75,7 +75,7 @@ def expanded(
 
 
 def concat(events: Sequence[tuple[Source, Event]]) -> Sequence[tuple[Source, Event]]:
-    """The same with the topic events by column; they must stand where a worker reads them."""
+    """Convert topic events to columns; they must be in a worker's reading order."""
     many = [(source, event) for source, event in events if isinstance(event, TopicEvent)]
     before = list(takewhile(lambda each: isinstance(each[1], SubscriptionRequest | GroupEvent), events))
     behind = events[len(before) + len(many) :]
@@ -92,9 +92,9 @@ def concat(events: Sequence[tuple[Source, Event]]) -> Sequence[tuple[Source, Eve
 
 
 class Story:
-    """A shard through several micro-batches, checked after each.
+    """Shard over several micro-batches, checked after each.
 
-    `expand` is pure, its delta is complete, and by column it finds the same.
+    `expand` is pure, its delta is complete, and it gives the same result by column.
     """
 
     tuning = DEFAULT_TUNING
@@ -109,7 +109,7 @@ class Story:
         self.then(*first)
 
     def then(self, *events: Event) -> set[Said]:
-        """One micro-batch; offsets go on counting. Returns the updates, which must be different from each other."""
+        """Run a micro-batch with the next offsets, and return its updates, which must be distinct."""
         sourced = [(self._source(event), event) for event in events]
         before = encode(self.state)
         self.expansion = expanded(self.state, sourced, self.shard, self.tuning)
@@ -145,29 +145,29 @@ class Story:
                 del self.rows[row]
 
     def held(self, client: str = "c", group: str = "g") -> list[str]:
-        """The topics that a client holds, in order of their creation."""
+        """Return the topics that a client holds, in order of creation."""
         key = ClientKey(group, client)
         topics = {topic for subscriber, topic in self.rows if subscriber.client == key}
         return [topic for topic in self.state.topics if topic in topics]
 
     def interest(self, client: str = "c", group: str = "g") -> Interest:
-        """What a client asks for."""
+        """Return the entries of a client."""
         return self.state.interest(ClientKey(group, client))
 
     @property
     def only_update(self) -> Update:
-        """The one update of the last batch."""
+        """Only update of the last batch."""
         (update,) = self.expansion.updates
         return update
 
     @property
     def ignored(self) -> dict[Ignored, int]:
-        """The counts of the last batch."""
+        """Counts of the last batch."""
         return dict(self.expansion.ignored)
 
     @property
     def problems(self) -> list[Problem]:
-        """What the last batch could not apply."""
+        """Rejected entries of the last batch."""
         return self.expansion.problems
 
     def _source(self, event: Event) -> Source:
@@ -176,6 +176,6 @@ class Story:
 
 
 def _comparable(found: Found) -> tuple[Any, ...]:
-    """All that counts, the order of creation included."""
+    """Return all compared fields, including the order of creation."""
     problems = sorted(found.problems)
     return sorted(found.updates, key=repr), found.delta, list(found.delta.added), problems, found.ignored

@@ -1,4 +1,4 @@
-"""Reading of Kafka topics on and on, each time up to their present ends."""
+"""Repeated reading of Kafka topics up to their current ends."""
 
 import time
 from collections.abc import Sequence
@@ -9,16 +9,16 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 TIMEOUT_SECONDS = 30
 _PASSING = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError.NOT_LEADER_FOR_PARTITION}
-"""Errors that a client overcomes by itself; the last one comes right after a topic is made."""
+"""Errors from which a client recovers; the last occurs right after a topic is created."""
 
 
 class Tail:
-    """A reader of topics, from their beginning; new partitions are found with each reading.
+    """Reader of topics from their beginning, including new partitions.
 
     Args:
         bootstrap_servers: addresses of Kafka.
         topics: names of the topics.
-        committed: leave out what transactions have not committed.
+        committed: omit records of uncommitted transactions.
     """
 
     def __init__(self, bootstrap_servers: str, topics: Sequence[str], *, committed: bool = True) -> None:
@@ -41,11 +41,11 @@ class Tail:
         self.close()
 
     def close(self) -> None:
-        """Let the client go."""
+        """Close the client."""
         self._consumer.close()
 
     def read(self) -> list[Message]:
-        """Return the records since the last reading, in order within each partition."""
+        """Return the records since the last call, in order within each partition."""
         left = {place: end for place, end in self._ends().items() if end > self._next[place]}
         found: list[Message] = []
         while left:
@@ -66,13 +66,13 @@ class Tail:
         return found
 
     def _ends(self) -> dict[tuple[str, int], int]:
-        """Return the offset behind the last record of each partition, and begin to read partitions that are new."""
+        """Return the offset after the last record of each partition, and start to read new partitions."""
         deadline = time.monotonic() + TIMEOUT_SECONDS
         while True:
             try:
                 bounds = self._bounds()
                 break
-            except KafkaException as error:  # the first call after a restart of the broker finds the old connection
+            except KafkaException as error:  # the first call after a restart of the broker uses the old connection
                 if error.args[0].code() not in _PASSING or time.monotonic() > deadline:
                     raise
         if bounds.keys() - self._next.keys():
@@ -81,7 +81,7 @@ class Tail:
         return {place: high for place, (_, high) in bounds.items()}
 
     def _bounds(self) -> dict[tuple[str, int], tuple[int, int]]:
-        """Return the offsets of the first record of each partition, and behind its last one."""
+        """Return the offsets of the first record and after the last record of each partition."""
         return {
             (topic, number): self._consumer.get_watermark_offsets(
                 TopicPartition(topic, number), timeout=TIMEOUT_SECONDS

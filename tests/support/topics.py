@@ -1,4 +1,4 @@
-"""What an administrator, or nobody in particular, does to Kafka topics."""
+"""Operations on Kafka topics, such as an administrator's."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,26 +12,26 @@ from tests.support.running_job import POLL_SECONDS, Streams
 
 
 def topics(streams: Streams) -> set[str]:
-    """Return the topics but those of Kafka itself."""
+    """Return the topics, without Kafka's internal topics."""
     return {name for name in _admin(streams).list_topics(timeout=10).topics if not name.startswith("__")}
 
 
 def delete(streams: Streams, *names: str) -> None:
     """Delete topics, and wait until they are gone."""
-    client = _admin(streams)  # it must live until the answer is there
+    client = _admin(streams)  # it must exist until the answer arrives
     for future in client.delete_topics(list(names)).values():
         future.result(30)
     assert eventually(lambda: topics(streams).isdisjoint(names), 30, POLL_SECONDS)
 
 
 def recreate(streams: Streams, *names: str) -> None:
-    """Delete topics, and create others of the same names."""
+    """Delete topics, and create new topics with the same names."""
     delete(streams, *names)
     create(streams, *names)
 
 
 def create(streams: Streams, *names: str) -> None:
-    """Create those of the six topics that are missing, and wait until these can be read."""
+    """Create the missing topics of the six, and wait until they can be read."""
     streams.create()
     for name in names:
         _wait_for_leaders(streams, name)
@@ -39,11 +39,11 @@ def create(streams: Streams, *names: str) -> None:
 
 @contextmanager
 def left_open(streams: Streams, topic: str, name: str) -> Iterator[Producer]:
-    """A transaction with a record, as a driver leaves it that was killed; the broker ends it after 15 minutes.
+    """Leave a transaction with a record open, like a killed driver; the broker ends it after 15 minutes.
 
     Args:
-        streams: where the topic is.
-        topic: one that the record fits, as the clock topic.
+        streams: streams with the topic.
+        topic: topic for the record, such as the clock topic.
         name: transactional id of the driver's producer.
     """
     options = {"transactional.id": name, "transaction.timeout.ms": 900_000, "log_level": 0}
@@ -56,7 +56,7 @@ def left_open(streams: Streams, topic: str, name: str) -> Iterator[Producer]:
 
 
 def add_partitions(streams: Streams, topic: str, total: int) -> None:
-    """Give a topic more partitions, and wait until they are there."""
+    """Add partitions to a topic, and wait until they exist."""
     client = _admin(streams)
     for future in client.create_partitions([NewPartitions(topic, total)]).values():
         future.result(30)
@@ -64,7 +64,7 @@ def add_partitions(streams: Streams, topic: str, total: int) -> None:
 
 
 def remove_records(streams: Streams, topic: str, before: int) -> None:
-    """Remove the first records of each partition, as retention does: those that it has before an offset."""
+    """Remove the records of each partition before an offset, as retention does."""
     offsets = [TopicPartition(topic, number, min(end, before)) for number, end in streams.ends(topic).items() if end]
     client = _admin(streams)
     for future in client.delete_records(offsets).values():
@@ -75,7 +75,7 @@ def _wait_for_leaders(streams: Streams, topic: str, partitions: int | None = Non
     def have_leaders() -> bool:
         try:
             found = streams.ends(topic)
-        except KafkaException:  # of a partition that is there, but has no leader yet
+        except KafkaException:  # the partition exists, but has no leader yet
             return False
         return len(found) == partitions if partitions else bool(found)
 

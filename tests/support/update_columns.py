@@ -1,4 +1,4 @@
-"""The same updates by column and one by one."""
+"""Builders of the same updates by column and one by one."""
 
 from collections.abc import Sequence
 
@@ -27,7 +27,7 @@ def columns_of(
     partitions: int = 1,
     entries: range = range(1),
 ) -> tuple[UpdateColumns, list[Update]]:
-    """Updates by column and one by one, each given as (number of the topic, number of the receiver, patterns)."""
+    """Build updates by column and one by one, each from (topic number, receiver number, patterns)."""
     cause = Cause.TOPIC_CREATED if op is Op.ADD else Cause.TOPIC_DELETED
     places = [
         Source("some topic", number % partitions, 10 ** (number % 19), entries[number % len(entries)], -number)

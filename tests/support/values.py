@@ -1,6 +1,6 @@
 """Input events as JSON values: of parent `p`, group `g` and client `c` by default.
 
-Keywords set or add fields. A field whose value is `...` is left out.
+Keywords set or add fields. A field with the value `...` is omitted.
 """
 
 from functools import partial
@@ -16,25 +16,25 @@ _STREAMS = {
     "attributes": Stream.GROUPS,
     "tick": Stream.CLOCK,
 }
-"""Streams by a field that only their events have."""
+"""Streams by a field that is unique to their events."""
 
 _ATTRIBUTES = {"model": MODEL, "quota": QUOTA, "reset": RESET_EXCLUSIVE, "reset_unsubscribed": RESET_UNSUBSCRIBE}
 """Attributes of groups by their short names."""
 
 
 def stream_of(event: Event) -> Stream:
-    """Return the stream that an event belongs to."""
+    """Return the stream of an event."""
     (stream,) = (stream for field, stream in _STREAMS.items() if field in event)
     return stream
 
 
 def created(topic: Any, /, parent: str = "p", **fields: Any) -> Event:
-    """Creation of a lite topic."""
+    """Return the creation of a lite topic."""
     return _made({"event": "CREATED", "parentTopic": parent, "liteTopic": topic, **fields})
 
 
 def deleted(topic: str, /, parent: str = "p") -> Event:
-    """Deletion of a lite topic."""
+    """Return the deletion of a lite topic."""
     return {"event": "DELETED", "parentTopic": parent, "liteTopic": topic}
 
 
@@ -51,7 +51,7 @@ replace, add, drop, leave = (
 
 
 def attributes(*flags: str, group: str = "g", parent: str = "p", **values: Any) -> Event:
-    """Attributes of a group; keywords are `model`, `quota`, `reset` and `reset_unsubscribed`."""
+    """Return the attributes of a group; keywords: `model`, `quota`, `reset`, `reset_unsubscribed`."""
     named = {_ATTRIBUTES[keyword]: value for keyword, value in values.items()}
     return {"group": group, "attributes": {BIND_TOPIC: parent, **dict.fromkeys(flags, "true"), **named}}
 
@@ -64,22 +64,22 @@ UNBOUND: Event = {"group": "g", "attributes": {}}
 
 
 def quota(number: int, *flags: str, **values: Any) -> Event:
-    """Attributes of a wildcard group with a quota."""
+    """Return the attributes of a wildcard group with a quota."""
     return wildcard(*flags, quota=str(number), **values)
 
 
 def tick(time: int = 0) -> Event:
-    """Tick of the clock."""
+    """Return a tick of the clock."""
     return {"tick": time}
 
 
 def tag(text: str) -> Event:
-    """TAG selector of a request."""
+    """Return the TAG selector of a request."""
     return {"type": "TAG", "expression": text}
 
 
 def sql(text: str) -> Event:
-    """SQL92 selector of a request."""
+    """Return the SQL92 selector of a request."""
     return {"type": "SQL92", "expression": text}
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import signal
 
 WATCHED_SECONDS = 10
-"""Some ten times as long as it takes: the machine may be busy."""
+"""About ten times the usual duration: the machine may be busy."""
 
 
 class Watcher:
@@ -42,29 +42,29 @@ class Watcher:
         self.process.wait()
 
     def said(self) -> str:
-        """What it has logged."""
+        """Return the watcher's log."""
         return self._log.read_text()
 
     def announced(self) -> list[tuple[str, str]]:
-        """What it has announced since its start."""
+        """Return the announcements since its start."""
         return [(event["event"], event["liteTopic"].rpartition(".")[2]) for event in self.events()]
 
     def events(self) -> list[dict[str, Any]]:
-        """The events that it has written since its start."""
+        """Return the events written since its start."""
         return [json.loads(line) for line in self._out.read_text().splitlines()]
 
     def announces(self, *events: tuple[str, str], seconds: float = WATCHED_SECONDS) -> bool:
-        """Whether it comes to have announced exactly these."""
+        """Return True if the announcements become exactly these in time."""
         return eventually(lambda: self.announced() == list(events), seconds)
 
     def stop(self, number: signal.Signals) -> int:
-        """Asks it to end, and returns its exit code."""
+        """Send a signal, and return the exit code."""
         self.process.send_signal(number)
         return self.process.wait(20)
 
 
 class Topics:
-    """Creates and deletes Kafka topics."""
+    """Creator and deleter of Kafka topics."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self._bootstrap_servers = bootstrap_servers
@@ -72,17 +72,17 @@ class Topics:
         self.producer = Producer({"bootstrap.servers": bootstrap_servers, "log_level": 0})
 
     def create(self, *names: str, partitions: int = 1) -> None:
-        """Creates topics."""
+        """Create topics."""
         create_topics(self._bootstrap_servers, [TopicSpec(name, partitions) for name in names])
 
     def delete(self, *names: str) -> None:
-        """Deletes topics, and waits until the broker says that they are gone."""
+        """Delete topics, and wait until the broker no longer lists them."""
         for future in self._admin.delete_topics(list(names)).values():
             future.result()
         assert eventually(lambda: not self._admin.list_topics(timeout=10).topics.keys() & set(names))
 
     def write(self, name: str, *values: bytes, partition: int = 0) -> None:
-        """Writes records."""
+        """Write records."""
         for value in values:
             self.producer.produce(name, value, partition=partition)
         assert self.producer.flush(10) == 0

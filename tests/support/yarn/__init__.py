@@ -1,4 +1,4 @@
-"""A real YARN of one node: resource manager and node manager of Hadoop, each a process of its own."""
+"""Real YARN of one node: Hadoop's resource manager and node manager, each a process."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _ADDRESSES = (
 
 
 class _Manager(Server):
-    """One of the two; ready when a condition holds."""
+    """Resource or node manager; ready when a condition holds."""
 
     def __init__(self, folder: Path, kind: str, configuration: Path, answers: str) -> None:
         super().__init__(folder, "server.log", _START_SECONDS)
@@ -63,7 +63,7 @@ class _Manager(Server):
 
 
 class Yarn:
-    """The cluster, which works below a folder.
+    """Cluster with all its files in a folder.
 
     Attributes:
         configuration: folder for `HADOOP_CONF_DIR`.
@@ -98,7 +98,7 @@ class Yarn:
         self._stack.close()
 
     def application(self) -> Mapping[str, Any]:
-        """Return the last application that was submitted; empty where there is none."""
+        """Return the last submitted application, or an empty value."""
         found = (_read(f"{self._url}/apps")["apps"] or {}).get("app", [])
         return max(found, key=lambda app: int(app["id"].rpartition("_")[2]), default={})
 
@@ -114,7 +114,7 @@ class Yarn:
 
 
 def _is_true(url: str) -> bool:
-    """Tell whether a page of the resource manager has something to say."""
+    """Return True if a page of the resource manager has content."""
     with suppress(OSError):
         return any(_read(url).values())
     return False
