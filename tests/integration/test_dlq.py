@@ -58,7 +58,7 @@ def test_dead_letters_are_listed_counted_and_shown(streams: Streams, dlq: Dlq) -
     shown = dlq("show", request)
     assert "it is quota-exceeded" in shown.stdout
     assert request_json().decode() in shown.stdout
-    assert "70,000 bytes, of which the beginning is shown" in dlq("show", long).stdout
+    assert "70,000 bytes, truncated" in dlq("show", long).stdout
     assert json.loads(dlq("show", topic, "--json").stdout)["original"] == "{"
 
 
@@ -88,7 +88,7 @@ def test_entries_are_written_back_once(streams: Streams, dlq: Dlq) -> None:
     assert [line.split()[0] for line in dlq("list").stdout.splitlines()] == [kept]
     again = dlq("replay", name)
     assert again.exit_code == 1
-    assert f"no dead letter {name}, or its entry was written back already" in again.stderr
+    assert f"no dead letter {name}, or its entry was already replayed" in again.stderr
     assert "0 entries written" in dlq("replay", *reasons).stderr
 
 
