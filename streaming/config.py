@@ -1,13 +1,15 @@
 """Settings of the job, from the command line, the environment, a file, or defaults, in this order."""
 
 import difflib
+import ipaddress
 import json
 import logging
 import os
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 from tomllib import TOMLDecodeError
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, Self
 
 from pydantic import Field, PositiveInt, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
@@ -19,7 +21,6 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from streaming import address, properties
 from streaming.errors import ConfigInvalid
 
 if TYPE_CHECKING:
@@ -38,11 +39,67 @@ _PREFIX: Final = "REEXPAND_"
 _FILE_VARIABLE: Final = "REEXPAND_CONFIG"
 """Environment variable with the path of the TOML file."""
 
+_LARGEST_PORT: Final = 65_535
+
 _OTHER_VARIABLES: Final = (_FILE_VARIABLE, "REEXPAND_HTTP_TOKEN", "REEXPAND_LOG_FORMAT")
 """Environment variables that are not settings."""
 
 _MISSPELT: Final = 0.75
 """`difflib` similarity above which an unknown variable is reported as a misspelt setting."""
+
+
+class Address(NamedTuple):
+    """Host and port to listen on; port 0 takes a free one."""
+
+    host: str
+    port: int
+
+    @property
+    def is_loopback(self) -> bool:
+        """True if only this machine reaches it."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    def listen(self) -> socket.socket:
+        """Return a listening socket; the kernel queues connections until a server accepts them.
+
+        Raises:
+            OSError: the address cannot be listened on.
+        """
+        family, kind, protocol, _, place = socket.getaddrinfo(
+            self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listening = socket.socket(family, kind, protocol)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(place)
+            listening.listen()
+        except OSError:
+            listening.close()
+            raise
+        return listening
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(text: str) -> Address | None:
+    """Return the address of `HOST:PORT`; None for `off`.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if text == "off":
+        return None
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not (host and port.isascii() and port.isdecimal() and int(port) <= _LARGEST_PORT):
+        raise ValueError(f"must be HOST:PORT, as 127.0.0.1:9464, or off, not {text!r}")
+    return Address(host, int(port))
 
 
 class Settings(BaseSettings):
@@ -138,7 +195,7 @@ class Settings(BaseSettings):
     @field_validator("http")
     @classmethod
     def _check_address(cls, text: str) -> str:
-        address.parse(text)
+        parse_address(text)
         return text
 
     @field_validator("kafka_options", "groups", "http_token_file")
@@ -168,14 +225,6 @@ class Settings(BaseSettings):
     def inputs(self) -> tuple[str, str, str, str]:
         """Kafka topics of the input streams: groups, subscriptions, topics, clock."""
         return self.group_events, self.subscription_events, self.topic_events, self.clock
-
-    def client_options(self) -> dict[str, str]:
-        """Return the options of `kafka_options`, with the names of Java's client.
-
-        Raises:
-            ConfigInvalid: the file is malformed; the message does not contain its values.
-        """
-        return {} if self.kafka_options is None else properties.read(self.kafka_options)
 
     @classmethod
     def settings_customise_sources(

@@ -184,7 +184,8 @@ class EntriesLethal(JobError):
     """Entries kill or hang workers. The text is JSON, because Spark passes on only the text of an error.
 
     Attributes:
-        entries: fields of a decision about each entry (see `streaming.quarantine`); empty if no entry is the cause.
+        entries: fields of a decision about each entry (see `streaming.worker.quarantine`);
+            empty if no entry is the cause.
     """
 
     def __init__(self, entries: "Sequence[Mapping[str, Any]]") -> None:

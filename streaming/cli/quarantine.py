@@ -14,7 +14,7 @@ from streaming.cli.root import checkpoint_option, connection_options, verbose_op
 
 if TYPE_CHECKING:
     from streaming.operations.quarantine import HeldCheckpoint
-    from streaming.quarantine.decisions import Decision, EntryPlace
+    from streaming.worker.quarantine import Decision, EntryPlace
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -126,7 +126,7 @@ def _held(checkpoint: str | None, **connection: str) -> "HeldCheckpoint":
 
 def _place(text: str) -> "EntryPlace":
     from streaming.kafka.letters import LetterId
-    from streaming.quarantine.decisions import EntryPlace
+    from streaming.worker.quarantine import EntryPlace
 
     return EntryPlace(*LetterId.of(text))
 

@@ -8,9 +8,9 @@ from click.shell_completion import CompletionItem
 
 
 def _complete(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from streaming.schemas import files
+    from streaming.records import schemas
 
-    return [CompletionItem(name) for name in files.names() if name.startswith(incomplete)]
+    return [CompletionItem(name) for name in schemas.names() if name.startswith(incomplete)]
 
 
 @click.command()
@@ -35,7 +35,7 @@ def schema(name: str | None, *, avro: bool, as_json: bool, folder: Path | None) 
       reexpand schema asyncapi
       reexpand schema --folder schemas  # all files
     """
-    from streaming.schemas import files
+    from streaming.records import schemas
 
     if name is None:
         if folder is None:
@@ -46,18 +46,18 @@ def schema(name: str | None, *, avro: bool, as_json: bool, folder: Path | None) 
     if folder is not None:
         raise click.UsageError("--folder writes all schemas: leave NAME out")
     form = "avro" if avro else "json"
-    if name not in files.names(form):
+    if name not in schemas.names(form):
         kind = "Avro schema" if avro else "schema"
         raise click.UsageError(f"there is no {kind} {name!r}; `reexpand schema` lists all")
-    click.echo(files.content(name, form), nl=False)
+    click.echo(schemas.content(name, form), nl=False)
 
 
 def _write(folder: Path) -> None:
     """Write all files, and print their paths."""
-    from streaming.schemas import files
+    from streaming.records import schemas
 
     folder.mkdir(parents=True, exist_ok=True)
-    for name, content in files.files().items():
+    for name, content in schemas.files().items():
         (folder / name).write_bytes(content)
         click.echo(folder / name)
 
@@ -66,11 +66,11 @@ def _list(*, as_json: bool) -> None:
     """Print the names, each with its description."""
     import orjson
 
-    from streaming.schemas import files
+    from streaming.records import schemas
 
     found = {}
-    for name in files.names():
-        content = orjson.loads(files.content(name))
+    for name in schemas.names():
+        content = orjson.loads(schemas.content(name))
         found[name] = content.get("description") or content["info"]["description"]
     if as_json:
         click.echo(orjson.dumps(found, option=orjson.OPT_INDENT_2))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.concurrency import run_in_threadpool
 from starlette.routing import Mount
 
-from streaming.address import Address, parse
+from streaming.config import Address, parse_address
 from streaming.console.access import Access
 from streaming.console.app import console
 from streaming.console.explaining import JobExplainer, UpdatesExplainer
@@ -50,7 +50,7 @@ def address(text: str) -> Address:
         ConfigInvalid: the text is not an address.
     """
     try:
-        found = parse(text)
+        found = parse_address(text)
     except ValueError:
         found = None
     if found is None:
@@ -164,7 +164,7 @@ class JobConsole:
 
     def routes(self) -> list[BaseRoute]:
         """Return the route of the page; none for a non-loopback address without a token."""
-        where = parse(self._settings.http)
+        where = parse_address(self._settings.http)
         if where is None:
             return []
         if self._access.token is None and not where.is_loopback:

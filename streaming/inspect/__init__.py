@@ -6,8 +6,11 @@
 ...     print(found.verdict, found.reason)
 """
 
-from streaming.inquiry.listing import Page, SubscriberFacts, SubscriptionFacts, TopicDetails
-from streaming.inquiry.model import (
+from streaming.inspect.api import Explanation, Inspector
+from streaming.inspect.filters import Filter
+from streaming.inspect.planning import DryRun, ParentEffect
+from streaming.worker.inquiry.listing import Page, SubscriberFacts, SubscriptionFacts, TopicDetails
+from streaming.worker.inquiry.model import (
     ClientFacts,
     EntryVerdict,
     EventPlace,
@@ -20,11 +23,8 @@ from streaming.inquiry.model import (
     SegmentStep,
     TopicFacts,
 )
-from streaming.inquiry.overview import BindingFacts, LeaseFacts
-from streaming.inquiry.planning import PlannedProblem, PlannedUpdate
-from streaming.inspect.api import Explanation, Inspector
-from streaming.inspect.filters import Filter
-from streaming.inspect.planning import DryRun, ParentEffect
+from streaming.worker.inquiry.overview import BindingFacts, LeaseFacts
+from streaming.worker.inquiry.planning import PlannedProblem, PlannedUpdate
 
 __all__ = [
     "BindingFacts",

@@ -15,26 +15,26 @@ from pydantic import TypeAdapter
 
 from streaming.coordinator import BUCKETS, COORDINATOR
 from streaming.errors import NotPlaced
-from streaming.inquiry.entries import NEAREST, likeness
-from streaming.inquiry.listing import Page, SubscriptionFacts, TopicDetails
-from streaming.inquiry.model import ClientFacts, GroupFacts, Hint, PairFacts, PairVerdict, TopicFacts
-from streaming.inquiry.overview import BindingFacts, LeaseFacts, Overview
-from streaming.inquiry.planning import PlannedEffect
-from streaming.inquiry.questions import MAX_ITEMS, Ask, Question
 from streaming.inspect.asking import ANSWER_SECONDS, Inquirer, Key, KeyAnswer
 from streaming.inspect.filters import EVERYTHING, Filter
 from streaming.inspect.following import Chosen
 from streaming.inspect.planning import DryRun, dry_run, stream_of
 from streaming.inspect.reading import bounds_of, read, text_of
 from streaming.records.routing import Routing
+from streaming.worker.inquiry.entries import NEAREST, likeness
+from streaming.worker.inquiry.listing import Page, SubscriptionFacts, TopicDetails
+from streaming.worker.inquiry.model import ClientFacts, GroupFacts, Hint, PairFacts, PairVerdict, TopicFacts
+from streaming.worker.inquiry.overview import BindingFacts, LeaseFacts, Overview
+from streaming.worker.inquiry.planning import PlannedEffect
+from streaming.worker.inquiry.questions import MAX_ITEMS, Ask, Question
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from streaming.config import Settings
-    from streaming.inquiry.model import EventPlace
     from streaming.inspect.following import UpdatesFollower
     from streaming.records.model import Stream
+    from streaming.worker.inquiry.model import EventPlace
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from streaming.config import Settings
-    from streaming.inquiry.questions import Question
+    from streaming.worker.inquiry.questions import Question
 
 ANSWER_SECONDS: Final = 10.0
 """Time in seconds to wait for an answer; under load a micro-batch may take seconds."""

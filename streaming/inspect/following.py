@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from streaming.config import Settings
-    from streaming.inquiry.model import EventPlace
+    from streaming.worker.inquiry.model import EventPlace
 
 _KAFKA_SECONDS: Final = 10.0
 _AT_ONCE: Final = 1_000

@@ -10,10 +10,10 @@ from uuid import uuid4
 import orjson
 
 from streaming.coordinator import COORDINATOR
-from streaming.inquiry.planning import PlannedEffect, PlannedProblem, PlannedUpdate
-from streaming.inquiry.questions import Ask, Question
 from streaming.records.model import Reason, Stream
 from streaming.records.routing import Routing, placed
+from streaming.worker.inquiry.planning import PlannedEffect, PlannedProblem, PlannedUpdate
+from streaming.worker.inquiry.questions import Ask, Question
 
 if TYPE_CHECKING:
     from streaming.inspect.reading import PlannedRecord

@@ -12,10 +12,10 @@ import orjson
 
 from streaming.coordinator import COORDINATOR
 from streaming.errors import Rejected
-from streaming.inquiry.planning import PLANNED_OFFSET, PlannedProblem
 from streaming.records.model import MAX_AHEAD_MS, Reason, Stream
 from streaming.records.routing import Placed, Routing, placed
 from streaming.worker.bounds import Bounds
+from streaming.worker.inquiry.planning import PLANNED_OFFSET, PlannedProblem
 from streaming.worker.reading import KeyReader
 from streaming.worker.rows import STREAMS, InputRow, InputRows
 from streaming.worker.signature import Signer

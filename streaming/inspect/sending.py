@@ -8,13 +8,13 @@ import orjson
 from confluent_kafka import KafkaError, Message, Producer
 
 from streaming.errors import NotWritten, QuestionRefused
-from streaming.inquiry.model import EventPlace
 from streaming.inspect.reading import bounds_of, read, text_of
 from streaming.kafka.clients import create, reason, writing
 from streaming.kafka.options import for_librdkafka
 from streaming.kafka.permissions import writable
 from streaming.records.model import Stream
 from streaming.records.parsing import parse_topic_event
+from streaming.worker.inquiry.model import EventPlace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,17 +1,20 @@
-"""Kafka client options: the file has the names of Java's client, translated for librdkafka."""
+"""Kafka client options: a file with the names of Java's client, translated for librdkafka."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from streaming import properties
 from streaming.errors import ConfigInvalid
 
 if TYPE_CHECKING:
     from streaming.config import Settings
+
+_REFERENCE: Final = re.compile(r"\$\{(env|file):([^}]+)\}")
 
 _JAVA_ONLY: Final = frozenset(
     {
@@ -40,14 +43,60 @@ _LOGIN: Final = re.compile(r"\s*[\w.]*\.(?:Scram|Plain)LoginModule\s+required\b(
 _FIELD: Final = re.compile(r'(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|\'([^\']*)\'|([^\s;]+))')
 
 
+def read_options(path: Path) -> dict[str, str]:
+    """Read a file of client options: one `key=value` per line, secrets in other files or the environment.
+
+    In a value, `${env:NAME}` is replaced by an environment variable, and `${file:PATH}` by the content of a file
+    without its final line feed. A relative path starts at the folder of the options.
+
+    Raises:
+        ConfigInvalid: a line is not `key=value`, or its reference does not exist. The message contains no value.
+    """
+    options: dict[str, str] = {}
+    for number, line in enumerate(_text(path).splitlines(), 1):
+        text = line.strip()
+        if not text or text.startswith(("#", "!")):
+            continue
+        key, separator, value = text.partition("=")
+        if not separator or not key.strip():
+            raise ConfigInvalid(f"{path}, line {number}: expected key=value")
+        resolve = partial(_resolve, path=path, place=f"{path}, line {number}")
+        options[key.strip()] = _REFERENCE.sub(resolve, value.strip())
+    return options
+
+
+def _resolve(found: re.Match[str], path: Path, place: str) -> str:
+    kind, name = found.groups()
+    if kind == "file":
+        try:
+            return _text(path.parent / name).removesuffix("\n").removesuffix("\r")
+        except ConfigInvalid as error:
+            raise ConfigInvalid(f"{place}: {error}") from None
+    try:
+        return os.environ[name]
+    except KeyError:
+        raise ConfigInvalid(f"{place}: the environment variable {name} is not set") from None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigInvalid(f"{path} cannot be read: {type(error).__name__}") from None
+
+
+def java_options(settings: Settings) -> dict[str, str]:
+    """Return the client options of the settings in the names of Java's client."""
+    return {} if settings.kafka_options is None else read_options(settings.kafka_options)
+
+
 def for_librdkafka(settings: Settings) -> dict[str, str]:
     """Return the client options of the settings in the names of librdkafka.
 
     Raises:
-        ConfigInvalid: as `properties.read`, or an option has no counterpart in librdkafka.
+        ConfigInvalid: as `read_options`, or an option has no counterpart in librdkafka.
     """
-    path = settings.kafka_options
-    return {} if path is None else client_options(path)
+    return {} if settings.kafka_options is None else client_options(settings.kafka_options)
 
 
 def client_options(path: Path | str) -> dict[str, str]:
@@ -56,7 +105,7 @@ def client_options(path: Path | str) -> dict[str, str]:
     Raises:
         ConfigInvalid: as for `for_librdkafka`.
     """
-    return _translated(properties.read(Path(path)), str(path))
+    return _translated(read_options(Path(path)), str(path))
 
 
 def is_secret(name: str) -> bool:
@@ -150,7 +199,7 @@ def check_java(settings: Settings, known: Known) -> None:
     Raises:
         ConfigInvalid: it does not accept an option.
     """
-    for name in settings.client_options():
+    for name in java_options(settings):
         if not known(name):
             instead = LIBRDKAFKA_NAMES.get(name)
             raise ConfigInvalid(

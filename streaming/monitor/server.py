@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
+from urllib.parse import urlsplit
 
 import anyio.to_thread
 from prometheus_client import CollectorRegistry
@@ -15,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from streaming.address import Address, is_loopback_name
+from streaming.config import Address
 from streaming.errors import ConfigInvalid
 from streaming.monitor.bounded import BoundedServer
 from streaming.monitor.health import Health
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("reexpand")
 
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _STOP_SECONDS: Final = 2
 
 PROBES: Final = ("/healthz", "/readyz")
@@ -170,3 +172,16 @@ def checked_token(token: str, source: object) -> str:
             "Generate one with: openssl rand -hex 16"
         )
     return token
+
+
+def host_name(host: str) -> str:
+    """Return the name in a Host header without its port, or an empty text if the header is malformed."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def is_loopback_name(host: str) -> bool:
+    """Tell whether a Host header names the loopback interface."""
+    return host_name(host) in _LOOPBACK

@@ -14,10 +14,9 @@ from streaming.kafka.permissions import partition_names
 from streaming.kafka.reader import Partition, Span, TopicReader
 from streaming.operations.backup import driver
 from streaming.operations.verify.progress import JobCheckpoint
-from streaming.quarantine.decisions import NOTE, Decision, EntryPlace, Quarantine, now_ms
-from streaming.quarantine.partitions import partition_of
 from streaming.records.routing import Placed, placed
 from streaming.storage.archive import opened
+from streaming.worker.quarantine import NOTE, Decision, EntryPlace, Quarantine, now_ms, partition_of
 from streaming.worker.rows import STREAMS, position
 
 _ANSWER_SECONDS: Final = 10.0

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from streaming import properties
 from streaming.errors import ConfigInvalid
+from streaming.kafka.options import read_options
 
 _LOGIN = ("accessKey", "secretKey")
 _TRUST, _CERTIFICATE, _KEY = "tls.client.trustCertPath", "tls.client.certPath", "tls.client.keyPath"
@@ -56,7 +56,7 @@ def load(path: Path | None) -> RocketMQAccess:
     """
     if path is None:
         return RocketMQAccess()
-    given = properties.read(path)
+    given = read_options(path)
     for name in given:
         if name not in _NAMES:
             raise ConfigInvalid(f"{path}: unknown option {name}; expected one of {', '.join(_NAMES)}")

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from streaming.config import Settings
-from streaming.quarantine.decisions import Decision
+from streaming.kafka.options import java_options
 from streaming.records.model import MAX_AHEAD_MS
 from streaming.records.routing import Routing
 from streaming.spark import sinks
@@ -24,6 +24,7 @@ from streaming.worker import InputRow, InputRows, WorkerConfig, work
 from streaming.worker.bounds import DEFAULT_REQUEST_BYTES, REPETITION_BYTES, Bounds
 from streaming.worker.output import Output
 from streaming.worker.process import NO_WATCHDOG, Watchdog, kept, without_collection
+from streaming.worker.quarantine import Decision
 from streaming.worker.rehearsal import KeyWork, Rehearsal
 from streaming.worker.rows import joined
 from streaming.worker.signature import Signer
@@ -135,7 +136,7 @@ def expand(
 
 def bounds_of(settings: Settings) -> Bounds:
     """Return the bounds on the content of records."""
-    record_bytes = settings.client_options().get("max.request.size")
+    record_bytes = java_options(settings).get("max.request.size")
     return Bounds(
         settings.max_value_bytes,
         settings.max_requests,

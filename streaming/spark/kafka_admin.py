@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from streaming.config import Settings
 from streaming.errors import KafkaUnavailable
 from streaming.kafka.facts import Offsets, RecordPlace, sources
+from streaming.kafka.options import java_options
 from streaming.kafka.reach import wait_for_broker
 from streaming.kafka.topics import TopicSpec
 from streaming.spark import kafka_options
@@ -66,7 +67,7 @@ class KafkaAdmin:
 
     def _given_ms(self) -> int:
         """Return the longest wait, or a shorter wait from the client options."""
-        given = self._settings.client_options().get("default.api.timeout.ms", "")
+        given = java_options(self._settings).get("default.api.timeout.ms", "")
         return min(self._timeout_ms, int(given)) if given.isdecimal() else self._timeout_ms
 
     def __enter__(self) -> Self:

@@ -41,4 +41,4 @@ def for_client(jvm: Any, settings: Settings, defaults: Mapping[str, int | str]) 
 
 
 def _client_options(settings: Settings) -> dict[str, str]:
-    return {"bootstrap.servers": settings.bootstrap_servers, **settings.client_options()}
+    return {"bootstrap.servers": settings.bootstrap_servers, **options.java_options(settings)}

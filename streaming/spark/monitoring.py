@@ -11,8 +11,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql.streaming.query import StreamingQuery
 from starlette.routing import BaseRoute
 
-from streaming import address
-from streaming.config import Settings
+from streaming.config import Settings, parse_address
 from streaming.errors import CheckpointUnusable, KafkaUnavailable
 from streaming.kafka.permissions import lag_group
 from streaming.monitor.batch import BatchReport, LagMeter
@@ -75,7 +74,7 @@ class Monitor:
         self.health = Health(settings.hang_seconds)
         self.lag = LagMeter()
         self.metrics = Metrics(self.health, self.lag, ProcessMemory(), pyspark.__version__)
-        where = address.parse(settings.http)
+        where = parse_address(settings.http)
         self.page = page
         shown = page.routes() if page else []
         self._shows_page = bool(shown)

@@ -1,4 +1,4 @@
-"""Decisions of the driver to leave out entries that kill or hang workers; see `streaming.quarantine`."""
+"""Decisions of the driver to leave out entries that kill or hang workers; see `streaming.worker.quarantine`."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -10,11 +10,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from streaming.config import Settings
 from streaming.errors import CheckpointMismatch, EntriesLethal, JobFailed
-from streaming.quarantine.decisions import MAX_PER_HOUR, NOTE, Quarantine, found_at, now_ms
 from streaming.spark import checkpoint, kafka_admin
 from streaming.spark.checkpoint import Agreement, CheckpointFiles
 from streaming.spark.expand import Precautions
 from streaming.spark.kafka_admin import KafkaAdmin
+from streaming.worker.quarantine import MAX_PER_HOUR, NOTE, Quarantine, found_at, now_ms
 from streaming.worker.rehearsal import lethal_entries
 
 log = logging.getLogger("reexpand")

@@ -55,7 +55,7 @@ def entry_failed(source: Source, error: Exception) -> EntryFailed:
 def decision_fields(
     source: Source, micro_batch: int, key: tuple[str, int], partition: int | None, reason: str
 ) -> dict[str, Any]:
-    """Return the fields from which the driver decides to leave out an entry (see `streaming.quarantine`).
+    """Return the fields from which the driver decides to leave out an entry (see `streaming.worker.quarantine`).
 
     Args:
         source: of the entry.

@@ -15,7 +15,6 @@ import numpy as np
 from matcher.dialects import get_dialect
 from streaming.coordinator import COORDINATOR, UNROUTABLE, bucket_of
 from streaming.errors import Rejected
-from streaming.inquiry.answering import Inquiry
 from streaming.records.columns import Event, SourceColumns, TopicEventColumns
 from streaming.records.json_fields import json_object
 from streaming.records.model import (
@@ -37,6 +36,7 @@ from streaming.state import ShardState
 from streaming.state.client import Mode
 from streaming.worker.bounds import Bounds
 from streaming.worker.failures import not_applicable
+from streaming.worker.inquiry.answering import Inquiry
 from streaming.worker.rows import STREAMS, InputRows, label, position
 from streaming.worker.signature import Origin, Signer, sets_own_fields
 

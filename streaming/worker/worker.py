@@ -10,8 +10,6 @@ from streaming.coordinator import COORDINATOR, OVERSIZE, CoordinatorDelta, Coord
 from streaming.errors import EntriesLethal
 from streaming.expansion import Expansion, Updates, expand
 from streaming.expansion.renamed import FORMAT_WITH_FILTERS, has_shares, renamed_rows
-from streaming.inquiry.answering import Asked, answer_coordinator, answer_shard, answers
-from streaming.quarantine.decisions import Decision, left_out, reported
 from streaming.records.columns import Event
 from streaming.records.model import Reason, Source, Stream
 from streaming.records.routing import Routing
@@ -23,8 +21,10 @@ from streaming.storage.store import STATE_CACHE_BYTES, Archives, Key, Kind, S, S
 from streaming.tuning import DEFAULT_TUNING, Tuning
 from streaming.worker.bounds import Bounds
 from streaming.worker.failures import NOT_OF_AN_ENTRY, EntryFailed, decision_fields, unreadable
+from streaming.worker.inquiry.answering import Asked, answer_coordinator, answer_shard, answers
 from streaming.worker.isolation import Isolation, Ran
 from streaming.worker.output import DeadLetters, Output, OutputKind
+from streaming.worker.quarantine import Decision, left_out, reported
 from streaming.worker.reading import KeyReader, Observer, Reading, StreamTopics, literal_suspects
 from streaming.worker.rows import InputRows, facts
 from streaming.worker.signature import Signer

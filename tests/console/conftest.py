@@ -16,7 +16,7 @@ import pytest
 import uvicorn
 
 import matcher
-from streaming.address import Address
+from streaming.config import Address
 from streaming.console.access import Access
 from streaming.console.app import console
 from streaming.console.budget import shown_steps

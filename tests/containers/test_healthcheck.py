@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from prometheus_client import CollectorRegistry
 
-from streaming.address import Address
+from streaming.config import Address
 from streaming.local.server import free_port
 from streaming.monitor.health import Condition, Health
 from streaming.monitor.server import HttpServer, routes

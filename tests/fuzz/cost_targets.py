@@ -15,11 +15,11 @@ from matcher import selectors
 from matcher.batch import FlatPatterns, FlatTopics
 from streaming import state
 from streaming.console.asking import MAX_CHARACTERS, MAX_OWN, Trial, attempt
-from streaming.inquiry.answering import Asked, Inquiry, answer_shard
 from streaming.records.model import Notation, Source, Stream
 from streaming.records.routing import Routing
 from streaming.state import Shard, ShardState
 from streaming.storage.journal import Journal
+from streaming.worker.inquiry.answering import Asked, Inquiry, answer_shard
 from streaming.worker.output import OutputKind
 from tests.fuzz.cost import Cost, Json, Target
 from tests.support.simulator import TOPICS, Record, Simulation

@@ -13,8 +13,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody knows
 
 from streaming.coordinator import COORDINATOR, bucket_of
 from streaming.oracle import Effective
-from streaming.quarantine.partitions import partition_of
 from streaming.records.model import Reason
+from streaming.worker.quarantine import partition_of
 from tests.support import lethal
 from tests.support.processes import eventually
 from tests.support.running_job import REEXPAND, Streams, assert_verified, running

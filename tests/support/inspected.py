@@ -7,12 +7,12 @@ from collections.abc import Collection
 from streaming.config import load
 from streaming.coordinator import COORDINATOR
 from streaming.errors import QuestionRefused
-from streaming.inquiry.questions import Question
 from streaming.inspect import Inspector
 from streaming.inspect.asking import Key, KeyAnswer
 from streaming.records.model import Stream
 from streaming.records.routing import placed
 from streaming.worker import InputRow, Worker
+from streaming.worker.inquiry.questions import Question
 from streaming.worker.output import OutputKind
 from tests.support.simulator import NUMBER, Simulation
 from tests.support.states import work

@@ -13,16 +13,14 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("matcher", "streaming")
 FLOORS = [
     {"errors", "matcher", "printable", "tuning"},
-    {"address", "properties"},
     {"config"},
     {"kafka", "storage", "records"},
-    {"state", "quarantine"},
+    {"state"},
     {"coordinator", "expansion"},
-    {"inquiry"},
     {"worker"},
     {"oracle", "client", "local", "inspect", "monitor"},
     {"console"},
-    {"spark", "adapters", "examples", "schemas"},
+    {"spark", "adapters", "examples"},
     {"demo", "operations"},
     {"rocketmq"},
     {"cli", "streaming"},

@@ -19,13 +19,13 @@ from streaming.operations.verify.progress import JobCheckpoint
 from streaming.operations.verify.session import Choices as VerifyChoices
 from streaming.operations.verify.session import verify
 from streaming.operations.verify.witnesses import Progress
-from streaming.quarantine.decisions import NOTE
 from streaming.spark import positions, service, silent
 from streaming.spark.checkpoint import CheckpointFiles, absolute
 from streaming.spark.rebuild_note import RebuildNote, Stage
 from streaming.spark.states import StateReader
 from streaming.storage import folder
 from streaming.storage.folder import IDENTITY, QUERY
+from streaming.worker.quarantine import NOTE
 
 _ROUNDS: Final = 5
 """Attempts to finish between two changes of the relation while producers run."""

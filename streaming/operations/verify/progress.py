@@ -11,11 +11,11 @@ from pyarrow.fs import FileSelector, FileSystem
 from streaming.errors import NotVerified
 from streaming.kafka.facts import NotedTopic
 from streaming.kafka.reader import Partition
-from streaming.quarantine.decisions import NOTE, Quarantine
 from streaming.records.routing import Routing
 from streaming.storage.archive import opened
 from streaming.storage.folder import IDENTITY, QUERY
 from streaming.worker.limits_note import LIMITS, Limits, parse
+from streaming.worker.quarantine import NOTE, Quarantine
 from streaming.worker.reading import StreamTopics
 from streaming.worker.signature import SIGNATURE, Signer
 

@@ -11,7 +11,6 @@ import orjson
 from streaming import coordinator, state
 from streaming.errors import Rejected, StateError
 from streaming.operations.verify.windows import StoredInput
-from streaming.quarantine.partitions import partition_of
 from streaming.records.model import Reason, Source, Stream
 from streaming.records.routing import Routing, placed
 from streaming.records.writing import TABLE_END, Tables
@@ -22,6 +21,7 @@ from streaming.tuning import DEFAULT_TUNING
 from streaming.worker import InputRow, InputRows, Worker, WorkerConfig
 from streaming.worker.limits_note import Limits
 from streaming.worker.output import OutputKind
+from streaming.worker.quarantine import partition_of
 from streaming.worker.reading import StreamTopics
 from streaming.worker.rows import STREAMS, position
 from streaming.worker.signature import Origin, Signer

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 import orjson
 
-from streaming.inquiry import listing
-from streaming.inquiry.pair import explain_pair
-from streaming.inquiry.planning import plan_shard, read
-from streaming.inquiry.questions import Ask, Question
 from streaming.records.model import NO_METADATA
 from streaming.records.subscribers import ClientKey
 from streaming.state import Shard, ShardDelta, ShardState
+from streaming.worker.inquiry import listing
+from streaming.worker.inquiry.pair import explain_pair
+from streaming.worker.inquiry.planning import plan_shard, read
+from streaming.worker.inquiry.questions import Ask, Question
 from tests.support.builders import bound, replace, request_value
 from tests.support.story import Story
 

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streaming import state
-from streaming.inquiry.model import PairFacts, PairVerdict
-from streaming.inquiry.pair import explain_pair
 from streaming.oracle import Oracle
 from streaming.records.routing import Routing
 from streaming.records.subscribers import ClientKey
 from streaming.state import Shard, ShardState
 from streaming.storage.journal import Journal
+from streaming.worker.inquiry.model import PairFacts, PairVerdict
+from streaming.worker.inquiry.pair import explain_pair
 from tests.support.histories import LANGUAGES, PROFILES, batches, feed, history, lease_of
 from tests.support.simulator import Simulation
 

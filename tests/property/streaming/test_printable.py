@@ -19,8 +19,16 @@ from streaming.cli import log as cli_log
 from streaming.cli import printing
 from streaming.demo.screen import TextScreen
 from streaming.demo.verdict import Coordinates, DeadLetter, ReceivedUpdate
-from streaming.inquiry.listing import SubscriberFacts, SubscriptionFacts, TopicDetails
-from streaming.inquiry.model import (
+from streaming.inspect import wording
+from streaming.inspect.api import Explanation
+from streaming.inspect.planning import DryRun, ParentEffect
+from streaming.operations.verify import report as verification
+from streaming.operations.verify.findings import DamagedState, Difference, Fault, Findings, RowName, UpdateRecord
+from streaming.oracle import Effective
+from streaming.printable import printable, printable_json, quoted
+from streaming.records.updates import Cause, Op
+from streaming.worker.inquiry.listing import SubscriberFacts, SubscriptionFacts, TopicDetails
+from streaming.worker.inquiry.model import (
     ClientFacts,
     EntryVerdict,
     EventPlace,
@@ -31,16 +39,8 @@ from streaming.inquiry.model import (
     SegmentStep,
     TopicFacts,
 )
-from streaming.inquiry.overview import BindingFacts, LeaseFacts
-from streaming.inquiry.planning import PlannedProblem, PlannedUpdate
-from streaming.inspect import wording
-from streaming.inspect.api import Explanation
-from streaming.inspect.planning import DryRun, ParentEffect
-from streaming.operations.verify import report as verification
-from streaming.operations.verify.findings import DamagedState, Difference, Fault, Findings, RowName, UpdateRecord
-from streaming.oracle import Effective
-from streaming.printable import printable, printable_json, quoted
-from streaming.records.updates import Cause, Op
+from streaming.worker.inquiry.overview import BindingFacts, LeaseFacts
+from streaming.worker.inquiry.planning import PlannedProblem, PlannedUpdate
 
 texts = st.text(st.characters() | st.sampled_from("\x1b\x07\x9b\r\n\t\u202e\u2028\u200b\x7f[]'\"\\"), max_size=12)
 forged = "x\n2026-01-01 ERROR forged\x1b]0;title\x07\x1b[31m\u202e[red]\r\ud800"

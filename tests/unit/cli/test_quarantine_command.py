@@ -11,8 +11,7 @@ from streaming.cli import main
 from streaming.operations.backup import driver
 from streaming.operations.quarantine import HeldCheckpoint
 from streaming.operations.verify.progress import JobCheckpoint
-from streaming.quarantine.decisions import NOTE, EntryPlace
-from streaming.quarantine.partitions import partition_of
+from streaming.worker.quarantine import NOTE, EntryPlace, partition_of
 from tests.support.builders import request_value
 from tests.support.simulator import TOPICS
 

@@ -8,10 +8,10 @@ from starlette.datastructures import Headers
 from starlette.routing import Mount
 from starlette.testclient import TestClient
 
-from streaming.address import host_name
 from streaming.console.access import COOKIE, SESSION_SECONDS, Access, Sessions, foreign
 from streaming.console.app import console
 from streaming.console.sources import ConsoleSources
+from streaming.monitor.server import host_name
 
 TOKEN = "a-token-of-some-length"  # noqa: S105 - of this test
 LOCAL = "http://localhost:9465"

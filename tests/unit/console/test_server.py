@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from starlette.applications import Starlette
 
-from streaming.address import Address
+from streaming.config import Address
 from streaming.console.server import access, address, serve
 from streaming.errors import AddressUnusable, ConfigInvalid
 from tests.support.processes import eventually

@@ -9,12 +9,12 @@ from click.testing import CliRunner
 from matcher import InvalidPattern
 from streaming.cli import main
 from streaming.config import load
-from streaming.inquiry.model import EventPlace
 from streaming.inspect import wording
 from streaming.inspect.following import Chosen
 from streaming.inspect.planning import stream_of
 from streaming.inspect.reading import PlannedRecord, bounds_of, read, text_of
 from streaming.records.model import Reason, Stream
+from streaming.worker.inquiry.model import EventPlace
 from streaming.worker.signature import Signer
 from tests.support.builders import request_value, topic_value
 

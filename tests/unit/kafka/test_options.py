@@ -7,7 +7,7 @@ from confluent_kafka.admin import AdminClient
 
 from streaming.config import Settings, load
 from streaming.errors import ConfigInvalid
-from streaming.kafka.options import check_java, client_options, is_secret
+from streaming.kafka.options import check_java, client_options, is_secret, java_options
 
 CANARY = "canary-of-this-test"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -30,7 +30,7 @@ def test_values_refer_to_files_and_to_the_environment(
     (tmp_path / "password").write_text(f"{CANARY}\n")
     monkeypatch.setenv("USER_OF_KAFKA", "me")
     file.write_text(f'x={PLAIN} required username="${{env:USER_OF_KAFKA}}" password="${{file:password}}";\ny=${{z}}\n')
-    assert settings_with(file).client_options() == {
+    assert java_options(settings_with(file)) == {
         "x": f'{PLAIN} required username="me" password="{CANARY}";',
         "y": "${z}",
     }
@@ -46,7 +46,7 @@ def test_values_refer_to_files_and_to_the_environment(
 def test_a_reference_that_leads_nowhere_is_said(value: str, sentence: str, file: Path) -> None:
     file.write_text(f"a={CANARY}\nb={CANARY}{value}\n")
     with pytest.raises(ConfigInvalid, match=sentence) as caught:
-        settings_with(file).client_options()
+        java_options(settings_with(file))
     assert CANARY not in str(caught.value)
 
 

@@ -67,7 +67,7 @@ request = {"action": "COMPLETE_ADD", "clientId": "c", "group": "g", "topic": "p"
 assert parse_subscription(orjson.dumps(request)).notation == Notation("colons", "plain", False)
 assert Shard("p", inner_multi=True)._pattern_problem("a:...:z", Notation("colons")) is None
 assert "not the last segment" in Shard("p")._pattern_problem("a:...:z", Notation("colons"))
-from streaming.schemas.models import SubscriptionRequestSchema
+from streaming.records.schema_models import SubscriptionRequestSchema
 SubscriptionRequestSchema.model_validate(request)
 """
 CONSUMER = """

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from streaming.address import Address
+from streaming.config import Address
 from streaming.monitor import bounded
 from streaming.monitor.bounded import CONNECTIONS, RUNNING, Turns
 from streaming.monitor.health import Condition, Health

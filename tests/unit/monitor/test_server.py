@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
-from streaming.address import Address, parse
+from streaming.config import Address, parse_address
 from streaming.errors import ConfigInvalid
 from streaming.monitor.health import Condition, Health
 from streaming.monitor.server import TOKEN_VARIABLE, HttpServer, read_token, routes
@@ -79,7 +79,7 @@ def test_a_port_in_use_is_a_warning_with_the_way_out(caplog: pytest.LogCaptureFi
     ],
 )
 def test_addresses_are_read(text: str, address: Address | None) -> None:
-    assert parse(text) == address
+    assert parse_address(text) == address
     assert address is None or (address.is_loopback and str(address) == text)
     assert not Address("0.0.0.0", 1).is_loopback  # noqa: S104 - as above
     assert not Address("job.example", 1).is_loopback
@@ -88,7 +88,7 @@ def test_addresses_are_read(text: str, address: Address | None) -> None:
 @pytest.mark.parametrize("text", ["", "9464", ":9464", "host", "host:x", "host:65536", "host:-1", "host:٣"])
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must be HOST:PORT"):
-        parse(text)
+        parse_address(text)
 
 
 def test_the_token_comes_from_a_file_or_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,10 +9,10 @@ import pytest
 from streaming.config import load
 from streaming.errors import CheckpointMismatch, EntriesLethal, JobFailed
 from streaming.kafka.facts import Offsets
-from streaming.quarantine.decisions import MAX_PER_HOUR, NOTE, Decision, Quarantine, now_ms
 from streaming.spark import checkpoint, quarantine
 from streaming.spark.checkpoint import Agreement, QueryProgress
 from streaming.spark.expand import NO_PRECAUTIONS, Precautions
+from streaming.worker.quarantine import MAX_PER_HOUR, NOTE, Decision, Quarantine, now_ms
 
 SETTINGS = load({"bootstrap_servers": "b:1", "checkpoint": "/c"})
 AGREED = Agreement("id", 4)

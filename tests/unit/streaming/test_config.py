@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from streaming.cli import main
 from streaming.config import Settings, load
 from streaming.errors import CheckpointMismatch, ConfigInvalid, ReexpandError
+from streaming.kafka.options import java_options
 from streaming.records.model import MAX_NAME_BYTES
 from streaming.spark import service
 from tests.support.environment import forget_settings
@@ -380,12 +381,12 @@ def test_kafka_options_are_read_from_a_file(tmp_path: Path) -> None:
         "# credentials\n! another comment\n\n  security.protocol = SASL_SSL \n"
         f"sasl.jaas.config=Module required password={SECRET};\nempty=\n"
     )
-    assert settings_with(file).client_options() == {
+    assert java_options(settings_with(file)) == {
         "security.protocol": "SASL_SSL",
         "sasl.jaas.config": f"Module required password={SECRET};",
         "empty": "",
     }
-    assert load({"bootstrap_servers": "b:1", "checkpoint": "/c"}).client_options() == {}
+    assert java_options(load({"bootstrap_servers": "b:1", "checkpoint": "/c"})) == {}
 
 
 @pytest.mark.parametrize("line", [SECRET, f"={SECRET}", f" = {SECRET}"])
@@ -393,7 +394,7 @@ def test_a_wrong_line_of_the_secret_file_is_numbered_but_not_repeated(line: str,
     file = tmp_path / "client.properties"
     file.write_text(f"security.protocol=SASL_SSL\n\n{line}\n")
     with pytest.raises(ConfigInvalid, match=r"client.properties, line 3: expected key=value") as error:
-        settings_with(file).client_options()
+        java_options(settings_with(file))
     assert SECRET not in str(error.value)
     assert error.value.exit_code == 2
 

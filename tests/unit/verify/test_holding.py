@@ -14,12 +14,12 @@ from streaming.operations.verify.replay import Replay, Rules, read_state
 from streaming.operations.verify.windows import StoredInput, in_order
 from streaming.operations.verify.witnesses import row_keys
 from streaming.oracle import Effective
-from streaming.quarantine.partitions import partition_of
 from streaming.records.model import Stream
 from streaming.records.routing import Routing
 from streaming.records.writing import update_key
 from streaming.tuning import Tuning
 from streaming.worker import Worker
+from streaming.worker.quarantine import partition_of
 from tests.support.builders import group_json, request_json, topic_json
 from tests.support.histories import CLIENT_TIMEOUT_MS, PROFILES, batches, history
 from tests.support.recorder import Recorder

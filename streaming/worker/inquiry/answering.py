@@ -8,14 +8,14 @@ import orjson
 
 from streaming.coordinator import COORDINATOR, CoordinatorState, bucket_of
 from streaming.errors import Rejected
-from streaming.inquiry import listing, planning
-from streaming.inquiry.overview import overview
-from streaming.inquiry.pair import explain_pair
-from streaming.inquiry.questions import ANSWERABLE_MS, Ask, Question, parse_question
 from streaming.records.model import Source, Stream
 from streaming.records.subscribers import ClientKey
 from streaming.records.writing import KafkaRecord
 from streaming.state import Shard, ShardState
+from streaming.worker.inquiry import listing, planning
+from streaming.worker.inquiry.overview import overview
+from streaming.worker.inquiry.pair import explain_pair
+from streaming.worker.inquiry.questions import ANSWERABLE_MS, Ask, Question, parse_question
 
 MAX_ANSWER_BYTES: Final = 900_000
 """Largest answer in bytes; Kafka takes records of 1 MB."""

@@ -6,10 +6,10 @@ from itertools import islice
 from typing import TypeVar
 
 from streaming.coordinator import CoordinatorState
-from streaming.inquiry.listing import PAGE_CHARACTERS
-from streaming.inquiry.model import EventPlace
-from streaming.inquiry.questions import Question
 from streaming.records.model import Stream
+from streaming.worker.inquiry.listing import PAGE_CHARACTERS
+from streaming.worker.inquiry.model import EventPlace
+from streaming.worker.inquiry.questions import Question
 
 T = TypeVar("T")
 

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import matcher
 from matcher.dialects import DIALECTS, SEPARATORS, get_dialect
-from streaming.inquiry.facts import request_place
-from streaming.inquiry.model import EntryVerdict, EventPlace, Hint, SegmentStep
 from streaming.records.model import BIND_TOPIC, LITE, WILDCARD, Notation
 from streaming.state import UNKNOWN_GROUP, Group
 from streaming.state.blocks import Block
 from streaming.state.client import Client, Mode, Subscription
 from streaming.state.interests import pattern_of
+from streaming.worker.inquiry.facts import request_place
+from streaming.worker.inquiry.model import EntryVerdict, EventPlace, Hint, SegmentStep
 
 NEAREST = 5
 """Number of entries that are shown if none matches."""

@@ -11,7 +11,7 @@ import orjson
 from pydantic.json_schema import GenerateJsonSchema
 
 from streaming.config import Settings
-from streaming.schemas.models import MODELS
+from streaming.records.schema_models import MODELS
 
 ASYNCAPI: Final = "asyncapi"
 """Name of the AsyncAPI document."""

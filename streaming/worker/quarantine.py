@@ -23,6 +23,7 @@ MAX_PER_HOUR: Final = 100
 """Maximum number of decisions within an hour. Beyond it the job stops, because entries are hardly the cause."""
 
 _HOUR_MS: Final = 3_600_000
+_32_BITS: Final = 0xFFFFFFFF
 
 _LETTER: Final = "the work on this entry was stopped, and the job has left it out: {}"
 
@@ -197,3 +198,25 @@ def found_at(details: Mapping[str, Any]) -> Decision:
         details: fields of `Decision`, as `streaming.worker.rehearsal.Lethal.text` writes them.
     """
     return Decision(**details, decided=now_ms())
+
+
+def partition_of(parent: str, number: int, partitions: int) -> int:
+    """Return the state partition of a key, as Spark distributes keys: by Murmur3 with seed 42 of parent and number."""
+    data = parent.encode()
+    whole = len(data) - len(data) % 4
+    words = [int.from_bytes(data[at : at + 4], "little") for at in range(0, whole, 4)]
+    words += [byte - 256 if byte > 127 else byte for byte in data[whole:]]  # noqa: PLR2004 - as signed words, as only Spark does
+    found = _murmur3([number], 4, _murmur3(words, len(data), 42))
+    return (found - (1 << 32) if found >> 31 else found) % partitions  # Spark takes it for signed
+
+
+def _murmur3(words: Iterable[int], length: int, seed: int) -> int:
+    found = seed
+    for word in words:
+        mixed = word * 0xCC9E2D51 & _32_BITS
+        found ^= (mixed << 15 | mixed >> 17) * 0x1B873593 & _32_BITS
+        found = ((found << 13 | found >> 19) * 5 + 0xE6546B64) & _32_BITS
+    found ^= length
+    found = (found ^ found >> 16) * 0x85EBCA6B & _32_BITS
+    found = (found ^ found >> 13) * 0xC2B2AE35 & _32_BITS
+    return found ^ found >> 16

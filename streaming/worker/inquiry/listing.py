@@ -7,14 +7,14 @@ from itertools import islice
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from matcher.dialects import get_dialect
-from streaming.inquiry.entries import Held, held
-from streaming.inquiry.facts import client_facts, group_facts, topic_facts
-from streaming.inquiry.model import ClientFacts, EventPlace, GroupFacts, TopicFacts
-from streaming.inquiry.questions import Question
 from streaming.records.model import TopicMetadata
 from streaming.records.subscribers import ClientKey
 from streaming.state import Shard, ShardState
 from streaming.state.holdings import Effort, TooWide, is_beyond
+from streaming.worker.inquiry.entries import Held, held
+from streaming.worker.inquiry.facts import client_facts, group_facts, topic_facts
+from streaming.worker.inquiry.model import ClientFacts, EventPlace, GroupFacts, TopicFacts
+from streaming.worker.inquiry.questions import Question
 
 T = TypeVar("T")
 K = TypeVar("K")

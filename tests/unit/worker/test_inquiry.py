@@ -10,11 +10,6 @@ import pytest
 
 from matcher import InvalidPattern
 from streaming.coordinator import COORDINATOR, bucket_of
-from streaming.inquiry import listing
-from streaming.inquiry.model import EventPlace, PairFacts, PairVerdict
-from streaming.inquiry.pair import explain_pair
-from streaming.inquiry.planning import plan_shard, read
-from streaming.inquiry.questions import ANSWERABLE_MS, MAX_ITEMS, Ask, Question
 from streaming.records.columns import Event
 from streaming.records.model import NO_METADATA, GroupEvent, Place, Stream
 from streaming.records.routing import placed
@@ -23,6 +18,11 @@ from streaming.state import Shard, ShardDelta, ShardState, holdings
 from streaming.tuning import Tuning
 from streaming.worker import InputRow, InputRows, Worker, WorkerConfig
 from streaming.worker.bounds import Bounds
+from streaming.worker.inquiry import listing
+from streaming.worker.inquiry.model import EventPlace, PairFacts, PairVerdict
+from streaming.worker.inquiry.pair import explain_pair
+from streaming.worker.inquiry.planning import plan_shard, read
+from streaming.worker.inquiry.questions import ANSWERABLE_MS, MAX_ITEMS, Ask, Question
 from streaming.worker.output import OutputKind
 from tests.support.builders import (
     EXCLUSIVE,

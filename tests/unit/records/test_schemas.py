@@ -18,6 +18,7 @@ from jsonschema import Draft202012Validator
 
 from streaming.cli import main
 from streaming.errors import Rejected
+from streaming.records import schemas
 from streaming.records.model import BIND_TOPIC, QUOTA, Reason, Source
 from streaming.records.parsing import PARSERS, parse_clock, parse_group_event
 from streaming.records.subscribers import SubscriberKey
@@ -25,7 +26,6 @@ from streaming.records.subscription_requests import parse_subscription
 from streaming.records.topic_events import parse_topic_event
 from streaming.records.updates import Cause, Op, Update
 from streaming.records.writing import UpdateWriter, dead_letter
-from streaming.schemas import files
 from streaming.worker.signature import sets_own_fields
 from tests.support.mutations import VICTIMS
 
@@ -52,7 +52,7 @@ SOURCE = Source("lite-topic-events", 0, 12, 0, 1_760_000_000_000)
 
 @cache
 def validator(name: str) -> Draft202012Validator:
-    return Draft202012Validator(json.loads(files.content(name)))
+    return Draft202012Validator(json.loads(schemas.content(name)))
 
 
 def problems(name: str, value: Any) -> list[str]:
@@ -78,10 +78,10 @@ def is_accepted(parse: Callable[[bytes], Any], value: Any) -> bool:
         return False
 
 
-@pytest.mark.parametrize("name", files.names("avro"))
+@pytest.mark.parametrize("name", schemas.names("avro"))
 def test_each_is_a_schema(name: str) -> None:
-    Draft202012Validator.check_schema(json.loads(files.content(name)))
-    fastavro.parse_schema(json.loads(files.content(name, "avro")))
+    Draft202012Validator.check_schema(json.loads(schemas.content(name)))
+    fastavro.parse_schema(json.loads(schemas.content(name, "avro")))
 
 
 ODD = st.sampled_from(
@@ -200,7 +200,7 @@ def test_records_of_earlier_releases_are_valid(folder: Path, topic: str) -> None
 
 def as_avro(name: str, value: Any) -> Any:
     """Write a value in Avro, and read it back."""
-    schema = fastavro.parse_schema(json.loads(files.content(name, "avro")))
+    schema = fastavro.parse_schema(json.loads(schemas.content(name, "avro")))
     stream = io.BytesIO()
     fastavro.schemaless_writer(stream, schema, value)
     stream.seek(0)
@@ -235,7 +235,7 @@ def _references(value: Any) -> Iterator[str]:
 
 def test_the_asyncapi_document_is_closed_and_names_all_records() -> None:
     """Each reference leads to a part of it; its payloads accept what the schemas of their names accept."""
-    document = json.loads(files.content(files.ASYNCAPI))
+    document = json.loads(schemas.content(schemas.ASYNCAPI))
     for reference in set(_references(document)):
         part = document
         for step in reference.removeprefix("#/").split("/"):
@@ -261,8 +261,8 @@ def test_the_command_prints_the_schemas() -> None:
     assert json.loads(output("update"))["$id"] == "urn:reexpand:update"
     assert json.loads(output("--avro", "update"))["name"] == "Update"
     assert json.loads(output("asyncapi"))["asyncapi"] == "3.0.0"
-    assert list(json.loads(output("--json"))) == files.names()
-    assert [line.split()[0] for line in output().splitlines()] == files.names()
+    assert list(json.loads(output("--json"))) == schemas.names()
+    assert [line.split()[0] for line in output().splitlines()] == schemas.names()
     for words in (["none"], ["--avro", "asyncapi"]):
         refused = CliRunner().invoke(main, ["schema", *words])
         assert refused.exit_code == 2
@@ -275,9 +275,9 @@ def test_the_command_writes_them_as_files(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "schemas"
     result = CliRunner().invoke(main, ["schema", "--folder", str(folder)])
     assert result.exit_code == 0
-    assert result.output.splitlines() == [str(folder / name) for name in files.files()]
-    assert {file.name: file.read_bytes() for file in folder.iterdir()} == files.files()
-    assert len(files.files()) == 2 * len(files.names("avro")) + 1
+    assert result.output.splitlines() == [str(folder / name) for name in schemas.files()]
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == schemas.files()
+    assert len(schemas.files()) == 2 * len(schemas.names("avro")) + 1
     request = {"action": "COMPLETE_ADD", "clientId": "c", "group": "g", "topic": "p", "liteTopicSet": ["a__*"]}
     written = Draft202012Validator(json.loads((folder / "subscription-event.json").read_bytes()))
     assert written.is_valid(request)

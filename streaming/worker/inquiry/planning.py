@@ -13,7 +13,6 @@ from streaming.coordinator import CoordinatorState
 from streaming.errors import Rejected
 from streaming.expansion import expand
 from streaming.expansion.micro_batch import MicroBatch, apply_events
-from streaming.inquiry.questions import Question
 from streaming.records.columns import Event, SourceColumns
 from streaming.records.model import SingleEvent, Source, Stream
 from streaming.records.parsing import PARSERS
@@ -21,6 +20,7 @@ from streaming.records.subscribers import ClientKey
 from streaming.records.updates import Op, Problem, Update, UpdateColumns
 from streaming.state import Shard, ShardState
 from streaming.tuning import DEFAULT_TUNING
+from streaming.worker.inquiry.questions import Question
 
 PLANNED_OFFSET: Final = 1 << 40
 """Offset of a planned event: later than the offsets of all real events."""

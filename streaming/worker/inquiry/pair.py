@@ -7,7 +7,13 @@ updates. If there is no row, the rules are checked one by one until one gives th
 from itertools import islice
 from typing import NamedTuple
 
-from streaming.inquiry.entries import (
+from streaming.records.subscribers import ClientKey, Matches, SubscriberKey
+from streaming.state import Group, Shard, ShardState
+from streaming.state.client import ABSENT, NOTHING, Interest, Mode
+from streaming.state.holdings import Effort, is_beyond
+from streaming.state.interests import pattern_of
+from streaming.state.policy import accepts
+from streaming.worker.inquiry.entries import (
     NEAREST,
     Held,
     Names,
@@ -19,8 +25,8 @@ from streaming.inquiry.entries import (
     short,
     spellings,
 )
-from streaming.inquiry.facts import client_facts, group_facts, request_place, topic_facts
-from streaming.inquiry.model import (
+from streaming.worker.inquiry.facts import client_facts, group_facts, request_place, topic_facts
+from streaming.worker.inquiry.model import (
     EntryVerdict,
     EventPlace,
     Hint,
@@ -29,12 +35,6 @@ from streaming.inquiry.model import (
     QuotaFacts,
     RowFacts,
 )
-from streaming.records.subscribers import ClientKey, Matches, SubscriberKey
-from streaming.state import Group, Shard, ShardState
-from streaming.state.client import ABSENT, NOTHING, Interest, Mode
-from streaming.state.holdings import Effort, is_beyond
-from streaming.state.interests import pattern_of
-from streaming.state.policy import accepts
 
 _SHOWN_ENTRIES = 20
 """Number of matching entries that are shown."""

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 import matcher
-from streaming.inquiry import answering, entries, listing
-from streaming.inquiry.pair import explain_pair
-from streaming.inquiry.questions import Ask, Question
 from streaming.records.model import NO_METADATA, Stream, TopicMetadata
 from streaming.records.subscribers import ClientKey
 from streaming.state import Shard, ShardDelta, ShardState, holdings
 from streaming.worker import InputRow, Worker, WorkerConfig
+from streaming.worker.inquiry import answering, entries, listing
+from streaming.worker.inquiry.pair import explain_pair
+from streaming.worker.inquiry.questions import Ask, Question
 from tests.support.builders import WILD, bound, created, replace
 from tests.support.simulator import NUMBER, TOPICS
 from tests.support.states import work

@@ -1,9 +1,9 @@
 """Facts about groups, clients and topics, read from the state of a shard."""
 
-from streaming.inquiry.model import ClientFacts, EventPlace, GroupFacts, TopicFacts
 from streaming.records.model import Stream, TopicMetadata
 from streaming.records.subscribers import ClientKey
 from streaming.state import UNKNOWN_GROUP, ShardState
+from streaming.worker.inquiry.model import ClientFacts, EventPlace, GroupFacts, TopicFacts
 
 _ENTRY_BITS = 10
 """Number of bits of a position for the entry of a record (see `Place.position`)."""

@@ -1,1 +1,0 @@
-"""Decisions to leave out entries whose work kills or hangs a Python worker."""
