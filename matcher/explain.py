@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from matcher.automaton import Automaton
 from matcher.dialects import Dialect, get_dialect
 from matcher.errors import InvalidTopic
-from matcher.pattern import MANY, ONE, Pattern, Segment, Tail
+from matcher.pattern import MANY, ONE, Automaton, Pattern, Segment, Tail
 
 __all__ = ["Explanation", "Outcome", "Step", "explain"]
 

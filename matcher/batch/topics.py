@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from matcher.automaton import Automaton
 from matcher.batch.codec import all_below, dump, is_partition, load, named
 from matcher.batch.segments import (
     MAX_POSITIONS,
@@ -24,7 +23,7 @@ from matcher.batch.segments import (
 )
 from matcher.dialects import DIALECTS, get_dialect
 from matcher.errors import CorruptIndex, InvalidPattern, refuse_text
-from matcher.pattern import MANY, ONE, Pattern, Segment, Tail
+from matcher.pattern import MANY, ONE, Automaton, Pattern, Segment, Tail
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

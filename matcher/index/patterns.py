@@ -6,14 +6,16 @@ from itertools import chain
 from typing import TYPE_CHECKING, Generic
 
 from matcher.dialects import get_dialect
-from matcher.index.inner import InnerPatterns
 from matcher.index.node import MAX_DEPTH, Entries, Key, Node, V, discard
-from matcher.pattern import Pattern, Tail
+from matcher.pattern import BLOCK_BITS, Automaton, Pattern, Tail, bits_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from matcher.dialects import Dialect
+    from matcher.pattern import Segment
+
+_Form = tuple["tuple[Segment, ...]", "Tail"]
 
 
 class PatternIndex(Generic[V]):
@@ -41,7 +43,7 @@ class PatternIndex(Generic[V]):
         self._exact: dict[str, Entries[V]] = {}
         self._trie: Node[V] = Node()
         self._prefixes: Node[V] = Node()
-        self._inner: InnerPatterns[V] = InnerPatterns()
+        self._inner: _InnerPatterns[V] = _InnerPatterns()
         self._size = 0
         self._prefix_count = 0  # pairs in the second trie
 
@@ -51,7 +53,9 @@ class PatternIndex(Generic[V]):
 
     def __iter__(self) -> Iterator[tuple[str, V]]:
         """Iterate over (pattern as it was written, value) of each pair, in no particular order."""
-        every = chain(tuple(self._exact.values()), self._trie.below(), self._prefixes.below(), self._inner.entries())
+        every = chain(
+            tuple(self._exact.values()), self._trie.below(), self._prefixes.below(), list(self._inner.entries.values())
+        )
         return ((text, value) for entries in every for text, _, value in tuple(entries))
 
     def __repr__(self) -> str:
@@ -166,7 +170,7 @@ class PatternIndex(Generic[V]):
         if self._prefix_count:
             root = self._prefixes.get(segments[0]) if hidden else self._prefixes
             found += _walk_prefixes([] if root is None else [root], segments, hidden)
-        if self._inner:
+        if self._inner.entries:
             found += self._inner.matching(segments, hidden=hidden)
         return found
 
@@ -232,3 +236,97 @@ def _walk_prefixes(level: list[Node[V]], segments: list[str], first: int) -> lis
         level = following
     found.reverse()
     return found
+
+
+class _InnerPatterns(Generic[V]):
+    """Entries of patterns with inner multi-segment wildcards.
+
+    The patterns are in blocks, each with an automaton that is built at the first look-up after a change. At most one
+    block is less than half full, apart from patterns larger than a block.
+
+    One thread may change the entries while others read them: a block is replaced, never changed.
+    """
+
+    def __init__(self) -> None:
+        self.entries: dict[_Form, Entries[V]] = {}
+        self._homes: dict[_Form, int] = {}
+        self._blocks: dict[int, _Block] = {0: _Block(())}
+        self._open = 0  # the block that takes the next pattern
+
+    def add(self, pattern: Pattern, key: Key[V], value: V) -> bool:
+        """Add an entry; return True if it is new. Linear in the pattern and the number of patterns of a block."""
+        form = (pattern.segments, pattern.tail)
+        entries = self.entries.setdefault(form, {})
+        if key in entries:
+            return False
+        entries[key] = value
+        if form not in self._homes:
+            block = self._blocks[self._open]
+            if block.patterns and block.bits + bits_of(pattern) > BLOCK_BITS:
+                self._open = max(self._blocks) + 1
+                block = _Block(())
+            self._homes[form] = self._open
+            self._blocks[self._open] = _Block((*block.patterns, pattern))
+        return True
+
+    def remove(self, pattern: Pattern, key: Key[V]) -> bool:
+        """Remove an entry; return True if it was present. The cost equals the cost of `add`."""
+        form = (pattern.segments, pattern.tail)
+        entries = self.entries.get(form)
+        if entries is None or not discard(entries, key):
+            return False
+        if not entries:
+            del self.entries[form]
+            self._displace(form)
+        return True
+
+    def matching(self, segments: Sequence[str], *, hidden: bool) -> list[Entries[V]]:
+        """Return the entries of the matching patterns, the longest first.
+
+        Each block costs one step of its automaton for each segment, as long as one of its patterns may match.
+        """
+        found: list[Pattern] = []
+        for block in list(self._blocks.values()):
+            automaton = block.automaton
+            state = automaton.start(hidden=hidden)
+            for segment in segments:
+                if not state:
+                    break
+                state = automaton.step(state, segment)
+            found += [block.patterns[number] for number in automaton.matching(state)]
+        found.sort(key=lambda pattern: -len(pattern.segments))
+        every = (self.entries.get((pattern.segments, pattern.tail)) for pattern in found)
+        return [entries for entries in every if entries is not None]
+
+    def _displace(self, form: _Form) -> None:
+        home = self._homes.pop(form)
+        block = _Block(tuple(each for each in self._blocks[home].patterns if (each.segments, each.tail) != form))
+        self._blocks[home] = block
+        other = self._blocks[self._open]
+        if home == self._open or 2 * block.bits > BLOCK_BITS:
+            return
+        if block.bits + other.bits > BLOCK_BITS:
+            self._open = home
+            return
+        blocks = {**self._blocks, self._open: _Block(other.patterns + block.patterns)}
+        del blocks[home]
+        self._homes.update(((each.segments, each.tail), self._open) for each in block.patterns)
+        self._blocks = blocks  # at once, so that a reader finds each pattern in one block
+
+
+class _Block:
+    """Patterns of one automaton; immutable."""
+
+    __slots__ = ("_automaton", "bits", "patterns")
+
+    def __init__(self, patterns: tuple[Pattern, ...]) -> None:
+        self.patterns = patterns
+        self.bits = sum(map(bits_of, patterns))
+        self._automaton: Automaton | None = None
+
+    @property
+    def automaton(self) -> Automaton:
+        """The automaton, built at the first use."""
+        if self._automaton is None:
+            self._automaton = Automaton(self.patterns)
+        return self._automaton

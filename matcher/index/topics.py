@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from matcher.automaton import Automaton, in_blocks
 from matcher.dialects import Dialect, get_dialect
 from matcher.errors import InvalidPattern, refuse_text
 from matcher.index.node import MAX_DEPTH
-from matcher.pattern import Pattern, Tail, Wildcard
+from matcher.pattern import Automaton, Pattern, Tail, Wildcard, in_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -9,11 +9,11 @@ import pytest
 
 import matcher
 from matcher import PatternIndex, TopicIndex
-from matcher.automaton import BLOCK_BITS, Automaton
 from matcher.batch import FlatPatterns, FlatTopics
 from matcher.batch.segments import MAX_POSITIONS
 from matcher.batch.shapes import MAX_SHAPES, Keys
 from matcher.index.node import MAX_DEPTH, Node
+from matcher.pattern import BLOCK_BITS, Automaton
 
 DEEP = 100_000
 

@@ -54,7 +54,7 @@ def test_removing_leaves_nothing_behind(pattern: str) -> None:
     assert index._trie.is_empty
     assert index._prefixes.is_empty
     assert index._prefix_count == 0
-    assert not index._inner._entries
+    assert not index._inner.entries
     assert [block.patterns for block in index._inner._blocks.values()] == [()]
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from matcher import TopicIndex
-from matcher.automaton import Automaton
+from matcher.pattern import Automaton
 
 
 def index_of(*topics: str) -> TopicIndex:
