@@ -30,7 +30,7 @@ from streaming.errors import BridgeFailed, NotConverted, Rejected
 from streaming.kafka.clients import PARTITION_END, concerns_group, create, reason
 from streaming.kafka.permissions import Grant, readable, usable_group, writable
 from streaming.records.json_fields import MAX_DEPTH, depth
-from streaming.records.topic_events import parse_lmq_name
+from streaming.records.parsing import parse_lmq_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

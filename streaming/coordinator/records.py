@@ -6,8 +6,7 @@ from typing import Any
 import orjson
 
 from streaming.coordinator.state import PendingEnd
-from streaming.records.model import Action, End, Place, SubscriptionRequest
-from streaming.records.repeated import ends_fields, repeated_fields, without_none
+from streaming.records.model import Action, End, Place, SubscriptionRequest, ends_fields, repeated_fields, without_none
 from streaming.records.subscribers import ClientKey
 from streaming.records.writing import KafkaRecord
 

@@ -15,9 +15,9 @@ from sortedcontainers import SortedDict
 
 from streaming.expansion.admission import admission
 from streaming.expansion.view import Overlay, ShardView
+from streaming.records.json_fields import parse_repeated
 from streaming.records.model import Action, Place, SubscriptionRequest
 from streaming.records.subscribers import ClientKey
-from streaming.records.subscription_requests import parse_repeated
 from streaming.state import GroupSelectors
 from streaming.state.client import (
     Client,

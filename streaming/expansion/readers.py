@@ -8,8 +8,7 @@ from streaming.expansion.admission import admission
 from streaming.expansion.ends import EndStep, former_release_step, is_superseded, parts_due
 from streaming.expansion.group_log import GroupLog, counted_modes
 from streaming.expansion.view import Overlay, PolicyStep, RequestStep, ShardView
-from streaming.records.model import Action, GroupEvent, Place, Reason, Source, SubscriptionRequest
-from streaming.records.repeated import entry_of
+from streaming.records.model import Action, GroupEvent, Place, Reason, Source, SubscriptionRequest, entry_of
 from streaming.records.subscribers import ClientKey
 from streaming.records.updates import Problem
 from streaming.state import Group, GroupSelectors

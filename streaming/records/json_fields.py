@@ -1,14 +1,33 @@
-"""Fields of JSON records, checked. Invalid fields raise `Rejected` with a reason and a message for the user."""
+"""Fields of JSON records, checked, and subscription requests, which are made of most kinds of fields.
+
+Invalid fields raise `Rejected` with a reason and a message for the user.
+"""
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from itertools import accumulate
 from typing import Any
 
 import orjson
 
+from matcher.dialects import DIALECTS
+from matcher.errors import MatcherError
+from matcher.selectors import compile as compile_selector
 from streaming.errors import Rejected
-from streaming.records.model import SHORT_NAME, Place, Reason, check_name
+from streaming.records.model import (
+    LITE,
+    MAX_DETAILS,
+    SHORT_NAME,
+    Action,
+    End,
+    Notation,
+    Place,
+    Reason,
+    SelectorSpec,
+    SubscriptionRequest,
+    check_name,
+)
 
 INT64 = 1 << 63
 """Number of non-negative 64-bit integers; integers outside of 64 bits are rejected."""
@@ -18,6 +37,9 @@ MAX_DEPTH = 32
 
 Encoders and recursive readers have their own limits, from 254 levels on. No value that reaches them is that deep.
 """
+
+_OWN_FIELDS = frozenset(("asOf", "expired", "ends", "later", "through", "continues", "laterCount", "forgets", "piece"))
+"""Fields for the job alone."""
 
 _NO_BRACKETS = bytes(sorted({*range(256)} - set(b"[]{}")))
 _STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
@@ -38,7 +60,7 @@ def json_object(payload: bytes | None) -> dict[str, Any]:
     # Each field has a colon. So if there are no more colons than fields, none is repeated: nearly always.
     fields = len(record) + sum(len(value) for value in record.values() if type(value) is dict)
     if payload.count(b":") != fields:
-        _check_repetitions(payload)
+        json.loads(payload.decode(), object_pairs_hook=_object, parse_int=str, parse_float=str)
     return record
 
 
@@ -51,10 +73,6 @@ def depth(payload: bytes) -> int:
         outside = b"".join(plain.split(b'"')[::2])
     steps = map(_STEPS.__getitem__, outside.translate(None, _NO_BRACKETS))
     return max(accumulate(steps, initial=0))
-
-
-def _check_repetitions(payload: bytes) -> None:
-    json.loads(payload.decode(), object_pairs_hook=_object, parse_int=str, parse_float=str)
 
 
 def _object(fields: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -154,3 +172,176 @@ def excerpt(value: Any, limit: int = 80) -> str:
     except TypeError:
         return type_of(value)
     return text if len(text) <= limit else text[:limit] + "..."
+
+
+def read_subscription(record: dict[str, Any]) -> SubscriptionRequest:
+    """Read one entry of a subscription record from its fields.
+
+    The entries of its set are returned unchecked: the group decides if they are names or patterns.
+
+    Raises:
+        Rejected: the fields are not valid.
+    """
+    if "subscriptionSet" in record:
+        raise Rejected(Reason.WRONG_TYPE, "subscriptionSet must be an array of objects, at least one")
+    return _request(record)
+
+
+def _request(record: dict[str, Any], *, repeated: bool = False) -> SubscriptionRequest:
+    action = _action(record)
+    client_id, group, topic = required_name(record, "clientId"), required_name(record, "group"), record.get("topic")
+    is_blank = topic is None or (isinstance(topic, str) and not topic.strip())
+    request = SubscriptionRequest(
+        "" if is_blank and action is Action.COMPLETE_REMOVE else required_name(record, "topic"),
+        group,
+        client_id,
+        action,
+        _entries(record, action),
+        optional_integer(record, "version") if "version" in record else None,
+        _offset_option(record),
+        _notation(record),
+        _selector(record, stored=repeated),
+    )
+    if _OWN_FIELDS.isdisjoint(record):
+        return request
+    return request._replace(
+        as_of=optional_place(record, "asOf"),
+        expired=record.get("expired") is True,
+        ends=_ends(record),
+        later=_later(record),
+        through=optional_place(record, "through"),
+        continues=record.get("continues") is True,
+        later_count=optional_integer(record, "laterCount"),
+        forgets=record.get("forgets") is True,
+        piece=_piece(record),
+    )
+
+
+def parse_repeated(text: str, end: SubscriptionRequest) -> tuple[Place, SubscriptionRequest]:
+    """Parse a request that the records of an end repeat in pieces.
+
+    Args:
+        text: all pieces, joined.
+        end: one of the records.
+
+    Raises:
+        Rejected: the text is not a valid request.
+    """
+    fields = json_object(text.encode())
+    names = {"clientId": end.client_id, "group": end.group, "topic": end.parent}
+    return required_place(fields, "place"), _request({**fields, **names})
+
+
+def _piece(record: dict[str, Any]) -> tuple[int, str] | None:
+    piece = record.get("piece")
+    if piece is None:
+        return None
+    if not (isinstance(piece, list) and list(map(type, piece)) == [int, str]):
+        raise Rejected(Reason.WRONG_TYPE, "piece must be an array of a number and a text")
+    return piece[0], piece[1]
+
+
+def _ends(record: dict[str, Any]) -> Mapping[str, End] | None:
+    ends = record.get("ends")
+    if ends is None:
+        return None
+    if not (isinstance(ends, dict) and all(isinstance(end, dict) for end in ends.values())):
+        raise Rejected(Reason.WRONG_TYPE, "ends must be an object of objects")
+    return {
+        mode: End(
+            required_place(end, "place"),
+            optional_integer(end, "version"),
+            optional_integer(end, "known"),
+            end.get("forgets") is True,
+        )
+        for mode, end in ends.items()
+    }
+
+
+def _later(record: dict[str, Any]) -> tuple[tuple[Place, SubscriptionRequest], ...]:
+    later = record.get("later") or []
+    if not (isinstance(later, list) and all(isinstance(request, dict) for request in later)):
+        raise Rejected(Reason.WRONG_TYPE, "later must be an array of objects")
+    if any("later" in request for request in later):
+        raise Rejected(Reason.WRONG_TYPE, "the requests in later must not have later themselves")
+    common = {name: record.get(name) for name in ("clientId", "group", "topic")}
+    return tuple(
+        (required_place(request, "place"), _request({**request, **common}, repeated=True)) for request in later
+    )
+
+
+def _action(record: dict[str, Any]) -> Action:
+    action = required_text(record, "action")
+    if action not in Action.__members__:
+        raise Rejected(
+            Reason.UNKNOWN_ACTION, f"action is {excerpt(action)}; it must be one of {', '.join(Action.__members__)}"
+        )
+    return Action(action)
+
+
+def _entries(record: dict[str, Any], action: Action) -> tuple[str, ...]:
+    entries = record.get("liteTopicSet")
+    if entries is None and action is Action.COMPLETE_REMOVE:
+        return ()
+    if entries is None:
+        raise Rejected(
+            Reason.MISSING_FIELD, "liteTopicSet is missing; in a wildcard group [] subscribes to every topic"
+        )
+    if not (isinstance(entries, list) and all(isinstance(entry, str) for entry in entries)):
+        raise Rejected(Reason.WRONG_TYPE, "liteTopicSet must be an array of strings")
+    return tuple(dict.fromkeys(entries))
+
+
+def _offset_option(record: dict[str, Any]) -> Mapping[str, Any] | None:
+    option = record.get("offsetOption")
+    if option is None:
+        return None
+    if not isinstance(option, dict):
+        raise Rejected(Reason.WRONG_TYPE, f"offsetOption must be an object, not {type_of(option)}")
+    kind = required_text(option, "type", "offsetOption.")
+    if kind not in ("POLICY", "OFFSET", "TAIL_N", "TIMESTAMP"):
+        raise Rejected(
+            Reason.OUT_OF_RANGE, f"offsetOption.type is {excerpt(kind)}; it must be POLICY, OFFSET, TAIL_N or TIMESTAMP"
+        )
+    return {"type": kind, "value": optional_integer(option, "value", prefix="offsetOption.")}
+
+
+def _notation(record: dict[str, Any]) -> Notation:
+    dialect = record.get("dialect")
+    if dialect is None:
+        dialect = "lite"
+    elif not isinstance(dialect, str) or dialect not in DIALECTS:
+        raise Rejected(
+            Reason.UNKNOWN_DIALECT, f"dialect is {excerpt(dialect)}; it must be one of {', '.join(DIALECTS)}"
+        )
+    policy, policies = record.get("policy"), DIALECTS[dialect].policies
+    if policy is not None and policy not in policies:
+        allowed = ", ".join(policies) or "no match policies"
+        raise Rejected(Reason.OUT_OF_RANGE, f"policy is {excerpt(policy)}; dialect {dialect} has {allowed}")
+    delivery = record.get("delivery")
+    if delivery not in (None, "per-client", "per-subscription"):
+        raise Rejected(
+            Reason.OUT_OF_RANGE, f"delivery is {excerpt(delivery)}; it must be per-client or per-subscription"
+        )
+    per_subscription = dialect == "wamp" if delivery is None else delivery == "per-subscription"
+    notation = Notation(dialect, policy, per_subscription)
+    return LITE if notation == LITE else notation
+
+
+def _selector(record: dict[str, Any], *, stored: bool) -> SelectorSpec | None:
+    value = record.get("selector")
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise Rejected(Reason.WRONG_TYPE, f"selector must be an object, not {type_of(value)}")
+    selector = SelectorSpec(required_text(value, "type", "selector."), required_text(value, "expression", "selector."))
+    if len(selector.text) > MAX_DETAILS:
+        raise Rejected(Reason.OUT_OF_RANGE, f"selector.expression is longer than {MAX_DETAILS:,} characters")
+    try:
+        compile_selector(*selector, stored=stored)
+    except (MatcherError, ValueError) as error:  # a user-defined kind may raise any ValueError
+        raise Rejected(Reason.INVALID_SELECTOR, str(error)) from None
+    except Exception as error:
+        message = f"the selector kind {excerpt(selector.kind)} raised {type(error).__name__} for this expression"
+        raise Rejected(Reason.INVALID_SELECTOR, message) from error
+    return selector

@@ -6,17 +6,17 @@ of its parent, because its version, and its replacement of the former set, conce
 the entries that can match one of its topics. Groups, clients and alarms are spread over the coordinator's keys.
 """
 
+import re
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import orjson
 
 from matcher import InvalidPattern
 from matcher.dialects import get_dialect
 from streaming.records.json_fields import depth
-from streaming.records.json_text import requests_of
 from streaming.records.model import BIND_TOPIC, LITE, Notation, Stream
 
 SEPARATOR = "__"
@@ -102,6 +102,11 @@ def bucket_of(name: str) -> int:
 
 _JVM_DEPTH = 999
 """Number of levels to which JSON may nest for the JVM's parser, which gets it in an array."""
+
+_TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{},]', re.DOTALL)
+"""String, bracket or comma: the tokens that a split distinguishes."""
+
+_STRING: Final = re.compile(rb'\s*("[^"\\]*(?:\\.[^"\\]*)*")\s*:\s*', re.DOTALL)
 
 _INT32, _INT64 = 1 << 31, 1 << 63
 """Number of non-negative integers of the JVM's types; it reads larger integers as null."""
@@ -202,3 +207,45 @@ _PLACEMENTS: Mapping[Stream, Callable[[dict[str, Any], bytes | None, Routing], l
     Stream.GROUPS: _place_group,
     Stream.CLOCK: _place_clock,
 }
+
+
+def requests_of(payload: bytes) -> list[bytes]:
+    """Return the text of each request in a subscription record, in order; none if a field of the record is repeated.
+
+    A record without a set of requests is one request.
+
+    Args:
+        payload: text of a JSON object.
+    """
+    fields = list(_fields(payload))
+    names = [name for name, _ in fields]
+    listed = next((text for name, text in reversed(fields) if name == "subscriptionSet"), b"")
+    requests = list(_parts(listed)) if listed.startswith(b"[") else []
+    if not requests:
+        return [payload]
+    return requests if len(set(names)) == len(names) else []
+
+
+def _fields(text: bytes) -> Iterator[tuple[str, bytes]]:
+    """Yield name and text of each field of a JSON object."""
+    for part in _parts(text):
+        name = _STRING.match(part)
+        if name is not None:
+            yield orjson.loads(name[1]), part[name.end() :]
+
+
+def _parts(text: bytes) -> Iterator[bytes]:
+    """Yield the text of each field or element of a JSON object or array."""
+    depth = start = 0
+    for token in _TOKEN.finditer(text):
+        kind = token[0]
+        if kind in (b"[", b"{"):
+            depth += 1
+            start = token.end() if depth == 1 else start
+        elif kind in (b"]", b"}"):
+            depth -= 1
+            if depth == 0 and (last := text[start : token.start()].strip()):
+                yield last
+        elif kind == b"," and depth == 1:
+            yield text[start : token.start()].strip()
+            start = token.end()

@@ -9,8 +9,7 @@ import pytest
 
 from streaming.records.columns import Event
 from streaming.records.model import TopicEvent
-from streaming.records.parsing import parse_group_event
-from streaming.records.subscription_requests import parse_subscription
+from streaming.records.parsing import parse_group_event, parse_subscription
 from streaming.state import Shard
 from tests.support.story import Story
 

@@ -13,7 +13,6 @@ from streaming.coordinator import COORDINATOR, CoordinatorState, follow
 from streaming.errors import ConfigInvalid, Rejected
 from streaming.expansion import apply_events
 from streaming.kafka.reader import TopicReader
-from streaming.records.json_text import requests_of
 from streaming.records.model import (
     BIND_TOPIC,
     WILDCARD,
@@ -29,6 +28,7 @@ from streaming.records.model import (
     check_name,
 )
 from streaming.records.parsing import PARSERS
+from streaming.records.routing import requests_of
 from streaming.state import Shard, ShardState
 from streaming.state.client import Mode
 from streaming.state.interests import pattern_of

@@ -12,7 +12,7 @@ from streaming.kafka.clients import cause, create, reason, writing
 from streaming.kafka.letters import Letter
 from streaming.kafka.permissions import writable
 from streaming.kafka.reader import Partition, Span, TopicReader
-from streaming.records.topic_events import parse_lmq_name
+from streaming.records.parsing import parse_lmq_name
 
 _FLUSH_SECONDS = 60.0
 

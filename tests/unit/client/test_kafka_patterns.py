@@ -9,8 +9,7 @@ from streaming.client.pattern_consumer import PatternConsumer
 from streaming.client.requests import KafkaSubscription, check_patterns
 from streaming.errors import ConfigInvalid, PatternsRefused
 from streaming.records.model import Action, Notation, TopicEvent
-from streaming.records.parsing import parse_group_event
-from streaming.records.subscription_requests import parse_subscription
+from streaming.records.parsing import parse_group_event, parse_subscription
 from streaming.state import Shard
 from tests.support.story import Story
 

@@ -60,7 +60,7 @@ assert len(FlatPatterns.from_bytes(FlatPatterns(["a:?"], "colons").to_bytes())) 
 JOB = """
 import orjson
 from streaming.records.model import Notation
-from streaming.records.subscription_requests import parse_subscription
+from streaming.records.parsing import parse_subscription
 from streaming.state.shard import Shard
 request = {"action": "COMPLETE_ADD", "clientId": "c", "group": "g", "topic": "p", "dialect": "colons",
            "policy": "plain", "liteTopicSet": ["a:?"]}

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from streaming.coordinator import COORDINATOR, UNROUTABLE
 from streaming.operations.advise.inventory import Inventory
-from streaming.records.json_text import requests_of
 from streaming.records.model import BIND_TOPIC, Place, Stream
-from streaming.records.routing import Placed, Routing, placed
+from streaming.records.routing import Placed, Routing, placed, requests_of
 from tests.support.builders import request_json
 
 ROUTING = Routing({"p": 3}, 1)

@@ -20,10 +20,8 @@ from streaming.cli import main
 from streaming.errors import Rejected
 from streaming.records import schemas
 from streaming.records.model import BIND_TOPIC, QUOTA, Reason, Source
-from streaming.records.parsing import PARSERS, parse_clock, parse_group_event
+from streaming.records.parsing import PARSERS, parse_clock, parse_group_event, parse_subscription, parse_topic_event
 from streaming.records.subscribers import SubscriberKey
-from streaming.records.subscription_requests import parse_subscription
-from streaming.records.topic_events import parse_topic_event
 from streaming.records.updates import Cause, Op, Update
 from streaming.records.writing import UpdateWriter, dead_letter
 from streaming.worker.signature import sets_own_fields
