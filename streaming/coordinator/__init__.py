@@ -5,10 +5,10 @@ concerned it writes an ordinary record back to an input stream, and the record n
 replay gives the same result, and repeated or late records do no harm.
 """
 
-from streaming.coordinator.leases import ClientLease
 from streaming.coordinator.records import alarm, wake
 from streaming.coordinator.rules import CoordinatorOutcome, follow
 from streaming.coordinator.state import (
+    ClientLease,
     CoordinatorDelta,
     CoordinatorState,
     GroupBinding,

@@ -51,7 +51,7 @@ def client_end(
     former: PendingEnd | None,
     ends: Mapping[str, End] | None,
     later: Iterable[tuple[Place, SubscriptionRequest]],
-    max_bytes: int = MAX_LATER_BYTES,
+    max_bytes: int,
 ) -> Iterator[KafkaRecord]:
     """Yield the requests that unsubscribe a client from one parent, or continue those that were written before.
 
@@ -105,14 +105,11 @@ def _parts(
             size += len(text)
             continue
         yield [], {}
-        pieces = _pieces(text.decode(), max(1, max_bytes // _CHARACTER_BYTES))
+        whole, length = text.decode(), max(1, max_bytes // _CHARACTER_BYTES)
+        pieces = [whole[start : start + length] for start in range(0, len(whole), length)]
         for number, piece in enumerate(pieces, 1):
             yield [place] if number == len(pieces) else [], {"piece": [number - 1, piece]}
     yield places, {"later": part} if part else {}
-
-
-def _pieces(text: str, length: int) -> list[str]:
-    return [text[start : start + length] for start in range(0, len(text), length)]
 
 
 def _record(key: str, value: dict[str, Any]) -> KafkaRecord:

@@ -1,18 +1,31 @@
-"""Rules of the coordinator: the events of a micro-batch in, changes of one bucket and records for its parents out."""
+"""Rules of the coordinator: the events of a micro-batch in, changes of one bucket and records for its parents out.
+
+A client leaves all of its parents by one request, or its lease expires; only the coordinator has the list of parents.
+It writes an end to each of them, which a shard reads some micro-batches later. Meanwhile the client may ask again.
+So the record repeats the client's requests and ends since then, and a shard applies them again. Requests that arrive
+before the record was read back are written in records that continue it, so each request is written once.
+"""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-from streaming.coordinator.ends import PendingEnds
-from streaming.coordinator.leases import ClientLease
-from streaming.coordinator.records import MAX_LATER_BYTES, group_end, wake
-from streaming.coordinator.state import CoordinatorDelta, CoordinatorState, GroupBinding
+from streaming.coordinator.records import MAX_LATER_BYTES, client_end, group_end, wake
+from streaming.coordinator.state import (
+    ClientLease,
+    CoordinatorDelta,
+    CoordinatorState,
+    GroupBinding,
+    PendingEnd,
+    PendingKey,
+)
 from streaming.records.columns import Event
 from streaming.records.model import (
     VERSION_RETENTION_MS,
     Action,
     Alarm,
+    End,
     GroupEvent,
     Place,
     Reason,
@@ -25,8 +38,12 @@ from streaming.records.routing import COORDINATOR
 from streaming.records.subscribers import ClientKey
 from streaming.records.updates import Problem
 from streaming.records.writing import KafkaRecord
-from streaming.state.client import Ignored
-from streaming.state.notes import NO_VERSIONS
+from streaming.state import Shard
+from streaming.state.client import Ignored, Mode, Subscription, advance
+from streaming.state.notes import NO_VERSIONS, Versions
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 HOUR_MS = 3_600_000
 
@@ -86,7 +103,7 @@ class _MicroBatch:
     """One micro-batch in one bucket: differences to the state before it."""
 
     def __init__(
-        self, state: CoordinatorState, delta: CoordinatorDelta, ends: PendingEnds, client_timeout_ms: int
+        self, state: CoordinatorState, delta: CoordinatorDelta, ends: "PendingEnds", client_timeout_ms: int
     ) -> None:
         self._state = state
         self._client_timeout_ms = client_timeout_ms
@@ -100,20 +117,21 @@ class _MicroBatch:
         """Bind a group to its parent, or delete it, and end it on its other parents."""
         if event.superseded_by is not None:
             return  # written by the coordinator
-        former = self._binding(event.group)
+        former = _current(self._delta.bindings, self._state.bindings, event.group)
         place = source.place
         if event.attributes and event.parent is not None:
-            others = self._parents_of(event.group) | (set() if former is None else {former.parent, *former.notified})
+            others = self._state.indexes.parents_of(event.group, self._delta.leases)
+            others |= set() if former is None else {former.parent, *former.notified}
             others.discard(event.parent)
             for other in sorted(others):
-                self._end_group(event.group, other, place, bound_to=event.parent)
+                self.outcome.records.append((Stream.GROUPS, group_end(event.group, other, place, event.parent)))
             self._delta.bindings[event.group] = GroupBinding(event.parent, place, frozenset(others))
         elif former is not None and event.parent in (None, former.parent):
             # The parent named in the event reads it itself. But after a move an end written earlier may reach that
             # parent later than this event, so it is notified like the others.
             ended_on = {*former.notified, former.parent} - (set() if former.notified else {event.parent})
             for other in sorted(ended_on):
-                self._end_group(event.group, other, place)
+                self.outcome.records.append((Stream.GROUPS, group_end(event.group, other, place)))
             self._delta.bindings[event.group] = None
         elif event.parent is None:
             self.outcome.ignored[Ignored.GROUP_UNKNOWN] += 1
@@ -124,7 +142,7 @@ class _MicroBatch:
         if request.as_of is not None:  # written by the coordinator
             self.ends.confirm(key, request)
             return
-        lease, place = self._lease(key), source.place
+        lease, place = _current(self._delta.leases, self._state.leases, key), source.place
         if lease is not None:
             lease = self._expire(key, lease, place.timestamp)
         if request.parent != COORDINATOR:
@@ -135,7 +153,7 @@ class _MicroBatch:
         elif lease is None:
             self.outcome.ignored[Ignored.NO_SUBSCRIPTION] += 1
         else:
-            self._end_client(key, lease, place, version=request.version)
+            self.ends.end(key, lease, place, version=request.version)
 
     def apply_tick(self, event: Tick) -> None:
         """Advance the clock, wake the shards whose alarms are due, and end the clients whose leases have expired."""
@@ -148,7 +166,7 @@ class _MicroBatch:
         # Versions of clients without a session are removed once an hour.
         if self._client_timeout_ms or delta.clock // HOUR_MS > self._state.clock // HOUR_MS:
             for key in self._silent(delta.clock):
-                lease = self._lease(key)
+                lease = _current(delta.leases, self._state.leases, key)
                 if lease is not None:
                     self._expire(key, lease, delta.clock)
 
@@ -186,24 +204,6 @@ class _MicroBatch:
             found.update(indexes.silent_since(now - self._client_timeout_ms, present=True))
         return sorted(found)
 
-    def _binding(self, group: str) -> GroupBinding | None:
-        bindings = self._delta.bindings
-        return bindings[group] if group in bindings else self._state.bindings.get(group)
-
-    def _lease(self, key: ClientKey) -> ClientLease | None:
-        leases = self._delta.leases
-        return leases[key] if key in leases else self._state.leases.get(key)
-
-    def _parents_of(self, group: str) -> set[str]:
-        """Return the parents on which a group's clients have sent requests."""
-        counts = self._state.indexes.parents_of(group)
-        for key, lease in self._delta.leases.items():
-            if key.group == group:
-                former = self._state.leases.get(key)
-                counts.subtract(() if former is None else former.parents)
-                counts.update(() if lease is None else lease.parents)
-        return set(+counts)
-
     def _expire(self, key: ClientKey, lease: ClientLease, now: int) -> ClientLease | None:
         """End a client whose lease has expired at a time, with or without a tick; return the rest of its lease.
 
@@ -212,7 +212,7 @@ class _MicroBatch:
         left: ClientLease | None = lease
         age, timeout = now - lease.place.timestamp, self._client_timeout_ms
         if timeout and lease.parents and age > timeout:
-            left = self._end_client(key, lease, lease.place, expired=True)
+            left = self.ends.end(key, lease, lease.place, expired=True)
         if left is not None and not left.parents and age > VERSION_RETENTION_MS:
             self.ends.forget(key, left)
             self._delta.leases[key] = left = None
@@ -221,8 +221,8 @@ class _MicroBatch:
     def _renew_lease(
         self, key: ClientKey, lease: ClientLease | None, request: SubscriptionRequest, place: Place
     ) -> None:
-        parent, parents = request.parent, () if lease is None else lease.parents
-        versions = {} if lease is None else dict(lease.versions)
+        former = ClientLease((), place) if lease is None else lease
+        parent, parents, versions = request.parent, former.parents, dict(former.versions)
         is_stale = request.version is not None and any(
             known is not None and request.version < known for known in versions.get(parent, NO_VERSIONS)
         )
@@ -242,7 +242,7 @@ class _MicroBatch:
 
     def _check_binding(self, source: Source, request: SubscriptionRequest) -> None:
         """Report a request on a parent that its group is not bound to, and end the group there once."""
-        binding = self._binding(request.group)
+        binding = _current(self._delta.bindings, self._state.bindings, request.group)
         if binding is None or binding.parent == request.parent:
             return
         message = (
@@ -251,17 +251,144 @@ class _MicroBatch:
         )
         self.outcome.problems.append(Problem(source, Reason.GROUP_BOUND_ELSEWHERE, message))
         if request.parent not in binding.notified:
-            self._end_group(request.group, request.parent, binding.place, bound_to=binding.parent)
+            end = group_end(request.group, request.parent, binding.place, binding.parent)
+            self.outcome.records.append((Stream.GROUPS, end))
             notified = binding.notified | {request.parent}
             self._delta.bindings[request.group] = binding._replace(notified=notified)
 
-    def _end_group(self, group: str, parent: str, superseded_by: Place, bound_to: str | None = None) -> None:
-        self.outcome.records.append((Stream.GROUPS, group_end(group, parent, superseded_by, bound_to)))
 
-    def _end_client(
+@dataclass(slots=True)
+class _News:
+    """Additions of a micro-batch to the end of a client on a parent; see `client_end`."""
+
+    former: PendingEnd | None
+    ends: Mapping[str, End] | None
+    later: list[tuple[Place, SubscriptionRequest]] = field(default_factory=list)
+
+
+class PendingEnds:
+    """Pending ends of one bucket in a micro-batch.
+
+    Args:
+        state: the bucket before the micro-batch; not changed.
+        delta: takes the changes.
+        inner_multi: `**` is allowed inside a pattern.
+        max_later_bytes: size in bytes of the requests in one record.
+    """
+
+    def __init__(
+        self, state: CoordinatorState, delta: CoordinatorDelta, *, inner_multi: bool, max_later_bytes: int
+    ) -> None:
+        self._state = state
+        self._delta = delta
+        self._max_later_bytes = max_later_bytes
+        self._inner_multi = inner_multi
+        self._news: dict[PendingKey, _News] = {}
+
+    def end(
         self, key: ClientKey, lease: ClientLease, as_of: Place, *, version: int | None = None, expired: bool = False
     ) -> ClientLease | None:
-        """End a client on all of its parents; return the rest of its lease."""
-        left = self.ends.end(key, lease, as_of, version=version, expired=expired)
+        """End a client on all of its parents; return the rest of its lease.
+
+        Args:
+            key: the client.
+            lease: its lease.
+            as_of: place of the request that ends it, or of its last request before its lease expired.
+            version: version of that request.
+            expired: its lease has expired.
+        """
+        kept: list[str] = []
+        versions: dict[str, Versions] = {}
+        for parent in {**dict.fromkeys(lease.parents), **lease.versions}:
+            known = lease.versions.get(parent, NO_VERSIONS)
+            ends = {mode: End(as_of, version, known.of(mode)) for mode in Mode}
+            if parent in lease.parents and any(end.is_stale for end in ends.values()):
+                kept.append(parent)
+            self._end_on(parent, key, ends, as_of, version=version, expired=expired)
+            versions[parent] = Versions(*(_newer(version, known.of(mode)) for mode in (Mode.LITERAL, Mode.WILDCARD)))
+        if version is None and not lease.versions:
+            versions = {}
+        left = ClientLease(tuple(kept), as_of, versions) if kept or versions else None
         self._delta.leases[key] = left
         return left
+
+    def forget(self, key: ClientKey, lease: ClientLease) -> None:
+        """Drop the versions of a client that is in no session."""
+        ends = dict.fromkeys(Mode, End(lease.place, forgets=True))
+        for parent in lease.versions:
+            self._end_on(parent, key, ends, lease.place, forgets=True)
+
+    def follow(self, key: ClientKey, request: SubscriptionRequest, place: Place) -> None:
+        """Add a request to the pending end of its client on its parent, if there is one."""
+        at = key, request.parent
+        pending = _current(self._delta.pending, self._state.pending, at)
+        if pending is not None:
+            self._continue(at, pending, request, place)
+
+    def confirm(self, key: ClientKey, request: SubscriptionRequest) -> None:
+        """Remove a pending end whose records were all read back."""
+        at = key, request.parent
+        pending = _current(self._delta.pending, self._state.pending, at)
+        # A former release did not count.
+        if pending and pending.through == request.through and request.later_count in (None, pending.later_count):
+            self._delta.pending[at] = None
+
+    def versions(self, former: Versions, request: SubscriptionRequest, place: Place) -> Versions:
+        """Return the versions of a client on a parent after a request with a version."""
+
+        def after(mode: Mode) -> int | None:
+            shard = Shard("", inner_multi=self._inner_multi)
+            rules = shard.rules(mode)._replace(relevant=lambda *_: False)  # no entry is kept
+            return advance(Subscription(version=former.of(mode)), request, rules, 0, place).subscription.version
+
+        return Versions(after(Mode.LITERAL), after(Mode.WILDCARD))
+
+    def records(self) -> Iterator[KafkaRecord]:
+        """Yield the records of new ends, and those that continue others."""
+        for (key, parent), news in self._news.items():
+            pending = _current(self._delta.pending, self._state.pending, (key, parent))
+            if pending is not None:
+                yield from client_end(
+                    key,
+                    parent,
+                    pending,
+                    former=news.former,
+                    ends=news.ends,
+                    later=news.later,
+                    max_bytes=self._max_later_bytes,
+                )
+
+    def _end_on(
+        self,
+        parent: str,
+        key: ClientKey,
+        ends: Mapping[Mode, End],
+        place: Place,
+        *,
+        version: int | None = None,
+        expired: bool = False,
+        forgets: bool = False,
+    ) -> None:
+        """Begin an end, or add a further end to the pending one."""
+        at = key, parent
+        pending = _current(self._delta.pending, self._state.pending, at)
+        named = {str(mode): end for mode, end in ends.items()}
+        if pending is None:
+            self._delta.pending[at] = PendingEnd(place, expired, forgets, place)
+            self._news[at] = _News(None, named)
+            return
+        again = SubscriptionRequest(parent, *key, Action.COMPLETE_REMOVE, (), version)
+        self._continue(at, pending, again._replace(expired=expired, forgets=forgets, ends=named), place)
+
+    def _continue(self, at: PendingKey, pending: PendingEnd, request: SubscriptionRequest, place: Place) -> None:
+        self._news.setdefault(at, _News(pending, None)).later.append((place, request))
+        self._delta.pending[at] = pending._replace(through=place, later_count=pending.later_count + 1)
+
+
+def _newer(version: int | None, known: int | None) -> int | None:
+    return max((each for each in (version, known) if each is not None), default=None)
+
+
+def _current(changes: Mapping[K, V | None], former: Mapping[K, V], key: K) -> V | None:
+    """Return a value after the changes so far; None without one."""
+    return changes[key] if key in changes else former.get(key)

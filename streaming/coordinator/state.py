@@ -1,16 +1,233 @@
-"""State of one coordinator bucket, the changes of a micro-batch, and both as journal entries."""
+"""State of one coordinator bucket, the changes of a micro-batch, and both as journal entries.
 
-from collections.abc import Iterable, MutableMapping
+Leases are packed for clients in no session, because they are kept for a week. Indexes find the expired ones.
+"""
+
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
-from sortedcontainers import SortedList
+import msgpack
+from sortedcontainers import SortedDict, SortedList
 
-from streaming.coordinator.leases import ClientLease, LeaseIndexes, Leases, lease_of
 from streaming.records.model import End, Place
 from streaming.records.subscribers import ClientKey
+from streaming.state.notes import Versions
 from streaming.storage.journal import Journal, overlay
+
+_LEASES_PER_BUCKET: Final = 16
+
+_PRESENT_STEP_MS: Final = 10_000
+_ABSENT_STEP_MS: Final = 600_000
+"""Time in milliseconds for which clients are filed together: those in session, and the others."""
+
+_LEASE_BYTES: Final = 650
+"""Memory of a lease without its texts, as `tracemalloc` measures it, in bytes."""
+
+
+class ClientLease(NamedTuple):
+    """Parents and versions of a client.
+
+    Attributes:
+        parents: on which it may be in session.
+        place: of its last request.
+        versions: by parent, also if its session there has ended: older requests stay stale.
+    """
+
+    parents: tuple[str, ...]
+    place: Place
+    versions: Mapping[str, Versions] = {}
+
+
+def lease_of(
+    parents: tuple[str, ...], place: tuple[int, ...], versions: Mapping[str, Any] | None = None
+) -> ClientLease:
+    """Return the lease whose plain values these are."""
+    found = {parent: Versions(*both) for parent, both in (versions or {}).items()}
+    return ClientLease(parents, Place(*place), found)
+
+
+class Leases(MutableMapping[ClientKey, ClientLease]):
+    """Leases by client: objects for clients in session, small packed buckets for the others."""
+
+    def __init__(self) -> None:
+        self._present: dict[ClientKey, ClientLease] = {}
+        self._packed: list[bytes] = [b""]
+        self._absent = 0
+
+    def __len__(self) -> int:
+        return len(self._present) + self._absent
+
+    def __iter__(self) -> Iterator[ClientKey]:
+        yield from self._present
+        yield from sorted(key for number in range(len(self._packed)) for key in self._bucket(number))
+
+    def __getitem__(self, key: ClientKey) -> ClientLease:
+        found = self._present.get(key)
+        return lease_of(*self._bucket(self._number(key))[key]) if found is None else found
+
+    def __setitem__(self, key: ClientKey, lease: ClientLease) -> None:
+        if lease.parents:
+            if key not in self._present:
+                self._change(key, None)
+            self._present[key] = lease
+        else:
+            self._present.pop(key, None)
+            self._change(key, lease)
+
+    def __delitem__(self, key: ClientKey) -> None:
+        if key in self._present:
+            del self._present[key]
+        elif key in self:
+            self._change(key, None)
+        else:
+            raise KeyError(key)
+
+    @property
+    def present(self) -> int:
+        """Number of the clients that may be in session."""
+        return len(self._present)
+
+    def _number(self, key: ClientKey) -> int:
+        return zlib.crc32(msgpack.packb(key)) % len(self._packed)
+
+    def _bucket(self, number: int) -> dict[ClientKey, Any]:
+        data = self._packed[number]
+        return {ClientKey(*key): lease for key, lease in msgpack.unpackb(data, use_list=False)} if data else {}
+
+    def _change(self, key: ClientKey, lease: ClientLease | None) -> None:
+        """Pack a lease, or remove it from where it is packed."""
+        number = self._number(key)
+        bucket = self._bucket(number)
+        before = len(bucket)
+        bucket.pop(key, None)
+        if lease is not None:
+            bucket[key] = lease
+        if before or bucket:
+            self._packed[number] = _packed(bucket)
+            self._absent += len(bucket) - before
+        if self._absent > _LEASES_PER_BUCKET * len(self._packed):
+            packed = [each for number in range(len(self._packed)) for each in self._bucket(number).items()]
+            self._packed = [b""] * (2 * len(self._packed))
+            divided: list[dict[ClientKey, Any]] = [{} for _ in self._packed]
+            for absent, fields in packed:
+                divided[self._number(absent)][absent] = fields
+            self._packed = list(map(_packed, divided))
+
+
+def _packed(bucket: Mapping[ClientKey, Any]) -> bytes:
+    data: bytes = msgpack.packb(list(bucket.items())) if bucket else b""
+    return data
+
+
+class LastRequests:
+    """Clients by the time of their last request, or an earlier one.
+
+    A client that has asked since is filed again when its time has come, not with each request.
+
+    Args:
+        clients: with the times of their last requests.
+        step_ms: time for which clients are filed together.
+    """
+
+    def __init__(self, clients: Iterable[tuple[ClientKey, int]], step_ms: int) -> None:
+        self._step_ms = step_ms
+        self._filed: SortedDict[int, bytearray] = SortedDict()  # packed keys
+        for key, time in clients:
+            self.add(key, time)
+
+    def add(self, key: ClientKey, time: int) -> None:
+        """File a client.
+
+        Args:
+            key: the client.
+            time: of its last request, in milliseconds since the epoch.
+        """
+        self._filed.setdefault(time // self._step_ms, bytearray()).extend(msgpack.packb(key))
+
+    def before(self, time: int, last: Callable[[ClientKey], int | None]) -> Iterator[ClientKey]:
+        """Yield the clients whose last request was before a time; they stay filed.
+
+        Args:
+            time: in milliseconds since the epoch.
+            last: returns the time of a client's last request; None drops the client from the index.
+        """
+        found: list[tuple[ClientKey, int]] = []
+        while self._filed and self._filed.peekitem(0)[0] * self._step_ms < time:
+            unpacker = msgpack.Unpacker(use_list=False)
+            unpacker.feed(self._filed.popitem(0)[1])
+            for key in {ClientKey(*names) for names in unpacker}:
+                asked = last(key)
+                if asked is not None:
+                    found.append((key, asked))
+        for key, asked in found:
+            self.add(key, asked)
+            if asked < time:
+                yield key
+
+
+class LeaseIndexes:
+    """Indexes over the leases of a bucket, each built at its first use.
+
+    Args:
+        leases: of the bucket, which the owner changes.
+    """
+
+    def __init__(self, leases: Mapping[ClientKey, ClientLease]) -> None:
+        self._leases = leases
+        self._parents: dict[str, Counter[str]] | None = None
+        self._filed: dict[bool, LastRequests] = {}
+
+    def change(self, key: ClientKey, later: ClientLease | None) -> None:
+        """Update the indexes for a client whose lease is about to change."""
+        former = self._leases.get(key)
+        if self._parents is not None:
+            counts = self._parents.pop(key.group, Counter())
+            _recount(counts, former, later)
+            if present := +counts:
+                self._parents[key.group] = present
+        if later is not None and (former is None or bool(former.parents) != bool(later.parents)):
+            filed = self._filed.get(bool(later.parents))
+            if filed is not None:
+                filed.add(key, later.place.timestamp)
+
+    def parents_of(self, group: str, changes: Mapping[ClientKey, ClientLease | None]) -> set[str]:
+        """Return the parents on which clients of a group may be in session, after changes that are not applied yet."""
+        if self._parents is None:
+            self._parents = {}
+            for key, lease in self._leases.items():
+                self._parents.setdefault(key.group, Counter()).update(lease.parents)
+        counts = self._parents.get(group, Counter()).copy()
+        for key, later in changes.items():
+            if key.group == group:
+                _recount(counts, self._leases.get(key), later)
+        return set(+counts)
+
+    def silent_since(self, time: int, *, present: bool) -> Iterator[ClientKey]:
+        """Yield the clients without a request since a time, in milliseconds since the epoch.
+
+        Args:
+            time: the time.
+            present: those that may be in session; otherwise the others.
+        """
+
+        def last(key: ClientKey) -> int | None:
+            lease = self._leases.get(key)
+            return lease.place.timestamp if lease is not None and bool(lease.parents) is present else None
+
+        if present not in self._filed:
+            times = ((key, asked) for key in self._leases if (asked := last(key)) is not None)
+            self._filed[present] = LastRequests(times, _PRESENT_STEP_MS if present else _ABSENT_STEP_MS)
+        return self._filed[present].before(time, last)
+
+
+def _recount(counts: Counter[str], former: ClientLease | None, later: ClientLease | None) -> None:
+    """Count the parents of a client by its later lease."""
+    counts.subtract(() if former is None else former.parents)
+    counts.update(() if later is None else later.parents)
 
 
 class GroupBinding(NamedTuple):
@@ -26,9 +243,6 @@ class GroupBinding(NamedTuple):
     place: Place
     notified: frozenset[str] = frozenset()
 
-
-_LEASE_BYTES: Final = 650
-"""Memory of a lease without its texts, as `tracemalloc` measures it, in bytes."""
 
 PendingKey = tuple[ClientKey, str]
 """A client and a parent."""
@@ -109,14 +323,8 @@ class CoordinatorState:
                     self._alarm_times.discard(time)
                 elif time not in self.alarms:
                     self._alarm_times.add(time)
-        overlay(
-            (
-                (self.bindings, delta.bindings),
-                (self.leases, delta.leases),
-                (self.alarms, delta.alarms),
-                (self.pending, delta.pending),
-            )
-        )
+        maps = (self.bindings, self.leases, self.alarms, self.pending)
+        overlay(zip(maps, (delta.bindings, delta.leases, delta.alarms, delta.pending), strict=True))
         self.clock = delta.clock
 
 
@@ -142,7 +350,7 @@ def append(journal: Journal, state: CoordinatorState, delta: CoordinatorDelta) -
         state: to which the delta was applied.
         delta: the change.
     """
-    return journal.append(_encode(delta), lambda: _encode_whole(state)) if state else journal.cleared()
+    return journal.append(_encode(delta), lambda: _encode(state)) if state else journal.cleared()
 
 
 def replay(state: CoordinatorState, changes: Iterable[Any]) -> None:
@@ -151,13 +359,7 @@ def replay(state: CoordinatorState, changes: Iterable[Any]) -> None:
         state.apply(_decode(change))
 
 
-def _encode_whole(state: CoordinatorState) -> list[Any]:
-    return _encode(
-        CoordinatorDelta(state.clock, dict(state.bindings), dict(state.leases), dict(state.alarms), dict(state.pending))
-    )
-
-
-def _encode(delta: CoordinatorDelta) -> list[Any]:
+def _encode(delta: CoordinatorDelta | CoordinatorState) -> list[Any]:
     return [
         delta.clock,
         [

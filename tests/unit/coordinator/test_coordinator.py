@@ -25,7 +25,7 @@ from streaming.coordinator import (
     follow,
     records,
 )
-from streaming.coordinator.leases import Leases
+from streaming.coordinator.state import Leases
 from streaming.errors import StateCorrupted
 from streaming.records.columns import Event
 from streaming.records.model import (

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from streaming.coordinator import COORDINATOR, bucket_of
-from streaming.coordinator.ends import PendingEnds
+from streaming.coordinator.rules import PendingEnds
 from streaming.errors import EntriesLethal, StateCorrupted
 from streaming.expansion import apply_events
 from streaming.expansion.compare import Announcer
