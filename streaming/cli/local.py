@@ -1,21 +1,19 @@
 """`reexpand local`, `topics`, `jars` and `demo`: a local broker, the job's topics, downloads, and a demo."""
-# ruff: noqa: PLC0415 - a verb imports its own needs
 
 import json
 import shlex
 import signal
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
 
-from streaming.cli.root import HOME, connection_options, kept, settings, verbose_option
+from streaming.cli.root import HOME, connection_options, json_option, kept, main, settings, verbose_option
 from streaming.errors import BrokerFailed, TopicsUnusable
 
 
-@click.command()
+@main.command()
 @click.option(
     "--home", type=click.Path(file_okay=False, path_type=Path), default=HOME / "kafka", show_default=True,
     help="Data folder of the broker, which later starts use again.",
@@ -29,7 +27,7 @@ from streaming.errors import BrokerFailed, TopicsUnusable
     "--group", "groups", multiple=True, metavar="NAME=PARENT",
     help="Consumer group of a parent to create in RocketMQ; repeatable.",
 )  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print addresses, data folder and checkpoint as one JSON object.")
+@json_option("Print addresses, data folder and checkpoint as one JSON object.")
 @verbose_option
 def local(*, home: Path, rocketmq: bool, parents: tuple[str, ...], groups: tuple[str, ...], as_json: bool) -> None:
     """Run a single-node Kafka broker with the job's topics.
@@ -50,22 +48,34 @@ def local(*, home: Path, rocketmq: bool, parents: tuple[str, ...], groups: tuple
     from streaming.kafka.topics import create_topics
     from streaming.local.broker import Broker
 
-    bound = _bound(groups)
+    pairs = [group.partition("=") for group in groups]
+    wrong = [name for name, _, parent in pairs if not name or not parent]
+    if wrong:
+        raise click.BadParameter(f"{wrong[0]!r} is not NAME=PARENT.", param_hint="--group")
     if not rocketmq and (parents or groups):
         raise click.UsageError("--parent and --group require --rocketmq.")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    with Broker(home) as broker, _rocketmq(Path(f"{home}-rocketmq") if rocketmq else None, parents, bound) as other:
+    with ExitStack() as stack:
+        broker = stack.enter_context(Broker(home))
         address, checkpoint = broker.bootstrap_servers, f"{home}-checkpoint"
+        facts = {"bootstrapServers": address, "data": str(home), "checkpoint": checkpoint}
+        if rocketmq:
+            from streaming.rocketmq import admin
+            from streaming.rocketmq.server import RocketMQ
+
+            server = stack.enter_context(RocketMQ(Path(f"{home}-rocketmq")))
+            admin.create(server.broker, parents, {name: parent for name, _, parent in pairs})
+            facts |= {"nameServer": server.name_server, "endpoints": server.endpoints}
         job = settings(bootstrap_servers=address, checkpoint=checkpoint)
         create_topics(address, [*specs.specs(job), specs.answers_spec(job)])
         if as_json:
-            click.echo(json.dumps({"bootstrapServers": address, "data": str(home), "checkpoint": checkpoint, **other}))
+            click.echo(json.dumps(facts))
         else:
             command = shlex.join(["reexpand", "run", "--bootstrap-servers", address, "--checkpoint", checkpoint])
             click.echo(f"Kafka listens on {address}; data in {home}; Ctrl-C stops it.")
             click.echo(f"Next: {command}")
-            if other:
-                click.echo(f"RocketMQ: name server {other['nameServer']}, proxy {other['endpoints']}.")
+            if rocketmq:
+                click.echo(f"RocketMQ: name server {facts['nameServer']}, proxy {facts['endpoints']}.")
         sys.stdout.flush()
         try:
             broker.wait()
@@ -74,37 +84,14 @@ def local(*, home: Path, rocketmq: bool, parents: tuple[str, ...], groups: tuple
         raise BrokerFailed(f"The broker ended unexpectedly. Its log is {broker.log_file}.")
 
 
-def _bound(groups: tuple[str, ...]) -> dict[str, str]:
-    """Return the parent of each group."""
-    pairs = [group.partition("=") for group in groups]
-    wrong = [name for name, _, parent in pairs if not name or not parent]
-    if wrong:
-        raise click.BadParameter(f"{wrong[0]!r} is not NAME=PARENT.", param_hint="--group")
-    return {name: parent for name, _, parent in pairs}
-
-
-@contextmanager
-def _rocketmq(folder: Path | None, parents: tuple[str, ...], groups: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """Run a RocketMQ, if a folder is given; yield its addresses."""
-    if folder is None:
-        yield {}
-        return
-    from streaming.rocketmq import admin
-    from streaming.rocketmq.server import RocketMQ
-
-    with RocketMQ(folder) as server:
-        admin.create(server.broker, parents, groups)
-        yield {"nameServer": server.name_server, "endpoints": server.endpoints}
-
-
-@click.group(invoke_without_command=True)
+@main.group(invoke_without_command=True)
 @connection_options
 @click.option(
     "--partitions", type=click.IntRange(1), default=1, show_default=True,
     help="Number of partitions of each new topic.",
 )  # fmt: skip
 @click.option("--fix", is_flag=True, help="Fix unsuitable settings of existing topics.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option("Print one JSON object.")
 @click.pass_context
 def topics(ctx: click.Context, *, partitions: int, fix: bool, as_json: bool) -> None:
     """Create the Kafka topics that the job reads and writes.
@@ -161,7 +148,7 @@ def topics(ctx: click.Context, *, partitions: int, fix: bool, as_json: bool) -> 
                 click.echo(f"  {flaw.option}={flaw.found} instead of {flaw.wanted}: {flaw.consequence} (--fix)")
 
 
-@click.command()
+@main.command()
 @click.option(
     "--archive", is_flag=True,
     help="Also archive Spark's Java classes with a short run of the job, so later runs start faster.",
@@ -179,8 +166,11 @@ def jars(*, archive: bool) -> None:
     from rich.console import Console
     from rich.progress import Progress
 
+    from streaming.cli.run import provide_java
+    from streaming.demo.rehearsal import rehearse
     from streaming.local import classes
     from streaming.local import jars as local_jars
+    from streaming.local.java import find_java
 
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("downloading jars", total=None, start=False)
@@ -191,27 +181,16 @@ def jars(*, archive: bool) -> None:
         local_jars.fetch(progress=show)
     classes.sink()
     if archive:
-        _make_archive()
+        file = classes.archive_file(find_java().home, [*local_jars.spark(), classes.sink()])
+        if not file.exists():
+            provide_java()
+            with Console(stderr=True).status("running a job to record the Java classes that it loads"):
+                rehearse(file)
+        click.echo(f"The archive of Spark's Java classes is {file}.")
     click.echo(f"The jars of Spark's Kafka connector and of the broker are in {local_jars.LOCAL.folder}.")
 
 
-def _make_archive() -> None:
-    from rich.console import Console
-
-    from streaming.cli.run import provide_java
-    from streaming.demo.rehearsal import rehearse
-    from streaming.local import classes, jars
-    from streaming.local.java import find_java
-
-    file = classes.archive_file(find_java().home, [*jars.spark(), classes.sink()])
-    if not file.exists():
-        provide_java()
-        with Console(stderr=True).status("running a job to record the Java classes that it loads"):
-            rehearse(file)
-    click.echo(f"The archive of Spark's Java classes is {file}.")
-
-
-@click.command()
+@main.command()
 @click.option(
     "--home", type=click.Path(file_okay=False, path_type=Path), default=HOME, show_default=True,
     help="Folder for the logs of the demo.",
@@ -219,7 +198,7 @@ def _make_archive() -> None:
 @click.option("--cluster", is_flag=True, help="Run the job on a Spark cluster of two workers, and kill one of them.")
 @click.option("--rocketmq", is_flag=True, help="Run on RocketMQ 5.5, with pattern consumers.")
 @click.option("--keep", is_flag=True, help="Keep broker and job running at the end, until Ctrl-C.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+@json_option("Print one JSON object per line.")
 @verbose_option
 @click.pass_context
 def demo(ctx: click.Context, *, home: Path, cluster: bool, rocketmq: bool, keep: bool, as_json: bool) -> None:

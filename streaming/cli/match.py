@@ -5,17 +5,16 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, BinaryIO, Final, NamedTuple, TypeVar, cast
+from typing import Any, BinaryIO, Final, NamedTuple, cast
 
 import click
 
 import matcher
 from matcher.dialects import POLICIES
+from streaming.cli.root import combined, json_option, main
 from streaming.printable import printable
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _CHUNK: Final = 1 << 16
 """Maximum number of bytes of topics that are read at once."""
@@ -46,26 +45,21 @@ def _reporting_errors() -> Iterator[None]:
         raise _CommandFailed(str(error)) from error
 
 
-def _syntax_options(command: F) -> F:
-    """Add the shared options of this module's verbs."""
-    options = [
-        click.option(
-            "--dialect", type=click.Choice(list(matcher.DIALECTS)), default="lite", show_default=True,
-            help="Dialect of patterns and topics.",
-        ),
-        click.option(
-            "--policy", type=click.Choice(POLICIES), default=None,
-            help="Match policy (wamp only); without one, patterns are read in the notation with '*'.",
-        ),
-        click.option("--allow-inner-multi", is_flag=True, help="Allow '**' before the end of a pattern (lite only)."),
-        click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line."),
-    ]  # fmt: skip
-    for option in reversed(options):
-        command = option(command)
-    return command
+_syntax_options = combined(
+    click.option(
+        "--dialect", type=click.Choice(list(matcher.DIALECTS)), default="lite", show_default=True,
+        help="Dialect of patterns and topics.",
+    ),
+    click.option(
+        "--policy", type=click.Choice(POLICIES), default=None,
+        help="Match policy (wamp only); without one, patterns are read in the notation with '*'.",
+    ),
+    click.option("--allow-inner-multi", is_flag=True, help="Allow '**' before the end of a pattern (lite only)."),
+    json_option("Print one JSON object a line."),
+)  # fmt: skip
 
 
-@click.command()
+@main.command()
 @click.argument("pattern")
 @click.argument("topic")
 @_syntax_options
@@ -98,7 +92,7 @@ def match(ctx: click.Context, /, pattern: str, topic: str, *, as_json: bool, exp
     ctx.exit(0 if explanation.matched else 1)
 
 
-@click.command()
+@main.command()
 @click.argument("patterns", nargs=-1, required=True, metavar="PATTERN...")
 @_syntax_options
 @click.pass_context
@@ -133,7 +127,7 @@ def expand(ctx: click.Context, /, patterns: tuple[str, ...], *, as_json: bool, *
     ctx.exit(0 if found else 1)
 
 
-@click.command()
+@main.command()
 @click.argument("patterns", nargs=-1, required=True, metavar="PATTERN...")
 @_syntax_options
 @click.pass_context
@@ -180,16 +174,15 @@ def _topics(source: io.BufferedReader) -> Iterator[list[str]]:
     while chunk := source.read1(_CHUNK):
         head, newline, rest = chunk.rpartition(b"\n")
         if newline:
-            yield [_topic(line) for line in b"".join((*pieces, head)).split(b"\n")]
+            yield _decoded(b"".join((*pieces, head)))
             pieces.clear()
         pieces.append(rest)
-    last = b"".join(pieces)
-    if last:
-        yield [_topic(last)]
+    if any(pieces):
+        yield _decoded(b"".join(pieces))
 
 
-def _topic(line: bytes) -> str:
-    return line.removesuffix(b"\r").decode(errors="surrogateescape")
+def _decoded(lines: bytes) -> list[str]:
+    return [line.removesuffix(b"\r").decode(errors="surrogateescape") for line in lines.split(b"\n")]
 
 
 def _line(topic: str, patterns: list[str], *, as_json: bool) -> bytes:

@@ -1,23 +1,21 @@
-"""The `reexpand` command: errors, exit codes, log, and shared options of the verbs.
+"""The `reexpand` command: errors, exit codes, and shared options of the verbs.
 
 Verbs import their dependencies when they run, because importing Spark, pydantic or rich takes longer than a match.
 """
-# ruff: noqa: PLC0415 - as above
 
 import errno
 import logging
 import re
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from streaming.cli.log import VARIABLE, Form, say_error, set_up
+from streaming.cli.output import VARIABLE, Form, log, log_as, say_error, set_up
 from streaming.errors import ExtraMissing, ReexpandError
-from streaming.printable import printable
 
 if TYPE_CHECKING:
     from streaming.config import Settings
@@ -30,9 +28,7 @@ HOME: Final = Path(".reexpand")
 INTERRUPTED: Final = 130
 """Exit code after Ctrl-C, as in shells: 128 plus the number of SIGINT."""
 
-_FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
-_SERVERS_HELP: Final = "Addresses of Kafka brokers, host:port[,host:port...]."
-_OPTIONS_HELP: Final = "File of Kafka client options, one key=value per line; the place for credentials."
+FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 _DISTRIBUTIONS = {"py4j": "pyspark"}
 """Distributions of modules with another name."""
@@ -41,8 +37,6 @@ _OF_VERBS = dict.fromkeys(
     ("advise", "clients", "explain", "groups", "plan", "send", "subscriptions", "tail", "topics"), "inspect"
 )
 """Extras of the verbs that do not need the extra `job`."""
-
-log = logging.getLogger("reexpand")
 
 
 class _VerbGroup(click.Group):
@@ -98,84 +92,6 @@ def missing_extra(error: ModuleNotFoundError, verb: str | None) -> ExtraMissing 
     )
 
 
-def _raise_level(_ctx: click.Context, _option: click.Parameter, verbose: bool) -> None:  # noqa: FBT001 - as click calls it
-    if verbose:
-        log.setLevel(logging.DEBUG)
-
-
-def verbose_option(command: F) -> F:
-    """Add `-v` to a verb, with the same effect as before the verb."""
-    return click.option(
-        "-v", "--verbose", is_flag=True, expose_value=False, callback=_raise_level,
-        help="Also show the messages of Spark and Kafka.",
-    )(command)  # fmt: skip
-
-
-def connection_options(command: F) -> F:
-    """Add the options of the Kafka connection, which `settings` reads, and `-v`."""
-    for option in (
-        verbose_option,
-        click.option("--kafka-options", type=_FILE, help=_OPTIONS_HELP, expose_value=False, callback=keep),
-        click.option("--bootstrap-servers", default=None, help=_SERVERS_HELP, expose_value=False, callback=keep),
-    ):
-        command = option(command)
-    return command
-
-
-checkpoint_option = click.option("--checkpoint", default=None, help="Checkpoint of the job: its directory or URI.")
-
-
-def keep(ctx: click.Context, option: click.Parameter, value: Any) -> None:
-    """Store the value of an option for `kept`."""
-    ctx.meta[f"reexpand.{option.name}"] = value
-
-
-def kept(*names: str) -> dict[str, Any]:
-    """Return the stored values of options of the running verb."""
-    meta = click.get_current_context().meta
-    return {name: meta.get(f"reexpand.{name}") for name in names}
-
-
-def settings(**given: Any) -> "Settings":
-    """Load the settings of the running verb, from its connection options and `given`.
-
-    Verbs without a checkpoint use a placeholder.
-    """
-    from streaming import config
-
-    return config.load({"checkpoint": "unused", **kept("bootstrap_servers", "kafka_options"), **given})
-
-
-def bootstrap_servers_option(command: F) -> F:
-    """Add the option for the addresses of Kafka brokers."""
-    return click.option("--bootstrap-servers", default=None, help=_SERVERS_HELP)(command)
-
-
-def kafka_options_option(command: F) -> F:
-    """Add the option for the file of Kafka client options, which has the format of the job's file."""
-    return click.option("--kafka-options", type=_FILE, help=_OPTIONS_HELP)(command)
-
-
-@contextmanager
-def progress_line() -> Iterator[Callable[[str, int, int | None], None]]:
-    """Show a progress line on a terminal.
-
-    The context is a callback with the activity, the completed number, and the total (None if unknown).
-    """
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("reading", total=None)
-
-        def show(what: str, done: int, of: int | None) -> None:
-            progress.update(task, completed=done, total=of, description=escape(printable(f"{what}: {done:,}")))
-
-        yield show
-
-
 @click.group(cls=_VerbGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="reexpand", prog_name="reexpand")
 @click.option("-v", "--verbose", is_flag=True, help="Also show the messages of Spark and Kafka.")
@@ -195,3 +111,86 @@ def main(ctx: click.Context, /, verbose: bool, log_format: Form) -> None:  # noq
     """
     if ctx.invoked_subcommand not in ("match", "expand", "validate"):  # these write no log
         set_up(verbose=verbose, form=log_format)
+
+
+def combined(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Combine the decorators of several options into one, in the order of the help."""
+    return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
+
+
+def _keep(ctx: click.Context, option: click.Parameter, value: Any) -> None:
+    ctx.meta[f"reexpand.{option.name}"] = value
+
+
+def kept_option(*names: str, **attributes: Any) -> Callable[[F], F]:
+    """Return an option that is not passed to the verb, but kept for `kept`."""
+    return click.option(*names, expose_value=False, callback=_keep, **attributes)
+
+
+def kept(*names: str) -> dict[str, Any]:
+    """Return the values of the running verb's kept options."""
+    meta = click.get_current_context().meta
+    return {name: meta.get(f"reexpand.{name}") for name in names}
+
+
+def settings(**given: Any) -> "Settings":
+    """Load the settings of the running verb, from its connection options and `given`.
+
+    Verbs without a checkpoint use a placeholder.
+    """
+    from streaming import config
+
+    return config.load({"checkpoint": "unused", **kept("bootstrap_servers", "kafka_options"), **given})
+
+
+def _raise_level(_ctx: click.Context, _option: click.Parameter, verbose: bool) -> None:  # noqa: FBT001 - as click calls it
+    if verbose:
+        log.setLevel(logging.DEBUG)
+
+
+def _change_form(_ctx: click.Context, _option: click.Parameter, form: Form | None) -> None:
+    if form is not None:
+        log_as(form)
+
+
+verbose_option = click.option(
+    "-v", "--verbose", is_flag=True, expose_value=False, callback=_raise_level,
+    help="Also show the messages of Spark and Kafka.",
+)  # fmt: skip
+"""`-v` of a verb, with the same effect as before the verb."""
+
+log_format_option = click.option(
+    "--log-format", type=click.Choice(["text", "json"]), expose_value=False, callback=_change_form, is_eager=True,
+    help="Log format: text, or one JSON object per line. Environment variable: REEXPAND_LOG_FORMAT.",
+)  # fmt: skip
+"""`--log-format` of a verb, with the same effect as before the verb."""
+
+kafka_options = combined(
+    kept_option("--bootstrap-servers", default=None, help="Addresses of Kafka brokers, host:port[,host:port...]."),
+    kept_option(
+        "--kafka-options", type=FILE,
+        help="File of Kafka client options, one key=value per line; the place for credentials.",
+    ),
+)  # fmt: skip
+"""Options of the Kafka connection, which `settings` reads."""
+
+connection_options = combined(kafka_options, verbose_option)
+"""Options of the Kafka connection, and `-v`."""
+
+checkpoint_option = click.option("--checkpoint", default=None, help="Checkpoint of the job: its directory or URI.")
+
+
+def json_option(text: str) -> Callable[[F], F]:
+    """Return the option for output in JSON, with its help text."""
+    return click.option("--json", "as_json", is_flag=True, help=text)
+
+
+updates_option = click.option(
+    "--updates", default=None, help="Updates topic of the job. [default: lite-subscription-updates]"
+)
+topic_events_option = click.option(
+    "--topic-events", default=None, help="Kafka topic of the events. [default: lite-topic-events]"
+)
+parents_option = click.option(
+    "--parent", "parents", multiple=True, help="Only the rows of this parent topic; repeatable."
+)

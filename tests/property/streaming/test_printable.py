@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from streaming.adapters.watch import in_words
-from streaming.cli import log as cli_log
-from streaming.cli import printing
+from streaming.cli import output
 from streaming.demo.screen import TextScreen
 from streaming.demo.verdict import Coordinates, DeadLetter, ReceivedUpdate
 from streaming.inspect import wording
@@ -115,18 +114,18 @@ def event(text: str) -> str:
 
 
 PRINTERS: dict[str, Callable[[str], None]] = {
-    "tail": lambda text: printing.line(wording.update(update(text))),
-    "topics list": lambda text: printing.line(wording.topic(TopicFacts(text, text, {text: text}))),
-    "topics show": lambda text: printing.lines(topic_details(text)),
-    "subscriptions": lambda text: printing.line(subscription(text)),
-    "clients": lambda text: printing.line(wording.client(client(text))),
-    "leases": lambda text: printing.line(wording.client(lease(text))),
-    "groups": lambda text: printing.line(wording.group(group(text))),
-    "bindings": lambda text: printing.line(wording.group(BindingFacts(text, text, place(text)))),
-    "explain": lambda text: printing.lines(wording.explanation(explanation(text))),
-    "plan": lambda text: printing.lines(wording.dry_run(dry_run(text))),
-    "watch": lambda text: printing.line(event(text)),
-    "json": lambda text: printing.json_line({text: text}),
+    "tail": lambda text: output.line(wording.update(update(text))),
+    "topics list": lambda text: output.line(wording.topic(TopicFacts(text, text, {text: text}))),
+    "topics show": lambda text: output.lines(topic_details(text)),
+    "subscriptions": lambda text: output.line(subscription(text)),
+    "clients": lambda text: output.line(wording.client(client(text))),
+    "leases": lambda text: output.line(wording.client(lease(text))),
+    "groups": lambda text: output.line(wording.group(group(text))),
+    "bindings": lambda text: output.line(wording.group(BindingFacts(text, text, place(text)))),
+    "explain": lambda text: output.lines(wording.explanation(explanation(text))),
+    "plan": lambda text: output.lines(wording.dry_run(dry_run(text))),
+    "watch": lambda text: output.line(event(text)),
+    "json": lambda text: output.json_line({text: text}),
     "verify": verify,
     "demo": screen,
 }
@@ -153,8 +152,8 @@ def test_any_text_is_printed_in_printable_characters(printer: str, text: str) ->
 @pytest.mark.parametrize("form", ["text", "json"])
 @given(text=texts)
 @example(text=forged)
-def test_any_text_is_logged_in_one_printable_line(form: cli_log.Form, text: str) -> None:
-    formatter = cli_log._handler(form).formatter
+def test_any_text_is_logged_in_one_printable_line(form: output.Form, text: str) -> None:
+    formatter = output._handler(form).formatter
     assert formatter is not None
     for message, arguments in (("%s", (text,)), (text, ()), ("%s", (ValueError(text),))):
         record = logging.LogRecord("reexpand", logging.WARNING, "", 1, message, arguments, None)
@@ -170,7 +169,7 @@ def test_a_traceback_is_printable_and_indented(text: str) -> None:
         raise ValueError(text)  # noqa: TRY301 - its traceback is what is formatted
     except ValueError as error:
         record = logging.LogRecord("x", logging.ERROR, "", 1, "failed", (), (type(error), error, error.__traceback__))
-    formatter = cli_log._handler("text").formatter
+    formatter = output._handler("text").formatter
     assert formatter is not None
     first, *others = formatter.format(record).split("\n")
     assert all(line.isprintable() and line.startswith("    ") for line in others)
@@ -180,7 +179,7 @@ def test_a_traceback_is_printable_and_indented(text: str) -> None:
 @given(text=texts)
 @example(text=forged)
 def test_the_error_that_ends_a_verb_is_printable(text: str) -> None:
-    first, *others = written(cli_log.say_error, text).removesuffix("\n").split("\n")
+    first, *others = written(output.say_error, text).removesuffix("\n").split("\n")
     assert first.startswith("Error: ")
     assert all(line.startswith("    ") for line in others)
     assert all(line.isprintable() for line in (first, *others))

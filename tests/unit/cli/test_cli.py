@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 import streaming
 from streaming.cli import main, root
-from streaming.cli.log import set_up
+from streaming.cli.output import set_up
 from streaming.errors import ExtraMissing
 from streaming.local import jars
 from tests.support.environment import forget_settings

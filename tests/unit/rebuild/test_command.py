@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from streaming.cli import main
-from streaming.cli.verify import _job_command
+from streaming.cli.checkpoint import _job_command
 
 
 @pytest.mark.parametrize("options", [[], ["--former", "/old", "--without-former"]])

@@ -12,7 +12,7 @@ import pyspark
 import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway
 
-from streaming.cli import log as own_log
+from streaming.cli import output as own_log
 from streaming.config import load
 from streaming.local.java import find_java
 from streaming.spark.session import options

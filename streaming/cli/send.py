@@ -1,24 +1,26 @@
 """`reexpand send`: events from the command line."""
-# ruff: noqa: PLC0415 - a verb imports its own needs
 
-from collections.abc import Callable
-from typing import IO, Any, TypeVar
+from typing import IO, Any
 
 import click
 
-from streaming.cli import printing
-from streaming.cli.inspect.ask import KINDS, read_record
-from streaming.cli.inspect.options import asking_options, inspector, job_settings, json_option
-
-F = TypeVar("F", bound=Callable[..., Any])
+from streaming.cli import output
+from streaming.cli.ask import asking_options, inspector, job_settings, kind_option, lines_option, read_record, stream
+from streaming.cli.root import combined, main
 
 _ACTIONS = {
     "replace": "COMPLETE_ADD", "add": "PARTIAL_ADD", "remove": "PARTIAL_REMOVE", "leave": "COMPLETE_REMOVE"
 }  # fmt: skip
 """Actions of requests by the options of this verb."""
 
+_sending_options = combined(
+    click.option("--wait", "waits", is_flag=True, help="Wait until the job has read it, and show its updates."),
+    lines_option,
+    asking_options,
+)
 
-@click.group()
+
+@main.group()
 def send() -> None:
     """Send an event to the job.
 
@@ -35,21 +37,38 @@ def send() -> None:
     """
 
 
-def _sending_options(command: F) -> F:
-    for option in (
-        asking_options,
-        json_option,
-        click.option("--wait", "waits", is_flag=True, help="Wait until the job has read it, and show its updates."),
-    ):
-        command = option(command)
-    return command
-
-
 def _pairs(texts: tuple[str, ...], option: str) -> dict[str, str]:
     split = [text.partition("=") for text in texts]
     if not all(name and equals for name, equals, _ in split):
         raise click.BadParameter("expected NAME=VALUE", param_hint=option)
     return {name: value for name, _, value in split}
+
+
+def _without_none(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _send(kind: str | None, record: dict[str, Any], text: bytes | None = None, *, waits: bool, as_json: bool) -> None:
+    from streaming.inspect import wording
+    from streaming.inspect.following import UpdatesFollower
+    from streaming.inspect.sending import send as write
+
+    settings, where = job_settings(), stream(kind, record)
+    if not waits:
+        place = write(settings, where, record if text is None else text)
+        click.echo(wording.as_json({"place": place}) if as_json else f"sent: {place}")
+        return
+    with UpdatesFollower(settings) as follower, inspector() as job:
+        place = write(settings, where, record if text is None else text)
+        if not as_json:
+            click.echo(f"sent: {place}")
+        found = job.updates_of(place, follower)
+    for update in found:
+        output.line(wording.as_json(update) if as_json else wording.update(update))
+    if as_json:
+        click.echo(wording.as_json({"place": place, "updates": len(found)}))
+    else:
+        click.echo(f"the job has read it: {wording.counted(len(found), 'update')}", err=True)
 
 
 @send.command("topic")
@@ -106,15 +125,13 @@ def send_subscription(
     *,
     entries: tuple[str, ...],
     client: str,
-    group: str,
     parent: str | None,
     action: str,
-    version: int | None,
-    dialect: str | None,
-    policy: str | None,
     sql: str | None,
     tag: str | None,
-    **how: Any,
+    waits: bool,
+    as_json: bool,
+    **fields: Any,
 ) -> None:
     """Send a request of a client. Its entries are patterns in a wildcard group, and names in other groups.
 
@@ -129,15 +146,12 @@ def send_subscription(
     record = {
         "action": _ACTIONS[action],
         "clientId": client,
-        "group": group,
         "topic": parent,
         "liteTopicSet": None if action == "leave" else list(entries),
-        "version": version,
-        "dialect": dialect,
-        "policy": policy,
         "selector": None if text is None else {"type": kind, "expression": text},
+        **fields,
     }
-    _send("subscription", _without_none(record), **how)
+    _send("subscription", _without_none(record), waits=waits, as_json=as_json)
 
 
 @send.command("group")
@@ -185,9 +199,7 @@ def send_group(
 
 @send.command("record")
 @click.argument("file", type=click.File("rb"), default="-")
-@click.option(
-    "--kind", type=click.Choice(list(KINDS)), default=None, help="Kind of the event. [default: from its fields]"
-)
+@kind_option
 @_sending_options
 def send_record(*, file: IO[bytes], kind: str | None, **how: Any) -> None:
     """Send a JSON record from a file, or from standard input.
@@ -198,40 +210,3 @@ def send_record(*, file: IO[bytes], kind: str | None, **how: Any) -> None:
     """
     text, record = read_record(file)
     _send(kind, record, text, **how)
-
-
-def _without_none(fields: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-def _send(
-    kind: str | None,
-    record: dict[str, Any],
-    text: bytes | None = None,
-    *,
-    waits: bool,
-    as_json: bool,
-) -> None:
-    from streaming.inspect import wording
-    from streaming.inspect.following import UpdatesFollower
-    from streaming.inspect.planning import stream_of
-    from streaming.inspect.sending import send as write
-    from streaming.records.model import Stream
-
-    settings = job_settings()
-    stream = stream_of(record) if kind is None else Stream(KINDS[kind])
-    if not waits:
-        place = write(settings, stream, record if text is None else text)
-        click.echo(wording.as_json({"place": place}) if as_json else f"sent: {place}")
-        return
-    with UpdatesFollower(settings) as follower, inspector() as job:
-        place = write(settings, stream, record if text is None else text)
-        if not as_json:
-            click.echo(f"sent: {place}")
-        found = job.updates_of(place, follower)
-    for update in found:
-        printing.line(wording.as_json(update) if as_json else wording.update(update))
-    if as_json:
-        click.echo(wording.as_json({"place": place, "updates": len(found)}))
-    else:
-        click.echo(f"the job has read it: {wording.counted(len(found), 'update')}", err=True)

@@ -1,22 +1,21 @@
 """`reexpand subscriptions`, `groups`, `clients`, `topics list` and `topics show`: lists from the running job."""
-# ruff: noqa: PLC0415 - a verb imports its own needs
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from streaming.cli import printing
-from streaming.cli.inspect.options import asking_options, checked_pattern, inspector, json_option
+from streaming.cli import output
+from streaming.cli.ask import asking_options, check_pattern, inspector, lines_option
+from streaming.cli.local import topics
+from streaming.cli.root import combined, main
 from streaming.errors import NotPlaced
 
 if TYPE_CHECKING:
     from streaming.inspect import Inspector, Page
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _PAGE = 1_000
 """Number of items per response."""
@@ -37,7 +36,7 @@ class _List(NamedTuple):
 
     def show(self, pages: "Callable[[Inspector, _List], Iterator[Page[Any]]]", line: Callable[[Any], str]) -> None:
         """Print the list, repeatedly with --watch."""
-        checked_pattern(self.pattern, self.dialect, "--pattern")
+        check_pattern(self.pattern, self.dialect, "--pattern")
         with inspector() as job:
             while True:
                 if self.watch is not None and not self.as_json:
@@ -65,7 +64,7 @@ class _List(NamedTuple):
         for page in pages:
             items = page.items if self.everything else list(islice(page.items, self.limit - shown))
             for item in items:
-                printing.line(wording.as_json(item) if self.as_json else line(item))
+                output.line(wording.as_json(item) if self.as_json else line(item))
             shown += len(items)
             total = max(total, page.total)
             if not self.everything and shown >= self.limit:
@@ -75,42 +74,42 @@ class _List(NamedTuple):
             click.echo(wording.list_end(shown, total, more=more), err=True)
 
 
-def _list_options(command: F) -> F:
-    for option in (
-        asking_options,
-        click.option("--watch", type=click.FloatRange(0.2), help="Refresh the list at this interval in seconds."),
-        json_option,
-        click.option("--all", "everything", is_flag=True, help="Show all items."),
-        click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Maximum of shown items."),
-        click.option("--dialect", default="lite", show_default=True, help="Dialect of --pattern."),
-        click.option("--pattern", default=None, help="Only items with an equal or matching name."),
-        click.option("--parent", default=None, help="Parent topic."),
-    ):
-        command = option(command)
-    return command
+def _show_details(
+    facts: Iterable[Any],
+    pages: "Iterable[tuple[str, Iterator[Page[Any]]]]",
+    line: Callable[[Any], str],
+    *,
+    as_json: bool,
+) -> None:
+    """Print the facts about a client or group, and then its items on each parent."""
+    from streaming.inspect import wording
+
+    for fact in facts:
+        output.line(wording.as_json(fact) if as_json else line(fact))
+    for parent, found in pages:
+        for item in (item for page in found for item in page.items):
+            shown = {"parent": parent, **asdict(item)}
+            output.line(wording.as_json(shown) if as_json else f"  {parent}: {line(item)}")
 
 
-def _who_options(command: F) -> F:
-    command = click.option("--group", default=None, help="Only items of this group.")(command)
-    return click.option("--client", default=None, help="Only items of this client.")(command)
+_list_options = combined(
+    click.option("--parent", default=None, help="Parent topic."),
+    click.option("--pattern", default=None, help="Only items with an equal or matching name."),
+    click.option("--dialect", default="lite", show_default=True, help="Dialect of --pattern."),
+    click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Maximum of shown items."),
+    click.option("--all", "everything", is_flag=True, help="Show all items."),
+    lines_option,
+    click.option("--watch", type=click.FloatRange(0.2), help="Refresh the list at this interval in seconds."),
+    asking_options,
+)
+_who_options = combined(
+    click.option("--client", default=None, help="Only items of this client."),
+    click.option("--group", default=None, help="Only items of this group."),
+)
 
 
-def _needed(parent: str | None, what: str) -> str:
-    if parent is None:
-        raise NotPlaced(f"{what} are listed per parent topic: add --parent")
-    return parent
-
-
-def _parents(job: "Inspector", chosen: _List) -> list[str]:
-    """Return the given parent, or the parents of the client."""
-    if chosen.parent is not None:
-        return [chosen.parent]
-    if chosen.client is None and chosen.group is None:
-        raise NotPlaced("add --parent, or --client or --group to use their parents")
-    leases = job.leases(chosen.client, chosen.group)
-    return sorted({parent for lease in leases for parent in lease.parents})
-
-
+@topics.command("list")
+@_list_options
 def list_topics(**given: Any) -> None:
     """List the lite topics of a parent, in order of creation.
 
@@ -121,12 +120,20 @@ def list_topics(**given: Any) -> None:
     from streaming.inspect import wording
 
     def pages(job: "Inspector", chosen: _List) -> "Iterator[Page[Any]]":
-        return job.topics(_needed(chosen.parent, "topics"), chosen.filter(), limit=chosen.page)
+        if chosen.parent is None:
+            raise NotPlaced("topics are listed per parent topic: add --parent")
+        return job.topics(chosen.parent, chosen.filter(), limit=chosen.page)
 
     _List(**given).show(pages, wording.topic)
 
 
-def show_topic(*, topic: str, parent: str, as_json: bool) -> None:
+@topics.command("show")
+@click.argument("topic")
+@click.option("--parent", required=True, help="Parent topic.")
+@lines_option
+@asking_options
+@click.pass_context
+def show_topic(ctx: click.Context, *, topic: str, parent: str, as_json: bool) -> None:
     """Show a lite topic and its receivers.
 
     Exit code 1 if the topic does not exist.
@@ -139,11 +146,11 @@ def show_topic(*, topic: str, parent: str, as_json: bool) -> None:
 
     with inspector() as job:
         found = job.topic(parent, topic)
-    printing.lines(wording.as_json(found) if as_json else wording.topic_details(topic, parent, found))
-    click.get_current_context().exit(0 if found.topic else 1)
+    output.lines(wording.as_json(found) if as_json else wording.topic_details(topic, parent, found))
+    ctx.exit(0 if found.topic else 1)
 
 
-@click.group()
+@main.group()
 def subscriptions() -> None:
     """Show the subscriptions of clients.
 
@@ -166,33 +173,41 @@ def list_subscriptions(**given: Any) -> None:
     Example:
       reexpand subscriptions list --parent orders --client c1
     """
-    from streaming.inspect import wording
-
-    _List(**given).show(_subscription_pages, wording.subscription)
+    _show_subscriptions(_List(**given))
 
 
 @subscriptions.command("show")
 @click.argument("client")
 @click.option("--group", default=None, help="Group of the client.")
 @_list_options
-def show_subscription(client: str, **given: Any) -> None:
+def show_subscription(**given: Any) -> None:
     """List the entries of a client on all its parents.
 
     \b
     Example:
       reexpand subscriptions show c1 --group billing
     """
+    _show_subscriptions(_List(**given))
+
+
+def _show_subscriptions(chosen: _List) -> None:
+    """List the subscriptions on the given parent, or on the parents of the client or group."""
     from streaming.inspect import wording
 
-    _List(client=client, **given).show(_subscription_pages, wording.subscription)
+    def pages(job: "Inspector", chosen: _List) -> "Iterator[Page[Any]]":
+        if chosen.parent is not None:
+            parents = {chosen.parent}
+        elif chosen.client is None and chosen.group is None:
+            raise NotPlaced("add --parent, or --client or --group to use their parents")
+        else:
+            parents = {parent for lease in job.leases(chosen.client, chosen.group) for parent in lease.parents}
+        for parent in sorted(parents):
+            yield from job.subscriptions(parent, chosen.filter(), limit=chosen.page)
+
+    chosen.show(pages, wording.subscription)
 
 
-def _subscription_pages(job: "Inspector", chosen: _List) -> "Iterator[Page[Any]]":
-    for parent in _parents(job, chosen):
-        yield from job.subscriptions(parent, chosen.filter(), limit=chosen.page)
-
-
-@click.group()
+@main.group()
 def clients() -> None:
     """Show the clients in the running job.
 
@@ -226,9 +241,10 @@ def list_clients(**given: Any) -> None:
 @clients.command("show")
 @click.argument("client")
 @click.option("--group", default=None, help="Group of the client. [default: all of its groups]")
-@json_option
+@lines_option
 @asking_options
-def show_client(*, client: str, group: str | None, as_json: bool) -> None:
+@click.pass_context
+def show_client(ctx: click.Context, *, client: str, group: str | None, as_json: bool) -> None:
     """Show a client: its lease, its parents, and its entries on each parent.
 
     Exit code 1 if the job has no such client.
@@ -242,18 +258,15 @@ def show_client(*, client: str, group: str | None, as_json: bool) -> None:
     with inspector() as job:
         leases = job.leases(client, group)
         for lease in leases:
-            printing.line(wording.as_json(lease) if as_json else wording.client(lease))
-            for parent in lease.parents:
-                for page in job.clients(parent, Filter(client=client, group=lease.group)):
-                    for item in page.items:
-                        shown = {"parent": parent, **asdict(item)}
-                        printing.line(wording.as_json(shown) if as_json else f"  {parent}: {wording.client(item)}")
+            chosen = Filter(client=client, group=lease.group)
+            pages = ((parent, job.clients(parent, chosen)) for parent in lease.parents)
+            _show_details([lease], pages, wording.client, as_json=as_json)
     if not leases:
         click.echo(f"the job has no client {client!r}", err=True)
-    click.get_current_context().exit(0 if leases else 1)
+    ctx.exit(0 if leases else 1)
 
 
-@click.group()
+@main.group()
 def groups() -> None:
     """Show the groups in the running job.
 
@@ -286,9 +299,10 @@ def list_groups(**given: Any) -> None:
 
 @groups.command("show")
 @click.argument("group")
-@json_option
+@lines_option
 @asking_options
-def show_group(*, group: str, as_json: bool) -> None:
+@click.pass_context
+def show_group(ctx: click.Context, *, group: str, as_json: bool) -> None:
     """Show a group: its binding, its attributes, and its number of clients on each parent.
 
     Exit code 1 if the job has no such group.
@@ -302,20 +316,8 @@ def show_group(*, group: str, as_json: bool) -> None:
     with inspector() as job:
         bindings, leases = job.bindings(group), job.leases(group=group)
         parents = {binding.parent for binding in bindings} | {parent for lease in leases for parent in lease.parents}
-        for binding in bindings:
-            printing.line(wording.as_json(binding) if as_json else wording.group(binding))
-        for parent in sorted(parents):
-            for page in job.groups(parent, Filter(group=group)):
-                for item in page.items:
-                    shown = {"parent": parent, **asdict(item)}
-                    printing.line(wording.as_json(shown) if as_json else f"  {parent}: {wording.group(item)}")
+        pages = ((parent, job.groups(parent, Filter(group=group))) for parent in sorted(parents))
+        _show_details(bindings, pages, wording.group, as_json=as_json)
     if not parents:
         click.echo(f"the job has no group {group!r}: there is no group event, and no client in session", err=True)
-    click.get_current_context().exit(0 if parents else 1)
-
-
-def add_to(topics: click.Group) -> None:
-    """Add `list` and `show` to the verb `topics`."""
-    topics.command("list")(_list_options(list_topics))
-    show = click.option("--parent", required=True, help="Parent topic.")(json_option(asking_options(show_topic)))
-    topics.command("show")(click.argument("topic")(show))
+    ctx.exit(0 if parents else 1)

@@ -1,17 +1,17 @@
-"""Log of the command: text by default, or one JSON object per line with `--log-format json`."""
-# ruff: noqa: PLC0415 - a verb imports its own needs
+"""Output of the command: lines in printable characters, progress, and the log as text or JSON."""
 
+import json
 import logging
 import sys
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal
 
 import click
 
-from streaming.printable import PrintableFormatter, printable_json, printable_lines
+from streaming.printable import PrintableFormatter, printable, printable_json, printable_lines
 
-F = TypeVar("F", bound=Callable[..., Any])
 Form = Literal["text", "json"]
 
 VARIABLE: Final = "REEXPAND_LOG_FORMAT"
@@ -23,23 +23,39 @@ _form: list[Form] = ["text"]
 """Current log format."""
 
 
-def log_format_option(command: F) -> F:
-    """Add `--log-format` to a verb, with the same effect as before the verb."""
-    return click.option(
-        "--log-format", type=click.Choice(["text", "json"]), expose_value=False, callback=_change_form, is_eager=True,
-        help="Log format: text, or one JSON object per line. Environment variable: REEXPAND_LOG_FORMAT.",
-    )(command)  # fmt: skip
+def line(text: str, *, err: bool = False) -> None:
+    """Print a line of text."""
+    click.echo(printable(text), err=err)
 
 
-def _change_form(_ctx: click.Context, _option: click.Parameter, form: Form | None) -> None:
-    if form is not None:
-        _write_as(form)
+def lines(text: str) -> None:
+    """Print several lines of text. Names in it must not contain line ends."""
+    click.echo(printable(text, "\n"))
 
 
-def set_up(*, verbose: bool, form: Form = "text") -> None:
-    """Log to standard error: as text, with timestamps if it is no terminal, or as JSON."""
-    _write_as(form)
-    log.setLevel(logging.DEBUG if verbose else logging.INFO)
+def json_line(document: str | dict[str, Any]) -> None:
+    """Print a JSON object as a line."""
+    click.echo(printable_json(document if isinstance(document, str) else json.dumps(document, ensure_ascii=False)))
+
+
+@contextmanager
+def progress_line() -> Iterator[Callable[[str, int, int | None], None]]:
+    """Show a progress line on a terminal.
+
+    The context is a callback with the activity, the completed number, and the total (None if unknown).
+    """
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("reading", total=None)
+
+        def show(what: str, done: int, of: int | None) -> None:
+            progress.update(task, completed=done, total=of, description=escape(printable(f"{what}: {done:,}")))
+
+        yield show
 
 
 def say_error(message: str) -> None:
@@ -50,7 +66,14 @@ def say_error(message: str) -> None:
         click.echo(f"Error: {printable_lines(message)}", err=True)
 
 
-def _write_as(form: Form) -> None:
+def set_up(*, verbose: bool, form: Form = "text") -> None:
+    """Log to standard error: as text, with timestamps if it is no terminal, or as JSON."""
+    log_as(form)
+    log.setLevel(logging.DEBUG if verbose else logging.INFO)
+
+
+def log_as(form: Form) -> None:
+    """Change the log format."""
     _form[0] = form
     logging.basicConfig(level=logging.WARNING, handlers=[_handler(form)], force=True)
 

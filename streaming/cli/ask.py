@@ -1,25 +1,95 @@
 """`reexpand explain`, `plan` and `tail`: reasons from the job, dry runs of events, and live updates."""
-# ruff: noqa: PLC0415 - a verb imports its own needs
 
 import json
+from contextlib import contextmanager
 from itertools import islice
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from streaming.cli import printing, root
-from streaming.cli.inspect.options import asking_options, checked_pattern, inspector, json_option, parent_option
+from streaming.cli import output, root
+from streaming.cli.root import combined, connection_options, json_option, kept, kept_option, main
 
-KINDS = {"subscription": "subscriptions", "group": "groups", "topic": "topics"}
-"""Input streams by kind of event."""
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from streaming.config import Settings
+    from streaming.inspect import Inspector
+    from streaming.records.model import Stream
+
+asking_options = combined(
+    connection_options,
+    kept_option("--clock", default=None, help="Kafka topic of requests to the job. [default: lite-clock]"),
+    kept_option("--answers", default=None, help="Kafka topic of the job's responses. [default: lite-answers]"),
+    kept_option(
+        "--timeout", type=click.FloatRange(0.1), default=10, show_default=True,
+        help="Timeout of the job's response, in seconds.",
+    ),
+)  # fmt: skip
+"""Options of verbs that ask the job, which `inspector` reads."""
+
+lines_option = json_option("Print JSON, one object per line.")
+kind_option = click.option(
+    "--kind", type=click.Choice(["subscription", "group", "topic"]), default=None,
+    help="Kind of the event. [default: from its fields]",
+)  # fmt: skip
 
 
-@click.command()
+def job_settings() -> "Settings":
+    """Load the settings of a verb that asks the job."""
+    return root.settings(**kept("clock", "answers"))
+
+
+@contextmanager
+def inspector() -> "Iterator[Inspector]":
+    """Open an inspector of the job."""
+    from streaming.inspect import Inspector
+
+    with Inspector(job_settings(), kept("timeout")["timeout"]) as found:
+        yield found
+
+
+def check_pattern(text: str | None, dialect: str, option: str) -> None:
+    """Check the pattern of an option.
+
+    Raises:
+        click.BadParameter: the pattern is invalid.
+    """
+    import matcher
+
+    if text is not None:
+        try:
+            matcher.validate(text, dialect)
+        except matcher.MatcherError as error:
+            raise click.BadParameter(str(error), param_hint=option) from None
+
+
+def read_record(file: IO[bytes]) -> tuple[bytes, dict[str, Any]]:
+    """Return the JSON object in a file, as text and parsed. Python's parser accepts more than the job's."""
+    text = file.read().strip()
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise click.UsageError(f"{file.name} is not JSON: {error}") from None
+    if not isinstance(record, dict):
+        raise click.UsageError(f"{file.name} must contain one JSON object")
+    return text, record
+
+
+def stream(kind: str | None, record: dict[str, Any]) -> "Stream":
+    """Return the input stream of an event, from its kind or its fields."""
+    from streaming.inspect.planning import stream_of
+    from streaming.records.model import Stream
+
+    return stream_of(record) if kind is None else Stream(f"{kind}s")
+
+
+@main.command()
 @click.option("--client", required=True, help="Id of the client.")
 @click.option("--topic", required=True, help="Name of the lite topic, or %LMQ%$PARENT$TOPIC as in the broker.")
-@parent_option
+@click.option("--parent", default=None, help="Parent topic. [default: the only parent of the client]")
 @click.option("--group", default=None, help="Group of the client. [default: all of its groups]")
-@json_option
+@lines_option
 @asking_options
 @click.pass_context
 def explain(
@@ -48,18 +118,16 @@ def explain(
         found = job.explain(client, topic, parent=parent, group=group)
     for explanation in found:
         if as_json:
-            printing.line(wording.as_json(explanation))
+            output.line(wording.as_json(explanation))
         else:
-            printing.lines(wording.explanation(explanation))
+            output.lines(wording.explanation(explanation))
     ctx.exit(0 if any(explanation.received for explanation in found) else 1)
 
 
-@click.command()
+@main.command()
 @click.argument("file", type=click.File("rb"), default="-")
-@click.option(
-    "--kind", type=click.Choice(list(KINDS)), default=None, help="Kind of the event. [default: from its fields]"
-)
-@json_option
+@kind_option
+@lines_option
 @asking_options
 @click.pass_context
 def plan(ctx: click.Context, *, file: IO[bytes], kind: str | None, as_json: bool) -> None:
@@ -77,32 +145,18 @@ def plan(ctx: click.Context, *, file: IO[bytes], kind: str | None, as_json: bool
       echo '{"group": "billing", "attributes": {}}' | reexpand plan --kind group
     """
     from streaming.inspect import wording
-    from streaming.inspect.planning import stream_of
-    from streaming.records.model import Stream
 
     text, record = read_record(file)
-    stream = stream_of(record) if kind is None else Stream(KINDS[kind])
+    where = stream(kind, record)
     with inspector() as job:
-        found = job.plan(text, stream)
-    printing.lines(wording.as_json(found) if as_json else wording.dry_run(found))
+        found = job.plan(text, where)
+    output.lines(wording.as_json(found) if as_json else wording.dry_run(found))
     ctx.exit(2 if found.problems else 0)
 
 
-def read_record(file: IO[bytes]) -> tuple[bytes, dict[str, Any]]:
-    """Return the JSON object in a file, as text and parsed. Python's parser accepts more than the job's."""
-    text = file.read().strip()
-    try:
-        record = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise click.UsageError(f"{file.name} is not JSON: {error}") from None
-    if not isinstance(record, dict):
-        raise click.UsageError(f"{file.name} must contain one JSON object")
-    return text, record
-
-
-@click.command()
-@root.connection_options
-@click.option("--updates", default=None, help="Updates topic of the job. [default: lite-subscription-updates]")
+@main.command()
+@connection_options
+@root.updates_option
 @click.option("--parent", default=None, help="Only updates of this parent topic.")
 @click.option("--group", default=None, help="Only updates of this group.")
 @click.option("--client", default=None, help="Only updates of this client.")
@@ -112,15 +166,9 @@ def read_record(file: IO[bytes]) -> tuple[bytes, dict[str, Any]]:
 @click.option("--from-beginning", is_flag=True, help="Start with the first existing update.")
 @click.option("--once", is_flag=True, help="Stop at the end of the topic.")
 @click.option("--count", type=click.IntRange(1), default=None, help="Stop after this number of updates.")
-@click.option("--json", "as_json", is_flag=True, help="Print each update as in Kafka, one per line.")
+@json_option("Print each update as in Kafka, one per line.")
 def tail(
-    *,
-    updates: str | None,
-    from_beginning: bool,
-    once: bool,
-    count: int | None,
-    as_json: bool,
-    **given: Any,
+    *, updates: str | None, from_beginning: bool, once: bool, count: int | None, as_json: bool, **given: Any
 ) -> None:
     """Follow the updates of the job, until Ctrl-C.
 
@@ -137,12 +185,12 @@ def tail(
     from streaming.inspect import wording
     from streaming.inspect.following import Chosen, UpdatesFollower
 
-    checked_pattern(given["topic"], given["dialect"], "--topic")
+    check_pattern(given["topic"], given["dialect"], "--topic")
     settings = root.settings(updates=updates)
     show = wording.as_json if as_json else wording.update
     try:
         with UpdatesFollower(settings, from_beginning=from_beginning or once) as follower:
             for update in islice(follower.updates(Chosen(**given), to_end=once), count):
-                printing.line(show(update))
+                output.line(show(update))
     except KeyboardInterrupt:
         click.echo(err=True)

@@ -1,1 +1,0 @@
-"""Verbs that query a running job, and verbs that send events."""
