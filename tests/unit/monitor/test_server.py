@@ -31,7 +31,7 @@ def served(host: str, health: Health) -> HttpServer:
 
 def ask(server: HttpServer, path: str, headers: Mapping[str, str] | None = None) -> tuple[int, str]:
     port = int((server.url or "").rpartition(":")[2])
-    connection = HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         connection.request("GET", path, headers=dict(headers or {}))
         answer = connection.getresponse()
