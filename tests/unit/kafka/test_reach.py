@@ -2,14 +2,15 @@
 
 import logging
 import socket
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing
+from types import SimpleNamespace
+from typing import NoReturn
 
 import pytest
 
 from streaming.errors import ConfigInvalid, KafkaUnavailable, WatchFailed
+from streaming.kafka import reach
 from streaming.kafka.reach import wait_for_broker
 
 
@@ -29,8 +30,13 @@ def test_one_of_several_addresses_is_enough(listener: socket.socket, caplog: pyt
     assert caplog.messages == []
 
 
-def test_a_wrong_port_is_told_with_the_reason(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_wrong_port_is_told_with_the_reason(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And how long it is waited for."""
+    pauses: list[float] = []
+    played = SimpleNamespace(monotonic=lambda: sum(pauses), sleep=pauses.append)
+    monkeypatch.setattr(reach, "time", played)
     with (
         caplog.at_level(logging.INFO, logger="reexpand"),
         pytest.raises(
@@ -41,28 +47,20 @@ def test_a_wrong_port_is_told_with_the_reason(caplog: pytest.LogCaptureFixture) 
     assert caplog.messages == ["connecting to 127.0.0.1:1: 127.0.0.1:1: connection refused; 1 s left"]
 
 
-def test_a_name_that_is_not_known() -> None:
+def test_a_name_that_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    def resolve(*_: object) -> NoReturn:
+        raise socket.gaierror
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
     with pytest.raises(WatchFailed, match=r"the name no-such-host\.invalid is not known"):
         wait_for_broker("no-such-host.invalid:9092", seconds=0, failure=WatchFailed)
 
 
-def test_a_broker_that_comes_late_is_waited_for(listener: socket.socket) -> None:
-    late = address(listener)
-    listener.close()
-
-    def start() -> None:
-        time.sleep(0.3)
-        host, port = late.split(":")
-        servers.append(socket.create_server((host, int(port))))
-
-    servers: list[socket.socket] = []
-    thread = threading.Thread(target=start)
-    thread.start()
-    try:
-        wait_for_broker(late, seconds=10)
-    finally:
-        thread.join()
-        servers[0].close()
+def test_a_broker_that_comes_late_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(socket.socket()) as late:
+        late.bind(("127.0.0.1", 0))
+        monkeypatch.setattr(reach, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda _: late.listen()))
+        wait_for_broker(address(late), seconds=10)
 
 
 def test_who_is_to_stop_does_not_wait() -> None:
