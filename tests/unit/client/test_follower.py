@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 
 import pytest
 
@@ -17,7 +16,6 @@ from streaming.client import (
     SubscriptionClient,
     UpdatesUnreadable,
 )
-from streaming.local.server import free_port
 from tests.support.processes import eventually
 from tests.support.simulated import TOPIC, Simulated
 from tests.support.update_records import add, gone, remove
@@ -37,7 +35,7 @@ def until(client: SubscriptionClient, rows: int) -> None:
 def test_what_was_written_before_is_there_when_it_is_ready(broker: Simulated) -> None:
     broker.write(*(add(f"t{number}") for number in range(500)), remove("t7"), gone("t7"))
     with broker.client() as client:
-        client.wait_ready(10)
+        client.wait_ready(60)
         assert client.ready
         assert len(client.relation) == 499
         assert client.topics("p", "g", "c") >= {"t0", "t499"}
@@ -46,7 +44,7 @@ def test_what_was_written_before_is_there_when_it_is_ready(broker: Simulated) ->
 
 def test_an_empty_topic_is_read_at_once(broker: Simulated) -> None:
     with broker.client() as client:
-        client.wait_ready(10)
+        client.wait_ready(60)
         assert client.relation.rows() == []
 
 
@@ -57,7 +55,7 @@ def test_a_client_may_admit_the_rows_of_some_only(broker: Simulated) -> None:
         remove("t1", client="d"),
     )  # fmt: skip
     with broker.client(admits=lambda subscriber: subscriber[:3] == ("p", "g", "c")) as client:
-        client.wait_ready(10)
+        client.wait_ready(60)
         assert {row.lite_topic for row in client.relation.rows()} == {"t1", "t2"}
         assert client.malformed == 0
 
@@ -68,7 +66,7 @@ def test_changes_come_in_order_and_once(broker: Simulated) -> None:
     batch = [add("t"), add("t", client="d"), add("t")]
     broker.write(*batch, partition=0)
     with broker.client(on_change=changes.append) as client:
-        client.wait_ready(10)
+        client.wait_ready(60)
         assert [(change.op, change.row.client_id) for change in changes] == [("ADD", "c"), ("ADD", "d"), ("ADD", "c")]
         broker.write(batch[-1], remove("t"), gone("t"), remove("t"), gone("t"), add("u"), partition=0)
         assert eventually(lambda: len(changes) == 5)
@@ -83,7 +81,7 @@ def test_a_change_is_in_the_relation_when_it_is_told(broker: Simulated) -> None:
         told.append((change.row.lite_topic, client.topics("p", "g", "c")))
 
     with broker.client(on_change=on_change) as client:
-        client.wait_ready(10)
+        client.wait_ready(60)
         broker.write(add("t"), add("u"), remove("t"), partition=0)
         assert eventually(lambda: len(told) == 3)
     assert told == [("t", {"t"}), ("u", {"t", "u"}), ("t", {"u"})]
@@ -92,7 +90,7 @@ def test_a_change_is_in_the_relation_when_it_is_told(broker: Simulated) -> None:
 def test_a_malformed_record_is_counted_and_logged(broker: Simulated, caplog: pytest.LogCaptureFixture) -> None:
     broker.write(add("t"), (b"no key", None), (add("u")[0], b"no value"), (None, b"{}"), add("v"), partition=0)
     with broker.client() as client:
-        client.wait_ready(10)
+        client.wait_ready(60)
         assert client.topics("p", "g", "c") == {"t", "v"}
         assert client.malformed == 3
         assert client.error is None
@@ -104,7 +102,7 @@ def test_a_malformed_record_is_counted_and_logged(broker: Simulated, caplog: pyt
 def test_an_unknown_topic_is_said(broker: Simulated) -> None:
     with broker.client("missing") as client:
         with pytest.raises(UpdatesUnreadable, match=r"missing at .* cannot be read: .*[Uu]nknown topic"):
-            client.wait_ready(10)
+            client.wait_ready(60)
         assert isinstance(client.error, UpdatesUnreadable)
         assert not client.ready
 
@@ -115,7 +113,7 @@ def test_refused_credentials_are_said(broker: Simulated) -> None:
     options = {**sasl, "sasl.username": "u", "sasl.password": "secret"}
     with broker.client(options=options) as client:
         with pytest.raises(UpdatesUnreadable, match="SASL") as caught:
-            client.wait_ready(20)
+            client.wait_ready(60)
         assert "secret" not in str(caught.value)
 
 
@@ -126,12 +124,11 @@ def test_a_wrong_option_is_said_at_once() -> None:
 
 def test_a_broker_that_is_down_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
     """It may come back; until then the timeout names the error, and the log has it once."""
-    address = f"127.0.0.1:{free_port()}"
-    with SubscriptionClient(address) as client:
-        with pytest.raises(NotReady, match=f"{address}.*refused"):
-            client.wait_ready(3)
-        with pytest.raises(TimeoutError):
+    with SubscriptionClient("127.0.0.1:1") as client:
+        assert eventually(lambda: bool(caplog.records))
+        with pytest.raises(NotReady, match=r"127\.0\.0\.1:1.*refused") as caught:
             client.wait_ready(0)
+        assert isinstance(caught.value, TimeoutError)
         assert not client.ready
         assert client.error is None
     assert len([record for record in caplog.records if record.levelno == logging.WARNING]) == 1
@@ -147,7 +144,7 @@ def test_a_failing_callback_stops_the_client(broker: Simulated) -> None:
     with broker.client(on_change=fail) as client:
         for _ in range(2):
             with pytest.raises(CallbackFailed, match="my own mistake") as caught:
-                client.wait_ready(10)
+                client.wait_ready(60)
             assert isinstance(caught.value.__cause__, CallbackFailed)
             assert isinstance(caught.value.__cause__.__cause__, ValueError)
         assert isinstance(client.error, CallbackFailed)
@@ -163,19 +160,16 @@ def test_an_unexpected_failure_is_said(
     broker.write(add())
     monkeypatch.setattr("streaming.client.relation.Relation.apply", fail)
     with broker.client() as client, pytest.raises(ClientError, match="no room"):
-        client.wait_ready(10)
+        client.wait_ready(60)
 
 
 def test_closing_ends_the_thread_and_keeps_the_answers(broker: Simulated) -> None:
     broker.write(add())
-    before = threading.active_count()
     client = broker.client()
-    client.wait_ready(10)
-    started = time.monotonic()
+    client.wait_ready(60)
     client.close()
     client.close()
-    assert time.monotonic() - started < 2
-    assert threading.active_count() == before
+    assert not client._thread.is_alive()
     assert not client.ready
     assert client.error is None
     assert client.topics("p", "g", "c") == {"t"}
@@ -192,7 +186,7 @@ def test_a_callback_may_close_the_client(broker: Simulated) -> None:
         client.close()
 
     with broker.client(on_change=close) as client:
-        client.wait_ready(10)
+        client.wait_ready(60)
         broker.write(add("t"), add("u"), add("v"), partition=0)
         assert eventually(lambda: bool(changes))
     assert len(changes) == 1
