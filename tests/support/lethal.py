@@ -31,6 +31,7 @@ class Lethal:
                 time.sleep(1_000)
             case "grow":
                 hoard = []
-                while True:
-                    hoard.append(bytes([1]) * 10_000_000)
+                while True:  # 200 MB in a second at most, so the parent sees it before all memory is taken
+                    hoard.append(bytes([1]) * 2_000_000)
+                    time.sleep(0.01)
         return True

@@ -25,7 +25,7 @@ from tests.support.states import work
 
 GROUPS, SUBSCRIPTIONS, TOPICS, CLOCK = range(4)
 SELECTOR = {"type": KIND, "expression": "all"}
-STALL_SECONDS = 0.5
+STALL_SECONDS = 60
 CONFIG = WorkerConfig(NAMES)
 
 
@@ -80,13 +80,16 @@ def test_harmless_rows_pass() -> None:
     assert found([*SUBSCRIBED, *topics("", "", "")]) == []
 
 
-@pytest.mark.parametrize("deed", ["kill", "sleep"])
 @pytest.mark.parametrize("place", [0, 4, 8])
-def test_the_entry_that_ends_the_worker_is_found_wherever_it_is(deed: str, place: int) -> None:
+def test_the_entry_that_ends_the_worker_is_found_wherever_it_is(place: int) -> None:
     deeds = [""] * 9
-    deeds[place] = deed
-    fate = Fate.KILLED if deed == "kill" else Fate.HUNG
-    assert found([*SUBSCRIBED, *topics(*deeds)]) == [(NAMES[TOPICS], place, fate)]
+    deeds[place] = "kill"
+    assert found([*SUBSCRIBED, *topics(*deeds)]) == [(NAMES[TOPICS], place, Fate.KILLED)]
+
+
+def test_the_entry_at_which_the_worker_hangs_is_found() -> None:
+    """The harmless ones get the same time, so it must be long enough for a busy machine."""
+    assert found([*SUBSCRIBED, *topics("", "sleep", "")], stall_seconds=5) == [(NAMES[TOPICS], 1, Fate.HUNG)]
 
 
 def test_the_entry_is_found_among_those_read_by_column() -> None:
@@ -96,9 +99,7 @@ def test_the_entry_is_found_among_those_read_by_column() -> None:
 
 
 def test_an_entry_that_takes_all_memory_is_found() -> None:
-    assert found([*SUBSCRIBED, *topics("", "grow", "")], stall_seconds=20, memory_bytes=200_000_000) == [
-        (NAMES[TOPICS], 1, Fate.GREW)
-    ]
+    assert found([*SUBSCRIBED, *topics("", "grow", "")], memory_bytes=100_000_000) == [(NAMES[TOPICS], 1, Fate.GREW)]
 
 
 def test_several_entries_are_found() -> None:
@@ -115,7 +116,7 @@ def test_a_failure_that_does_not_come_again_blames_none(tmp_path: Path) -> None:
 
 def test_an_entry_that_is_slow_only_in_the_search_is_not_to_blame() -> None:
     """The search gives each dry run a part of the time."""
-    entries = found([*SUBSCRIBED, *topics("", "pause", "", "kill", "")], stall_seconds=2)
+    entries = found([*SUBSCRIBED, *topics("", "pause", "", "kill", "")], stall_seconds=15)
     assert [offset for _, offset, _ in entries] == [3]
 
 
