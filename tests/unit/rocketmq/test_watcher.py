@@ -67,7 +67,7 @@ class FakeBroker:
         """Return the messages from an offset on; wait where there are none."""
         messages = self.queues[self.address][queue]
         if offset >= len(messages) and hold:
-            await asyncio.sleep(60)
+            await asyncio.sleep(600)
         found = [each for each in messages[offset:] if each.is_first or not births]
         return Pulled(found, len(messages), len(messages))
 
@@ -95,7 +95,6 @@ def _fakes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(brokers, "ParentBroker", FakeBroker)
     monkeypatch.setattr(watcher, "_ROUTE_SECONDS", 0.02)
     monkeypatch.setattr(watcher, "_EARLY_ROUTE_SECONDS", 0.02)
-    monkeypatch.setattr(watcher, "_REGISTERED_SECONDS", 0.5)
     monkeypatch.setattr(watcher, "_RETRY_SECONDS", 0.01)
 
 
@@ -124,7 +123,7 @@ def watched(events: FakeEvents, *, once: bool = False, until: int = 0) -> list[T
 
     async def run() -> None:
         task = asyncio.create_task(work.run())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not (task.done() or (until and len(events.written) >= until)):  # noqa: ASYNC110 - as threads write
                 await asyncio.sleep(0.01)
         task.cancel()
@@ -171,6 +170,7 @@ def test_topics_of_a_broker_that_registers_late_are_not_announced_as_deleted(
     monkeypatch.setattr(FakeBroker, "queues", queues)
     monkeypatch.setattr(FakeBroker, "dead", {"dead"})
     monkeypatch.setattr(FakeBroker, "counts", [1])
+    monkeypatch.setattr(watcher, "_REGISTERED_SECONDS", 0.5)
     routed(monkeypatch, {"x": 1}, {"x": 1, "y": 2})
     events = FakeEvents(ON_Y, TopicChange(True, "gone", "5"))
     found = watched(events, once=once, until=0 if once else 2)
@@ -179,6 +179,7 @@ def test_topics_of_a_broker_that_registers_late_are_not_announced_as_deleted(
 
 def test_a_topic_whose_broker_does_not_come_back_is_announced_as_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once all brokers must have registered."""
+    monkeypatch.setattr(watcher, "_REGISTERED_SECONDS", 0.5)
     monkeypatch.setattr(FakeBroker, "queues", {"x": [[]]})
     routed(monkeypatch, {"x": 1})
     begin = time.monotonic()
