@@ -4,13 +4,18 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.support.environment import restored_environment
 
 # A machine that does other work as well is slow at times, and right all the same. The examples of the usual run are the
 # same each time; who asks for a number of them (make test-histories) gets new ones.
-settings.register_profile("reexpand", deadline=None, derandomize="REEXPAND_EXAMPLES" not in os.environ)
+settings.register_profile(
+    "reexpand",
+    deadline=None,
+    derandomize="REEXPAND_EXAMPLES" not in os.environ,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("reexpand")
 
 
