@@ -122,8 +122,8 @@ def test_the_first_error_ends_the_rest_and_is_raised() -> None:
     async def run() -> None:
         await together(work(name, 0) for name in "ab")
         with pytest.raises(OSError, match="first"):
-            await together([work("late", 0.01), fail()])
-        await asyncio.sleep(0.05)
+            await together([work("late", 60), fail()])
+        assert asyncio.all_tasks() == {asyncio.current_task()}
 
     asyncio.run(run())
     assert sorted(done) == ["a", "b"]
