@@ -12,15 +12,23 @@ MARK = "REEXPAND_PROCESS_UNDER_TEST"
 
 
 def alive(pid: int) -> bool:
-    """Return True if the process exists."""
+    """Return True if the process runs; not if it has ended and its parent has not noticed."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    return True
+    return state(pid) != "Z"
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 10, interval: float = 0.02) -> bool:
+def state(pid: int) -> str:
+    """Return the letter of a process's state; blank if there is no such process, or no /proc."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1]
+    except OSError:
+        return ""
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 60, interval: float = 0.02) -> bool:
     """Return True if a condition becomes true in time; check every `interval` seconds."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -35,9 +43,9 @@ def ends_in_order() -> None:
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 
-def gone(pid: int, seconds: float = 10) -> bool:
+def gone(pid: int) -> bool:
     """Return True if a process ends in time."""
-    return eventually(lambda: not alive(pid), seconds)
+    return eventually(lambda: not alive(pid))
 
 
 def resident_bytes(pid: int) -> int:

@@ -55,7 +55,7 @@ def _(stage: Stage) -> Struck:
     job.process.wait(30)
     second = stage.launch()
     try:
-        assert gone(jvm, 60), "the JVM of a killed command lives on"
+        assert gone(jvm), "the JVM of a killed command lives on"
         second.wait_ready()
     except BaseException:
         second.close()

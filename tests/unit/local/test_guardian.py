@@ -5,13 +5,12 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from streaming.local import guardian
-from tests.support.processes import gone
+from tests.support.processes import eventually, gone, state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,7 +38,7 @@ def guard() -> Iterator[Callable[..., Guarded]]:
     yield start
     for process in started:
         try:
-            process.communicate(timeout=10)
+            process.communicate(timeout=60)
         except subprocess.TimeoutExpired:
             process.kill()  # whatever a test has found, the next one starts without its processes
             raise
@@ -50,7 +49,7 @@ def test_the_command_dies_when_its_input_ends(guard: Callable[..., Guarded]) -> 
     process, pid = guard("sleep", "600")
     assert process.stdin is not None
     process.stdin.close()
-    assert process.wait(10) == 128 + signal.SIGKILL
+    assert process.wait(60) == 128 + signal.SIGKILL
     assert gone(pid)
     process.stdin = None
 
@@ -67,7 +66,7 @@ def test_a_byte_is_a_signal(guard: Callable[..., Guarded], number: signal.Signal
     process, pid = guard("sleep", "600")
     assert process.stdin is not None
     process.stdin.write(bytes([number]))
-    assert process.wait(10) == 128 + number
+    assert process.wait(60) == 128 + number
     assert gone(pid)
 
 
@@ -76,18 +75,17 @@ def test_a_paused_command_can_go_on(guard: Callable[..., Guarded]) -> None:
     process, pid = guard("sleep", "600")
     assert process.stdin is not None
     process.stdin.write(bytes([signal.SIGSTOP]))
-    while "T" not in subprocess.check_output(["ps", "-o", "stat=", "-p", str(pid)], text=True):
-        time.sleep(0.02)
+    assert eventually(lambda: state(pid) == "T")
     process.stdin.write(bytes([signal.SIGTERM]))
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(0.3)
     process.stdin.write(bytes([signal.SIGCONT]))
-    assert process.wait(10) == 128 + signal.SIGTERM
+    assert process.wait(60) == 128 + signal.SIGTERM
 
 
 def test_output_and_exit_code_are_the_commands(guard: Callable[..., Guarded]) -> None:
     """Both streams of the command go to the guardian's standard error."""
     process, _ = guard("sh", "-c", "echo one; echo two >&2; exit 7")
-    assert process.wait(10) == 7
+    assert process.wait(60) == 7
     assert process.stderr is not None
     assert process.stderr.read() == b"one\ntwo\n"
