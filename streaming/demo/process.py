@@ -24,7 +24,7 @@ START = (sys.executable, "-P", "-c", "import sys; from streaming.cli import main
 
 _READY = "ready: reading "
 _POLL_SECONDS = 0.1
-_STOP_SECONDS = 20.0
+_STOP_SECONDS = 60.0
 _SHORT_STOP_SECONDS = 5.0
 """Timeout of a stop, in seconds, if the last output is not needed."""
 

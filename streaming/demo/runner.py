@@ -38,10 +38,10 @@ PACE_SECONDS = 0.6
 """Minimum interval between two events in seconds, for readability. Each event also waits for the expected updates."""
 
 _OVERTURE_PACE_SECONDS = 0.25
-_READY_SECONDS = 90.0
-_FIRST_BATCH_SECONDS = 60.0
-_SETTLE_SECONDS = 60.0
-_SEND_SECONDS = 10.0
+_READY_SECONDS = 300.0
+_FIRST_BATCH_SECONDS = 300.0
+_SETTLE_SECONDS = 300.0
+_SEND_SECONDS = 60.0
 _POLL_SECONDS = 0.1
 _INTERRUPTED = 130
 _TERMINATED = 143

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from streaming.config import Settings
     from streaming.demo.scenario import Step
 
-_TIMEOUT_SECONDS = 15.0
+_TIMEOUT_SECONDS = 60.0
 _LAZY = frozenset({Cause.TOPIC_CREATED, Cause.TOPIC_DELETED, Cause.TOPIC_EXPIRED, Cause.QUOTA_FREED})
 
 
