@@ -45,7 +45,7 @@ def produce(bootstrap_servers: str, topic: str, values: list[bytes]) -> None:
     producer = Producer({"bootstrap.servers": bootstrap_servers, "log_level": 0})
     for value in values:
         producer.produce(topic, value)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def consume(bootstrap_servers: str, topic: str, count: int) -> list[bytes]:
@@ -80,7 +80,7 @@ def produce_with_kafka_python(bootstrap_servers: str, topic: str, values: list[b
     try:
         for value in values:
             producer.send(topic, value)
-        producer.flush(30)
+        producer.flush(60)
     finally:
         producer.close()
 
@@ -113,7 +113,7 @@ def test_topics_are_created_once(broker: SharedBroker, topic: str) -> None:
     specs = [TopicSpec(topic, 3), TopicSpec(f"{topic}-updates", 2, {"cleanup.policy": "compact"})]
     assert create_topics(broker.bootstrap_servers, specs) == [spec.name for spec in specs]
     assert create_topics(broker.bootstrap_servers, specs) == []
-    described = AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics(timeout=10).topics
+    described = AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics(timeout=60).topics
     assert [len(described[spec.name].partitions) for spec in specs] == [3, 2]
 
 
@@ -256,7 +256,7 @@ def test_a_broker_that_crashed_is_started_again(own_broker: StartBroker) -> None
     address = broker.bootstrap_servers
     assert not broker.wait(0.1)
     os.kill(broker.pid, signal.SIGKILL)
-    assert broker.wait(10)
+    assert broker.wait(60)
     assert not broker.running
     assert broker.start().bootstrap_servers == address
     assert answers(address)

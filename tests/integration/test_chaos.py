@@ -40,7 +40,7 @@ def spoil(stage: Stage) -> None:
     for row, op in ((gone, "REMOVE"), (added, "ADD")):
         value = {**update, "op": op, "liteTopic": row.lite_topic}
         producer.produce(topic, json.dumps(value), json.dumps(list(row[:4]), separators=(",", ":")))
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def test_transactions_of_producers_and_a_judge_that_sees_each_wrong_row(theatre: Theatre) -> None:

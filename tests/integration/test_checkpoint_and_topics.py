@@ -188,7 +188,7 @@ def test_restored_topics_are_used_once_they_are_accepted(jobs: Jobs) -> None:
     producer = Producer({"bootstrap.servers": jobs.streams.bootstrap_servers})
     for each in records:
         producer.produce(each.topic() or "", each.value(), each.key(), each.partition() or 0)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     jobs.works(accept_topics=True)
     born(jobs.streams, "t3")
     jobs.works()

@@ -62,7 +62,7 @@ class Updates:
         """Appends records."""
         for record_key, record_value in records:
             self._producer.produce(self.name, key=record_key, value=record_value, **options)
-        assert self._producer.flush(30) == 0
+        assert self._producer.flush(60) == 0
 
     def client(self, **options: Any) -> SubscriptionClient:
         """A client of it."""
@@ -89,7 +89,7 @@ class Dispatching:
         """Sends messages of a lite topic."""
         for each in values:
             self._producer.produce(self._parent, each, lite_topic, headers=[("trace", b"1")])
-        assert self._producer.flush(30) == 0
+        assert self._producer.flush(60) == 0
 
     def delivered(self) -> list[Delivery]:
         """All that was delivered so far."""
@@ -103,7 +103,7 @@ class Dispatching:
         """The process, ready."""
         command = [sys.executable, "-m", "streaming.examples.dispatcher", "--parent", self._parent]
         command += ["--bootstrap-servers", self._streams.bootstrap_servers, "--updates", self._streams.settings.updates]
-        command += ["--group-id", self._parent, "--option", "session.timeout.ms=6000"]
+        command += ["--group-id", self._parent, "--option", "session.timeout.ms=30000"]
         with self._log.open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
             try:
                 eventually(lambda: b"ready: " in self._log.read_bytes() or process.poll() is not None, SETTLE_SECONDS)
@@ -149,7 +149,7 @@ def test_the_dispatcher_delivers_to_whom_the_job_says(streams: Streams, tmp_path
             eventually(lambda: len(dispatching.delivered()) >= 22, SETTLE_SECONDS)
             delivered = dispatching.delivered()
             process.terminate()
-            assert process.wait(30) == 0
+            assert process.wait(60) == 0
         found = Counter((each.client, each.value[:1]) for each in delivered)
         assert {name: found.pop((name, b"e")) for name in ("b1", "b2", "a1")} == {"b1": 3, "b2": 3, "a1": 6}
         assert {name: found.pop((name, b"u")) for name in ("b2", "a1")} == {"b2": 1, "a1": 1}
@@ -212,7 +212,7 @@ def test_two_libraries_fold_to_the_relation_of_the_oracle(streams: Streams, tmp_
         consumer.close()
     changes: list[Change] = []
     with SubscriptionClient(streams.bootstrap_servers, streams.settings.updates, on_change=changes.append) as client:
-        client.wait_ready(30)
+        client.wait_ready(60)
     rows = {(row.parent, row.group, row.client_id, row.lite_topic): row for row in client.relation.rows()}
     assert {Effective(*names) for names in rows} == {Effective(*names) for names in other} == wanted
     for names, row in rows.items():
@@ -229,7 +229,7 @@ def console_rows(streams: Streams) -> dict[tuple[str, ...], list[str]]:
     settings = streams.settings
     servers, written = settings.bootstrap_servers, len({str(letter["source"]) for letter in streams.dead_letters()})
     with LiveRelation(servers, settings.updates) as live, LetterTail(servers, settings.dead_letters, {}) as letters:
-        live.wait_ready(30)
+        live.wait_ready(60)
         page = TestClient(console(ConsoleSources(live, UpdatesExplainer(live), letters)), base_url="http://localhost")
         assert eventually(lambda: page.get("/api/letters").json()["total"] == written)
         found: dict[tuple[str, ...], list[str]] = {}
@@ -264,10 +264,10 @@ def test_what_a_transaction_did_not_commit_is_not_there(broker: SharedBroker) ->
     for topic, end in (("kept", writer.commit_transaction), ("dropped", writer.abort_transaction)):
         writer.begin_transaction()
         writer.produce(updates.name, key=key(topic), value=value())
-        writer.flush(30)
+        writer.flush(60)
         end(30)
     with updates.client(options={"isolation.level": "read_uncommitted"}) as client:
-        client.wait_ready(30)
+        client.wait_ready(60)
         assert client.topics("p", "g", "c") == {"kept"}
 
 
@@ -275,7 +275,7 @@ def test_partitions_that_are_added_are_read(broker: SharedBroker) -> None:
     updates = Updates(broker.bootstrap_servers)
     updates.write(add("before"))
     with updates.client(refresh_seconds=0.5) as client:
-        client.wait_ready(30)
+        client.wait_ready(60)
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         for future in admin.create_partitions([NewPartitions(updates.name, 3)]).values():
             future.result(30)
@@ -283,7 +283,7 @@ def test_partitions_that_are_added_are_read(broker: SharedBroker) -> None:
         for partition in range(3):
             fresh.write(add(f"in {partition}"), partition=partition)
         wanted = {"before", "in 0", "in 1", "in 2"}
-        assert eventually(lambda: client.topics("p", "g", "c") == wanted, 30)
+        assert eventually(lambda: client.topics("p", "g", "c") == wanted, 60)
 
 
 def test_a_topic_that_is_deleted_is_said(broker: SharedBroker) -> None:
@@ -291,7 +291,7 @@ def test_a_topic_that_is_deleted_is_said(broker: SharedBroker) -> None:
     updates = Updates(broker.bootstrap_servers)
     updates.write(add())
     with updates.client(options={"topic.metadata.propagation.max.ms": 1_000}) as client:
-        client.wait_ready(30)
+        client.wait_ready(60)
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
         for future in admin.delete_topics([updates.name]).values():
             future.result(30)
@@ -322,7 +322,7 @@ def test_records_that_are_gone_before_they_are_read_are_said(broker: SharedBroke
         for future in admin.delete_records([TopicPartition(updates.name, 0, 4_900)]).values():
             future.result(30)
         deleted = True
-        assert eventually(lambda: client.error is not None, 30)
+        assert eventually(lambda: client.error is not None, 60)
         assert isinstance(client.error, UpdatesUnreadable)
 
 
@@ -355,7 +355,7 @@ def test_a_topic_that_kafka_has_compacted_gives_the_same_relation(own_broker: St
     updates = Updates(broker.bootstrap_servers, config=eager)
     random, written = Random(3), 1
     with updates.client() as client:
-        client.wait_ready(30)
+        client.wait_ready(60)
         for _ in range(12):
             for _ in range(100):
                 topic = f"t{random.randrange(40)}"
@@ -366,6 +366,6 @@ def test_a_topic_that_kafka_has_compacted_gives_the_same_relation(own_broker: St
         updates.write(add("last"))
         assert eventually(lambda: "last" in client.topics("p", "g", "c"))
         with updates.client() as later:
-            later.wait_ready(30)
+            later.wait_ready(60)
         assert set(later.relation.rows()) == set(client.relation.rows())
     assert len(Streams(updates.address, Path()).read(updates.name)) < written / 2, "it was compacted"

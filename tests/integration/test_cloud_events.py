@@ -32,7 +32,7 @@ def test_events_become_inputs_and_outputs_become_events(streams: Streams, caplog
         attributes = {"type": "reexpand.topic-event", "source": "/test", "datacontenttype": "application/json"}
         event = mode(CloudEvent(attributes, data), JSONFormat())
         producer.produce(events, event.value, headers=list(event.headers.items()))
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0
 
     created = [{"event": "CREATED", "parentTopic": "orders", "liteTopic": f"t{number}"} for number in range(3)]
     send(created[0], to_structured)
@@ -51,7 +51,7 @@ def test_events_become_inputs_and_outputs_become_events(streams: Streams, caplog
     update = add("t1", changes={"liteTopic": "t1", "source": {"topic": "x", "timestamp": 0}})
     for key, value in (update, gone("t1")):
         producer.produce(settings.updates, key=key, value=value)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     for written in (2, 0):
         assert emit(settings, BridgeOptions(changes, once=True)) == written
     first, last = streams.read(changes)

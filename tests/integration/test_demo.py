@@ -22,7 +22,7 @@ _PROGRAM = (
     "home, where = pathlib.Path(sys.argv[1]), sys.argv[2]; "
     "sys.exit(runner.run(home, screen.TextScreen(), keep=False, on_cluster=where == 'cluster'))"
 )
-_TIMEOUT_SECONDS = 300
+_TIMEOUT_SECONDS = 1_200
 
 
 @pytest.mark.main
@@ -66,5 +66,5 @@ def test_the_demo_prints_plain_lines_and_leaves_nothing_behind(tmp_path: Path, w
     assert re.search(r"^  latency p50 / p95 +[\d.]+ s / [\d.]+ s ", output, re.MULTILINE)
     assert re.search(r"^  check +passed: ", output, re.MULTILINE)
 
-    assert eventually(lambda: not marked(mark), 5, 0.1), marked(mark)
+    assert eventually(lambda: not marked(mark)), marked(mark)
     assert sorted(path.name for path in (tmp_path / "demo").iterdir()) == ["broker.log", "job.log"]

@@ -37,7 +37,7 @@ def rejected(streams: Streams, stream: Stream, value: bytes, reason: Reason, **f
     key, letter = dead_letter(source, reason, f"it is {reason}", value)
     job = Producer({"bootstrap.servers": streams.bootstrap_servers, "partitioner": "murmur2_random"})  # as Java's
     job.produce(streams.settings.dead_letters, letter, key)
-    assert job.flush(30) == 0
+    assert job.flush(60) == 0
     return f"{source.topic}[{source.partition}]@{source.offset}" + (f"#{source.entry}" if source.entry else "")
 
 

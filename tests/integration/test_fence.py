@@ -139,7 +139,7 @@ def test_a_driver_that_wakes_up_after_it_was_replaced_writes_nothing(
             time.sleep(AWAKE_SECONDS)
             assert len(streams.updates()) == written
             first.resume()
-            assert first.process.wait(60) == 1
+            assert first.process.wait(SETTLE_SECONDS) == 1
             kept |= create(feed, range(100, 200))
             settle(streams, kept)
             assert len(streams.updates()) == written + 100
@@ -193,7 +193,7 @@ def test_a_second_driver_is_refused_until_it_is_to_take_over(streams: Streams, t
         rows = create(feed, range(10))
         settle(streams, rows)
         with running(streams, tmp_path / "second.log", "--take-over") as second:
-            assert first.process.wait(60) == 1
+            assert first.process.wait(SETTLE_SECONDS) == 1
             assert (
                 f"another driver has taken over the checkpoint {streams.checkpoint}: process {second.process.pid}"
                 in first.said()

@@ -43,7 +43,7 @@ def mixed(request: pytest.FixtureRequest, broker: SharedBroker, tmp_path: Path) 
                 value = None if size is None else (f"{codec} {aborts} " * (size // 8 + 1)).encode()[:size]
                 headers: list[tuple[str, str | bytes | None]] = [("h", b"x" * 300), ("none", None)]
                 producer.produce(topic, value, "k" * 100_000, headers=headers, timestamp=1_700_000_000_000 + number)
-            assert producer.flush(30) == 0
+            assert producer.flush(60) == 0
             producer.abort_transaction(30) if aborts else producer.commit_transaction(30)
     return streams
 
@@ -90,7 +90,7 @@ def test_the_bounded_source_reads_with_a_password_and_the_least_permissions(
 ) -> None:
     producer = guarded.administrator()
     producer.produce(guarded.streams.settings.topic_events, topic_json())
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     options = guarded.user("job")
     streams = Streams(guarded.scram, guarded.streams.checkpoint, guarded.streams.prefix)
     streams.settings = streams.settings.model_copy(update={"kafka_options": options})

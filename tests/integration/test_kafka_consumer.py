@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 PAGE = Path(__file__).parents[2] / "docs/kafka-consumer.md"
 PARENT = "kafka"
-SECONDS = 20
+SECONDS = 60
 
 
 class Played:
@@ -49,7 +49,14 @@ class Played:
         settings = self.streams.settings
         names = {name: getattr(settings, name) for name in ("updates", "subscription_events", "group_events")}
         names["updates"] = updates or names["updates"]
-        given = {"group": self.group, "client_id": client, "topics": names, "lease_seconds": 10, **arguments}
+        given = {
+            "group": self.group,
+            "client_id": client,
+            "topics": names,
+            "lease_seconds": 60,
+            "handover_seconds": 60,
+            **arguments,
+        }
         return PatternConsumer(self.streams.bootstrap_servers, [f"{self.streams.prefix}.>"], **given)
 
     def topic(self, name: str, *values: bytes, partitions: int = 1) -> str:
@@ -71,7 +78,7 @@ class Played:
         producer = self.topics.producer
         for key, value in written:
             producer.produce(self.streams.settings.updates, key=key, value=value, partition=0)
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0
 
     def committed(self, topic: str, partition: int = 0) -> int:
         """The offset that Kafka has for the group."""
@@ -386,7 +393,7 @@ def _committed(kafka: str, group: str, topic: str, partition: int = 0) -> int:
     """The offset that Kafka has for a group."""
     consumer = Consumer({"bootstrap.servers": kafka, "group.id": group})
     try:
-        (found,) = consumer.committed([TopicPartition(topic, partition)], timeout=10)
+        (found,) = consumer.committed([TopicPartition(topic, partition)], timeout=60)
         return int(found.offset)
     finally:
         consumer.close()

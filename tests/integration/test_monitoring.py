@@ -61,7 +61,7 @@ def test_metrics_health_and_offsets_of_a_job_that_works(streams: Streams, tmp_pa
             lambda: sample(address, "reexpand_input_lag_records", input=streams.settings.topic_events) == 0, 30, 0.5
         )
         ends = streams.ends(streams.settings.topic_events, committed=False)
-        assert eventually(lambda: committed(streams) == ends, 30, 0.5)
+        assert eventually(lambda: committed(streams) == ends, 60, 0.5)
 
 
 @pytest.mark.long
@@ -159,7 +159,7 @@ def ask_prometheus(address: str | None) -> None:
     assert query(address, "count(count_over_time(reexpand_build_info[10m]))") == ["2"]
     assert query(address, 'count(max_over_time(reexpand_state{state="hung"}[10m]) == 1)') == ["1"]
     assert query(address, "count(max_over_time(reexpand_kafka_unreachable_seconds[10m]) > 8)") == ["1"]
-    assert eventually(lambda: query(address, 'count(ALERTS{alertname="ReexpandDown"})') == ["1"], 20, 0.5)
+    assert eventually(lambda: query(address, 'count(ALERTS{alertname="ReexpandDown"})') == ["1"], 60, 0.5)
 
 
 def query(address: str, expression: str) -> list[str]:
@@ -168,7 +168,7 @@ def query(address: str, expression: str) -> list[str]:
     Raises:
         HTTPError: Prometheus does not understand it.
     """
-    with urlopen(f"{address}/api/v1/query?{urlencode({'query': expression})}", timeout=10) as answer:  # noqa: S310 - as above
+    with urlopen(f"{address}/api/v1/query?{urlencode({'query': expression})}", timeout=60) as answer:  # noqa: S310 - as above
         return [str(each["value"][1]) for each in json.load(answer)["data"]["result"]]
 
 
@@ -189,7 +189,7 @@ def send(streams: Streams) -> None:
 def probe(address: str) -> tuple[int, dict[str, Any]]:
     """Return status code and body of an answer."""
     try:
-        with urlopen(address, timeout=10) as answer:  # noqa: S310 - of the job
+        with urlopen(address, timeout=60) as answer:  # noqa: S310 - of the job
             return answer.status, json.load(answer)
     except HTTPError as error:
         return error.code, json.load(error)
@@ -197,7 +197,7 @@ def probe(address: str) -> tuple[int, dict[str, Any]]:
 
 def sample(address: str, name: str, **labels: str) -> float:
     """Return the value of a metric."""
-    with urlopen(f"{address}/metrics", timeout=10) as answer:  # noqa: S310 - as above
+    with urlopen(f"{address}/metrics", timeout=60) as answer:  # noqa: S310 - as above
         families = text_string_to_metric_families(answer.read().decode())
     (value,) = [
         each.value for family in families for each in family.samples if (each.name, each.labels) == (name, labels)
@@ -213,6 +213,6 @@ def committed(streams: Streams) -> dict[int, int]:
     )
     try:
         asked = [TopicPartition(topic, number) for number in streams.ends(topic)]
-        return {each.partition: max(0, each.offset) for each in consumer.committed(asked, timeout=10)}
+        return {each.partition: max(0, each.offset) for each in consumer.committed(asked, timeout=60)}
     finally:
         consumer.close()

@@ -159,7 +159,7 @@ def dispatched(guarded: GuardedStreams, options: Path) -> "subprocess.CompletedP
     admin = guarded.administrator()
     admin.produce(streams.settings.updates, *guarded.as_record(update))
     admin.produce(parent, b"message", b"t")
-    assert admin.flush(30) == 0
+    assert admin.flush(60) == 0
     command = [sys.executable, "-m", "streaming.examples.dispatcher", "--bootstrap-servers", guarded.address]
     words = ["--parent", parent, "--updates", streams.settings.updates, "--kafka-options", str(options)]
     process = subprocess.Popen([*command, *words], stderr=subprocess.PIPE, text=True)
@@ -235,13 +235,13 @@ def run_verb(role: str, worked: GuardedStreams, without: Grant | None) -> "subpr
             "patterns": ["t"],
         }
         admin.produce(worked.streams.settings.updates, *worked.as_record(update))
-        assert admin.flush(30) == 0
+        assert admin.flush(60) == 0
     if role == "dlq replay":  # the dead letters, which another test may have taken back
         admin, topic = worked.administrator(), worked.streams.settings.dead_letters
         letters = {message.key(): message.value() for message in worked.streams.read(topic) if message.value()}
         for key, value in letters.items():
             admin.produce(topic, value, key)
-        assert admin.flush(30) == 0
+        assert admin.flush(60) == 0
     options = worked.user(*roles, without=without)
     return worked.verb(*(stand_ins.get(word, word) for word in words), options=options)
 
@@ -308,7 +308,7 @@ def answering(secured_broker: SecuredBroker, tmp_path_factory: pytest.TempPathFa
     event = to_structured(CloudEvent(attributes, TOPIC), JSONFormat())
     admin = found.administrator()
     admin.produce(found.parent, event.value, headers=list(event.headers.items()))
-    assert admin.flush(30) == 0
+    assert admin.flush(60) == 0
     job = found.job(found.user("job", "job that answers"))
     try:
         job.wait_ready()
@@ -379,7 +379,7 @@ def consumed(guarded: GuardedStreams, options: Path) -> bytes | None:
     admin = guarded.administrator()
     admin.produce(topic, b"record")
     admin.produce(settings.updates, *guarded.as_record({**row, "patterns": [topic]}))
-    assert admin.flush(30) == 0
+    assert admin.flush(60) == 0
     names = {name: getattr(settings, name) for name in ("updates", "subscription_events", "group_events")}
     given: dict[str, Any] = {"group": "billing", "client_id": "c1", "topics": names}
     given["options"] = client_options(options)

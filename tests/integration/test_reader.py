@@ -28,7 +28,7 @@ def test_a_span_is_read_from_its_start_to_its_end(broker: SharedBroker, topic: P
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     for number in range(10):
         producer.produce(topic.topic, str(number), timestamp=1_000 * (number + 1))
-    producer.flush(30)
+    producer.flush(60)
     with TopicReader(broker.bootstrap_servers, {}) as reader:
         assert reader.spans([topic.topic]) == {topic: Span(0, 10)}
         assert values(reader, topic, Span(3, 6)) == [b"3", b"4", b"5"]
@@ -47,7 +47,7 @@ def test_only_committed_records_are_there(broker: SharedBroker, topic: Partition
         producer.begin_transaction()
         for text in texts:
             producer.produce(topic.topic, text)
-        producer.flush(30)
+        producer.flush(60)
         return producer
 
     transaction("committed").commit_transaction(30)

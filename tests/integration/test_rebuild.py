@@ -83,7 +83,7 @@ def in_process(streams: Streams, former: Path | None, log: Path, *options: str) 
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
-                process.wait(30)
+                process.wait(60)
 
 
 def limits_and_times(scene: Scene) -> set[Effective]:
@@ -130,7 +130,7 @@ def forge(streams: Streams, op: str, row: Effective) -> None:
     }  # fmt: skip
     producer = Producer({"bootstrap.servers": streams.bootstrap_servers, "partitioner": "murmur2_random"})
     producer.produce(streams.settings.updates, json.dumps(value, separators=(",", ":")), update_key(*row))
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 @pytest.mark.rule("rebuild")

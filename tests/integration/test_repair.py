@@ -64,7 +64,7 @@ class Story:
         self.producer.produce(self.topic, json.dumps(value, separators=(",", ":")).encode(), key)
         if op == "REMOVE":
             self.producer.produce(self.topic, None, key)
-        assert self.producer.flush(30) == 0
+        assert self.producer.flush(60) == 0
 
     def values(self, micro_batch: int) -> Iterator[tuple[str, int, bytes]]:
         """Yield the states, as of now."""

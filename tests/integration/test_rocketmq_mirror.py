@@ -86,7 +86,7 @@ def test_subscriptions_of_an_unchanged_client_come_to_the_job(streams: Streams, 
         def mirrored() -> list[dict[str, Any]]:
             return [json.loads(m.value() or b"") for m in streams.read(streams.settings.subscription_events)]
 
-        assert eventually(lambda: len(mirrored()) == 3, 30, 0.2), (mirrored(), server.log_file.read_text()[-2000:])
+        assert eventually(lambda: len(mirrored()) == 3, 60, 0.2), (mirrored(), server.log_file.read_text()[-2000:])
         consumer.stop()
         entry = {"clientId": "c", "group": "billing", "topic": "orders"}
         codes = ask(
@@ -99,7 +99,7 @@ def test_subscriptions_of_an_unchanged_client_come_to_the_job(streams: Streams, 
             {**entry, "action": "PARTIAL_ADD", "liteTopicSet": ["eu__9"], "version": 1},
         )
         assert codes == [0] * len(codes)
-        assert eventually(lambda: any("eu__9" in each["liteTopicSet"] for each in mirrored()), 30, 0.2), mirrored()
+        assert eventually(lambda: any("eu__9" in each["liteTopicSet"] for each in mirrored()), 60, 0.2), mirrored()
         assert [each for each in mirrored() if each["clientId"] in ("c", f"c{PATTERN_CLIENT}")] == [
             {**entry, "action": "COMPLETE_ADD", "liteTopicSet": []},
             {**entry, "action": "PARTIAL_ADD", "liteTopicSet": ["eu__9"]},

@@ -89,7 +89,7 @@ class Forger:
 
     def flush(self) -> None:
         """Wait until Kafka has all of it."""
-        assert self._producer.flush(30) == 0
+        assert self._producer.flush(60) == 0
 
 
 def last_add(streams: Streams, row: Effective) -> dict[str, Any]:

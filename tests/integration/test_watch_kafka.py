@@ -58,7 +58,7 @@ class PlainConsumer(threading.Thread):
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
-        self.join(30)
+        self.join(60)
 
 
 class Updates:
@@ -67,7 +67,7 @@ class Updates:
     def __init__(self, streams: Streams) -> None:
         topic = streams.settings.updates
         self._consumer = Consumer({"bootstrap.servers": streams.bootstrap_servers, "group.id": uuid4().hex})
-        partitions = self._consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        partitions = self._consumer.list_topics(topic, timeout=60).topics[topic].partitions
         self._consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
 
     def __enter__(self) -> Self:
@@ -122,7 +122,7 @@ def test_a_wildcard_subscriber_hears_of_a_new_topic_long_before_a_consumer_of_a_
         Updates(streams) as updates,
     ):
         assert updates.wait_for("ADD", old, SETTLE_SECONDS)
-        assert eventually(lambda: plain.received == [(old, b"first")], 30)
+        assert eventually(lambda: plain.received == [(old, b"first")], 60)
 
         seconds = []
         first_born = time.monotonic()
@@ -178,10 +178,10 @@ def test_what_happened_while_it_was_down_is_announced_at_the_next_start(
     topics.create(f"{prefix}.c", f"{prefix}.d")
     difference = (("CREATED", "d"), ("DELETED", "b"), ("DELETED", "c"), ("CREATED", "c"))
     with watcher("--once") as second:
-        assert second.process.wait(20) == 0
+        assert second.process.wait(60) == 0
         assert second.announced() == list(difference)
     with watcher("--once") as third:
-        assert third.process.wait(20) == 0
+        assert third.process.wait(60) == 0
         assert third.announced() == []
     other = KafkaConsumer(f"{prefix}-events", bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest")
     try:
@@ -202,7 +202,7 @@ def test_every_legal_name_is_announced_and_internal_topics_are_not(broker: Share
     patterns = [word for each in (f"{prefix}*", f"__{prefix}*", "__consumer*") for word in ("--include", each)]
     options = ("--once", "--dialect", "wamp", *patterns)
     with Watcher(broker.bootstrap_servers, f"{prefix}-events", tmp_path, *options) as watcher:
-        assert watcher.process.wait(20) == 0
+        assert watcher.process.wait(60) == 0
         assert sorted(event["liteTopic"] for event in watcher.events()) == sorted(names)
 
 

@@ -27,8 +27,8 @@ from tests.support.processes import eventually
 from tests.support.simulator import Record
 from tests.support.tail import Tail
 
-START_SECONDS = 120
-SETTLE_SECONDS = 120
+START_SECONDS = 300
+SETTLE_SECONDS = 300
 POLL_SECONDS = 0.2
 """Interval of slow checks, such as reading a whole topic."""
 
@@ -122,9 +122,9 @@ class Streams:
             }
         )
         try:
-            numbers = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+            numbers = consumer.list_topics(topic, timeout=60).topics[topic].partitions
             return {
-                number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=10)[1]
+                number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=60)[1]
                 for number in numbers
             }
         finally:
@@ -182,7 +182,7 @@ class OpenTransactions:
         return any(self._end(0, each) < self._end(1, each) for each in self._partitions)
 
     def _end(self, level: int, partition: TopicPartition) -> int:
-        return int(self._consumers[level].get_watermark_offsets(partition, timeout=10)[1])
+        return int(self._consumers[level].get_watermark_offsets(partition, timeout=60)[1])
 
 
 def assert_equal_relations(found: set[Effective], wanted: set[Effective]) -> None:
@@ -238,7 +238,7 @@ class Feed:
 
     def flush(self) -> None:
         """Wait until everything is written."""
-        assert self._producer.flush(30) == 0
+        assert self._producer.flush(60) == 0
 
 
 class Job:
@@ -280,7 +280,7 @@ class Job:
     def kill(self) -> None:
         """Kill the job, as a crash does."""
         os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(30)
+        self.process.wait(60)
 
     def pause(self) -> None:
         """Suspend driver and JVM, as a hanging machine does."""

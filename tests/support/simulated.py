@@ -15,7 +15,7 @@ class Simulated:
 
     def __init__(self) -> None:
         self._producer = Producer({"bootstrap.servers": "", "test.mock.num.brokers": 1, "log_level": 0})
-        (broker,) = self._producer.list_topics(timeout=10).brokers.values()
+        (broker,) = self._producer.list_topics(timeout=60).brokers.values()
         self.address = f"{broker.host}:{broker.port}"
         self.write(gone("nothing"))  # which creates the topic
 
@@ -23,7 +23,7 @@ class Simulated:
         """Write records to the updates topic, or to another topic."""
         for key, value in records:
             self._producer.produce(topic, key=key, value=value, **options)
-        assert self._producer.flush(10) == 0
+        assert self._producer.flush(60) == 0
 
     def client(self, topic: str = TOPIC, **options: Any) -> SubscriptionClient:
         """Return a client of this broker."""

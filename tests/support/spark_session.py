@@ -35,5 +35,5 @@ def local_spark(settings: Settings, warehouse: Path, jars: Sequence[Path] = ()) 
             built.stop()
             gateway.shutdown()
             gateway.proc.stdin.close()  # on which the JVM exits
-            gateway.proc.wait(30)
+            gateway.proc.wait(60)
             SparkContext._gateway = SparkContext._jvm = None

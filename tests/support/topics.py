@@ -8,20 +8,20 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
 from tests.support.processes import eventually
-from tests.support.running_job import POLL_SECONDS, Streams
+from tests.support.running_job import POLL_SECONDS, SETTLE_SECONDS, Streams
 
 
 def topics(streams: Streams) -> set[str]:
     """Return the topics, without Kafka's internal topics."""
-    return {name for name in _admin(streams).list_topics(timeout=10).topics if not name.startswith("__")}
+    return {name for name in _admin(streams).list_topics(timeout=60).topics if not name.startswith("__")}
 
 
 def delete(streams: Streams, *names: str) -> None:
     """Delete topics, and wait until they are gone."""
     client = _admin(streams)  # it must exist until the answer arrives
     for future in client.delete_topics(list(names)).values():
-        future.result(30)
-    assert eventually(lambda: topics(streams).isdisjoint(names), 30, POLL_SECONDS)
+        future.result(60)
+    assert eventually(lambda: topics(streams).isdisjoint(names), SETTLE_SECONDS, POLL_SECONDS)
 
 
 def recreate(streams: Streams, *names: str) -> None:
@@ -48,10 +48,10 @@ def left_open(streams: Streams, topic: str, name: str) -> Iterator[Producer]:
     """
     options = {"transactional.id": name, "transaction.timeout.ms": 900_000, "log_level": 0}
     producer = Producer({"bootstrap.servers": streams.bootstrap_servers, **options})
-    producer.init_transactions(30)
+    producer.init_transactions(60)
     producer.begin_transaction()
     producer.produce(topic, b'{"tick": 0}', b"tick")
-    producer.flush(30)
+    producer.flush(60)
     yield producer
 
 
@@ -59,7 +59,7 @@ def add_partitions(streams: Streams, topic: str, total: int) -> None:
     """Add partitions to a topic, and wait until they exist."""
     client = _admin(streams)
     for future in client.create_partitions([NewPartitions(topic, total)]).values():
-        future.result(30)
+        future.result(60)
     _wait_for_leaders(streams, topic, total)
 
 
@@ -68,7 +68,7 @@ def remove_records(streams: Streams, topic: str, before: int) -> None:
     offsets = [TopicPartition(topic, number, min(end, before)) for number, end in streams.ends(topic).items() if end]
     client = _admin(streams)
     for future in client.delete_records(offsets).values():
-        future.result(30)
+        future.result(60)
 
 
 def _wait_for_leaders(streams: Streams, topic: str, partitions: int | None = None) -> None:
@@ -79,7 +79,7 @@ def _wait_for_leaders(streams: Streams, topic: str, partitions: int | None = Non
             return False
         return len(found) == partitions if partitions else bool(found)
 
-    assert eventually(have_leaders, 30, POLL_SECONDS)
+    assert eventually(have_leaders, SETTLE_SECONDS, POLL_SECONDS)
 
 
 def _admin(streams: Streams) -> AdminClient:

@@ -133,7 +133,6 @@ def expanding() -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-@pytest.mark.timeout(60)
 def test_a_topic_is_printed_before_the_next_is_read(expanding: subprocess.Popen[bytes]) -> None:
     """As behind `tail -f`."""
     with expanding:
@@ -146,7 +145,6 @@ def test_a_topic_is_printed_before_the_next_is_read(expanding: subprocess.Popen[
         assert expanding.wait() == 0
 
 
-@pytest.mark.timeout(60)
 def test_a_reader_that_leaves_ends_it_quietly(expanding: subprocess.Popen[bytes]) -> None:
     """As before `head -1`: nothing on standard error, and the match was found."""
     with expanding:

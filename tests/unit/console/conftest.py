@@ -31,7 +31,7 @@ def live(broker: Simulated) -> Iterator[LiveRelation]:
     """The relation of `ROWS`."""
     broker.write(*ROWS, partition=0)
     with LiveRelation(broker.address, TOPIC) as relation:
-        relation.wait_ready(10)
+        relation.wait_ready(60)
         yield relation
 
 
@@ -41,7 +41,7 @@ def still() -> Iterator[LiveRelation]:
     broker = Simulated()
     broker.write(*ROWS, partition=0)
     with LiveRelation(broker.address, TOPIC) as relation:
-        relation.wait_ready(10)
+        relation.wait_ready(60)
         yield relation
 
 

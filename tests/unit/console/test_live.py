@@ -45,7 +45,7 @@ def test_names_are_in_step_with_the_rows(broker: Simulated) -> None:
 def test_rows_beyond_the_bound_are_left_out_and_counted(broker: Simulated) -> None:
     broker.write(*(add(f"t{number}") for number in range(10)), partition=0)
     with LiveRelation(broker.address, TOPIC, max_rows=4) as live:
-        live.wait_ready(10)
+        live.wait_ready(60)
         assert live.health()[1:5] == (4, 4, 1, 6)
         assert live.topics("p", "", "", 100)[0] == ["t0", "t1", "t2", "t3"]
         broker.write(add("t0"), remove("t1"), add("new"), add("newer"), partition=0)
@@ -63,7 +63,7 @@ def test_a_broker_that_does_not_answer_is_told() -> None:
 def test_other_parents_can_be_left_out(broker: Simulated) -> None:
     broker.write(add("t", parent="p"), add("t", parent="q"), partition=0)
     with LiveRelation(broker.address, TOPIC, parents=["q"]) as live:
-        live.wait_ready(10)
+        live.wait_ready(60)
         assert live.parents() == {"q": 1}
         assert live.health().left_out == 0
 

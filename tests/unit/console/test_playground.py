@@ -73,7 +73,7 @@ def test_a_large_parent_is_tried_in_part_and_says_so(broker: Simulated, monkeypa
     monkeypatch.setattr(asking, "_PAGE", 10)
     broker.write(*(add(f"a__{number:03}") for number in range(100)), partition=0)
     with LiveRelation(broker.address, TOPIC) as large:
-        large.wait_ready(10)
+        large.wait_ready(60)
         found = attempt(trial("a__*", parent="p"), large)
     assert (found["matched"], found["checked"], found["candidates"], found["total"]) == (40, 40, 100, 100)
 

@@ -126,7 +126,7 @@ class Slow:
         with self.lock:
             self.running += 1
             self.most = max(self.most, self.running)
-        self.go.wait(10)
+        self.go.wait(60)
         with self.lock:
             self.running -= 1
         return Explained(False, f"{subscriber} {lite_topic}", "", [])

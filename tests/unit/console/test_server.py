@@ -103,13 +103,13 @@ def test_the_verb_serves_until_sigterm(broker: Simulated, tmp_path: Path) -> Non
         assert found is not None
         url = found[0]
 
-        with httpx2.Client(base_url=url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=5) as client:
+        with httpx2.Client(base_url=url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60) as client:
             assert httpx2.get(f"{url}api/state").status_code == 401
             assert eventually(lambda: client.get("api/state").json()["topics"] == 1)
             with client.stream("GET", "api/stream") as stream:
                 assert next(stream.iter_lines()) == "retry: 2000"
                 process.send_signal(signal.SIGTERM)
-                assert process.wait(10) == 0
+                assert process.wait(60) == 0
         assert process.stdout.read() == ""
     finally:
         process.kill()

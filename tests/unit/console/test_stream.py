@@ -50,7 +50,7 @@ def test_the_state_comes_first_and_changes_as_they_happen(broker: Simulated, liv
         broker.write(add("new", parent="orders"))
         kinds = {"state": state}
         while "changes" not in kinds or kinds["state"]["rows"] != 6:
-            kind, _, content = await asyncio.wait_for(anext(following), 10)
+            kind, _, content = await asyncio.wait_for(anext(following), 60)
             kinds[kind] = content
         (change,) = kinds["changes"]["changes"]
         assert (change["op"], change["topic"], kinds["changes"]["missed"]) == ("ADD", "new", 0)
@@ -66,7 +66,7 @@ def test_a_browser_that_comes_back_gets_what_it_has_missed(broker: Simulated, li
         stream = ChangeStream(live)
         seen, _ = await first(stream, "state")
         run = seen.partition("-")[0]
-        _, found = await asyncio.wait_for(first(stream, "changes", f"{run}-5"), 10)
+        _, found = await asyncio.wait_for(first(stream, "changes", f"{run}-5"), 60)
         assert [change["topic"] for change in found["changes"]] == ["one", "two"]
 
     asyncio.run(story())
@@ -113,6 +113,6 @@ def test_streams_end_with_the_server(live: LiveRelation) -> None:
         await anext(following)
         stream.close()
         with pytest.raises(StopAsyncIteration):
-            await asyncio.wait_for(anext(following), 5)
+            await asyncio.wait_for(anext(following), 60)
 
     asyncio.run(story())

@@ -33,8 +33,9 @@ def test_a_locked_folder_is_refused_with_its_holder(tmp_path: Path, monkeypatch:
             Broker(tmp_path).start()
 
 
-def test_a_lock_that_is_about_to_go_is_waited_for(tmp_path: Path) -> None:
+def test_a_lock_that_is_about_to_go_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The broker of an owner that was just killed needs a moment to disappear."""
+    monkeypatch.setattr(module, "_LOCK_SECONDS", 60)
     with (tmp_path / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         release = threading.Timer(0.3, fcntl.flock, [lock, fcntl.LOCK_UN])

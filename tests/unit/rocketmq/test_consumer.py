@@ -223,11 +223,11 @@ def test_a_message_is_consumed_when_the_loop_says_so() -> None:
     threads = [threading.Thread(target=lambda: results.append(handover.consume("m"))) for _ in range(2)]
     for thread, is_consumed in zip(threads, (True, False), strict=True):
         thread.start()
-        delivery = handover.take(10)
+        delivery = handover.take(60)
         assert delivery is not None
         assert delivery.message == "m"
         delivery.end(is_consumed=is_consumed)
-        thread.join(10)
+        thread.join(60)
     assert results == [True, False]
     assert handover.take(0.01) is None
 
@@ -237,7 +237,7 @@ def test_what_nobody_took_is_given_back_at_the_end() -> None:
     thread = threading.Thread(target=lambda: results.append(handover.consume("m")))
     thread.start()
     handover.close()
-    thread.join(10)
+    thread.join(60)
     assert results == [False]
     assert not handover.consume("late")
 
@@ -246,10 +246,10 @@ def test_what_is_in_hand_is_given_back_at_the_end() -> None:
     handover, results = Handover(), list[bool]()
     thread = threading.Thread(target=lambda: results.append(handover.consume("m")))
     thread.start()
-    delivery = handover.take(10)
+    delivery = handover.take(60)
     assert delivery is not None
     handover.close()
-    thread.join(10)
+    thread.join(60)
     delivery.end(is_consumed=True)  # a loop that goes on
     assert results == [False]
 

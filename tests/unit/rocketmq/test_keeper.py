@@ -67,7 +67,7 @@ class Played:
         self.is_stopped = True
 
 
-def kept(official: Any, topics: OwnLiteTopics, sync_seconds: float = 60) -> Keeper:
+def kept(official: Any, topics: OwnLiteTopics, sync_seconds: float = 3_600) -> Keeper:
     return Keeper(official, topics, lambda: None, sync_seconds)
 
 
@@ -78,14 +78,14 @@ def test_what_gathers_during_a_request_goes_in_the_next_one() -> None:
     def slowly(request: LiteRequest, names: tuple[str, ...]) -> None:
         if request.names:
             has_begun.set()
-            may_go.wait(10)
+            may_go.wait(60)
         original(request, names)
 
     official.send = slowly  # type: ignore[method-assign]
     keeper = kept(official, topics)
     keeper.start()
     topics.apply(change(Op.ADD, "a"))
-    assert has_begun.wait(10)
+    assert has_begun.wait(60)
     for number in range(100):
         topics.apply(change(Op.ADD, f"t{number}"))
     may_go.set()
@@ -170,7 +170,7 @@ class Kafka:
 
     def __init__(self) -> None:
         self._producer = Producer({"bootstrap.servers": "", "test.mock.num.brokers": 1, "log_level": 0})
-        (broker,) = self._producer.list_topics(timeout=10).brokers.values()
+        (broker,) = self._producer.list_topics(timeout=60).brokers.values()
         self.address = f"{broker.host}:{broker.port}"
         self.write(remove("nothing", client="nobody"))
 
@@ -178,18 +178,18 @@ class Kafka:
         """Append updates, as the job does."""
         for key, value in records:
             self._producer.produce("lite-subscription-updates", key=key, value=value)
-        assert self._producer.flush(10) == 0
+        assert self._producer.flush(60) == 0
 
     def requests(self, topic: str = "lite-subscription-events") -> list[dict[str, Any]]:
         """All requests of consumers."""
         consumer = Consumer(
             {"bootstrap.servers": self.address, "group.id": "tests", "enable.partition.eof": True, "log_level": 0}
         )
-        unread = set(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
+        unread = set(consumer.list_topics(topic, timeout=60).topics[topic].partitions)
         consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in unread])
         found: list[dict[str, Any]] = []
         while unread:
-            message = consumer.poll(10)
+            message = consumer.poll(60)
             assert message is not None
             if message.error():
                 unread.discard(message.partition())
@@ -262,7 +262,7 @@ def test_a_loop_acknowledges_each_message_with_the_next_one(played: Played) -> N
             assert next(loop).body == body
         assert eventually(lambda: results == {"one": "success", "two": "success"})
         loop.close()  # type: ignore[attr-defined] # as a `break` does
-        threads[2].join(10)
+        threads[2].join(60)
         assert results["three"] == "failure"
         assert list(consumer.messages(timeout=0.1)) == []
     assert list(consumer) == []
@@ -275,7 +275,7 @@ def test_a_consumer_may_be_closed_in_its_own_loop(played: Played) -> None:
     consumer = WildcardLiteConsumer("proxy:1", "billing", "orders", kafka.address)
     thread = threading.Thread(target=lambda: results.append(played.deliver(message)))  # type: ignore[attr-defined]
     ended = played.stop
-    played.stop = lambda: (thread.join(10), ended())[-1]  # type: ignore[method-assign,func-returns-value]
+    played.stop = lambda: (thread.join(60), ended())[-1]  # type: ignore[method-assign,func-returns-value]
     consumer.start()
     thread.start()
     for _ in consumer:

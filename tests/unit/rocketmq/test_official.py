@@ -115,7 +115,7 @@ def test_the_client_introduces_itself_to_a_proxy_that_has_started_again() -> Non
             proxy.end()
             time.sleep(away_seconds)
             proxy = PlayedProxy(port)
-            assert eventually(proxy.known.is_set, 5)
+            assert eventually(proxy.known.is_set)
         (channel,) = official._consumer.rpc_client.channels.values()
         assert isinstance(channel, _QuickChannel)  # which tries again soon, however long the proxy was away
     finally:

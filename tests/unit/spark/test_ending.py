@@ -63,7 +63,7 @@ def test_the_end_of_a_job_is_limited() -> None:
         with ending.limited(stop, 0.1) as limit:
             limit.watch(spark)
             stop.set()
-            jvm.wait(20)
+            jvm.wait(60)
             _refused()
         assert jvm.returncode == -signal.SIGKILL
 
