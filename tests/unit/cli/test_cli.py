@@ -32,7 +32,7 @@ def _clean(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     former = signal.getsignal(signal.SIGTERM)
     yield
     signal.signal(signal.SIGTERM, former)
-    root.log.setLevel(logging.NOTSET)
+    logging.getLogger("reexpand").setLevel(logging.NOTSET)
 
 
 class FakeBroker:
@@ -135,7 +135,7 @@ def test_verbose_stands_before_or_after_the_verb(
 ) -> None:
     monkeypatch.setattr(jars, "fetch", lambda **_: None)
     assert run(*arguments).exit_code == 0
-    assert root.log.level == level
+    assert logging.getLogger("reexpand").level == level
 
 
 def test_jars_tells_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
