@@ -179,7 +179,7 @@ def console(
 
     settings = root.settings(**topics)
     where = server.address(http)
-    access = server.access(where, os.environ.get(server.VARIABLE), token_file)
+    token = server.access_token(where, os.environ.get(server.VARIABLE), token_file)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 
     def opened(url: str) -> None:
@@ -191,7 +191,7 @@ def console(
         with ExitStack() as stack:
             about = {"dead letters": settings.dead_letters}
             sources = server.open_sources(stack, settings, about, max_rows=max_rows, parents=parents)
-            server.serve(application(sources, access), where, opened)
+            server.serve(application(sources, token), where, opened)
     except KeyboardInterrupt:
         sys.exit(0)
 

@@ -2,8 +2,7 @@
 
 | module | contents |
 |---|---|
-| `app` | `console(sources, access)`: the application, standalone or mounted |
-| `sources` | data sources of the page; a console inside a job has more of them than a standalone console |
+| `app` | `console(sources, token)`: the application, standalone or mounted, and its data sources |
 | `live` | the relation, read from the updates topic, with limited memory |
 | `access` | hosts, tokens and headers |
 | `server` | the standalone server |

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hmac
 import secrets
 import time
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from streaming.monitor.server import host_name, is_loopback_name
+from streaming.monitor.server import is_loopback_name
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -38,25 +38,22 @@ HEADERS: Final = {
 """Headers of all responses. The page may show hostile text, and runs only its own files."""
 
 
-class Access(NamedTuple):
-    """Access rules of the console.
+class Sessions:
+    """Sessions of browsers that have sent the token, signed with a key of this process.
 
-    Attributes:
+    Args:
         token: secret that each request must contain; None for a console on the loopback interface.
-        hosts: additional host names that a console without a token accepts.
     """
 
-    token: str | None = None
-    hosts: frozenset[str] = frozenset()
-
-
-class Sessions:
-    """Sessions of browsers that have sent the token, signed with a key of this process."""
-
-    def __init__(self, access: Access) -> None:
-        self._token = access.token
+    def __init__(self, token: str | None) -> None:
+        self._token = token
         self._key = secrets.token_bytes(32)
         self._ended: set[str] = set()
+
+    @property
+    def has_token(self) -> bool:
+        """True if requests need the token or a session."""
+        return self._token is not None
 
     def opens(self, token: str) -> bool:
         """Compare a string with the token in constant time."""
@@ -96,9 +93,8 @@ class Guard:
     needs the token or a session, except for the login form and static files.
     """
 
-    def __init__(self, app: ASGIApp, access: Access, sessions: Sessions) -> None:
+    def __init__(self, app: ASGIApp, sessions: Sessions) -> None:
         self._app = app
-        self._access = access
         self._sessions = sessions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -132,23 +128,20 @@ class Guard:
 
     def _unknown(self, request: HTTPConnection) -> Response | None:
         """Return the response to a request without token or with a foreign host name, or None."""
-        if self._access.token is None:
-            host = request.headers.get("host", "")
-            if is_loopback_name(host) or host_name(host) in self._access.hosts:
+        if not self._sessions.has_token:
+            if is_loopback_name(request.headers.get("host", "")):
                 return None
             return _refused(403, "this console answers only to localhost; set a token to serve other host names")
-        path = _path(request)
-        if path == "/login" or path.startswith("/static/") or self._is_known(request):
+        root = str(request.scope.get("root_path", ""))
+        path = str(request.scope["path"]).removeprefix(root) or "/"
+        kind, _, token = request.headers.get("authorization", "").partition(" ")
+        is_known = kind.lower() == "bearer" and self._sessions.opens(token.strip())
+        is_known = is_known or self._sessions.holds(request.cookies.get(COOKIE, ""))
+        if path == "/login" or path.startswith("/static/") or is_known:
             return None
         if path == "/":
-            return RedirectResponse(f"{request.scope.get('root_path', '')}/login", 303)
+            return RedirectResponse(f"{root}/login", 303)
         return _refused(401, "the token is missing or wrong", {"WWW-Authenticate": "Bearer"})
-
-    def _is_known(self, request: HTTPConnection) -> bool:
-        """Return True if a request contains the token or the cookie of a session."""
-        kind, _, token = request.headers.get("authorization", "").partition(" ")
-        bearer = kind.lower() == "bearer" and self._sessions.opens(token.strip())
-        return bearer or self._sessions.holds(request.cookies.get(COOKIE, ""))
 
 
 def foreign(headers: Headers) -> bool:
@@ -170,11 +163,6 @@ async def form_token(request: Request) -> str:
             return ""
     fields = parse_qs(body.decode(errors="replace"), max_num_fields=8)
     return fields.get("token", [""])[0]
-
-
-def _path(request: HTTPConnection) -> str:
-    path, root = str(request.scope["path"]), str(request.scope.get("root_path", ""))
-    return path.removeprefix(root) or "/"
 
 
 def _refused(status: int, why: str, headers: dict[str, str] | None = None) -> Response:

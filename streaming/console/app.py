@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import anyio
 import anyio.to_thread
@@ -18,19 +18,20 @@ from starlette.staticfiles import StaticFiles
 import matcher
 from matcher.dialects import POLICIES
 from streaming.console import asking
-from streaming.console.access import COOKIE, SESSION_SECONDS, Access, Guard, Sessions, form_token
+from streaming.console.access import COOKIE, SESSION_SECONDS, Guard, Sessions, form_token
 from streaming.console.asking import JsonAnswer
-from streaming.console.budget import fitting, shortened
+from streaming.console.budget import PATTERNS, fitting, shortened
 from streaming.console.stream import ChangeStream
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from starlette.requests import Request
     from starlette.responses import Response
 
     from streaming.client.rows import Row
-    from streaming.console.sources import ConsoleSources
+    from streaming.console.explaining import Explain
+    from streaming.console.live import LiveRelation
 
 STATIC: Final = Path(__file__).parent / "static"
 _SAMPLE: Final = 20
@@ -40,7 +41,26 @@ THREADS: Final = 4
 """Number of requests that are processed at a time. Others wait, and the server rejects those beyond its limit."""
 
 
-def console(sources: ConsoleSources, access: Access = Access()) -> Starlette:  # noqa: B008 - a tuple does not change
+class ConsoleSources(NamedTuple):
+    """Data sources of a console. Their functions are called in several threads.
+
+    Attributes:
+        relation: the relation, and its last changes.
+        explain: explains a pair of client and topic.
+        letters: returns a page of the dead letters with a reason, or of all if it is empty, newest first; None if they
+            are not read.
+        timings: returns the job's last micro-batches, oldest first; None for a standalone console.
+        about: labels in the header of the page, such as the broker's address, by name.
+    """
+
+    relation: LiveRelation
+    explain: Explain
+    letters: Callable[[str, int, int], Mapping[str, Any]] | None = None
+    timings: Callable[[], Sequence[Mapping[str, Any]]] | None = None
+    about: Mapping[str, str] = {}
+
+
+def console(sources: ConsoleSources, token: str | None = None) -> Starlette:
     """Create the application.
 
     It may be mounted below any path, because the page uses relative addresses. A server calls `state.close` before it
@@ -48,19 +68,19 @@ def console(sources: ConsoleSources, access: Access = Access()) -> Starlette:  #
 
     Args:
         sources: data sources.
-        access: access rules.
+        token: secret that each request must contain; None for a console on the loopback interface.
     """
-    sessions = Sessions(access)
+    sessions = Sessions(token)
     stream = ChangeStream(sources.relation)
     app = Starlette(
         routes=[
             Route("/", _page),
-            *_Login(sessions, has_token=access.token is not None).routes(),
-            *_Questions(sources, has_token=access.token is not None).routes(),
+            *_Login(sessions).routes(),
+            *_Questions(sources, has_token=token is not None).routes(),
             Route("/api/stream", stream.follow),
             Mount("/static", StaticFiles(directory=STATIC)),
         ],
-        middleware=[Middleware(Guard, access=access, sessions=sessions)],
+        middleware=[Middleware(Guard, sessions=sessions)],
         exception_handlers={HTTPException: _refusal},
     )
     app.state.close = stream.close
@@ -70,9 +90,8 @@ def console(sources: ConsoleSources, access: Access = Access()) -> Starlette:  #
 class _Login:
     """Login form of a console with a token, and logout."""
 
-    def __init__(self, sessions: Sessions, *, has_token: bool) -> None:
+    def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
-        self._has_token = has_token
 
     def routes(self) -> list[Route]:
         """Return the routes."""
@@ -83,9 +102,7 @@ class _Login:
         ]
 
     def _form(self, request: Request) -> Response:
-        if not self._has_token:
-            return RedirectResponse(_home(request), 303)
-        return _login_page()
+        return _login_page() if self._sessions.has_token else RedirectResponse(_home(request), 303)
 
     async def _open(self, request: Request) -> Response:
         if not self._sessions.opens(await form_token(request)):
@@ -204,18 +221,16 @@ class _Questions:
         return JsonAnswer({"rows": _rows(rows), "total": self._live.rows.count_of_subscriber(subscriber)})
 
     def _explain(self, request: Request) -> JsonAnswer:
-        found = self._sources.explainer.explain(asking.subscriber(request), asking.text(request, "topic"))
-        return JsonAnswer({**found._asdict(), "checks": [check._asdict() for check in found.checks]})
+        return JsonAnswer(self._sources.explain(asking.subscriber(request), asking.text(request, "topic")))
 
     def _letters(self, request: Request) -> JsonAnswer:
         if self._sources.letters is None:
             return JsonAnswer({"letters": [], "total": 0, "counts": {}, "cut": 0, "error": "no dead letters are read"})
         reason = asking.text(request, "reason", "")
-        return JsonAnswer(self._sources.letters.page(reason, asking.start(request), asking.size(request))._asdict())
+        return JsonAnswer(self._sources.letters(reason, asking.start(request), asking.size(request)))
 
     def _timings(self, _: Request) -> JsonAnswer:
-        timings = self._sources.timings
-        batches = None if timings is None else [{**each._asdict()} for each in timings.recent()]
+        batches = None if self._sources.timings is None else self._sources.timings()
         seconds = [second._asdict() for second in self._live.changes.seconds()]
         return JsonAnswer({"batches": batches, "seconds": seconds})
 
@@ -241,26 +256,22 @@ def _in_turn(
 
 def _rows(rows: list[Row]) -> list[dict[str, Any]]:
     """Convert rows for the page, as many as fit into a response."""
-    return fitting(list(map(_row, rows)), lambda row: sum(len(str(value)) for value in row.values()))
+    shown: list[dict[str, Any]] = [
+        {
+            "group": row.group,
+            "client": row.client_id,
+            "part": row.part,
+            "topic": row.lite_topic,
+            "patterns": list(map(shortened, row.patterns[:PATTERNS])),
+            "morePatterns": max(0, len(row.patterns) - PATTERNS),
+            "cause": row.cause,
+            "version": row.version,
+            "further": row.further,
+        }
+        for row in rows
+    ]
+    return fitting(shown, lambda row: sum(len(str(value)) for value in row.values()))
 
-
-def _row(row: Row) -> dict[str, Any]:
-    """Convert a row for the page."""
-    return {
-        "group": row.group,
-        "client": row.client_id,
-        "part": row.part,
-        "topic": row.lite_topic,
-        "patterns": list(map(shortened, row.patterns[:_PATTERNS])),
-        "morePatterns": max(0, len(row.patterns) - _PATTERNS),
-        "cause": row.cause,
-        "version": row.version,
-        "further": row.further,
-    }
-
-
-_PATTERNS: Final = 16
-"""Maximum number of shown patterns per row."""
 
 _FRESH: Final[Mapping[str, str]] = {"Cache-Control": "no-store"}
 

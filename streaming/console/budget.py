@@ -24,6 +24,9 @@ MAX_SEGMENTS: Final = 256
 MAX_SHOWN: Final = 256
 """Maximum number of characters of a pattern in a list."""
 
+PATTERNS: Final = 16
+"""Maximum number of patterns per row or change."""
+
 MAX_CHARACTERS: Final = 500_000
 """Maximum number of characters of the names in a response."""
 

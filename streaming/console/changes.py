@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from streaming.console.budget import fitting, shortened
+from streaming.console.budget import PATTERNS, fitting, shortened
 from streaming.records.op import Op
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Changes:
         """Record a change. Only live changes count for rates and latencies."""
         row = change.row
         parent, group, client, part = row.subscriber
-        patterns = tuple(map(shortened, row.patterns[:_PATTERNS]))
+        patterns = tuple(map(shortened, row.patterns[:PATTERNS]))
         with self._lock:
             self.last += 1
             seen = SeenChange(
@@ -127,7 +127,3 @@ class Changes:
 def _characters(seen: SeenChange) -> int:
     """Return the number of characters of the names in a change."""
     return len(seen.parent) + len(seen.group) + len(seen.client) + len(seen.topic) + sum(map(len, seen.patterns))
-
-
-_PATTERNS = 16
-"""Maximum number of kept patterns per change."""

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from streaming.console.budget import shown_steps
-from streaming.console.sources import Check, Explained
 from streaming.errors import InspectError
 from streaming.inspect import Explanation, Inspector, wording
 from streaming.records.op import Cause, Op
 
 if TYPE_CHECKING:
-    from streaming.client.rows import Row, Subscriber
+    from collections.abc import Callable, Iterator
+
+    from streaming.client.rows import Subscriber
     from streaming.config import Settings
-    from streaming.console.changes import SeenChange
     from streaming.console.live import LiveRelation
+
+Explain: TypeAlias = "Callable[[Subscriber, str], dict[str, Any]]"
+"""Source of explanations of pairs, with the JSON fields for the page."""
 
 BASIS: Final = "Answered by the running job, from its live state."
 
@@ -46,71 +49,50 @@ _MEANING: Final = {
 }
 
 
-class UpdatesExplainer:
-    """Explainer that reads only the updates: the history of a pair, and one sentence."""
-
-    def __init__(self, relation: LiveRelation) -> None:
-        self._live = relation
-
-    def explain(self, subscriber: Subscriber, lite_topic: str) -> Explained:
-        """Explain a pair."""
-        live = self._live
-        parts = [subscriber] if subscriber.part is not None else live.parts(subscriber, _PARTS)
-        row = next((row for part in parts if (row := live.rows.row(part, lite_topic)) is not None), None)
-        changes = (seen for each in {subscriber, *parts} for seen in live.changes.of_pair((*each, lite_topic)))
-        history = sorted(changes, reverse=True)
-        headline = _headline(subscriber.client_id, lite_topic, row, history)
-        return Explained(row is not None, headline, UPDATES_BASIS, [], [change._asdict() for change in history])
-
-
-class JobExplainer:
-    """Explainer that asks the running job, and adds the history from the updates.
-
-    Args:
-        settings: addresses, topics and client options of the job.
-        updates: explainer that is used alone if the job does not answer.
-    """
-
-    def __init__(self, settings: Settings, updates: UpdatesExplainer) -> None:
-        self._settings = settings
-        self._updates = updates
-
-    def explain(self, subscriber: Subscriber, lite_topic: str) -> Explained:
-        """Explain a pair."""
-        seen = self._updates.explain(subscriber, lite_topic)
-        try:
-            with Inspector(self._settings, _ANSWER_SECONDS) as inspector:
-                found = inspector.explain(
-                    subscriber.client_id, lite_topic, parent=subscriber.parent, group=subscriber.group
-                )
-        except InspectError as error:
-            return seen._replace(basis=f"{seen.basis} The job did not answer: {error}.")
-        return _shown(found[0])._replace(history=seen.history)
-
-
-def _headline(client: str, lite_topic: str, row: Row | None, history: list[SeenChange]) -> str:
+def explain_by_updates(live: LiveRelation, subscriber: Subscriber, lite_topic: str) -> dict[str, Any]:
+    """Return the history of a pair, newest first, and one sentence. A subscriber without a part has all its parts."""
+    parts = [subscriber] if subscriber.part is not None else live.parts(subscriber, _PARTS)
+    row = next((row for part in parts if (row := live.rows.row(part, lite_topic)) is not None), None)
+    changes = (seen for each in {subscriber, *parts} for seen in live.changes.of_pair((*each, lite_topic)))
+    history = [change._asdict() for change in sorted(changes, reverse=True)]
+    client = subscriber.client_id
     if row is not None:
         entries = ", ".join(row.patterns[:3]) or "its subscription to every topic"
-        return f"{client} receives {lite_topic}: by {entries}, since {_meaning(row.cause)}."
-    if history and history[0].op == Op.REMOVE:
-        return f"{client} no longer receives {lite_topic}: {_meaning(history[0].cause)}."
-    return f"{client} does not receive {lite_topic}, and the kept updates contain no change of this pair."
+        headline = f"{client} receives {lite_topic}: by {entries}, since {_meaning(row.cause)}."
+    elif history and history[0]["op"] == Op.REMOVE:
+        headline = f"{client} no longer receives {lite_topic}: {_meaning(history[0]['cause'])}."
+    else:
+        headline = f"{client} does not receive {lite_topic}, and the kept updates contain no change of this pair."
+    return {"receives": row is not None, "headline": headline, "basis": UPDATES_BASIS, "checks": [], "history": history}
+
+
+def explain(settings: Settings, live: LiveRelation, subscriber: Subscriber, lite_topic: str) -> dict[str, Any]:
+    """Return the job's explanation of a pair with the history from the updates; only the latter if no job answers."""
+    seen = explain_by_updates(live, subscriber, lite_topic)
+    parent, group, client, _ = subscriber
+    try:
+        with Inspector(settings, _ANSWER_SECONDS) as inspector:
+            found = inspector.explain(client, lite_topic, parent=parent, group=group)[0]
+    except InspectError as error:
+        return {**seen, "basis": f"{seen['basis']} The job did not answer: {error}."}
+    pair = found.pair
+    verb = "receives" if found.received else "does not receive"
+    decided = f" Decided by {pair.decided_by}." if pair.decided_by else ""
+    headline = f"{pair.client} {verb} {pair.topic}: {pair.reason}.{decided}"
+    return {**seen, "receives": found.received, "headline": headline, "basis": BASIS, "checks": list(_checks(found))}
 
 
 def _meaning(cause: str) -> str:
     return _MEANING.get(Cause(cause), cause) if cause in set(Cause) else cause
 
 
-def _shown(found: Explanation) -> Explained:
-    pair = found.pair
-    verb = "receives" if found.received else "does not receive"
-    checks = [Check(name, None, f"{text}.") for name, text in wording.facts(found)]
-    entries = sorted(pair.entries, key=lambda entry: not entry.matches)[:_ENTRIES]
-    for entry in entries:
-        kind = "name" if entry.dialect is None else entry.dialect
+def _checks(found: Explanation) -> Iterator[dict[str, Any]]:
+    """Yield facts, entries and hints: each with its name, `met` (None if unknown), a sentence, and steps by segment."""
+    for name, text in wording.facts(found):
+        yield {"name": name, "met": None, "detail": f"{text}.", "steps": ()}
+    for entry in sorted(found.pair.entries, key=lambda entry: not entry.matches)[:_ENTRIES]:
         place = f" It was sent by {entry.place}." if entry.place else ""
-        steps = shown_steps(entry.steps)
-        checks.append(Check("entry", entry.matches, f"{entry.entry} ({kind}): {entry.reason}.{place}", steps))
-    checks += (Check("hint", None, hint.text) for hint in found.hints)
-    decided = f" Decided by {pair.decided_by}." if pair.decided_by else ""
-    return Explained(found.received, f"{pair.client} {verb} {pair.topic}: {pair.reason}.{decided}", BASIS, checks)
+        detail = f"{entry.entry} ({entry.dialect or 'name'}): {entry.reason}.{place}"
+        yield {"name": "entry", "met": entry.matches, "detail": detail, "steps": shown_steps(entry.steps)}
+    for hint in found.hints:
+        yield {"name": "hint", "met": None, "detail": hint.text, "steps": ()}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from streaming.console.sources import LetterPage
 from streaming.errors import TopicUnreadable
 from streaming.kafka import letters as dead
 from streaming.kafka.reader import Span, TopicReader
@@ -55,16 +55,24 @@ class LetterTail:
         self._stop.set()
         self._thread.join()
 
-    def page(self, reason: str, start: int, size: int) -> LetterPage:
-        """Return dead letters with a reason, or all if it is empty, newest first."""
+    def page(self, reason: str, start: int, size: int) -> dict[str, Any]:
+        """Return dead letters with a reason, or all if it is empty, newest first, for the page.
+
+        `total` is the number of these dead letters, and `counts` the number of all dead letters by reason. `cut` older
+        dead letters are not kept. `error` is the reason why new dead letters cannot be read now, if any.
+        """
         with self._lock:
             held, cut, error = list(self._held.values()), self._cut, self._error
-        counts: dict[str, int] = {}
-        for letter in held:
-            counts[letter["reason"]] = counts.get(letter["reason"], 0) + 1
         chosen = [letter for letter in held if not reason or letter["reason"] == reason]
         chosen.sort(key=lambda letter: -letter["time"])
-        return LetterPage(chosen[start : start + size], len(chosen), counts, cut, error)
+        counts = Counter(letter["reason"] for letter in held)
+        return {
+            "letters": chosen[start : start + size],
+            "total": len(chosen),
+            "counts": counts,
+            "cut": cut,
+            "error": error,
+        }
 
     def _run(self) -> None:
         """Body of the thread."""

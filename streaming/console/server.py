@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.concurrency import run_in_threadpool
 from starlette.routing import Mount
 
 from streaming.config import Address, parse_address
-from streaming.console.access import Access
-from streaming.console.app import console
-from streaming.console.explaining import JobExplainer, UpdatesExplainer
+from streaming.console.app import ConsoleSources, console
+from streaming.console.explaining import explain
 from streaming.console.letters import LetterTail
 from streaming.console.live import MAX_ROWS, LiveRelation
-from streaming.console.sources import ConsoleSources, RecentBatches
 from streaming.errors import AddressUnusable, ConfigInvalid
 from streaming.kafka.options import for_librdkafka
+from streaming.monitor.batch import TOTAL
 from streaming.monitor.bounded import BoundedServer
 from streaming.monitor.server import checked_token, read_token, token_of_file
+from streaming.records.op import Op
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     from starlette.applications import Starlette
@@ -38,6 +40,11 @@ log = logging.getLogger("reexpand")
 
 VARIABLE: Final = "REEXPAND_CONSOLE_TOKEN"
 """Environment variable of the token, if no file is given."""
+
+_BATCHES: Final = 500
+"""Maximum number of micro-batches with records in the timings."""
+
+_UPDATES: Final = tuple(f"{op.lower()}:" for op in Op)
 
 _GOODBYE_SECONDS: Final = 2
 """Timeout of running responses at the end, in seconds."""
@@ -58,8 +65,8 @@ def address(text: str) -> Address:
     return found
 
 
-def access(where: Address, token: str | None, token_file: Path | None) -> Access:
-    """Return the access rules of a console.
+def access_token(where: Address, token: str | None, token_file: Path | None) -> str | None:
+    """Return the token of a console; None for a console on the loopback interface.
 
     Args:
         where: address of the console.
@@ -70,11 +77,11 @@ def access(where: Address, token: str | None, token_file: Path | None) -> Access
         ConfigInvalid: the token is too short, cannot be read, or is missing for a non-loopback address.
     """
     if token_file is not None:
-        return Access(token_of_file(token_file))
+        return token_of_file(token_file)
     if token is not None:
-        return Access(checked_token(token, VARIABLE))
+        return checked_token(token, VARIABLE)
     if where.is_loopback:
-        return Access()
+        return None
     raise ConfigInvalid(
         f"other machines can reach {where.host}, so the console needs a token: use --token-file or "
         f"{VARIABLE}, or listen on 127.0.0.1"
@@ -88,7 +95,7 @@ def open_sources(
     *,
     max_rows: int = MAX_ROWS,
     parents: Collection[str] = (),
-    timings: RecentBatches | None = None,
+    timings: Callable[[], Sequence[Mapping[str, Any]]] | None = None,
 ) -> ConsoleSources:
     """Start to read updates and dead letters.
 
@@ -98,17 +105,15 @@ def open_sources(
         about: labels in the header of the page.
         max_rows: maximum number of rows.
         parents: parents whose rows are read; empty for all.
-        timings: timings of the job's micro-batches.
+        timings: returns the job's last micro-batches.
     """
     servers, options = settings.bootstrap_servers, for_librdkafka(settings)
     relation = stack.enter_context(
         LiveRelation(servers, settings.updates, options=options, max_rows=max_rows, parents=parents)
     )
     letters = stack.enter_context(LetterTail(servers, settings.dead_letters, options))
-    explainer = JobExplainer(settings, UpdatesExplainer(relation))
-    return ConsoleSources(
-        relation, explainer, letters, timings, {"broker": servers, "updates": settings.updates, **about}
-    )
+    labels = {"broker": servers, "updates": settings.updates, **about}
+    return ConsoleSources(relation, partial(explain, settings, relation), letters.page, timings, labels)
 
 
 def serve(app: Starlette, where: Address, opened: Callable[[str], None]) -> None:
@@ -156,8 +161,8 @@ class JobConsole:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._access = Access(read_token(settings.http_token_file))
-        self._timings = RecentBatches()
+        self._token = read_token(settings.http_token_file)
+        self._batches: deque[dict[str, Any]] = deque(maxlen=_BATCHES)
         self._app: Starlette | None = None
         self._opening = threading.Lock()
         self._open = ExitStack()
@@ -167,14 +172,26 @@ class JobConsole:
         where = parse_address(self._settings.http)
         if where is None:
             return []
-        if self._access.token is None and not where.is_loopback:
+        if self._token is None and not where.is_loopback:
             log.info("no console at %s: other machines can reach it, and there is no --http-token-file", where)
             return []
         return [Mount("/", app=self._serve)]
 
     def follow(self, batch: BatchReport) -> None:
-        """Add a committed micro-batch."""
-        self._timings.follow(batch)
+        """Add a committed micro-batch, if it has read records."""
+        if batch.records:
+            phases = dict(batch.phases)
+            seconds = phases.pop(TOTAL, 0.0)
+            self._batches.append(
+                {
+                    "number": batch.number,
+                    "started_ms": int((batch.ended - seconds) * 1_000),
+                    "seconds": seconds,
+                    "records": batch.records,
+                    "updates": sum(count for kind, count in batch.counts.items() if kind.startswith(_UPDATES)),
+                    "phases": phases,
+                }
+            )
 
     def close(self) -> None:
         """End the streams of open pages, and stop reading."""
@@ -190,7 +207,7 @@ class JobConsole:
         with self._opening:
             if self._app is None:
                 about = {"checkpoint": self._settings.checkpoint}
-                sources = open_sources(self._open, self._settings, about, timings=self._timings)
-                self._app = console(sources, self._access)
+                sources = open_sources(self._open, self._settings, about, timings=lambda: list(self._batches))
+                self._app = console(sources, self._token)
                 self._open.callback(self._app.state.close)
             return self._app

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import threading
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +18,11 @@ import uvicorn
 
 import matcher
 from streaming.config import Address
-from streaming.console.access import Access
-from streaming.console.app import console
+from streaming.console.app import ConsoleSources, console
 from streaming.console.budget import shown_steps
-from streaming.console.explaining import UpdatesExplainer
+from streaming.console.explaining import explain_by_updates
 from streaming.console.letters import LetterTail
 from streaming.console.live import LiveRelation
-from streaming.console.sources import BatchTiming, Check, ConsoleSources, Explained
 from streaming.local.broker import Broker
 from streaming.local.server import free_port
 from tests.console.rows import LETTERS, ROWS
@@ -31,7 +30,7 @@ from tests.support.running_job import Streams
 from tests.support.simulated import TOPIC, Simulated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     from streaming.client.rows import Subscriber
 
@@ -43,35 +42,28 @@ COMMAND = str(Path(__file__).parents[2] / ".venv/bin/reexpand")
 """The command of the job: a browser's library is in another environment."""
 
 
-class Batches:
-    """Timings as a job has them."""
-
-    def recent(self) -> Sequence[BatchTiming]:
-        """Return thirty micro-batches."""
-        return [
-            BatchTiming(number, 1_795_570_000_000 + number * 1_000, 0.2 + number % 7 / 20, 20 * number, 3 * number,
-                        {"offsets": 0.02, "route": 0.05, "expand": 0.1 + number % 7 / 25})
-            for number in range(30)
-        ]  # fmt: skip
+def batches() -> list[Mapping[str, Any]]:
+    """Return the timings of thirty micro-batches."""
+    return [
+        {"number": number, "started_ms": 1_795_570_000_000 + number * 1_000, "seconds": 0.2 + number % 7 / 20,
+         "records": 20 * number, "updates": 3 * number,
+         "phases": {"offsets": 0.02, "route": 0.05, "expand": 0.1 + number % 7 / 25}}
+        for number in range(30)
+    ]  # fmt: skip
 
 
-class FakeJob:
-    """Explainer that compares the entries of some clients, as the job does."""
+_ENTRIES = {"eu-dashboard": "eu__**", "globex-billing": "*__globex__**"}
 
-    entries: Mapping[str, str] = {"eu-dashboard": "eu__**", "globex-billing": "*__globex__**"}
 
-    def __init__(self, relation: LiveRelation) -> None:
-        self._updates = UpdatesExplainer(relation)
-
-    def explain(self, subscriber: Subscriber, lite_topic: str) -> Explained:
-        """Return the explanation of the updates, with the entry of the client by segment."""
-        seen = self._updates.explain(subscriber, lite_topic)
-        entry = self.entries.get(subscriber.client_id)
-        if entry is None:
-            return seen
-        found = matcher.explain(entry, lite_topic)
-        check = Check("entry", found.matched, f"{entry} (lite): {found.reason}.", shown_steps(found.steps))
-        return seen._replace(checks=[check])
+def _explain(live: LiveRelation, subscriber: Subscriber, lite_topic: str) -> dict[str, Any]:
+    """Return the explanation of the updates, with the entry of some clients by segment, as a job does."""
+    seen = explain_by_updates(live, subscriber, lite_topic)
+    entry = _ENTRIES.get(subscriber.client_id)
+    if entry is None:
+        return seen
+    found = matcher.explain(entry, lite_topic)
+    detail, steps = f"{entry} (lite): {found.reason}.", shown_steps(found.steps)
+    return {**seen, "checks": [{"name": "entry", "met": found.matched, "detail": detail, "steps": steps}]}
 
 
 @pytest.fixture(scope="session")
@@ -115,8 +107,8 @@ def served(broker: Simulated, port: int = 0, token: str | None = None, **options
     ):
         relation.wait_ready(60)
         about = {"broker": broker.address, "updates": TOPIC}
-        sources = ConsoleSources(relation, FakeJob(relation), letters, Batches(), about)
-        app = console(sources, Access(token))
+        sources = ConsoleSources(relation, partial(_explain, relation), letters.page, batches, about)
+        app = console(sources, token)
         config = uvicorn.Config(app, host=where.host, port=where.port, log_level="error", lifespan="off")
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run)

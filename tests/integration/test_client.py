@@ -11,6 +11,7 @@ import time
 import uuid
 from collections import Counter
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,11 +25,10 @@ from starlette.testclient import TestClient
 
 import streaming.client
 from streaming.client import UPDATES, Change, NotReady, SubscriptionClient, UpdatesUnreadable
-from streaming.console.app import console
-from streaming.console.explaining import UpdatesExplainer
+from streaming.console.app import ConsoleSources, console
+from streaming.console.explaining import explain_by_updates
 from streaming.console.letters import LetterTail
 from streaming.console.live import LiveRelation
-from streaming.console.sources import ConsoleSources
 from streaming.kafka.specs import COMPACTION
 from streaming.kafka.topics import TopicSpec, create_topics
 from streaming.oracle import Effective
@@ -230,7 +230,9 @@ def console_rows(streams: Streams) -> dict[tuple[str, ...], list[str]]:
     servers, written = settings.bootstrap_servers, len({str(letter["source"]) for letter in streams.dead_letters()})
     with LiveRelation(servers, settings.updates) as live, LetterTail(servers, settings.dead_letters, {}) as letters:
         live.wait_ready(60)
-        page = TestClient(console(ConsoleSources(live, UpdatesExplainer(live), letters)), base_url="http://localhost")
+        page = TestClient(
+            console(ConsoleSources(live, partial(explain_by_updates, live), letters.page)), base_url="http://localhost"
+        )
         assert eventually(lambda: page.get("/api/letters").json()["total"] == written)
         found: dict[tuple[str, ...], list[str]] = {}
         for parent in live.parents():

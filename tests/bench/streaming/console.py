@@ -5,16 +5,16 @@
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from starlette.testclient import TestClient
 
-from streaming.console.app import console
-from streaming.console.explaining import UpdatesExplainer
+from streaming.console.app import ConsoleSources, console
+from streaming.console.explaining import explain_by_updates
 from streaming.console.live import LiveRelation
-from streaming.console.sources import ConsoleSources
 from tests.support.simulated import TOPIC, Simulated
 from tests.support.update_records import add
 
@@ -36,7 +36,7 @@ def main(topics: int) -> None:
             live._client._apply(key, value, "a record of the bench")
             seconds += time.thread_time() - start
         print(f"{topics:,} topics: {_resident() - before:.0f} MB, {topics / seconds:,.0f} updates per second of CPU")
-        page = TestClient(console(ConsoleSources(live, UpdatesExplainer(live))), base_url="http://localhost")
+        page = TestClient(console(ConsoleSources(live, partial(explain_by_updates, live))), base_url="http://localhost")
         _time("first level", lambda: page.get("/api/level", params={"parent": "big"}))
         _time(
             "level, a page of 500",

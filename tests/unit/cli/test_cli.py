@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import streaming
-from streaming.cli import main, root
+from streaming.cli import main
 from streaming.cli.output import set_up
 from streaming.errors import ExtraMissing
 from streaming.local import jars
@@ -105,12 +105,6 @@ def test_ctrl_c_has_one_exit_code(arguments: list[str], interrupted: str, monkey
     monkeypatch.setattr(interrupted, interrupt)
     result = run(*arguments)
     assert (result.exit_code, result.output.strip()) == (130, "")
-
-
-def test_no_summary_of_a_verb_is_cut() -> None:
-    """In the list of all verbs, on a terminal of 80 columns."""
-    listed = run("--help").output.partition("Commands:\n")[2]
-    assert [line for line in listed.splitlines() if line.endswith("...")] == []
 
 
 @pytest.mark.parametrize("verb", [["match", "a", "a"], ["--version"], ["validate", "a"]], ids=lambda verb: verb[0])

@@ -1,14 +1,14 @@
 """A console on a simulated broker."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from starlette.testclient import TestClient
 
-from streaming.console.app import console
-from streaming.console.explaining import UpdatesExplainer
+from streaming.console.app import ConsoleSources, console
+from streaming.console.explaining import explain_by_updates
 from streaming.console.live import LiveRelation
-from streaming.console.sources import ConsoleSources
 from tests.support.simulated import TOPIC, Simulated
 from tests.support.update_records import add
 
@@ -47,7 +47,7 @@ def still() -> Iterator[LiveRelation]:
 
 @pytest.fixture
 def sources(still: LiveRelation) -> ConsoleSources:
-    return ConsoleSources(still, UpdatesExplainer(still))
+    return ConsoleSources(still, partial(explain_by_updates, still))
 
 
 @pytest.fixture

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import pytest
 
 from streaming.client import Subscriber
 from streaming.config import load
 from streaming.console import explaining
-from streaming.console.explaining import _MEANING, BASIS, UPDATES_BASIS, JobExplainer, UpdatesExplainer
+from streaming.console.explaining import _MEANING, BASIS, UPDATES_BASIS, explain, explain_by_updates
 from streaming.errors import InspectError
 from streaming.inspect import Explanation
 from streaming.records.op import Cause
@@ -24,47 +24,39 @@ if TYPE_CHECKING:
 C1 = Subscriber("orders", "billing", "c1")
 
 
-@pytest.fixture
-def explainer(still: LiveRelation) -> UpdatesExplainer:
-    return UpdatesExplainer(still)
+def test_a_row_names_its_entries_and_its_cause(still: LiveRelation) -> None:
+    found = explain_by_updates(still, C1, "eu__acme__created")
+    assert found["receives"]
+    assert found["headline"] == "c1 receives eu__acme__created: by eu__**, since the client subscribed."
+    assert (found["basis"], found["checks"]) == (UPDATES_BASIS, [])
+    assert [seen["op"] for seen in found["history"]] == ["ADD"]
+    everything = explain_by_updates(still, Subscriber("orders", "audit", "c2"), "eu__acme__created")
+    assert "by its subscription to every topic" in everything["headline"]
 
 
-def test_a_row_names_its_entries_and_its_cause(explainer: UpdatesExplainer) -> None:
-    found = explainer.explain(C1, "eu__acme__created")
-    assert found.receives
-    assert found.headline == "c1 receives eu__acme__created: by eu__**, since the client subscribed."
-    assert (found.basis, found.checks) == (UPDATES_BASIS, [])
-    assert [seen["op"] for seen in found.history] == ["ADD"]
-
-
-def test_a_subscription_to_everything_has_no_entries(explainer: UpdatesExplainer) -> None:
-    found = explainer.explain(Subscriber("orders", "audit", "c2"), "eu__acme__created")
-    assert "by its subscription to every topic" in found.headline
-
-
-def test_a_client_stands_for_its_parts(explainer: UpdatesExplainer) -> None:
-    found = explainer.explain(Subscriber("sensors", "hot", "c3"), "eu/berlin/temp")
-    assert found.receives
-    assert [seen["part"] for seen in found.history] == ["share:s"]
+def test_a_client_stands_for_its_parts(still: LiveRelation) -> None:
+    found = explain_by_updates(still, Subscriber("sensors", "hot", "c3"), "eu/berlin/temp")
+    assert found["receives"]
+    assert [seen["part"] for seen in found["history"]] == ["share:s"]
 
 
 @pytest.mark.parametrize("client", ["c1", "unknown"])
-def test_a_pair_without_changes(explainer: UpdatesExplainer, client: str) -> None:
-    found = explainer.explain(Subscriber("orders", "billing", client), "us__acme__created")
-    assert not found.receives
-    assert found.headline.startswith(f"{client} does not receive us__acme__created, and the kept updates contain no")
-    assert found.history == []
+def test_a_pair_without_changes(still: LiveRelation, client: str) -> None:
+    found = explain_by_updates(still, Subscriber("orders", "billing", client), "us__acme__created")
+    assert (found["receives"], found["history"]) == (False, [])
+    headline = f"{client} does not receive us__acme__created, and the kept updates contain no"
+    assert found["headline"].startswith(headline)
 
 
 def test_the_last_removal_names_its_cause(broker: Simulated, live: LiveRelation) -> None:
     names = {"parent": "orders", "client": "c1", "group": "billing"}
     broker.write(remove("eu__acme__created", changes={"cause": "EVICTED"}, **names), partition=0)
     assert eventually(lambda: live.rows.row(C1, "eu__acme__created") is None)
-    found = UpdatesExplainer(live).explain(C1, "eu__acme__created")
-    assert found.headline == (
+    found = explain_by_updates(live, C1, "eu__acme__created")
+    assert found["headline"] == (
         "c1 no longer receives eu__acme__created: a newer client of the exclusive group received the topic."
     )
-    assert [seen["op"] for seen in found.history] == ["REMOVE", "ADD"]
+    assert [seen["op"] for seen in found["history"]] == ["REMOVE", "ADD"]
 
 
 def test_every_cause_has_a_meaning() -> None:
@@ -94,12 +86,10 @@ class FakeInspector:
         return [self.answer]
 
 
-def job_explainer(monkeypatch: pytest.MonkeyPatch, updates: UpdatesExplainer, answer: Any) -> JobExplainer:
-    monkeypatch.setattr(explaining, "Inspector", FakeInspector(answer))
-    return JobExplainer(load({"bootstrap_servers": "broker:1", "checkpoint": "unused"}), updates)
+SETTINGS = load({"bootstrap_servers": "broker:1", "checkpoint": "unused"})
 
 
-def test_reasons_come_from_the_job(monkeypatch: pytest.MonkeyPatch, explainer: UpdatesExplainer) -> None:
+def test_reasons_come_from_the_job(monkeypatch: pytest.MonkeyPatch, still: LiveRelation) -> None:
     """With each entry segment by segment, and the history from the updates."""
     steps = (
         SegmentStep("us", "eu", fits=False, verdict="differs"),
@@ -112,16 +102,18 @@ def test_reasons_come_from_the_job(monkeypatch: pytest.MonkeyPatch, explainer: U
         group_facts=GroupFacts("billing", {}, "wildcard", exclusive=False, quota=-1),
     )  # fmt: skip
     answer = Explanation(pair, None, None, None, (Hint("x", "a hint"),))
-    found = job_explainer(monkeypatch, explainer, answer).explain(C1, "eu__acme__created")
-    assert found.headline == "c1 does not receive eu__acme__created: no entry matches."
-    assert found.basis == BASIS
-    shown = next(check for check in found.checks if check.name == "entry")
-    assert (shown.met, [step["fits"] for step in shown.steps]) == (False, [False, True])
-    assert found.checks[-1].detail == "a hint"
-    assert [seen["op"] for seen in found.history] == ["ADD"]
+    monkeypatch.setattr(explaining, "Inspector", FakeInspector(answer))
+    found = explain(SETTINGS, still, C1, "eu__acme__created")
+    assert found["headline"] == "c1 does not receive eu__acme__created: no entry matches."
+    assert (found["receives"], found["basis"]) == (False, BASIS)
+    shown = next(check for check in found["checks"] if check["name"] == "entry")
+    assert (shown["met"], [step["fits"] for step in shown["steps"]]) == (False, [False, True])
+    assert found["checks"][-1]["detail"] == "a hint"
+    assert [seen["op"] for seen in found["history"]] == ["ADD"]
 
 
-def test_without_an_answer_the_updates_are_used(monkeypatch: pytest.MonkeyPatch, explainer: UpdatesExplainer) -> None:
-    found = job_explainer(monkeypatch, explainer, None).explain(C1, "eu__acme__created")
-    assert found.headline.startswith("c1 receives eu__acme__created")
-    assert found.basis == f"{UPDATES_BASIS} The job did not answer: no job answers."
+def test_without_an_answer_the_updates_are_used(monkeypatch: pytest.MonkeyPatch, still: LiveRelation) -> None:
+    monkeypatch.setattr(explaining, "Inspector", FakeInspector(None))
+    found = explain(SETTINGS, still, C1, "eu__acme__created")
+    assert found["headline"].startswith("c1 receives eu__acme__created")
+    assert found["basis"] == f"{UPDATES_BASIS} The job did not answer: no job answers."

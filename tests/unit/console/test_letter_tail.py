@@ -38,14 +38,14 @@ def tail(broker: Simulated) -> Iterator[LetterTail]:
 
 
 def ids(tail: LetterTail, reason: str = "", start: int = 0, size: int = 100) -> list[str]:
-    return [found["id"].partition("@")[2] for found in tail.page(reason, start, size).letters]
+    return [found["id"].partition("@")[2] for found in tail.page(reason, start, size)["letters"]]
 
 
 def test_letters_are_followed_the_newest_first(broker: Simulated, tail: LetterTail) -> None:
     assert eventually(lambda: len(ids(tail)) == 3)
     broker.write(letter(9, "unknown-event"), topic=TOPIC, partition=0)
     assert eventually(lambda: ids(tail)[0] == "9")
-    assert tail.page("", 0, 1).counts == {"not-json": 3, "unknown-event": 1}
+    assert tail.page("", 0, 1)["counts"] == {"not-json": 3, "unknown-event": 1}
     assert ids(tail, "unknown-event") == ["9"]
     assert ids(tail, "", 1, 2) == ids(tail)[1:3]
 
@@ -71,16 +71,16 @@ def test_only_the_last_ones_are_kept(broker: Simulated, monkeypatch: pytest.Monk
     with LetterTail(broker.address, TOPIC, {}) as tail:
         assert eventually(lambda: sorted(ids(tail)) == ["6", "7", "8", "9"])
         assert read == [6, 7, 8, 9]
-        assert tail.page("", 0, 1).cut == 6
+        assert tail.page("", 0, 1)["cut"] == 6
         broker.write(letter(10), letter(11), topic=TOPIC, partition=0)
         assert eventually(lambda: sorted(ids(tail)) == ["10", "11", "8", "9"])
-        assert tail.page("", 0, 1).cut == 8
+        assert tail.page("", 0, 1)["cut"] == 8
 
 
 def test_long_entries_are_cut(broker: Simulated, tail: LetterTail) -> None:
     broker.write(letter(5, original="x" * 60_000), topic=TOPIC, partition=0)
     assert eventually(lambda: "5" in ids(tail))
-    (found,) = [each for each in tail.page("", 0, 100).letters if each["id"].endswith("@5")]
+    (found,) = [each for each in tail.page("", 0, 100)["letters"] if each["id"].endswith("@5")]
     assert len(found["original"]) == 2_048
     assert found["truncated"]
 
@@ -94,5 +94,5 @@ def test_records_that_are_no_letters_are_left_out(broker: Simulated, tail: Lette
 def test_a_broker_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streaming.kafka.reach.WAIT_SECONDS", 0.3)
     with LetterTail("127.0.0.1:1", TOPIC, {}) as tail:
-        assert eventually(lambda: tail.page("", 0, 1).error != "")
-        assert "no Kafka broker answers at 127.0.0.1:1" in tail.page("", 0, 1).error
+        assert eventually(lambda: tail.page("", 0, 1)["error"] != "")
+        assert "no Kafka broker answers at 127.0.0.1:1" in tail.page("", 0, 1)["error"]

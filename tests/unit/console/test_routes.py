@@ -2,41 +2,22 @@
 
 import asyncio
 import threading
-from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import httpx2
 import pytest
 from starlette.testclient import TestClient
 
-from streaming.client import Subscriber
 from streaming.console import asking, budget, live
-from streaming.console.app import THREADS, console
-from streaming.console.explaining import UpdatesExplainer
+from streaming.console.app import THREADS, ConsoleSources, console
+from streaming.console.explaining import explain_by_updates
 from streaming.console.live import LiveRelation
-from streaming.console.sources import BatchTiming, Check, ConsoleSources, Explained, LetterPage
 from tests.support.processes import eventually
 from tests.support.simulated import Simulated
 from tests.support.update_records import add
 
 HOSTILE = "<img src=x onerror=alert(1)>__\"'`&\u202e__\u0000"
-
-
-class JobsOwn:
-    """What only a job has: timings, and explanations from its live state."""
-
-    def recent(self) -> Sequence[BatchTiming]:
-        """One micro-batch."""
-        return [BatchTiming(7, 1_000, 0.5, 10, 3, {"read": 0.1, "expand": 0.3})]
-
-    def explain(self, subscriber: Subscriber, lite_topic: str) -> Explained:
-        """A refusal by quota."""
-        return Explained(False, f"{subscriber.part} {lite_topic}", "state", [Check("quota", False, "full")])
-
-    def page(self, reason: str, start: int, size: int) -> LetterPage:
-        """The question, as a letter."""
-        letters: list[Mapping[str, Any]] = [{"id": f"t[0]@{start}", "reason": reason, "size": size}]
-        return LetterPage(letters, 1, {"not-json": 1}, 2, "")
 
 
 def ask(browser: TestClient, question: str, **parameters: Any) -> Any:
@@ -114,22 +95,22 @@ def test_a_page_of_long_names_is_shorter(browser: TestClient, monkeypatch: pytes
 
 
 class Slow:
-    """Explainer that takes until it is let go."""
+    """Source of explanations that takes until it is released."""
 
     def __init__(self) -> None:
         self.go = threading.Event()
         self.running = self.most = 0
         self.lock = threading.Lock()
 
-    def explain(self, subscriber: Subscriber, lite_topic: str) -> Explained:
-        """Count who is here at once."""
+    def __call__(self, *_: object) -> dict[str, Any]:
+        """Count the calls at a time."""
         with self.lock:
             self.running += 1
             self.most = max(self.most, self.running)
         self.go.wait(60)
         with self.lock:
             self.running -= 1
-        return Explained(False, f"{subscriber} {lite_topic}", "", [])
+        return {}
 
 
 def test_slow_questions_take_few_threads_and_hold_up_no_other(still: LiveRelation) -> None:
@@ -165,16 +146,18 @@ def test_the_playground_matches_topics(browser: TestClient) -> None:
 
 
 def test_beside_the_updates_a_job_shows_what_it_has(still: LiveRelation) -> None:
-    own = JobsOwn()
-    client = TestClient(console(ConsoleSources(still, own, own, own)), base_url="http://localhost")
-    assert ask(client, "timings")["batches"] == [
-        {"number": 7, "started_ms": 1000, "seconds": 0.5, "records": 10, "updates": 3,
-         "phases": {"read": 0.1, "expand": 0.3}}
-    ]  # fmt: skip
+    batch = {"number": 7, "phases": {"read": 0.1, "expand": 0.3}}
+    sources = ConsoleSources(
+        still,
+        lambda subscriber, topic: {"headline": f"{subscriber.part} {topic}"},
+        lambda reason, start, size: {"letters": [reason, start, size]},
+        lambda: [batch],
+    )
+    client = TestClient(console(sources), base_url="http://localhost")
+    assert ask(client, "timings")["batches"] == [batch]
     found = ask(client, "explain", parent="p", group="g", client="c", part="share:x", topic="t")
-    assert (found["headline"], found["checks"][0]["met"]) == ("share:x t", False)
-    letters = ask(client, "letters", reason="not-json", start=3, size=9)
-    assert (letters["letters"], letters["cut"]) == ([{"id": "t[0]@3", "reason": "not-json", "size": 9}], 2)
+    assert found["headline"] == "share:x t"
+    assert ask(client, "letters", reason="not-json", start=3, size=9)["letters"] == ["not-json", 3, 9]
 
 
 def test_alone_it_has_neither_batches_nor_letters(browser: TestClient) -> None:
@@ -183,7 +166,7 @@ def test_alone_it_has_neither_batches_nor_letters(browser: TestClient) -> None:
 
 
 def test_hostile_names_pass_as_texts_in_json(broker: Simulated, live: LiveRelation) -> None:
-    browser = TestClient(console(ConsoleSources(live, UpdatesExplainer(live))), base_url="http://localhost")
+    browser = TestClient(console(ConsoleSources(live, partial(explain_by_updates, live))), base_url="http://localhost")
     broker.write(add(HOSTILE, parent="<b>", client="</script>", group="&lt;"), partition=0)
     assert eventually(lambda: live.rows.count_of_topic("<b>", HOSTILE) > 0)
     answer = browser.get("/api/topics", params={"parent": "<b>"})

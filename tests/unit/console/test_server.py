@@ -12,7 +12,7 @@ import pytest
 from starlette.applications import Starlette
 
 from streaming.config import Address
-from streaming.console.server import access, address, serve
+from streaming.console.server import access_token, address, serve
 from streaming.errors import AddressUnusable, ConfigInvalid
 from tests.support.processes import eventually
 from tests.support.simulated import TOPIC, Simulated
@@ -45,21 +45,21 @@ def test_a_text_that_is_no_address(text: str) -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "localhost"])
 def test_a_loopback_address_needs_no_token(host: str) -> None:
-    assert access(Address(host, 1), None, None).token is None
-    assert access(Address(host, 1), TOKEN, None).token == TOKEN
+    assert access_token(Address(host, 1), None, None) is None
+    assert access_token(Address(host, 1), TOKEN, None) == TOKEN
 
 
 @pytest.mark.parametrize("host", ["::", "10.0.0.1", "localhost.example", "fe80::1"])
 def test_any_other_address_needs_one(host: str) -> None:
     with pytest.raises(ConfigInvalid, match="needs a token"):
-        access(Address(host, 1), None, None)
-    assert access(Address(host, 1), f" {TOKEN}\n", None).token == TOKEN
+        access_token(Address(host, 1), None, None)
+    assert access_token(Address(host, 1), f" {TOKEN}\n", None) == TOKEN
 
 
 def test_the_token_of_the_file_goes_before(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text(f"{TOKEN}\n")
-    assert access(Address("10.0.0.1", 1), "another-token-of-length", file).token == TOKEN
+    assert access_token(Address("10.0.0.1", 1), "another-token-of-length", file) == TOKEN
 
 
 @pytest.mark.parametrize("token", ["", "short", " " * 30, "é" * 20])
@@ -69,14 +69,14 @@ def test_a_weak_token_is_refused(token: str, tmp_path: Path) -> None:
     file.write_text(token)
     for given in ((token, None), (None, file)):
         with pytest.raises(ConfigInvalid, match="at least 16 ASCII characters"):
-            access(Address("127.0.0.1", 1), *given)
+            access_token(Address("127.0.0.1", 1), *given)
 
 
 def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     for file in (tmp_path / "missing", tmp_path / "binary"):
         with pytest.raises(ConfigInvalid, match="cannot be read from"):
-            access(Address("127.0.0.1", 1), None, file)
+            access_token(Address("127.0.0.1", 1), None, file)
 
 
 def test_an_address_in_use_is_told() -> None:
