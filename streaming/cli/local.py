@@ -167,7 +167,7 @@ def jars(*, archive: bool) -> None:
     from rich.progress import Progress
 
     from streaming.cli.run import provide_java
-    from streaming.demo.rehearsal import rehearse
+    from streaming.examples.job import rehearse
     from streaming.local import classes
     from streaming.local import jars as local_jars
     from streaming.local.java import find_java
@@ -223,7 +223,8 @@ def demo(ctx: click.Context, *, home: Path, cluster: bool, rocketmq: bool, keep:
         from streaming.rocketmq import demo as lite_demo
 
         ctx.exit(lite_demo.run(home, as_json=as_json))
-    from streaming.demo import runner, screen
+    from streaming.examples import demo as runner
+    from streaming.examples import screen
 
     output = screen.JsonScreen() if as_json else screen.TextScreen()
     ctx.exit(runner.run(home, output, keep=keep, on_cluster=cluster))

@@ -20,10 +20,10 @@ from rich.text import Text
 
 from streaming import oracle
 from streaming.config import Settings
-from streaming.demo.process import START, Job
-from streaming.demo.runner import play_in
-from streaming.demo.scenario import ORDERS
 from streaming.errors import DemoFailed
+from streaming.examples.demo import play_in
+from streaming.examples.job import START, Job
+from streaming.examples.scenario import ORDERS
 from streaming.kafka import specs as topics
 from streaming.kafka.topics import create_topics
 from streaming.local import jars

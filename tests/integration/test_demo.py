@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streaming.demo.scenario import SCENES
+from streaming.examples.scenario import SCENES
 from tests.support.processes import MARK, eventually, marked
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _PROGRAM = (
-    "import sys, pathlib; from streaming.demo import runner, screen; "
+    "import sys, pathlib; from streaming.examples import demo, screen; "
     "home, where = pathlib.Path(sys.argv[1]), sys.argv[2]; "
-    "sys.exit(runner.run(home, screen.TextScreen(), keep=False, on_cluster=where == 'cluster'))"
+    "sys.exit(demo.run(home, screen.TextScreen(), keep=False, on_cluster=where == 'cluster'))"
 )
 _TIMEOUT_SECONDS = 1_200
 

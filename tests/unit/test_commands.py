@@ -25,7 +25,7 @@ RUN_BY = {
     "make demo": "integration/test_demo.py",
     "pip install": "integration/test_installation.py",
     "python -": "integration/test_first_event.py",
-    "python -m streaming.examples.dispatcher": "unit/client/test_dispatcher.py",
+    "python -m streaming.examples.dispatcher": "unit/examples/test_dispatcher.py",
     "python -m streaming.examples.on_register": "integration/test_watch_kafka.py",
     "reexpand advise": "integration/test_advise.py",
     "reexpand backup": "integration/test_backup.py",

@@ -16,8 +16,8 @@ from rich.console import Console
 
 from streaming.adapters.watch import in_words
 from streaming.cli import output
-from streaming.demo.screen import TextScreen
-from streaming.demo.verdict import Coordinates, DeadLetter, ReceivedUpdate
+from streaming.examples.screen import TextScreen
+from streaming.examples.verdict import Coordinates, DeadLetter, ReceivedUpdate
 from streaming.inspect import wording
 from streaming.inspect.api import Explanation
 from streaming.inspect.planning import DryRun, ParentEffect

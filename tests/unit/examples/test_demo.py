@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streaming.config import Settings
-from streaming.demo import runner
-from streaming.demo.scenario import ORDERS, appears, relation, subscribes, wildcard_group
-from streaming.demo.screen import JsonScreen
-from streaming.demo.verdict import Coordinates, ReceivedUpdate, Transcript, judge
 from streaming.errors import ReexpandError
+from streaming.examples import demo as runner
+from streaming.examples.scenario import ORDERS, appears, relation, subscribes, wildcard_group
+from streaming.examples.screen import JsonScreen
+from streaming.examples.verdict import Coordinates, ReceivedUpdate, Transcript, judge
 from streaming.oracle import Effective
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from streaming.demo.verdict import DeadLetter, Verdict
+    from streaming.examples.verdict import DeadLetter, Verdict
 
 STEPS = [wildcard_group("g", ORDERS), subscribes("c", "g", ORDERS), appears(ORDERS, "eu__a")]
 TRANSCRIPT = Transcript([(step, Coordinates("in", 0, offset)) for offset, step in enumerate(STEPS)])
@@ -129,5 +129,5 @@ def test_a_home_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
 
 def test_the_demo_itself_needs_no_spark() -> None:
     """Importing Spark takes seconds; only the job's process needs it."""
-    program = "import sys, streaming.demo.runner, streaming.demo.screen; sys.exit('pyspark' in sys.modules)"
+    program = "import sys, streaming.examples.demo, streaming.examples.screen; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

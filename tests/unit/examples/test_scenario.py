@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streaming.demo.scenario import SCENES, Step, relation
+from streaming.examples.scenario import SCENES, Step, relation
 from streaming.records.updates import Cause, Op
 from tests.support.simulator import Record, Simulation
 

@@ -64,42 +64,36 @@ def relation(steps: Sequence[Step]) -> set[Effective]:
     return oracle.replay(entries[Stream.TOPICS], entries[Stream.SUBSCRIPTIONS], entries[Stream.GROUPS])
 
 
+def _topic(event: str, parent: str, topic: str, says: str) -> Step:
+    value = {"event": event, "parentTopic": parent, "liteTopic": topic}
+    return Step(Stream.TOPICS, parent, orjson.dumps(value), f"{says} topic {parent}/{topic}")
+
+
 def appears(parent: str, topic: str) -> Step:
     """Return the creation of a topic."""
-    event = {"event": "CREATED", "parentTopic": parent, "liteTopic": topic}
-    return Step(Stream.TOPICS, parent, orjson.dumps(event), f"create topic {parent}/{topic}")
+    return _topic("CREATED", parent, topic, "create")
 
 
 def appears_by_lmq_name(parent: str, topic: str) -> Step:
     """Return the creation of a topic that is reported by the name of its queue in the broker."""
     name = lmq_name(parent, topic)
-    event = {"event": "CREATED", "lmqName": name}
-    return Step(Stream.TOPICS, parent, orjson.dumps(event), f"create topic {parent}/{topic}, reported as {name}")
+    value = orjson.dumps({"event": "CREATED", "lmqName": name})
+    return Step(Stream.TOPICS, parent, value, f"create topic {parent}/{topic}, reported as {name}")
 
 
 def vanishes(parent: str, topic: str) -> Step:
     """Return the deletion of a topic."""
-    event = {"event": "DELETED", "parentTopic": parent, "liteTopic": topic}
-    return Step(Stream.TOPICS, parent, orjson.dumps(event), f"delete topic {parent}/{topic}")
+    return _topic("DELETED", parent, topic, "delete")
+
+
+def _group(group: str, attributes: dict[str, str], says: str) -> Step:
+    return Step(Stream.GROUPS, group, orjson.dumps({"group": group, "attributes": attributes}), says)
 
 
 def wildcard_group(group: str, parent: str) -> Step:
     """Return the declaration of a wildcard group, whose entries are patterns."""
-    event = {"group": group, "attributes": {BIND_TOPIC: parent, WILDCARD: "true"}}
-    return Step(Stream.GROUPS, group, orjson.dumps(event), f"declare {group} on {parent} as a wildcard group")
-
-
-def literal_group(group: str, parent: str) -> Step:
-    """Return the declaration of a literal group, whose entries are topic names."""
-    event = {"group": group, "attributes": {BIND_TOPIC: parent}}
-    return Step(Stream.GROUPS, group, orjson.dumps(event), f"declare {group} on {parent} as a literal group")
-
-
-def group_deleted(group: str) -> Step:
-    """Return the deletion of a group's attributes."""
-    event: dict[str, Any] = {"group": group, "attributes": {}}
-    says = f"delete the attributes of group {group}: its entries become topic names"
-    return Step(Stream.GROUPS, group, orjson.dumps(event), says)
+    attributes = {BIND_TOPIC: parent, WILDCARD: "true"}
+    return _group(group, attributes, f"declare {group} on {parent} as a wildcard group")
 
 
 def request(
@@ -114,15 +108,16 @@ def request(
     rejected: Reason | None = None,
 ) -> Step:
     """Return a subscription request of a client, in the format of the broker's request body."""
-    entry = {
+    entry: dict[str, Any] = {
         "action": action,
         "clientId": client,
         "group": group,
         "topic": parent,
         "liteTopicSet": entries,
-        "version": version,
     }
-    body = {"subscriptionSet": [{name: value for name, value in entry.items() if value is not None}]}
+    if version is not None:
+        entry["version"] = version
+    body = {"subscriptionSet": [entry]}
     return Step(Stream.SUBSCRIPTIONS, group, orjson.dumps(body), says, rejected)
 
 
@@ -154,7 +149,7 @@ SCENES = (
             subscribes("sales-dashboard", "dashboards", ORDERS, "*__*__order__*", "eu__**"),
             wildcard_group("audit", ORDERS),
             subscribes("auditor", "audit", ORDERS),
-            literal_group("warehouse", ORDERS),
+            _group("warehouse", {BIND_TOPIC: ORDERS}, f"declare warehouse on {ORDERS} as a literal group"),
             subscribes("eu-warehouse", "warehouse", ORDERS, "eu__acme__order__created", "eu__acme__order__shipped"),
             wildcard_group("monitoring", SENSORS),
             subscribes("plant1-monitor", "monitoring", SENSORS, "plant1__**"),
@@ -237,7 +232,7 @@ SCENES = (
             vanishes(ORDERS, "us__acme__order__created"),
             leaves("acme-billing", "billing", ORDERS),
             vanishes(SENSORS, "plant1__line2__vibration"),
-            group_deleted("couriers"),
+            _group("couriers", {}, "delete the attributes of group couriers: its entries become topic names"),
             appears(ORDERS, "us__acme__order__created"),
         ),
     ),

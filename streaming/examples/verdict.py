@@ -11,8 +11,7 @@ import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from streaming.client import Relation
-from streaming.errors import ReexpandError
-from streaming.kafka.clients import PARTITION_END
+from streaming.kafka.reader import TopicReader
 from streaming.oracle import Effective
 from streaming.records.updates import Cause, Op
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
 
     from streaming.config import Settings
-    from streaming.demo.scenario import Step
+    from streaming.examples.scenario import Step
 
 _TIMEOUT_SECONDS = 60.0
 _LAZY = frozenset({Cause.TOPIC_CREATED, Cause.TOPIC_DELETED, Cause.TOPIC_EXPIRED, Cause.QUOTA_FREED})
@@ -78,32 +77,24 @@ def effective_rows(relation: Relation) -> set[Effective]:
     return {Effective(row.parent, row.group, row.client_id, row.lite_topic, row.part or "") for row in relation.rows()}
 
 
-def parse_update(value: bytes, seen_ms: int) -> ReceivedUpdate:
-    """Parse the value of an update."""
-    record: dict[str, Any] = orjson.loads(value)
-    return ReceivedUpdate(
-        Op(record["op"]),
-        Effective(record["parentTopic"], record["group"], record["clientId"], record["liteTopic"]),
-        tuple(record["patterns"]),
-        Cause(record["cause"]),
-        record["source"]["timestamp"],
-        seen_ms,
-    )
+def read_relation(settings: Settings) -> set[Effective]:
+    """Return the relation in the updates topic, read from its beginning.
 
-
-def parse_dead_letter(value: bytes, seen_ms: int) -> DeadLetter:
-    """Parse the value of a dead letter."""
-    record: dict[str, Any] = orjson.loads(value)
-    source = record["source"]
-    coordinates = Coordinates(source["topic"], source["partition"], source["offset"])
-    return DeadLetter(record["reason"], record["message"], coordinates, seen_ms)
+    Raises:
+        TopicUnreadable: the broker does not return the records in time.
+    """
+    relation = Relation()
+    with TopicReader(settings.bootstrap_servers, {}) as reader:
+        for message in (each for block in reader.read(reader.spans([settings.updates])) for each in block):
+            relation.apply(message.key(), message.value())
+    return effective_rows(relation)
 
 
 class Follower:
     """Reader of the output topics from their beginning, with the relation after the updates read so far."""
 
     def __init__(self, settings: Settings) -> None:
-        self._topics = settings.updates, settings.dead_letters
+        self._updates = settings.updates
         self._relation = Relation()
         self._consumer = Consumer(
             {
@@ -111,18 +102,17 @@ class Follower:
                 "group.id": "reexpand-demo",  # required but unused: partitions are assigned manually
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
-                "enable.partition.eof": True,  # the last offset may be a transaction marker
                 "log_level": 0,
             }
         )
-        cluster = self._consumer.list_topics(timeout=_TIMEOUT_SECONDS)
-        self._partitions = [
-            TopicPartition(topic, number, OFFSET_BEGINNING)
-            for topic in self._topics
-            for number in cluster.topics[topic].partitions
-        ]
-        self._consumer.assign(self._partitions)
-        self._positions = {(part.topic, part.partition): 0 for part in self._partitions}
+        topics = self._consumer.list_topics(timeout=_TIMEOUT_SECONDS).topics
+        self._consumer.assign(
+            [
+                TopicPartition(topic, number, OFFSET_BEGINNING)
+                for topic in (settings.updates, settings.dead_letters)
+                for number in topics[topic].partitions
+            ]
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -139,39 +129,26 @@ class Follower:
         """Yield the available records, after waiting at most `seconds` for the first."""
         message = self._consumer.poll(seconds)
         while message is not None:
-            error = message.error()
-            if error is None or error.code() == PARTITION_END:
-                reached = (message.offset() or 0) + (error is None)
-                self._positions[message.topic() or "", message.partition() or 0] = reached
-            if error is None:
+            if message.error() is None:
                 yield from self._read(message)
             message = self._consumer.poll(0)
 
-    def read_to_end(self) -> None:
-        """Read all records that exist now.
-
-        Raises:
-            ReexpandError: the broker does not return the records in time.
-        """
-        deadline = time.monotonic() + _TIMEOUT_SECONDS
-        ends = {
-            (part.topic, part.partition): self._consumer.get_watermark_offsets(part, timeout=_TIMEOUT_SECONDS)[1]
-            for part in self._partitions
-        }
-        while any(self._positions[place] < end for place, end in ends.items()):
-            if time.monotonic() > deadline:
-                raise ReexpandError(f"The updates cannot be read back within {_TIMEOUT_SECONDS:.0f} s.")
-            for _ in self.poll(0.1):
-                pass
-
     def _read(self, message: Message) -> Iterator[ReceivedUpdate | DeadLetter]:
         value, seen_ms = message.value(), int(time.time() * 1_000)
-        if message.topic() == self._topics[0]:
+        is_update = message.topic() == self._updates
+        if is_update:
             self._relation.apply(message.key(), value)
-            if value is not None:
-                yield parse_update(value, seen_ms)
-        elif value is not None:
-            yield parse_dead_letter(value, seen_ms)
+        if value is None:
+            return
+        record: dict[str, Any] = orjson.loads(value)
+        source = record["source"]
+        if is_update:
+            row = Effective(record["parentTopic"], record["group"], record["clientId"], record["liteTopic"])
+            patterns, cause = tuple(record["patterns"]), Cause(record["cause"])
+            yield ReceivedUpdate(Op(record["op"]), row, patterns, cause, source["timestamp"], seen_ms)
+        else:
+            place = Coordinates(source["topic"], source["partition"], source["offset"])
+            yield DeadLetter(record["reason"], record["message"], place, seen_ms)
 
 
 @dataclass(slots=True)
@@ -191,16 +168,10 @@ class Transcript:
         """Steps sent so far."""
         return [step for step, _ in self.sent]
 
-    @property
-    def first_answer_ms(self) -> int | None:
-        """Time of the job's first output, in milliseconds since the epoch; None before it."""
-        answers = [item.seen_ms for item in self.updates] + [item.seen_ms for item in self.dead_letters]
-        return min(answers, default=None)
-
     def is_cold(self, update: ReceivedUpdate) -> bool:
         """Return True if an update is in the first micro-batch, in which Spark and Python warm up."""
-        first = self.first_answer_ms
-        return first is None or update.sent_ms <= first
+        seen = [item.seen_ms for item in self.updates] + [item.seen_ms for item in self.dead_letters]
+        return update.sent_ms <= min(seen, default=update.sent_ms)
 
     @property
     def expected_dead_letters(self) -> set[tuple[Coordinates, str]]:
@@ -266,11 +237,19 @@ class Verdict:
     @property
     def differences(self) -> list[str]:
         """Description of each difference."""
+        pairs = (("missing", self.missing), ("surplus", self.surplus))
+        letters = (("missing", self.dead_letters_missing), ("surplus", self.dead_letters_surplus))
         return [
-            *(f"missing: {_receives(pair)}" for pair in self.missing),
-            *(f"surplus: {_receives(pair)}" for pair in self.surplus),
-            *(f"missing: {_refused(place, reason)}" for place, reason in self.dead_letters_missing),
-            *(f"surplus: {_refused(place, reason)}" for place, reason in self.dead_letters_surplus),
+            *(
+                f"{kind}: {pair.client_id} ({pair.group}) receives {pair.parent}/{pair.lite_topic}"
+                for kind, items in pairs
+                for pair in items
+            ),
+            *(
+                f"{kind}: dead letter {reason} for {place.topic}[{place.partition}]@{place.offset}"
+                for kind, found in letters
+                for place, reason in found
+            ),
         ]
 
     def percentile_ms(self, percent: int) -> int | None:
@@ -296,11 +275,3 @@ def judge(transcript: Transcript, held: set[Effective], wanted: set[Effective]) 
         dead_letters_missing=sorted(expected - found),
         dead_letters_surplus=sorted(found - expected),
     )
-
-
-def _receives(pair: Effective) -> str:
-    return f"{pair.client_id} ({pair.group}) receives {pair.parent}/{pair.lite_topic}"
-
-
-def _refused(place: Coordinates, reason: str) -> str:
-    return f"dead letter {reason} for {place.topic}[{place.partition}]@{place.offset}"

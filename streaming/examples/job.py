@@ -1,4 +1,4 @@
-"""The job as a child process of the demo."""
+"""The job as a child process of the demo, and a short run that records the Java classes for the archive."""
 
 from __future__ import annotations
 
@@ -6,18 +6,26 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Self
 
+from confluent_kafka import Producer
+
+from streaming.config import Settings
 from streaming.errors import DemoFailed
-from streaming.local.classes import LAUNCH_VARIABLE
+from streaming.examples.scenario import SCENES
+from streaming.examples.verdict import Follower
+from streaming.kafka import specs
+from streaming.kafka.topics import create_topics
+from streaming.local import classes
+from streaming.local.broker import Broker
 from streaming.local.java import OPTIONS_VARIABLE, short_lived
 from streaming.local.process import Child, end_of, tail
+from streaming.records.model import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
-
-    from streaming.config import Settings
 
 START = (sys.executable, "-P", "-c", "import sys; from streaming.cli import main; sys.exit(main(prog_name='reexpand'))")
 """Command line of `reexpand`, for a child process."""
@@ -30,6 +38,11 @@ _SHORT_STOP_SECONDS = 5.0
 
 _LINGER_SECONDS = 5.0
 """Time in seconds within which Java ends after the command."""
+
+_UPDATE_SECONDS = 180.0
+"""Timeout of the first update of a rehearsal."""
+
+_REHEARSAL_STOP_SECONDS = 60.0
 
 
 class Job:
@@ -53,15 +66,10 @@ class Job:
         ]
         # The demo uses the defaults. Settings in the environment are for the user's own jobs.
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("REEXPAND_")}
-        self._environment = {
-            **inherited,
-            "SPARK_LOCAL_DIRS": str(scratch),
-            "PYTHONUNBUFFERED": "1",
-            **short_lived(inherited),
-        }
+        own = {"SPARK_LOCAL_DIRS": str(scratch), "PYTHONUNBUFFERED": "1", **short_lived(inherited)}
         if java_options:
-            given = [self._environment[OPTIONS_VARIABLE], *java_options]
-            self._environment |= {OPTIONS_VARIABLE: " ".join(given), LAUNCH_VARIABLE: "1"}
+            own |= {OPTIONS_VARIABLE: " ".join([own[OPTIONS_VARIABLE], *java_options]), classes.LAUNCH_VARIABLE: "1"}
+        self._environment = {**inherited, **own}
         self._child: Child | None = None
 
     def __enter__(self) -> Self:
@@ -119,3 +127,46 @@ class Job:
         child, self._child = self._child, None
         if child is not None:
             child.kill_group()
+
+
+def rehearse(archive: Path) -> None:
+    """Run the job on a dedicated broker until its first update, and archive the classes that it has loaded.
+
+    Args:
+        archive: path of the archive, from `classes.archive_file`.
+
+    Raises:
+        DemoFailed: the job does not start, or writes no update.
+        JarsUnavailable: the archive cannot be created or stored.
+        BrokerFailed: the broker does not start.
+    """
+    with TemporaryDirectory(prefix="reexpand-") as name:
+        folder = Path(name)
+        loaded, log = folder / "classes", folder / "job.log"
+        with Broker(folder / "kafka") as broker:
+            settings = Settings.model_construct(
+                bootstrap_servers=broker.bootstrap_servers, checkpoint=str(folder / "checkpoint")
+            )
+            create_topics(broker.bootstrap_servers, specs.specs(settings))
+            names = dict(zip(Stream, settings.inputs, strict=True))
+            producer = Producer({"bootstrap.servers": settings.bootstrap_servers, "log_level": 0})
+            for step in (step for scene in SCENES for step in scene.steps):
+                producer.produce(names[step.stream], step.value, step.key)
+            if producer.flush(_REHEARSAL_STOP_SECONDS):
+                raise DemoFailed("The broker does not accept the events of the rehearsal.")
+            with Job(settings, log, folder / "spark", classes.recording_options(loaded)) as job:
+                _wait_for_update(settings, job)
+                if job.stop(_REHEARSAL_STOP_SECONDS) != 0:
+                    raise job.failure("did not stop cleanly")
+        classes.make_archive(archive, loaded, log.read_text(encoding="utf-8", errors="replace"))
+
+
+def _wait_for_update(settings: Settings, job: Job) -> None:
+    deadline = time.monotonic() + _UPDATE_SECONDS
+    with Follower(settings) as follower:
+        while not follower.relation:
+            job.check()
+            for _ in follower.poll(_POLL_SECONDS):
+                pass
+            if time.monotonic() > deadline:
+                raise job.failure(f"has written no update after {_UPDATE_SECONDS:.0f} s")

@@ -12,16 +12,16 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from streaming.demo.scenario import ORDERS
+from streaming.examples.scenario import ORDERS
 from streaming.printable import printable
-from streaming.records.updates import Cause, Op
+from streaming.records.updates import Op
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from streaming.config import Settings
-    from streaming.demo.scenario import Scene, Step
-    from streaming.demo.verdict import DeadLetter, ReceivedUpdate, Verdict
+    from streaming.examples.scenario import Scene, Step
+    from streaming.examples.verdict import DeadLetter, ReceivedUpdate, Verdict
 
 _LEGEND = (
     (">", "cyan", "an event is sent to Kafka"),
@@ -33,25 +33,10 @@ _NOTES = (
     "lazy: a topic changed, and was matched with patterns. eager: a subscription changed, and was matched with topics.",
     "The time at the end of a line is the latency from the event in Kafka to the update.",
 )
-_CAUSES = {
-    Cause.TOPIC_CREATED: "topic created",
-    Cause.TOPIC_DELETED: "topic deleted",
-    Cause.TOPIC_EXPIRED: "topic expired",
-    Cause.SUBSCRIBED: "subscribed",
-    Cause.UNSUBSCRIBED: "unsubscribed",
-    Cause.LEASE_EXPIRED: "lease expired",
-    Cause.GROUP_CHANGED: "group changed",
-    Cause.SELECTOR_CHANGED: "selector",
-    Cause.EVICTED: "evicted",
-    Cause.RELEASED: "released",
-    Cause.QUOTA_EXCEEDED: "over quota",
-    Cause.QUOTA_FREED: "quota has room",
-    Cause.REPAIRED: "repaired",
-}
 _CLIENT_WIDTH = 15
 _TOPIC_WIDTH = 34
 _PATTERN_WIDTH = 25
-_CAUSE_WIDTH = 20
+_CAUSE_WIDTH = 23
 _DIFFERENCES_SHOWN = 10
 
 
@@ -110,17 +95,28 @@ class TextScreen:
     def sent(self, step: Step) -> None:
         """Print the description of the event."""
         self._line(Text.assemble((">", "cyan"), f" {step.says}"))
-        self._advance()
+        if self._task is not None:
+            self._progress.advance(self._task)
+            task = self._progress.tasks[0]
+            if task.total:
+                self._progress.update(self._task, count=f"{task.completed:.0f}/{task.total:.0f}")
 
     def update(self, update: ReceivedUpdate, *, cold: bool) -> None:
         """Print client, topic, patterns, cause and latency."""
         mark, style = ("+", "green") if update.op is Op.ADD else ("-", "red")
         topic = f"{update.row.parent}/{update.row.lite_topic}"
+        if not update.patterns:
+            by = "by receiving everything"
+        elif update.patterns == (update.row.lite_topic,):
+            by = "by name"
+        else:
+            by = f"by {', '.join(update.patterns)}"
+        cause = f"{update.path}: {update.cause.lower().replace('_', ' ')}"
         self._line(
             Text.assemble(
                 "  ",
                 (f"{mark} {update.row.client_id:{_CLIENT_WIDTH}} {topic:{_TOPIC_WIDTH}}", style),
-                f" {_by(update):{_PATTERN_WIDTH}} {f'{update.path}: {_CAUSES[update.cause]}':{_CAUSE_WIDTH}} ",
+                f" {by:{_PATTERN_WIDTH}} {cause:{_CAUSE_WIDTH}} ",
                 (f"{update.latency_ms / 1000:5.2f} s{' (cold)' if cold else ''}", "dim" if cold else "bold"),
             )
         )
@@ -128,14 +124,8 @@ class TextScreen:
     def dead_letter(self, letter: DeadLetter) -> None:
         """Print reason, message and source."""
         topic, partition, offset = letter.source
-        self._line(
-            Text.assemble(
-                "  ",
-                (f"! {letter.reason}", "yellow"),
-                f": {letter.message}",
-                (f"  {topic}[{partition}]@{offset}", "dim"),
-            )
-        )
+        place = (f"  {topic}[{partition}]@{offset}", "dim")
+        self._line(Text.assemble("  ", (f"! {letter.reason}", "yellow"), f": {letter.message}", place))
 
     def verdict(self, verdict: Verdict) -> None:
         """Print a table, and any differences."""
@@ -168,14 +158,6 @@ class TextScreen:
             self._progress.remove_task(self._task)
         count = f"{done}/{total}" if total else ""
         self._task = self._progress.add_task(what, total=total, completed=done, count=count)
-
-    def _advance(self) -> None:
-        if self._task is None:
-            return
-        self._progress.advance(self._task)
-        task = self._progress.tasks[0]
-        if task.total:
-            self._progress.update(self._task, count=f"{task.completed:.0f}/{task.total:.0f}")
 
     def _line(self, text: Text) -> None:
         self._print(Text.assemble((f"{time.monotonic() - self._started:5.1f} s  ", "dim"), text))
@@ -253,12 +235,8 @@ class JsonScreen:
             held=verdict.held,
             missing=[pair._asdict() for pair in verdict.missing],
             surplus=[pair._asdict() for pair in verdict.surplus],
-            deadLettersMissing=[
-                {**place._asdict(), "reason": reason} for place, reason in verdict.dead_letters_missing
-            ],
-            deadLettersSurplus=[
-                {**place._asdict(), "reason": reason} for place, reason in verdict.dead_letters_surplus
-            ],
+            deadLettersMissing=[{**place._asdict(), "reason": why} for place, why in verdict.dead_letters_missing],
+            deadLettersSurplus=[{**place._asdict(), "reason": why} for place, why in verdict.dead_letters_surplus],
         )
 
     def kept(self, settings: Settings, log_file: str) -> None:
@@ -282,14 +260,6 @@ def by_hand(settings: Settings) -> str:
         f'p = Producer({{"bootstrap.servers": "{settings.bootstrap_servers}"}}); '
         f'p.produce("{settings.topic_events}", """{event}""", "{ORDERS}"); p.flush()\''
     )
-
-
-def _by(update: ReceivedUpdate) -> str:
-    if not update.patterns:
-        return "by receiving everything"
-    if update.patterns == (update.row.lite_topic,):
-        return "by name"
-    return f"by {', '.join(update.patterns)}"
 
 
 def _rows(verdict: Verdict) -> list[tuple[str, Text]]:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streaming.config import Settings
-from streaming.demo import process as module
-from streaming.demo.process import Job
 from streaming.errors import DemoFailed
+from streaming.examples import job as module
+from streaming.examples.job import Job
 from tests.support.processes import alive, eventually, gone
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from streaming.client import Relation
-from streaming.demo.scenario import ORDERS, Step, appears, relation, subscribes, wildcard_group
-from streaming.demo.verdict import (
+from streaming.examples.scenario import ORDERS, Step, appears, relation, subscribes, wildcard_group
+from streaming.examples.verdict import (
     Coordinates,
     DeadLetter,
     ReceivedUpdate,

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from streaming.config import Settings
-from streaming.demo.process import Job
-from streaming.demo.scenario import SCENES, relation
-from streaming.demo.verdict import Coordinates, Follower, ReceivedUpdate, Transcript, judge
 from streaming.errors import ReexpandError
-from streaming.kafka import specs as topics
+from streaming.examples.job import Job
+from streaming.examples.scenario import SCENES, relation
+from streaming.examples.verdict import Coordinates, Follower, ReceivedUpdate, Transcript, judge, read_relation
+from streaming.kafka import specs
 from streaming.kafka.topics import create_topics
 from streaming.local import jars
 from streaming.local.broker import Broker
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
-    from streaming.demo.scenario import Step
-    from streaming.demo.screen import Screen
-    from streaming.demo.verdict import Verdict
+    from streaming.examples.scenario import Step
+    from streaming.examples.screen import Screen
+    from streaming.examples.verdict import Verdict
 
 PACE_SECONDS = 0.6
 """Minimum interval between two events in seconds, for readability. Each event also waits for the expected updates."""
@@ -94,7 +94,7 @@ def _run(folder: Path, screen: Screen, *, keep: bool, on_cluster: bool) -> int:
             checkpoint=str(folder / "checkpoint"),
             master=cluster and cluster.url,
         )
-        create_topics(broker.bootstrap_servers, topics.specs(settings))
+        create_topics(broker.bootstrap_servers, specs.specs(settings))
         screen.phase(f"Kafka listens on {broker.bootstrap_servers}; starting Spark")
         job = stack.enter_context(Job(settings, folder / "job.log", folder / "spark"))
         follower = stack.enter_context(Follower(settings))
@@ -184,17 +184,13 @@ class Play:
                     return
 
     def verdict(self) -> Verdict:
-        """Compare the result, which is read again from the beginning of the topics."""
-        with Follower(self._settings) as reader:
-            reader.read_to_end()
-            return judge(self._transcript, reader.relation, relation(self._transcript.steps))
+        """Compare the result, which is read again from the beginning of the topic."""
+        return judge(self._transcript, read_relation(self._settings), relation(self._transcript.steps))
 
     def follow_until_interrupted(self) -> None:
         """Show the job's output until Ctrl-C."""
-        try:
-            self._watch(float("inf"), lambda: False)
-        except KeyboardInterrupt:
-            return
+        with suppress(KeyboardInterrupt):
+            self._watch(float("inf"))
 
     def _settled(self) -> bool:
         """Return True if the job has written all expected output so far."""

@@ -14,15 +14,15 @@ import pytest
 from rich.console import Console
 
 from streaming.config import Settings
-from streaming.demo.scenario import SCENES
-from streaming.demo.screen import JsonScreen, TextScreen
-from streaming.demo.verdict import Coordinates, DeadLetter, ReceivedUpdate, Verdict
+from streaming.examples.scenario import SCENES
+from streaming.examples.screen import JsonScreen, TextScreen
+from streaming.examples.verdict import Coordinates, DeadLetter, ReceivedUpdate, Verdict
 from streaming.oracle import Effective
 from streaming.records.parsing import parse_topic_event
 from streaming.records.updates import Cause, Op
 
 if TYPE_CHECKING:
-    from streaming.demo.screen import Screen
+    from streaming.examples.screen import Screen
 
 WHO = Effective("orders", "audit", "sales-dashboard", "us__globex__invoice__issued")
 UPDATES = [
