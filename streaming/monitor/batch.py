@@ -52,22 +52,19 @@ class BatchReport(NamedTuple):
         phases = {name: milliseconds / 1_000 for name, milliseconds in progress["durationMs"].items()}
         began = datetime.fromisoformat(progress["timestamp"]).timestamp() if "timestamp" in progress else 0.0
         operators = progress.get("stateOperators", [])
-        sources = progress.get("sources", [])
+        (source, *_) = progress.get("sources") or [{}]
+        positions: Mapping[str, Mapping[str, int]] = source.get("endOffset") or {}
         return cls(
             progress["batchId"],
             progress["numInputRows"],
             began + phases.get(TOTAL, 0.0),
             phases,
-            _positions(sources[0].get("endOffset") if sources else None),
+            {topic: {int(number): end for number, end in ends.items()} for topic, ends in positions.items()},
             counts,
             keys,
             sum(each.get("numRowsTotal", 0) for each in operators),
             sum(each.get("memoryUsedBytes", 0) for each in operators),
         )
-
-
-def _positions(offsets: Mapping[str, Mapping[str, int]] | None) -> Offsets:
-    return {topic: {int(number): end for number, end in ends.items()} for topic, ends in (offsets or {}).items()}
 
 
 class InputLag(NamedTuple):

@@ -1,12 +1,14 @@
-"""Metrics of a job, in a dedicated registry."""
+"""Metrics of a job, in a dedicated registry, and the memory of its processes, from /proc."""
 
 import itertools
+import os
 import platform
 import threading
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
+from pathlib import Path
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
@@ -32,6 +34,10 @@ PHASES: Final = {
 
 _LATENCY_BUCKETS: Final = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30, 60, 300, 3_600)
 _PHASE_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 5, 10, 30, 60, 300)
+
+_PROC: Final = Path("/proc")
+_KEPT_SECONDS: Final = 30.0
+"""Validity of a measurement of memory, in seconds. Linux counts all pages of the processes: 50 ms of CPU."""
 
 ADD_AND_REMOVE: Final = {Op.ADD: "add", Op.REMOVE: "remove"}
 
@@ -68,8 +74,8 @@ class WeightedHistogram:
             return HistogramMetricFamily(self._name, self._text, buckets=buckets, sum_value=self._sum)
 
 
-class Metrics:
-    """Metrics of the job. Gauges of health and lag are computed at each scrape.
+class Metrics(Collector):
+    """Metrics of the job. Gauges of health, lag, shards and memory are computed at each scrape.
 
     Args:
         health: condition of the job.
@@ -84,7 +90,9 @@ class Metrics:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # an additional unused series per metric
         self.registry = CollectorRegistry()
         self.shards = ShardSizes()
+        self._health = health
         self._lag = lag
+        self._memory = memory
         self._make_counters()
         self._make_gauges()
         build = Gauge("reexpand_build_info", "Versions of the job.", ("version", "spark", "python"),
@@ -95,7 +103,7 @@ class Metrics:
             "Time from the timestamp of an event to the commit of its micro-batch, once for each key that applied it.",
             _LATENCY_BUCKETS,
         )
-        self.registry.register(_Live(health, lag, self.shards, memory, self._latency))
+        self.registry.register(self)
 
     def _make_counters(self) -> None:
         registry = self.registry
@@ -151,21 +159,18 @@ class Metrics:
             if name in batch.phases:
                 self._phases.labels(phase).observe(batch.phases[name])
         for kind, count in batch.counts.items():
-            self._count(kind, count)
+            name, _, rest = kind.partition(":")
+            if name == "ignored":
+                self._ignored.labels(rest).inc(count)
+            elif name == "dead-letter":
+                self._letters.labels(rest).inc(count)
+            elif name in ADD_AND_REMOVE.values():
+                self._updates.labels(name, rest).inc(count)
         for key in batch.keys:
             self.shards.follow(key)
             if key.parent:
                 waits = (max(0.0, batch.ended - timestamp / 1_000) for timestamp in key.times)
                 self._latency.observe(waits, key.weight)
-
-    def _count(self, kind: str, count: int) -> None:
-        name, _, rest = kind.partition(":")
-        if name == "ignored":
-            self._ignored.labels(rest).inc(count)
-        elif name == "dead-letter":
-            self._letters.labels(rest).inc(count)
-        elif name in ADD_AND_REMOVE.values():
-            self._updates.labels(name, rest).inc(count)
 
     def reached(self, stage: str, seconds: float) -> None:
         """Record when a stage of the start was first reached: `ready`, `first-micro-batch`, `caught-up`."""
@@ -173,26 +178,8 @@ class Metrics:
             self._reached.add(stage)
             self._recovery.labels(stage).set(seconds)
 
-
-class _Live(Collector):
-    """Gauges that are computed at each scrape."""
-
-    def __init__(
-        self,
-        health: Health,
-        lag: LagMeter,
-        shards: ShardSizes,
-        memory: Callable[[], Mapping[str, int]],
-        latency: WeightedHistogram,
-    ) -> None:
-        self._latency = latency
-        self._health = health
-        self._lag = lag
-        self._shards = shards
-        self._memory = memory
-
     def collect(self) -> Iterator[Metric]:
-        """Yield them."""
+        """Yield the gauges that are computed at each scrape, and the latencies."""
         yield from self._of_health()
         yield from self._of_lag()
         yield from self._of_shards()
@@ -228,7 +215,7 @@ class _Live(Collector):
         yield seconds
 
     def _of_shards(self) -> Iterator[Metric]:
-        shards = self._shards
+        shards = self.shards
         yield GaugeMetricFamily("reexpand_topics", "Lite topics.", shards.topics)
         yield GaugeMetricFamily("reexpand_clients", "Clients.", shards.clients)
         yield GaugeMetricFamily("reexpand_parents", "Parents with lite topics or clients.", shards.parents)
@@ -247,3 +234,49 @@ class _Live(Collector):
         yield topics
         yield sizes
         yield skews
+
+
+class ProcessMemory:
+    """Meter of the memory of this process and its descendants. Without /proc it returns nothing.
+
+    Shared memory, for example of forked workers, is divided among the processes, so the sum is correct.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._measured: dict[str, int] = {}
+        self._until = float("-inf")
+
+    def __call__(self) -> dict[str, int]:
+        """Return bytes by kind of process: driver, jvm, workers."""
+        if self._now() >= self._until:
+            self._measured = measured(os.getpid())
+            self._until = self._now() + _KEPT_SECONDS
+        return self._measured
+
+
+def measured(pid: int) -> dict[str, int]:
+    """Measure the memory of a process and its descendants in bytes, by kind."""
+    sizes: dict[str, int] = {}
+    for each, kind in _family(pid, "driver"):
+        lines = _proc(each, "smaps_rollup").splitlines()
+        size = next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), None)
+        if size is not None:
+            sizes[kind] = sizes.get(kind, 0) + size
+    return sizes
+
+
+def _family(pid: int, kind: str) -> Iterator[tuple[int, str]]:
+    yield pid, kind
+    for task in (_PROC / str(pid) / "task").glob("*"):
+        for child in map(int, _proc(pid, f"task/{task.name}/children").split()):
+            is_java = "java" in _proc(child, "comm")
+            yield from _family(child, "jvm" if is_java else kind if kind == "driver" else "workers")
+
+
+def _proc(pid: int, file: str) -> str:
+    """Return a file about a process; empty if the process has ended."""
+    try:
+        return (_PROC / str(pid) / file).read_text()
+    except OSError:
+        return ""

@@ -16,8 +16,7 @@ from streaming.errors import CheckpointUnusable, KafkaUnavailable
 from streaming.kafka.permissions import lag_group
 from streaming.monitor.batch import BatchReport, LagMeter
 from streaming.monitor.health import Condition, Health
-from streaming.monitor.metrics import Metrics
-from streaming.monitor.processes import ProcessMemory
+from streaming.monitor.metrics import Metrics, ProcessMemory
 from streaming.monitor.server import HttpServer, routes
 from streaming.spark import positions
 from streaming.spark.checkpoint import CheckpointFiles

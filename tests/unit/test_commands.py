@@ -46,7 +46,7 @@ RUN_BY = {
     "reexpand rebuild": "integration/test_rebuild.py",
     "reexpand restore": "integration/test_backup.py",
     "reexpand run": "integration/test_first_event.py",
-    "reexpand schema": "unit/schemas/test_schemas.py",
+    "reexpand schema": "unit/records/test_schemas.py",
     "reexpand send": "support/inspecting.py",
     "reexpand subscriptions": "support/inspecting.py",
     "reexpand tail": "support/inspecting.py",

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from streaming.coordinator import COORDINATOR
 from streaming.monitor.batch import SHOWN_PARENTS, BatchReport, LagMeter, ShardSizes
 from streaming.monitor.health import Health
-from streaming.monitor.metrics import Metrics, WeightedHistogram
-from streaming.monitor.processes import measured
+from streaming.monitor.metrics import Metrics, WeightedHistogram, measured
 from streaming.worker.rows import LABEL_CHARACTERS, InputRow, InputRows, KeyFacts, facts
 
 PROGRESS = {
