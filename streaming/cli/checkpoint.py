@@ -18,7 +18,7 @@ from streaming.cli.run import JobCommand, config_option, load, provide_java
 from streaming.errors import NotVerified, ReexpandError
 
 if TYPE_CHECKING:
-    from streaming.operations.backup.manifest import Manifest
+    from streaming.operations.backup import Manifest
 
 
 @main.command()
@@ -112,7 +112,7 @@ def rebuild(
         --shards orders=16
     """
     from streaming.kafka.options import for_librdkafka
-    from streaming.operations.rebuild import session
+    from streaming.operations import rebuild as session
 
     if (former is None) != without_former:
         raise click.UsageError("give --former, or --without-former if the former checkpoint is lost")
@@ -177,12 +177,12 @@ def backup(destination: Path, *, checkpoint: str | None, as_json: bool) -> None:
     Example:
       reexpand backup --checkpoint /var/lib/reexpand /backup/reexpand-monday
     """
-    from streaming.operations.backup import copying
+    from streaming.operations import backup as backups
 
     begun = time.monotonic()
-    place = copying.local(root.settings(checkpoint=checkpoint, bootstrap_servers="unused").checkpoint)
+    place = backups.local(root.settings(checkpoint=checkpoint, bootstrap_servers="unused").checkpoint)
     with progress_line() as show:
-        manifest = copying.backup(place, destination.absolute(), show)
+        manifest = backups.backup(place, destination.absolute(), show)
     facts, text = _copied(manifest, begun)
     if as_json:
         click.echo(json.dumps({**facts, "destination": str(destination)}))
@@ -219,17 +219,19 @@ def restore(source: Path, *, checkpoint: str | None, replace: bool, driver_has_e
       reexpand restore --checkpoint /var/lib/reexpand --bootstrap-servers broker:9092 --replace /backup/reexpand-monday
     """
     from streaming.kafka.options import for_librdkafka
-    from streaming.operations.backup import copying, driver, restoring, selection
+    from streaming.operations import backup as backups
+    from streaming.operations.checkpoint import check_ended
+    from streaming.operations.checkpoint_files import identity
 
     begun = time.monotonic()
     asks = replace and not driver_has_ended
     connection = {} if asks else {"bootstrap_servers": "unused", "kafka_options": None}
     settings = root.settings(checkpoint=checkpoint, **connection)
-    place = copying.local(settings.checkpoint)
-    if asks and restoring.is_occupied(place):
-        driver.check_ended(selection.identity(place), settings.bootstrap_servers, for_librdkafka(settings))
+    place = backups.local(settings.checkpoint)
+    if asks and backups.is_occupied(place):
+        check_ended(identity(place), settings.bootstrap_servers, for_librdkafka(settings))
     with progress_line() as show:
-        restored = restoring.restore(source.absolute(), place, show, replace=replace)
+        restored = backups.restore(source.absolute(), place, show, replace=replace)
     facts, text = _copied(restored.manifest, begun)
     former = None if restored.former is None else str(restored.former)
     if as_json:

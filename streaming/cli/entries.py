@@ -175,7 +175,7 @@ def replay(
     Example:
       reexpand dlq replay --bootstrap-servers broker:9092 --reason group-bound-elsewhere
     """
-    from streaming.operations.dlq import replay as way_back
+    from streaming.operations import dlq as way_back
 
     if not (ids or reasons or topics or everything):
         raise click.UsageError("select dead letters by id, --reason, --topic, or --all")
@@ -273,8 +273,8 @@ def remove(*, entry: str, checkpoint: str | None, driver_has_ended: bool, as_jso
 
 def _held(checkpoint: str | None, *, driver_has_ended: bool, **connection: str) -> "HeldCheckpoint":
     from streaming.kafka.options import for_librdkafka
+    from streaming.operations.checkpoint import JobCheckpoint
     from streaming.operations.quarantine import HeldCheckpoint
-    from streaming.operations.verify.progress import JobCheckpoint
 
     settings = root.settings(checkpoint=checkpoint, **connection)
     job = JobCheckpoint(settings.checkpoint)

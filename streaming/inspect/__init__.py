@@ -6,25 +6,29 @@
 ...     print(found.verdict, found.reason)
 """
 
-from streaming.inspect.api import Explanation, Inspector
-from streaming.inspect.filters import Filter
+from streaming.inspect.api import Explanation, Filter, Inspector
 from streaming.inspect.planning import DryRun, ParentEffect
-from streaming.worker.inquiry.listing import Page, SubscriberFacts, SubscriptionFacts, TopicDetails
 from streaming.worker.inquiry.model import (
+    BindingFacts,
     ClientFacts,
     EntryVerdict,
     EventPlace,
     GroupFacts,
     Hint,
+    LeaseFacts,
+    Page,
     PairFacts,
     PairVerdict,
+    PlannedProblem,
+    PlannedUpdate,
     QuotaFacts,
     RowFacts,
     SegmentStep,
+    SubscriberFacts,
+    SubscriptionFacts,
+    TopicDetails,
     TopicFacts,
 )
-from streaming.worker.inquiry.overview import BindingFacts, LeaseFacts
-from streaming.worker.inquiry.planning import PlannedProblem, PlannedUpdate
 
 __all__ = [
     "BindingFacts",

@@ -8,24 +8,34 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 from uuid import uuid4
 
 from pydantic import TypeAdapter
 
-from streaming.coordinator import BUCKETS, COORDINATOR
+from streaming.coordinator import COORDINATOR
 from streaming.errors import NotPlaced
-from streaming.inspect.asking import ANSWER_SECONDS, Inquirer, Key, KeyAnswer
-from streaming.inspect.filters import EVERYTHING, Filter
+from streaming.inspect.asking import ANSWER_SECONDS, BUCKET_KEYS, Inquirer, KeyAnswer
 from streaming.inspect.following import Chosen
-from streaming.inspect.planning import DryRun, dry_run, stream_of
-from streaming.inspect.reading import bounds_of, read, text_of
+from streaming.inspect.planning import DryRun, dry_run, read, stream_of, text_of
 from streaming.records.routing import Routing
+from streaming.worker.bounds import bounds_of
 from streaming.worker.inquiry.entries import NEAREST, likeness
-from streaming.worker.inquiry.listing import Page, SubscriptionFacts, TopicDetails
-from streaming.worker.inquiry.model import ClientFacts, GroupFacts, Hint, PairFacts, PairVerdict, TopicFacts
-from streaming.worker.inquiry.overview import BindingFacts, LeaseFacts, Overview
-from streaming.worker.inquiry.planning import PlannedEffect
+from streaming.worker.inquiry.model import (
+    BindingFacts,
+    ClientFacts,
+    GroupFacts,
+    Hint,
+    LeaseFacts,
+    Overview,
+    Page,
+    PairFacts,
+    PairVerdict,
+    PlannedEffect,
+    SubscriptionFacts,
+    TopicDetails,
+    TopicFacts,
+)
 from streaming.worker.inquiry.questions import MAX_ITEMS, Ask, Question
 
 if TYPE_CHECKING:
@@ -34,13 +44,32 @@ if TYPE_CHECKING:
     from streaming.config import Settings
     from streaming.inspect.following import UpdatesFollower
     from streaming.records.model import Stream
+    from streaming.storage.store import Key
     from streaming.worker.inquiry.model import EventPlace
 
 T = TypeVar("T")
 
-_BUCKETS: Final = [(COORDINATOR, number) for number in range(BUCKETS)]
 _SHOWN: Final = 5
 """Number of names in a sentence."""
+
+
+class Filter(NamedTuple):
+    """Selection of items of a list.
+
+    Attributes:
+        pattern: pattern of their names, or a name; for subscriptions, of the entries.
+        dialect: dialect of the pattern.
+        client: id of a client.
+        group: name of a group.
+    """
+
+    pattern: str | None = None
+    dialect: str = "lite"
+    client: str | None = None
+    group: str | None = None
+
+
+EVERYTHING: Final = Filter()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +139,10 @@ class Inspector:
             group: group of the client; None for all of its groups.
         """
         question = Question(_id(), Ask.EXPLAIN, client=client, topic=topic, group=group)
-        answers = self._ask(question, [*_BUCKETS, *([] if parent is None else [(parent, self._guess(parent, topic))])])
-        known = _overview(answers[bucket] for bucket in _BUCKETS)
+        routing = None if parent is None else self._routing.get(parent)
+        guess = [] if parent is None else [(parent, 0 if routing is None else routing.shard_of(parent, topic))]
+        answers = self._ask(question, [*BUCKET_KEYS, *guess])
+        known = _overview(answers[bucket] for bucket in BUCKET_KEYS)
         if parent is None:
             parent = _only_parent(known, client, group)
         key = parent, self._shard_of(parent, topic)
@@ -175,15 +206,12 @@ class Inspector:
             stream: input stream of the event; None to infer it from the fields.
         """
 
-        def coordinate(question: Question) -> list[PlannedEffect]:
-            return [_read(PlannedEffect, answer.value) for answer in self._ask(question, _BUCKETS).values()]
-
-        def ask(question: Question, parent: str, number: int) -> PlannedEffect:
-            return _read(PlannedEffect, self._ask(question, [(parent, number)])[parent, number].value)
+        def ask(question: Question, keys: Collection[Key]) -> list[PlannedEffect]:
+            return [_read(PlannedEffect, answer.value) for answer in self._ask(question, keys).values()]
 
         text = record if isinstance(record, bytes) else text_of(record)
         kind = stream or stream_of(json.loads(text))
-        return dry_run(kind, read(kind, text, self._bounds), coordinate, ask, self._routing_of)
+        return dry_run(kind, read(kind, text, self._bounds), ask, self._routing_of)
 
     def updates_of(self, place: EventPlace, follower: UpdatesFollower) -> list[dict[str, Any]]:
         """Return the updates of a sent event, once the job has read it.
@@ -217,7 +245,7 @@ class Inspector:
                 question = None if page.cursor is None else replace(_again(question), cursor=page.cursor)
 
     def _overview(self, question: Question) -> Overview:
-        return _overview(self._ask(question, _BUCKETS).values())
+        return _overview(self._ask(question, BUCKET_KEYS).values())
 
     def _ask(self, question: Question, keys: Collection[Key]) -> dict[Key, KeyAnswer]:
         """Query keys, and store the routing of the parents that answer."""
@@ -226,11 +254,6 @@ class Inspector:
             if parent != COORDINATOR:
                 self._routing[parent] = Routing({parent: answer.shards}, answer.depth)
         return answers
-
-    def _guess(self, parent: str, topic: str) -> int:
-        """Return the shard of a topic; 0 if the routing is unknown."""
-        routing = self._routing.get(parent)
-        return 0 if routing is None else routing.shard_of(parent, topic)
 
     def _shard_of(self, parent: str, topic: str) -> int:
         return self._routing_of(parent).shard_of(parent, topic)

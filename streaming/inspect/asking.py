@@ -6,17 +6,18 @@ import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import orjson
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from streaming.errors import InspectError, QuestionRefused, Unanswered
-from streaming.kafka.clients import concerns_group, create, reason, writing
+from streaming.coordinator import BUCKETS, COORDINATOR
+from streaming.errors import InspectError, QuestionRefused, TopicMissing, TopicUnreadable, Unanswered
 from streaming.kafka.options import for_librdkafka
-from streaming.kafka.permissions import readable, writable
+from streaming.kafka.reader import TopicReader
+from streaming.kafka.writer import Writer
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from streaming.config import Settings
+    from streaming.storage.store import Key
     from streaming.worker.inquiry.questions import Question
 
 ANSWER_SECONDS: Final = 10.0
@@ -25,8 +26,9 @@ ANSWER_SECONDS: Final = 10.0
 _KAFKA_SECONDS: Final = 10.0
 _PLACE_FIELDS: Final = {"stream", "partition", "offset", "entry"}
 
-Key = tuple[str, int]
-"""A parent and the number of a shard; a blank parent for the coordinator."""
+
+BUCKET_KEYS: Final = [(COORDINATOR, number) for number in range(BUCKETS)]
+"""All keys of the coordinator."""
 
 
 class KeyAnswer(NamedTuple):
@@ -54,32 +56,17 @@ class Inquirer:
     def __init__(self, settings: Settings, timeout: float = ANSWER_SECONDS) -> None:
         self._settings = settings
         self._timeout = timeout
-        self._trouble = ""
-        options: dict[str, Any] = {
-            "log_level": 0,
-            **for_librdkafka(settings),
-            "bootstrap.servers": settings.bootstrap_servers,
-            "error_cb": self._remember,
-        }
-        self._producer = create(Producer, {**options, "linger.ms": 0})
-        self._consumer = create(
-            Consumer,
-            {
-                **options,
-                "group.id": "reexpand-inspect",  # required, but unused: partitions are assigned by hand
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-                "auto.offset.reset": "latest",
-                "fetch.wait.max.ms": 20,
-            },
-        )
+        servers, options = settings.bootstrap_servers, for_librdkafka(settings)
+        self._writer = Writer(servers, options, InspectError, {"linger.ms": 0, "enable.idempotence": False})
+        # Answers expire: an inquirer that was idle for long goes on at their end.
+        self._reader = TopicReader(servers, options, {"auto.offset.reset": "latest", "fetch.wait.max.ms": 20})
         self._follows = False
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._consumer.close()
+        self._reader.__exit__()
 
     def ask(self, question: Question, keys: Collection[Key]) -> dict[Key, KeyAnswer]:
         """Send a question to keys, and return their answers.
@@ -93,24 +80,18 @@ class Inquirer:
             QuestionRefused: the job rejected the question, with a reason.
             InspectError: Kafka cannot be read or written.
         """
-        self._follow()
-        shards = sorted(key for key in keys if key[0])
-        records = [question.for_shard(*key) for key in shards]
-        if len(shards) < len(keys):
-            records.append(question.for_coordinator())
-        topic = self._settings.clock
-        with writing(self._producer, topic, lambda why: self._unusable(f"the topic {topic} cannot be written: {why}")):
-            refused: list[KafkaError] = []
+        try:
+            self._follow()
+            shards = sorted(key for key in keys if key[0])
+            records = [question.for_shard(*key) for key in shards]
+            if len(shards) < len(keys):
+                records.append(question.for_coordinator())
             for record in records:
-                self._producer.produce(
-                    topic, key=record.key, value=record.value,
-                    on_delivery=lambda error, _: refused.append(error) if error else None,
-                )  # fmt: skip
-            if self._producer.flush(_KAFKA_SECONDS):
-                raise self._unusable(f"Kafka takes no record: {self._trouble or 'no broker answers'}")
-            if refused:
-                raise self._unusable(f"the topic {topic} cannot be written: {reason(refused[0], writable(topic))}")
-        return self._answers(question.id, set(keys))
+                self._writer.send(self._settings.clock, record.value, record.key)
+            self._writer.flush(_KAFKA_SECONDS)
+            return self._answers(question.id, set(keys))
+        except TopicUnreadable as error:
+            raise InspectError(str(error)) from None
 
     def _follow(self) -> None:
         """Start to read at the end of the answers."""
@@ -118,32 +99,22 @@ class Inquirer:
             return
         topic = self._settings.answers
         try:
-            described = self._consumer.list_topics(topic, timeout=_KAFKA_SECONDS).topics[topic]
-            if described.error is not None and described.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise Unanswered(
-                    f"{self._settings.bootstrap_servers} has no topic {topic}: no job of this release has run here, or "
-                    "it may not create the topic; `reexpand topics` creates it, and the job's next start uses it"
-                )
-            if described.error is not None:
-                why = reason(described.error, readable(topic))
-                raise self._unusable(f"the topic {topic} cannot be read: {why}")
-            partitions = [TopicPartition(topic, number) for number in described.partitions]
-            ends = [self._consumer.get_watermark_offsets(each, timeout=_KAFKA_SECONDS)[1] for each in partitions]
-        except KafkaException as error:
-            self._consumer.poll(0)
-            raise self._unusable(self._trouble or reason(error, readable(topic))) from None
-        self._consumer.assign(
-            [TopicPartition(topic, each.partition, end) for each, end in zip(partitions, ends, strict=True)]
-        )
+            spans = self._reader.spans([topic])
+        except TopicMissing:
+            raise Unanswered(
+                f"{self._settings.bootstrap_servers} has no topic {topic}: no job of this release has run here, or "
+                "it may not create the topic; `reexpand topics` creates it, and the job's next start uses it"
+            ) from None
+        self._reader.start({partition: span.end for partition, span in spans.items()})
         self._follows = True
 
     def _answers(self, name: str, missing: set[Key]) -> dict[Key, KeyAnswer]:
         found: dict[Key, KeyAnswer] = {}
         deadline = time.monotonic() + self._timeout
-        wanted = name.encode()
         while missing:
-            message = self._consumer.poll(max(0.0, min(0.5, deadline - time.monotonic())))
-            if message is not None and message.error() is None and message.key() == wanted:
+            for message in self._reader.poll(max(0.0, min(0.5, deadline - time.monotonic()))):
+                if message.key() != name.encode():
+                    continue
                 value = orjson.loads(message.value() or b"{}")
                 if "error" in value:
                     raise QuestionRefused(f"the job cannot answer: {value['error']}")
@@ -151,21 +122,14 @@ class Inquirer:
                 answer = _placed(value["answer"], value["topics"])
                 found[key] = KeyAnswer(answer, value.get("shards", 1), value.get("depth", 1))
                 missing.discard(key)
-            elif time.monotonic() > deadline:
+            if missing and time.monotonic() > deadline:
                 raise Unanswered(
                     f"no job has answered within {self._timeout:g} s over {self._settings.clock} and "
                     f"{self._settings.answers} at {self._settings.bootstrap_servers}. "
-                    + (self._trouble or "Check that `reexpand run` of this release runs on these topics")
+                    + (self._reader.trouble or "Check that `reexpand run` of this release runs on these topics")
                     + "; --timeout gives a busy job more time"
                 )
         return found
-
-    def _remember(self, error: KafkaError) -> None:
-        if not concerns_group(error):
-            self._trouble = error.str()
-
-    def _unusable(self, why: str) -> InspectError:
-        return InspectError(f"Kafka at {self._settings.bootstrap_servers} cannot be used: {why.rstrip('.')}.")
 
 
 def _placed(value: Any, topics: Mapping[str, str]) -> Any:

@@ -1,28 +1,45 @@
-"""Dry runs on all shards and parents of an event."""
+"""Dry runs: unsent records, parsed as in the job, and their effect on all shards and parents."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import json
+import secrets
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from math import inf
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import uuid4
 
 import orjson
 
 from streaming.coordinator import COORDINATOR
+from streaming.errors import Rejected
+from streaming.inspect.asking import BUCKET_KEYS
 from streaming.records.model import Reason, Stream
 from streaming.records.routing import Routing, placed
-from streaming.worker.inquiry.planning import PlannedEffect, PlannedProblem, PlannedUpdate
+from streaming.storage.store import Key
+from streaming.worker.inquiry.model import PlannedEffect, PlannedProblem, PlannedUpdate
+from streaming.worker.inquiry.planning import PLANNED_OFFSET
 from streaming.worker.inquiry.questions import Ask, Question
+from streaming.worker.reading import KeyReader
+from streaming.worker.rows import STREAMS, InputRow, InputRows
+from streaming.worker.signature import Signer
 
 if TYPE_CHECKING:
-    from streaming.inspect.reading import PlannedRecord
+    from streaming.worker.bounds import Bounds
 
-Asker = Callable[[Question, str, int], PlannedEffect]
-"""Function that queries a key of a parent."""
+Asker = Callable[[Question, Collection[Key]], list[PlannedEffect]]
+"""Function that queries keys."""
 
 _SHOWN: Final = 100
 """Number of shown updates per parent."""
+
+_SIGNED: Final = "signed-by-another-job"
+"""Reason to ignore a record with fields reserved for the job and another job's signature."""
+
+_NAMES: Final = (str(STREAMS[0]), str(STREAMS[1]), str(STREAMS[2]), str(STREAMS[3]))
+"""Placeholders for the names of the Kafka topics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +86,25 @@ class DryRun:
         return sum(each.removes for each in self.parents)
 
 
+class PlannedRecord(NamedTuple):
+    """Result of parsing a record as in the job.
+
+    Attributes:
+        record: the applied entries; None if there are none.
+        problems: dead letters.
+        ignored: reasons why other entries have no effect.
+    """
+
+    record: dict[str, Any] | None
+    problems: tuple[PlannedProblem, ...] = ()
+    ignored: tuple[str, ...] = ()
+
+
+def text_of(record: Mapping[str, Any]) -> bytes:
+    """Encode a record as JSON, even if it is invalid."""
+    return json.dumps(record).encode()
+
+
 def stream_of(record: Mapping[str, Any]) -> Stream:
     """Infer the input stream of a record from its fields."""
     if "subscriptionSet" in record or "action" in record or "liteTopicSet" in record:
@@ -76,47 +112,78 @@ def stream_of(record: Mapping[str, Any]) -> Stream:
     return Stream.GROUPS if "attributes" in record else Stream.TOPICS
 
 
-def dry_run(
-    stream: Stream,
-    reading: PlannedRecord,
-    coordinate: Callable[[Question], list[PlannedEffect]],
-    ask: Asker,
-    routing_of: Callable[[str], Routing],
-) -> DryRun:
+def read(stream: Stream, text: bytes, bounds: Bounds) -> PlannedRecord:
+    """Parse the value of a record of an input stream as in the job."""
+    try:
+        if len(text) > bounds.value_bytes:
+            message = f"the value has {len(text):,} bytes; at most {bounds.value_bytes:,} are allowed (max_value_bytes)"
+            raise Rejected(Reason.VALUE_TOO_LARGE, message)  # noqa: TRY301 - one handler for both
+        beyond = bounds.explain_set(text) if stream is Stream.SUBSCRIPTIONS else None
+    except Rejected as rejected:
+        beyond = rejected
+    if beyond is not None:
+        return PlannedRecord(None, (PlannedProblem(str(beyond.reason), str(beyond)),))
+    applied: list[dict[str, Any]] = []
+    problems: list[PlannedProblem] = []
+    ignored: list[str] = []
+    for each in placed(stream, text, Routing()):
+        if stream is not Stream.TOPICS and each.parent != COORDINATOR:
+            continue  # the coordinator reports each invalid entry once
+        reader = KeyReader(each.parent, each.shard, _NAMES, inf, bounds=bounds, signer=Signer(secrets.token_bytes()))
+        now = time.time_ns() // 1_000_000
+        row = InputRow(STREAMS.index(stream), 0, PLANNED_OFFSET, each.entry, now, each.payload)
+        found = reader.read(InputRows.of([row]))
+        problems += (PlannedProblem(str(each.reason), each.message) for each in found.rejected)
+        if found.events or stream is Stream.CLOCK:
+            applied.append(orjson.loads(each.payload or b""))
+        elif not found.rejected:
+            ignored = [_SIGNED]
+    record = applied[0] if applied else None
+    if applied and stream is Stream.SUBSCRIPTIONS and applied[0] != orjson.loads(text):
+        record = {"subscriptionSet": applied}
+    return PlannedRecord(record, tuple(problems), tuple(ignored))
+
+
+def dry_run(stream: Stream, reading: PlannedRecord, ask: Asker, routing_of: Callable[[str], Routing]) -> DryRun:
     """Return the effect of an event, from the coordinator and all its shards.
 
     Args:
         stream: input stream of the event.
         reading: the event as the job would read it.
-        coordinate: queries the coordinator.
-        ask: queries a shard.
+        ask: queries the job.
         routing_of: returns the routing of a parent.
     """
     effects: list[tuple[str, PlannedEffect]] = []
     records: list[tuple[Stream, Mapping[str, Any]]] = []
     if reading.record is not None:
-        said = [] if stream is Stream.TOPICS else coordinate(_question(stream, reading.record))
+        said = [] if stream is Stream.TOPICS else ask(_question(stream, reading.record), BUCKET_KEYS)
         effects += ((COORDINATOR, each) for each in said)
-        lasting = _lasting(reading.record, coordinate) if any(map(_is_elsewhere, said)) else reading.record
+        lasting = _lasting(reading.record, ask) if any(map(_is_elsewhere, said)) else reading.record
         records += [(stream, lasting)] if lasting is not None else []
         records += [(Stream(name), value) for each in said for name, value in each.echoes]
     for each, value in records:
-        for parent, number in _shards(each, value, routing_of):
+        for key in _shards(each, value, routing_of):
             question = _question(each, value)
-            effects.append((parent, first := ask(question, parent, number)))
+            (first,) = ask(question, [key])
+            effects.append((key[0], first))
             for group, client in first.wide:
                 cursor = first.cursor
                 while cursor is not None:
                     again = replace(question, id=uuid4().hex, group=group, client=client, cursor=cursor)
-                    effects.append((parent, effect := ask(again, parent, number)))
+                    (effect,) = ask(again, [key])
+                    effects.append((key[0], effect))
                     cursor = effect.cursor
-    named = dict.fromkeys(parent for parent, _ in effects if parent != COORDINATOR)
+    parents = dict.fromkeys(parent for parent, _ in effects if parent != COORDINATOR)
     return DryRun(
         stream,
-        tuple(_together(parent, [effect for other, effect in effects if other == parent]) for parent in named),
+        tuple(_together(parent, [effect for other, effect in effects if other == parent]) for parent in parents),
         tuple(dict.fromkeys([*reading.problems, *(problem for _, effect in effects for problem in effect.problems)])),
         tuple(dict.fromkeys([*reading.ignored, *(reason for _, effect in effects for reason in effect.ignored)])),
     )
+
+
+def _question(stream: Stream, record: Mapping[str, Any]) -> Question:
+    return Question(uuid4().hex, Ask.PLAN, stream=str(stream), record=dict(record))
 
 
 def _is_elsewhere(effect: PlannedEffect) -> bool:
@@ -124,32 +191,23 @@ def _is_elsewhere(effect: PlannedEffect) -> bool:
     return any(problem.reason == Reason.GROUP_BOUND_ELSEWHERE for problem in effect.problems)
 
 
-def _lasting(
-    record: Mapping[str, Any], coordinate: Callable[[Question], list[PlannedEffect]]
-) -> Mapping[str, Any] | None:
+def _lasting(record: Mapping[str, Any], ask: Asker) -> Mapping[str, Any] | None:
     """Return the requests on the parents to which their groups are bound; None if there are none."""
-    entries = record.get("subscriptionSet")
-    if entries is None:
-        return None
     left = [
-        entry for entry in entries if not any(map(_is_elsewhere, coordinate(_question(Stream.SUBSCRIPTIONS, entry))))
+        entry
+        for entry in record.get("subscriptionSet") or ()
+        if not any(map(_is_elsewhere, ask(_question(Stream.SUBSCRIPTIONS, entry), BUCKET_KEYS)))
     ]
     return {"subscriptionSet": left} if left else None
 
 
-def _question(stream: Stream, record: Mapping[str, Any]) -> Question:
-    return Question(uuid4().hex, Ask.PLAN, stream=str(stream), record=dict(record))
-
-
-def _shards(
-    stream: Stream, record: Mapping[str, Any], routing_of: Callable[[str], Routing]
-) -> Iterator[tuple[str, int]]:
+def _shards(stream: Stream, record: Mapping[str, Any], routing_of: Callable[[str], Routing]) -> Iterator[Key]:
     """Yield the shards of a record, each once."""
     value = orjson.dumps(record)
-    parents = dict.fromkeys(each.parent for each in placed(stream, value, Routing()) if each.parent != COORDINATOR)
-    for parent in parents:
-        keys = placed(stream, value, routing_of(parent))
-        yield from dict.fromkeys((each.parent, each.shard) for each in keys if each.parent == parent)
+    for parent in dict.fromkeys(each.parent for each in placed(stream, value, Routing())):
+        if parent != COORDINATOR:
+            keys = placed(stream, value, routing_of(parent))
+            yield from dict.fromkeys((each.parent, each.shard) for each in keys if each.parent == parent)
 
 
 def _together(parent: str, effects: list[PlannedEffect]) -> ParentEffect:

@@ -7,13 +7,21 @@ from typing import Any, TypeVar
 import orjson
 
 from matcher.dialects import get_dialect
-from streaming.inspect.api import Explanation
-from streaming.inspect.filters import Filter
+from streaming.inspect.api import Explanation, Filter
 from streaming.inspect.planning import DryRun
 from streaming.printable import printable, printable_json
-from streaming.worker.inquiry.listing import Page, SubscriptionFacts, TopicDetails
-from streaming.worker.inquiry.model import ClientFacts, EntryVerdict, GroupFacts, PairVerdict, TopicFacts
-from streaming.worker.inquiry.overview import BindingFacts, LeaseFacts
+from streaming.worker.inquiry.model import (
+    BindingFacts,
+    ClientFacts,
+    EntryVerdict,
+    GroupFacts,
+    LeaseFacts,
+    Page,
+    PairVerdict,
+    SubscriptionFacts,
+    TopicDetails,
+    TopicFacts,
+)
 
 T = TypeVar("T")
 

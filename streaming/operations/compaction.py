@@ -7,8 +7,8 @@ from typing import NamedTuple
 from streaming.errors import BackupRefused, NotVerified
 from streaming.kafka import topics
 from streaming.kafka.reader import Partition, TopicReader
-from streaming.operations.backup.manifest import FOLDER, Manifest, Progress
-from streaming.operations.verify.progress import JobCheckpoint
+from streaming.operations.backup import FOLDER, Manifest, Progress
+from streaming.operations.checkpoint import JobCheckpoint
 from streaming.storage import folder as folders
 
 
@@ -36,14 +36,7 @@ class InputRemoval(NamedTuple):
 def plan(
     bootstrap_servers: str, options: Mapping[str, str], checkpoint: str, backup: Path, progress: Progress
 ) -> list[InputRemoval]:
-    """Return the records that the job had read when the backup was made.
-
-    Args:
-        bootstrap_servers: addresses of brokers.
-        options: client options of librdkafka.
-        checkpoint: checkpoint of the job.
-        backup: a backup of it.
-        progress: called after each file of the backup.
+    """Return the records that a checkpoint's job had read when its backup was made; report each file of the backup.
 
     Raises:
         CheckpointUnusable: the checkpoint is not a folder, or cannot be read.

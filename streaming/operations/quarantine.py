@@ -3,23 +3,19 @@
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaException, Message
 from pyarrow import ArrowException
 
 from streaming.errors import NotVerified, QuarantineRefused
-from streaming.kafka.clients import create, reason
+from streaming.kafka.clients import reason
 from streaming.kafka.permissions import partition_names
-from streaming.kafka.reader import Partition, Span, TopicReader
-from streaming.operations.backup import driver
-from streaming.operations.verify.progress import JobCheckpoint
+from streaming.kafka.reader import Partition, TopicReader, committed_offsets
+from streaming.operations.checkpoint import JobCheckpoint, check_ended
 from streaming.records.routing import Placed, placed
 from streaming.storage.archive import opened
 from streaming.worker.quarantine import NOTE, Decision, EntryPlace, Quarantine, now_ms, partition_of
 from streaming.worker.rows import STREAMS, position
-
-_ANSWER_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +39,7 @@ class HeldCheckpoint:
             BackupRefused: a driver is running, or Kafka does not answer.
         """
         identity = {"id": self.checkpoint.id, "clock": self.checkpoint.topics[-1]}
-        driver.check_ended(identity, self.bootstrap_servers, self.options)
+        check_ended(identity, self.bootstrap_servers, self.options)
 
     def add(self, place: EntryPlace, why: str) -> Decision:
         """Quarantine an entry, and return the decision.
@@ -120,45 +116,35 @@ class HeldCheckpoint:
 
     def _progress(self) -> tuple[int, dict[int, int]]:
         """Return the next micro-batch, and the number of micro-batches that each state partition has written."""
-        if not self.checkpoint.has_state():
+        batches = self.checkpoint.micro_batches() if self.checkpoint.has_state() else None
+        if batches is None:
             return 0, self._written()
-        batches = self.checkpoint.micro_batches()
         return batches.committed + 1, {} if batches.begun is None else self._written()
 
     def _written(self) -> dict[int, int]:
         """Return the markers of the state partitions."""
+        found: dict[int, int] = {}
         if self.checkpoint.id is None:
-            return {}
-        where = TopicPartition(self.checkpoint.topics[-1], 0)
-        names = partition_names(self.checkpoint.id, self.checkpoint.partitions)
-        return {number: max(0, self._committed(name, where)) for number, name in enumerate(names)}
-
-    def _committed(self, group: str, where: TopicPartition) -> int:
-        given: dict[str, Any] = {"log_level": 0, **self.options, "bootstrap.servers": self.bootstrap_servers}
-        consumer = create(Consumer, {**given, "group.id": group, "enable.auto.commit": False})
-        try:
-            return int(consumer.committed([where], timeout=_ANSWER_SECONDS)[0].offset)
-        except KafkaException as error:
-            raise NotVerified(f"Kafka does not return the marker of {group}: {reason(error)}") from None
-        finally:
-            consumer.close()
+            return found
+        for number, group in enumerate(partition_names(self.checkpoint.id, self.checkpoint.partitions)):
+            try:
+                with committed_offsets(self.bootstrap_servers, self.options, group) as offset_in:
+                    found[number] = max(0, offset_in(self.checkpoint.topics[-1]))
+            except KafkaException as error:
+                raise NotVerified(f"Kafka does not return the marker of {group}: {reason(error)}") from None
+        return found
 
     def _record(self, place: EntryPlace) -> Message:
-        partition = Partition(place.topic, place.partition)
         with TopicReader(self.bootstrap_servers, self.options) as reader:
-            span = reader.spans([place.topic]).get(partition)
-            if span is not None and span.start <= place.offset < span.end:
-                for block in reader.read({partition: Span(place.offset, place.offset + 1)}):
-                    return block[0]
-        raise QuarantineRefused(f"Kafka has no record {place}")
+            message = reader.record(Partition(place.topic, place.partition), place.offset)
+        if message is None:
+            raise QuarantineRefused(f"Kafka has no record {place}")
+        return message
 
     def _keys(self, place: EntryPlace, message: Message) -> list[Placed]:
         stream = STREAMS[self.checkpoint.topics.index(place.topic)]
-        keys = [
-            each
-            for each in placed(stream, message.value(), self.checkpoint.routing)
-            if position(each.entry) == place.entry
-        ]
+        found = placed(stream, message.value(), self.checkpoint.routing)
+        keys = [each for each in found if position(each.entry) == place.entry]
         if not keys:
             raise QuarantineRefused(f"the record has no entry {place.entry}: {place}")
         return keys

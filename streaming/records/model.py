@@ -103,10 +103,10 @@ class Place(NamedTuple):
     @property
     def position(self) -> int:
         """Offset and entry as one number, which grows along a partition."""
-        return self.offset << _ENTRY_BITS | min(self.entry, (1 << _ENTRY_BITS) - 1)
+        return self.offset << ENTRY_BITS | min(self.entry, (1 << ENTRY_BITS) - 1)
 
 
-_ENTRY_BITS = 10
+ENTRY_BITS = 10
 """Number of bits for the entry in a position. A record's entries from the 1,024th on share one position.
 
 That matters only if they are of one client.

@@ -14,14 +14,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from streaming.config import Settings
-from streaming.kafka.options import java_options
-from streaming.records.model import MAX_AHEAD_MS
 from streaming.records.routing import Routing
 from streaming.spark import sinks
 from streaming.storage.archive import Folder
 from streaming.storage.store import Archives
 from streaming.worker import InputRow, InputRows, WorkerConfig, work
-from streaming.worker.bounds import DEFAULT_REQUEST_BYTES, REPETITION_BYTES, Bounds
+from streaming.worker.bounds import bounds_of
 from streaming.worker.output import Output
 from streaming.worker.process import NO_WATCHDOG, Watchdog, kept, without_collection
 from streaming.worker.quarantine import Decision
@@ -131,19 +129,6 @@ def expand(
     # No timeout: time enters as records, so that a replay sees the same time, and an idle shard is never visited.
     return routed.groupBy("parent", "shard").applyInPandasWithState(
         on_key, OUTPUT_SCHEMA, STATE_SCHEMA, "update", GroupStateTimeout.NoTimeout
-    )
-
-
-def bounds_of(settings: Settings) -> Bounds:
-    """Return the bounds on the content of records."""
-    record_bytes = java_options(settings).get("max.request.size")
-    return Bounds(
-        settings.max_value_bytes,
-        settings.max_requests,
-        settings.max_entries,
-        settings.max_name_bytes,
-        MAX_AHEAD_MS,
-        DEFAULT_REQUEST_BYTES if record_bytes is None else int(record_bytes) - REPETITION_BYTES,
     )
 
 

@@ -7,7 +7,7 @@ from streaming.errors import CheckpointMismatch
 from streaming.kafka.facts import Offsets
 from streaming.spark import checkpoint
 from streaming.spark.checkpoint import CheckpointFiles
-from streaming.spark.expand import bounds_of
+from streaming.worker.bounds import bounds_of
 from streaming.worker.limits_note import LIMITS, Limits, dump, parse
 
 

@@ -5,9 +5,21 @@ from typing import NamedTuple
 
 import orjson
 
+from streaming.config import Settings
 from streaming.errors import Rejected
+from streaming.kafka.options import java_options
 from streaming.records.json_fields import json_object
-from streaming.records.model import GroupEvent, Reason, SingleEvent, Stream, SubscriptionRequest, Tick, TopicEvent, Wake
+from streaming.records.model import (
+    MAX_AHEAD_MS,
+    GroupEvent,
+    Reason,
+    SingleEvent,
+    Stream,
+    SubscriptionRequest,
+    Tick,
+    TopicEvent,
+    Wake,
+)
 
 _JSON_BYTES = 6
 """Maximum number of bytes of a character in JSON."""
@@ -131,3 +143,16 @@ class Bounds(NamedTuple):
 
     def _is_too_long(self, name: str) -> bool:
         return len(name) * _JSON_BYTES > self.name_bytes and len(orjson.dumps(name)) - 2 > self.name_bytes
+
+
+def bounds_of(settings: Settings) -> Bounds:
+    """Return the bounds on the content of records."""
+    record_bytes = java_options(settings).get("max.request.size")
+    return Bounds(
+        settings.max_value_bytes,
+        settings.max_requests,
+        settings.max_entries,
+        settings.max_name_bytes,
+        MAX_AHEAD_MS,
+        DEFAULT_REQUEST_BYTES if record_bytes is None else int(record_bytes) - REPETITION_BYTES,
+    )

@@ -9,10 +9,9 @@ import pytest
 from confluent_kafka import Producer
 
 from streaming.kafka.reader import TopicReader
-from streaming.operations.verify.corrections import Correction
+from streaming.operations.checkpoint import JobCheckpoint
 from streaming.operations.verify.findings import Fault
-from streaming.operations.verify.progress import JobCheckpoint
-from streaming.operations.verify.repair import Corrector
+from streaming.operations.verify.repair import Correction, Corrector
 from streaming.operations.verify.replay import Rules
 from streaming.operations.verify.verifier import look
 from streaming.operations.verify.witnesses import JobView
@@ -90,9 +89,9 @@ class Story:
             if before_check:
                 before_write()
                 before_write = lambda: None  # noqa: E731
-            with _Interrupted(view, servers, {}, self.folder) as corrector:
-                corrector.meanwhile = before_write
-                return corrector.correct(found)
+            corrector = _Interrupted(view, servers, {}, self.folder)
+            corrector.meanwhile = before_write
+            return corrector.correct(found)
 
 
 class _Interrupted(Corrector):

@@ -21,9 +21,10 @@ from streaming.records.routing import Routing, placed
 from streaming.records.updates import Op
 from streaming.records.writing import MAX_ORIGINAL_BYTES, SEPARATOR, Tables, UpdateWriter
 from streaming.spark import counts, sinks
-from streaming.spark.expand import OUTPUT_SCHEMA, bounds_of
+from streaming.spark.expand import OUTPUT_SCHEMA
 from streaming.spark.route import BEGINNING_BYTES, PIECE_BYTES, longest_value, route
 from streaming.worker import WorkerConfig
+from streaming.worker.bounds import bounds_of
 from streaming.worker.output import OutputKind
 from streaming.worker.rows import STREAMS, InputRow, InputRows, joined
 from streaming.worker.signature import Signer

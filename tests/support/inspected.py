@@ -8,9 +8,10 @@ from streaming.config import load
 from streaming.coordinator import COORDINATOR
 from streaming.errors import QuestionRefused
 from streaming.inspect import Inspector
-from streaming.inspect.asking import Key, KeyAnswer
+from streaming.inspect.asking import KeyAnswer
 from streaming.records.model import Stream
 from streaming.records.routing import placed
+from streaming.storage.store import Key
 from streaming.worker import InputRow, Worker
 from streaming.worker.inquiry.questions import Question
 from streaming.worker.output import OutputKind

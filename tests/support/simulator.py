@@ -8,7 +8,7 @@ from typing import Any
 
 from streaming import state
 from streaming.coordinator import COORDINATOR
-from streaming.operations.rebuild.renewal import Layout, renewed_states
+from streaming.operations.adoption import Layout, renewed_states
 from streaming.oracle import Effective
 from streaming.records.model import Stream
 from streaming.records.routing import Routing, placed

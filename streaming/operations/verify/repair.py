@@ -11,32 +11,96 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, Self
-
-from confluent_kafka import KafkaError, Message, Producer
+from typing import Final, NamedTuple
 
 from streaming.errors import NotVerified
-from streaming.kafka.clients import cause, create, reason, writing
-from streaming.kafka.permissions import writable
-from streaming.kafka.reader import Partition, Span
-from streaming.operations.verify.corrections import Correction, corrections
-from streaming.operations.verify.findings import DamagedState, Difference
-from streaming.operations.verify.replay import Key
+from streaming.expansion.compare import Announcer
+from streaming.expansion.micro_batch import apply_events
+from streaming.kafka.reader import Partition, Span, partition_of_record
+from streaming.kafka.writer import Writer
+from streaming.operations.verify.findings import DamagedState, Difference, Fault
+from streaming.operations.verify.replay import Rules
 from streaming.operations.verify.verifier import Look
 from streaming.operations.verify.witnesses import JobView, ShardPair, operation
-from streaming.state import ShardState
+from streaming.records.model import Source
+from streaming.records.op import Cause, Op
+from streaming.records.subscribers import SubscriberKey
+from streaming.records.writing import UpdateWriter, update_key
+from streaming.state.holdings import holdings
+from streaming.state.shard_state import ShardState
+from streaming.storage.store import Key
+from streaming.tuning import DEFAULT_TUNING
 
 _ANSWER_SECONDS: Final = 60.0
 
-_BY_KEY: Final = -1
-"""Partition number that lets the client choose."""
+_NONE: Final = -1
+"""Partition and offset of a record that does not exist."""
 
-_LIKE_JAVA: Final = {"partitioner": "murmur2_random"}
-"""Partitioner of the job's own client."""
+
+class Correction(NamedTuple):
+    """Records that correct a row: an ADD, or a REMOVE and its tombstone.
+
+    Attributes:
+        partition: partition of the row's previous records; None if unknown.
+    """
+
+    key: bytes
+    values: tuple[bytes | None, ...]
+    partition: int | None
+
+
+def corrections(rules: Rules, updates: str, pair: ShardPair, differences: Iterable[Difference]) -> Iterator[Correction]:
+    """Yield corrections of the differences of one shard that its state still requires.
+
+    Args:
+        rules: settings of the job.
+        updates: name of the updates topic.
+        pair: state of the shard.
+        differences: differences of its rows.
+    """
+    wanted = {difference.key: difference for difference in differences}
+    topics = {difference.row.lite_topic for difference in wanted.values()}
+    held = dict(_held(pair.key, pair.state, rules, topics))
+    coming = held if pair.after is pair.state else dict(_held(pair.key, pair.after, rules, topics))
+    announcer = Announcer(apply_events(pair.state, (), rules.shard(*pair.key), DEFAULT_TUNING))
+    writer = UpdateWriter(pair.key[0])
+    for key, difference in wanted.items():
+        holds = key in held
+        is_right = holds == difference.updates and difference.fault is not Fault.WRONG_VALUE
+        if is_right or holds != (key in coming):  # corrected meanwhile, or changing
+            continue
+        row, record = difference.row, difference.record
+        source = Source(updates, _NONE, _NONE, 0, 0)
+        patterns = held.get(key, [])
+        if record is not None:
+            source = Source(updates, record.partition, record.offset, 0, record.timestamp)
+            if not holds and record.update is not None:
+                found = record.update.get("patterns")
+                patterns = [str(each) for each in found] if isinstance(found, list) else []
+        update = announcer.update(
+            Op.ADD if holds else Op.REMOVE,
+            SubscriberKey(row.group, row.client_id, row.part),
+            row.lite_topic,
+            patterns,
+            cause=Cause.REPAIRED,
+            source=source,
+        )
+        if announcer.needs_bitmaps:
+            update = announcer.with_bitmap(update)
+        value = writer.record(update).value
+        yield Correction(key, (value,) if holds else (value, None), record.partition if record is not None else None)
+
+
+def _held(key: Key, state: ShardState, rules: Rules, topics: set[str]) -> Iterator[tuple[bytes, list[str]]]:
+    """Yield the rows of a shard on some topics, each with the matching entries."""
+    for topic, found in holdings(state, rules.shard(*key)):
+        if topic in topics:
+            for (group, client_id, part), texts in found.items():
+                yield update_key(key[0], group, client_id, topic, part), texts
 
 
 class Corrector:
-    """Writer of corrections, as a context manager.
+    """Writer of corrections.
 
     Args:
         job: the job.
@@ -48,22 +112,8 @@ class Corrector:
     def __init__(self, job: JobView, bootstrap_servers: str, options: Mapping[str, str], folder: Path) -> None:
         self._job = job
         self._folder = folder
-        self._refused: KafkaError | None = None
         self._own: dict[Partition, set[int]] = defaultdict(set)
-        given: dict[str, Any] = {
-            "log_level": 0,
-            **options,
-            **_LIKE_JAVA,
-            "bootstrap.servers": bootstrap_servers,
-            "enable.idempotence": True,
-        }
-        self._producer = create(Producer, given)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._producer.flush(0)
+        self._writer = Writer(bootstrap_servers, options, lambda why: NotVerified(f"{why}; repair again"))
 
     def correct(self, found: Look) -> set[bytes]:
         """Write corrections of the differences that remain, and return the keys of their rows.
@@ -108,36 +158,11 @@ class Corrector:
         return {partition: span.end for partition, span in spans.items()}
 
     def _write(self, written: Iterable[Correction]) -> None:
-        with writing(self._producer, self._job.updates, self._not_taken):
-            for key, values, partition in written:
-                for value in values:
-                    self._send(key, value, partition)
-            left = self._producer.flush(_ANSWER_SECONDS)
-        if self._refused is not None:
-            refused = cause(self._producer, self._refused)
-            raise self._not_taken(reason(refused, writable(self._job.updates)))
-        if left:
-            raise self._not_taken("no answer")
-
-    def _send(self, key: bytes, value: bytes | None, partition: int | None) -> None:
-        where = _BY_KEY if partition is None else partition
-        while True:
-            try:
-                self._producer.produce(self._job.updates, value, key, where, on_delivery=self._delivered)
-            except BufferError:  # the queue is full
-                self._producer.poll(0.1)
-            else:
-                self._producer.poll(0)
-                return
-
-    def _not_taken(self, why: str) -> NotVerified:
-        return NotVerified(f"Kafka rejected a correction for {self._job.updates}: {why}; repair again")
-
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            self._refused = error
-        else:
-            self._own[Partition(self._job.updates, message.partition() or 0)].add(message.offset() or 0)
+        for key, values, partition in written:
+            for value in values:
+                self._writer.send(self._job.updates, value, key, partition)
+        for where, offset in self._writer.flush(_ANSWER_SECONDS):
+            self._own[where].add(offset)
 
     def _overwritten(self, due: Mapping[bytes, Correction], checked_to: dict[Partition, int]) -> list[Correction]:
         """Return the job's last records of rows that a correction has overwritten, from `checked_to` on."""
@@ -145,7 +170,7 @@ class Corrector:
         lost: dict[bytes, Correction] = {}
         for block in self._job.reader.read(self._unchecked(checked_to)):
             for message in block:
-                where, key = Partition(self._job.updates, message.partition() or 0), message.key() or b""
+                where, key = partition_of_record(message), message.key() or b""
                 if key not in due:
                     continue
                 if message.offset() in self._own[where]:

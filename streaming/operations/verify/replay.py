@@ -17,6 +17,7 @@ from streaming.records.writing import TABLE_END, Tables
 from streaming.state import Shard, ShardState
 from streaming.storage.archive import Folder
 from streaming.storage.journal import Archive, Journal
+from streaming.storage.store import Key
 from streaming.tuning import DEFAULT_TUNING
 from streaming.worker import InputRow, InputRows, Worker, WorkerConfig
 from streaming.worker.limits_note import Limits
@@ -33,9 +34,6 @@ _NUMBERS = {stream: number for number, stream in enumerate(STREAMS)}
 
 # Nothing is written, so wide requests need no backfill.
 _TUNING = replace(DEFAULT_TUNING, backfill_topics=1 << 62, retained_micro_batches=0)
-
-Key = tuple[str, int]
-"""A parent and the number of one of its shards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,16 +112,12 @@ class Rules:
                 continue
             stream, partition, offset, timestamp, value = record
             for parent, number, entry, payload in placed(stream, value, self.routing):
-                place = self.topics[_NUMBERS[stream]], partition, offset, position(entry)
-                if self.concern(parent) and not self._leaves_out(place, (parent, number)):
+                exempt = self.left_out.get((self.topics[_NUMBERS[stream]], partition, offset, position(entry)))
+                is_left_out = exempt is not None and partition_of(parent, number, self.partitions) not in exempt
+                if self.concern(parent) and not is_left_out:
                     row = InputRow(_NUMBERS[stream], partition, offset, entry, timestamp, payload)
                     found[parent, number].append(row)
         return found
-
-    def _leaves_out(self, place: tuple[str, int, int, int], key: Key) -> bool:
-        """Return True if the job has quarantined an entry for a key."""
-        exempt = self.left_out.get(place)
-        return exempt is not None and partition_of(*key, self.partitions) not in exempt
 
     def under(self, number: int) -> "Rules":
         """Return the rules with one of the limits."""
@@ -142,18 +136,12 @@ class Rules:
             return False
         bounds = self.limits[-1].bounds
         if len(value) > bounds.value_bytes:
-            return not self._is_own(record)
+            source = Source(self.topics[_NUMBERS[record.stream]], record.partition, record.offset, 0, record.timestamp)
+            return self.signer is not None and self.signer.origin(value, source) is not Origin.OWN
         try:
             return record.stream is Stream.SUBSCRIPTIONS and bounds.explain_set(value) is not None
         except Rejected:  # not a JSON object, which is another dead letter
             return False
-
-    def _is_own(self, record: StoredInput) -> bool:
-        if self.signer is None:
-            return True
-        topic = self.topics[_NUMBERS[record.stream]]
-        source = Source(topic, record.partition, record.offset, 0, record.timestamp)
-        return self.signer.origin(record.value, source) is Origin.OWN
 
     def worker(self, folder: Path, job: str | None = None) -> Worker:
         """Return a worker with these settings.
@@ -192,10 +180,7 @@ class Replay:
     """
 
     def __init__(
-        self,
-        rules: Rules,
-        folder: Path,
-        note: Callable[[str, int, list[InputRow]], None] = lambda *_: None,
+        self, rules: Rules, folder: Path, note: Callable[[str, int, list[InputRow]], None] = lambda *_: None
     ) -> None:
         self._rules = rules
         self._folder = folder
@@ -253,12 +238,9 @@ def work_off(
             renewed: bytes | None = end.value
             return renewed
         if letters is not None:
-            letters += [_value(tables) for kind, _, tables in output.rows if kind == OutputKind.DEAD_LETTER]
-
-
-def _value(tables: bytes) -> bytes:
-    """Return the value of an output row with one record."""
-    return tables.split(TABLE_END.encode())[Tables._fields.index("starts")]
+            column = Tables._fields.index("starts")  # of an output row with one record, its value
+            rows_of_letters = (tables for kind, _, tables in output.rows if kind == OutputKind.DEAD_LETTER)
+            letters += [tables.split(TABLE_END.encode())[column] for tables in rows_of_letters]
 
 
 def refused_requests(letters: Iterable[bytes | None]) -> Iterator[tuple[str, str]]:

@@ -10,15 +10,15 @@ from typing import Final
 
 from streaming.config import Settings
 from streaming.kafka.reader import TopicReader
+from streaming.operations.checkpoint import JobCheckpoint
 from streaming.operations.verify.findings import Findings
-from streaming.operations.verify.progress import JobCheckpoint
 from streaming.operations.verify.repair import Corrector, merged
 from streaming.operations.verify.replay import Rules
 from streaming.operations.verify.verifier import Look, look
 from streaming.operations.verify.witnesses import JobView, Progress, States
 from streaming.spark import states
-from streaming.spark.expand import bounds_of
 from streaming.storage import folder as folders
+from streaming.worker.bounds import bounds_of
 from streaming.worker.limits_note import Limits
 
 _ROUNDS: Final = 5
@@ -90,8 +90,8 @@ def verify(
             folder = Path(temporary)
             found = _confirmed(job, look(job, folder, progress, inputs=options.inputs), folder, progress)
             if options.repair and found.findings.repairable:
-                with Corrector(job, settings.bootstrap_servers, options.client, folder) as corrector:
-                    found = _repaired(job, found, corrector, folder, progress)
+                corrector = Corrector(job, settings.bootstrap_servers, options.client, folder)
+                found = _repaired(job, found, corrector, folder, progress)
             return found.findings
 
 

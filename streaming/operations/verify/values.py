@@ -18,7 +18,7 @@ import orjson
 from streaming.expansion.micro_batch import apply_events
 from streaming.operations.verify.findings import RowName
 from streaming.operations.verify.ledger import LedgerRow
-from streaming.operations.verify.replay import Key, Rules
+from streaming.operations.verify.replay import Rules
 from streaming.records.model import Source, Stream, lmq_name
 from streaming.records.subscribers import SHARE, ClientKey, SubscriberKey
 from streaming.records.updates import Op
@@ -27,6 +27,7 @@ from streaming.state import ShardState
 from streaming.state.client import NOTHING, Client, Mode
 from streaming.state.group import interest
 from streaming.state.holdings import holdings
+from streaming.storage.store import Key
 from streaming.tuning import DEFAULT_TUNING
 from streaming.worker.reading import KeyReader
 from streaming.worker.rows import STREAMS, InputRow, InputRows
@@ -71,35 +72,32 @@ def stated(rules: Rules, key: Key, state: ShardState) -> Iterator[tuple[bytes, i
             yield update_key(parent, group, client_id, topic, part), value_of(tuple(sorted(set(texts))), version)
 
 
-def announced(row: RowName, update: Mapping[str, Any]) -> int:
+def announced(row: RowName, value: bytes) -> int:
     """Return the value of an ADD, or `CONTRADICTORY`."""
     try:
-        return _announced(row, update)
-    except (KeyError, TypeError, ValueError, UnicodeEncodeError):
+        update = orjson.loads(value)
+        place = update["source"]
+        source = Source(place["topic"], place["partition"], place["offset"], place["entry"], 0)
+        is_share = row.part.startswith(SHARE)
+        share, slash, topic_filter = row.part.removeprefix(SHARE).partition("/")
+        names = {
+            "op": Op.ADD,
+            "parentTopic": row.parent,
+            "group": row.group,
+            "clientId": row.client_id,
+            "liteTopic": row.lite_topic,
+            "lmqName": lmq_name(row.parent, row.lite_topic),
+            "share": share if is_share else None,
+            "filter": topic_filter if is_share and slash else None,
+            "subscription": None if is_share else row.part or None,
+            "eventId": event_id(row.parent, SubscriberKey(*row[1:3], row.part), Op.ADD, row.lite_topic, source),
+        }
+        patterns, version = update["patterns"], update["version"]
+        is_right = all(update.get(name) == wanted for name, wanted in names.items())
+        has_types = type(version) in (int, type(None)) and all(type(each) is str for each in patterns)
+        return value_of(tuple(patterns), version) if is_right and has_types else CONTRADICTORY
+    except (KeyError, TypeError, ValueError, AttributeError):
         return CONTRADICTORY
-
-
-def _announced(row: RowName, update: Mapping[str, Any]) -> int:
-    place: dict[str, Any] = update["source"]
-    source = Source(place["topic"], place["partition"], place["offset"], place["entry"], 0)
-    is_share = row.part.startswith(SHARE)
-    share, slash, topic_filter = row.part.removeprefix(SHARE).partition("/")
-    names = {
-        "op": Op.ADD,
-        "parentTopic": row.parent,
-        "group": row.group,
-        "clientId": row.client_id,
-        "liteTopic": row.lite_topic,
-        "lmqName": lmq_name(row.parent, row.lite_topic),
-        "share": share if is_share else None,
-        "filter": topic_filter if is_share and slash else None,
-        "subscription": None if is_share else row.part or None,
-        "eventId": event_id(row.parent, SubscriberKey(*row[1:3], row.part), Op.ADD, row.lite_topic, source),
-    }
-    patterns, version = update["patterns"], update["version"]
-    if any(update.get(name) != value for name, value in names.items()) or type(version) not in (int, type(None)):
-        return CONTRADICTORY
-    return value_of(tuple(patterns), version) if all(type(each) is str for each in patterns) else CONTRADICTORY
 
 
 class RequestLog:
@@ -193,17 +191,13 @@ def _possible(
         if held is None:
             continue
         for mode in Mode:
-            content = _content(held, mode)
+            live, version, entries, everything = held.subscription(mode).content
+            content = mode, live, version, frozenset(entries), everything
             if content not in seen:
                 seen.add(content)
                 for place, value in _values(state, key, held, mode, topics):
                     found[place].add(value)
     return found
-
-
-def _content(client: Client, mode: Mode) -> tuple[Any, ...]:
-    live, version, entries, everything = client.subscription(mode).content
-    return mode, live, version, frozenset(entries), everything
 
 
 def _values(

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import groupby
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from streaming.kafka.reader import Partition, Span
 from streaming.records.model import Stream
@@ -18,11 +18,8 @@ _END_OF_TIME: Final = 1 << 53
 """Upper bound of all timestamps, in milliseconds since the epoch."""
 
 
-class Clocked(Protocol):
-    """Interface of `TopicReader` for finding windows."""
-
-    def offsets_at(self, milliseconds: int, partitions: Mapping[Partition, int]) -> dict[Partition, int | None]:
-        """Return the first offset of each partition at or after a time."""
+OffsetsAt = Callable[[int, Mapping[Partition, int]], Mapping[Partition, int | None]]
+"""Function that returns the first offset of each partition at or after a time, such as `TopicReader.offsets_at`."""
 
 
 class StoredInput(NamedTuple):
@@ -44,7 +41,7 @@ class StoredInput(NamedTuple):
 
 
 def windows(
-    reader: Clocked, spans: Mapping[Partition, Span], records: int = WINDOW_RECORDS
+    offsets_at: OffsetsAt, spans: Mapping[Partition, Span], records: int = WINDOW_RECORDS
 ) -> Iterator[dict[Partition, Span]]:
     """Yield consecutive windows, cut at points in time, with at most `records` records.
 
@@ -54,7 +51,7 @@ def windows(
     ends = {partition: span.end for partition, span in spans.items()}
 
     def at(time: int) -> dict[Partition, int]:
-        found = reader.offsets_at(time, position)
+        found = offsets_at(time, position)
         return {
             partition: max(start, min(ends[partition], ends[partition] if (at := found[partition]) is None else at))
             for partition, start in position.items()
@@ -101,19 +98,10 @@ def in_order(partitions: Iterable[Sequence[StoredInput]]) -> Iterator[list[Store
     before. Records of the job are in separate micro-batches: their effect depends on earlier records, and within a
     micro-batch the streams are read one after another.
     """
-    ordered = merge(*map(_in_time, partitions), key=_place_in_time)
-    for _, run in groupby(ordered, key=_micro_batch):
+    ordered = merge(*map(_in_time, partitions), key=lambda placed: placed[0])
+    # A key that differs between consecutive micro-batches.
+    for _, run in groupby(ordered, key=lambda placed: (placed[0][0] // STEP_MS, placed[1].is_of_job)):
         yield [record for _, record in run]
-
-
-def _place_in_time(placed: tuple[tuple[int, int], StoredInput]) -> tuple[int, int]:
-    return placed[0]
-
-
-def _micro_batch(placed: tuple[tuple[int, int], StoredInput]) -> tuple[int, bool]:
-    """Return a key that differs between consecutive micro-batches."""
-    (time, _), record = placed
-    return time // STEP_MS, record.is_of_job
 
 
 def _in_time(records: Iterable[StoredInput]) -> Iterator[tuple[tuple[int, int], StoredInput]]:

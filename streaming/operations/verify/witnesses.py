@@ -1,6 +1,7 @@
 """Readers of the three sources of a relation, which fill the ledger: state, updates, inputs."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
@@ -9,11 +10,11 @@ import orjson
 from confluent_kafka import Message
 
 from streaming.errors import NotVerified, StateError, TopicMissing
-from streaming.kafka.reader import Partition, Span, TopicReader
+from streaming.kafka.reader import Partition, Span, TopicReader, partition_of_record
+from streaming.operations.checkpoint import JobCheckpoint, MicroBatches
 from streaming.operations.verify.findings import DamagedState
 from streaming.operations.verify.ledger import BOTH_STATES, Ledger, Says, UpdateMark
-from streaming.operations.verify.progress import JobCheckpoint, MicroBatches
-from streaming.operations.verify.replay import Key, Replay, Rules, read_state, refused_requests, work_off
+from streaming.operations.verify.replay import Replay, Rules, read_state, refused_requests, work_off
 from streaming.operations.verify.values import CONTRADICTORY, RequestLog, announced, name_of, stated
 from streaming.operations.verify.windows import StoredInput, in_order, windows
 from streaming.records.model import Stream
@@ -21,6 +22,7 @@ from streaming.records.op import Op
 from streaming.records.writing import update_key
 from streaming.state import ShardState
 from streaming.state.holdings import holdings
+from streaming.storage.store import Key
 from streaming.worker import Worker
 from streaming.worker.rows import STREAMS, InputRow
 
@@ -180,18 +182,18 @@ def hear_updates(job: JobView, moment: Moment, ledger: Ledger, progress: Progres
         marks = []
         for message in block:
             parent = _parent_of(message.key())
-            op, where = operation(message.value()), Partition(job.updates, message.partition() or 0)
+            op, where = operation(message.value()), partition_of_record(message)
             if parent is None or (op is None and message.value() is not None):
                 heard.foreign += 1
                 continue
             if not job.rules.concern(parent):
                 continue
-            value = _value(message) if op is Op.ADD else CONTRADICTORY
+            key, text = message.key() or b"", message.value()
+            value = announced(name_of(key), text or b"") if op is Op.ADD else CONTRADICTORY
             offset, known = message.offset() or 0, moment.updates.get(where)
             is_late = known is None or offset >= known.end
             says = (Says.UPDATES if op is Op.ADD else 0) | (Says.LATE if is_late else 0)
-            key, is_tombstone = message.key() or b"", message.value() is None
-            marks.append(UpdateMark(key, int(says), where.number, offset, is_tombstone, value))
+            marks.append(UpdateMark(key, int(says), where.number, offset, text is None, value))
         ledger.fold(marks)
         done += len(block)
         progress("updates", done, total)
@@ -210,15 +212,6 @@ def operation(value: bytes | None) -> Op | None:
         return Op(orjson.loads(value)["op"])
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
         return None
-
-
-def _value(add: Message) -> int:
-    """Return the value of an ADD."""
-    try:
-        update = orjson.loads(add.value() or b"")
-    except orjson.JSONDecodeError:
-        return CONTRADICTORY
-    return announced(name_of(add.key() or b""), update)
 
 
 def _parent_of(key: bytes | None) -> str | None:
@@ -245,14 +238,9 @@ class InputsHeard:
     missing: str | None = None
 
 
-class Notes(NamedTuple):
-    """Results of the inputs on disk: the rows, and the requests of some clients."""
-
-    ledger: Ledger
-    requests: RequestLog
-
-
-def hear_inputs(job: JobView, moment: Moment, notes: Notes, folder: Path, progress: Progress) -> InputsHeard:
+def hear_inputs(
+    job: JobView, moment: Moment, ledger: Ledger, log: RequestLog, folder: Path, *, progress: Progress
+) -> InputsHeard:
     """Process the inputs up to the offsets of the last committed micro-batch, and note the results."""
     heard = InputsHeard()
     ends = job.checkpoint.offsets(moment.batches.committed)
@@ -263,31 +251,21 @@ def hear_inputs(job: JobView, moment: Moment, notes: Notes, folder: Path, progre
             heard.missing = partition.topic
             return heard
     wanted = {partition: Span(span.start, ends.get(partition, 0)) for partition, span in spans.items()}
-    replay = Replay(job.rules, folder, notes.requests.note)
+    replay = Replay(job.rules, folder, log.note)
     total, done = sum(max(0, span.end - span.start) for span in wanted.values()), 0
-    for window in windows(job.reader, wanted):
+    for window in windows(job.reader.offsets_at, wanted):
         partitions: dict[Partition, list[StoredInput]] = {partition: [] for partition in window}
         for block in job.reader.read(window):
             for message in block:
-                where = Partition(message.topic() or "", message.partition() or 0)
-                partitions[where].append(job.stored(message))
+                partitions[partition_of_record(message)].append(job.stored(message))
         for batch in in_order(partitions.values()):
             replay.feed(batch)
             done += len(batch)
             progress("inputs", done, total)
     for key, state in replay.states():
-        notes.ledger.mark(row_keys(job.rules, key, state), Says.INPUTS)
-    heard.refused = replay.refused | _refused_by_job(job)
+        ledger.mark(row_keys(job.rules, key, state), Says.INPUTS)
+    heard.refused = replay.refused
+    with suppress(TopicMissing):
+        for block in job.reader.read(job.reader.spans([job.dead_letters])):
+            heard.refused.update(refused_requests(message.value() for message in block))
     return heard
-
-
-def _refused_by_job(job: JobView) -> set[tuple[str, str]]:
-    """Return parent and group of the refused requests in the job's dead letters."""
-    found: set[tuple[str, str]] = set()
-    try:
-        spans = job.reader.spans([job.dead_letters])
-    except TopicMissing:
-        return found
-    for block in job.reader.read(spans):
-        found.update(refused_requests(message.value() for message in block))
-    return found

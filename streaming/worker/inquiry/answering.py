@@ -13,7 +13,7 @@ from streaming.records.subscribers import ClientKey
 from streaming.records.writing import KafkaRecord
 from streaming.state import Shard, ShardState
 from streaming.worker.inquiry import listing, planning
-from streaming.worker.inquiry.overview import overview
+from streaming.worker.inquiry.listing import overview
 from streaming.worker.inquiry.pair import explain_pair
 from streaming.worker.inquiry.questions import ANSWERABLE_MS, Ask, Question, parse_question
 

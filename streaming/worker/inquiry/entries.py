@@ -12,8 +12,7 @@ from streaming.state import UNKNOWN_GROUP, Group
 from streaming.state.blocks import Block
 from streaming.state.client import Client, Mode, Subscription
 from streaming.state.interests import pattern_of
-from streaming.worker.inquiry.facts import request_place
-from streaming.worker.inquiry.model import EntryVerdict, EventPlace, Hint, SegmentStep
+from streaming.worker.inquiry.model import EntryVerdict, EventPlace, Hint, SegmentStep, request_place
 
 NEAREST = 5
 """Number of entries that are shown if none matches."""

@@ -1,19 +1,33 @@
 """Lists of the content of a shard, in pages: an answer scans a bounded number of items."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from matcher.dialects import get_dialect
-from streaming.records.model import TopicMetadata
+from streaming.coordinator.state import CoordinatorState
+from streaming.records.model import Stream, TopicMetadata
 from streaming.records.subscribers import ClientKey
 from streaming.state import Shard, ShardState
 from streaming.state.holdings import Effort, TooWide, is_beyond
 from streaming.worker.inquiry.entries import Held, held
-from streaming.worker.inquiry.facts import client_facts, group_facts, topic_facts
-from streaming.worker.inquiry.model import ClientFacts, EventPlace, GroupFacts, TopicFacts
+from streaming.worker.inquiry.model import (
+    BindingFacts,
+    ClientFacts,
+    EventPlace,
+    GroupFacts,
+    LeaseFacts,
+    Overview,
+    Page,
+    SubscriberFacts,
+    SubscriptionFacts,
+    TopicDetails,
+    TopicFacts,
+    client_facts,
+    group_facts,
+    topic_facts,
+)
 from streaming.worker.inquiry.questions import Question
 
 T = TypeVar("T")
@@ -30,67 +44,6 @@ _UNIT: Final = 100
 
 _SHOWN_SUBSCRIBERS: Final = 100
 """Number of subscribers of one topic that are shown."""
-
-
-@dataclass(frozen=True, slots=True)
-class Page(Generic[T]):
-    """Part of a list.
-
-    Attributes:
-        items: its items.
-        cursor: place from which the list continues; None at its end.
-        total: number of all items, before the pattern is applied.
-    """
-
-    items: Sequence[T]
-    cursor: int | None
-    total: int
-
-
-@dataclass(frozen=True, slots=True)
-class SubscriptionFacts:
-    """An entry of a client's set.
-
-    Attributes:
-        entry: name or pattern; None for every topic of the parent.
-        dialect: how it is read; None for a name.
-        policy: match policy.
-        live: the client is in session.
-        place: of the request that brought it.
-    """
-
-    group: str
-    client: str
-    entry: str | None
-    dialect: str | None
-    policy: str | None
-    live: bool
-    place: EventPlace | None
-
-
-@dataclass(frozen=True, slots=True)
-class SubscriberFacts:
-    """A subscriber of a topic: a client, or the part of it that is delivered by itself."""
-
-    group: str
-    client: str
-    part: str
-    entries: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TopicDetails:
-    """A topic with its subscribers.
-
-    Attributes:
-        topic: its facts; None if it does not exist.
-        subscribers: the first of its subscribers.
-        count: number of all subscribers; quotas are considered for the shown subscribers only.
-    """
-
-    topic: TopicFacts | None
-    subscribers: tuple[SubscriberFacts, ...]
-    count: int
 
 
 def topics(state: ShardState, question: Question) -> Page[TopicFacts]:
@@ -241,3 +194,46 @@ def _accepts_client(question: Question, *, pattern: bool = True) -> Callable[[An
     accepts = _accepts(question) if pattern else lambda _: True
     group, client = question.group, question.client
     return lambda key: group in (None, key.group) and client in (None, key.client_id) and accepts(key.client_id)
+
+
+def overview(state: CoordinatorState, question: Question, client_timeout_ms: int) -> Overview:
+    """Return the state of the group and the client of a question in a bucket."""
+    group, client, limit = question.group, question.client, question.limit
+    bound = ((name, len(name)) for name in state.bindings if group in (None, name))
+    leased = (
+        (key, sum(map(len, (*key, *lease.parents))))
+        for key, lease in state.leases.items()
+        if group in (None, key.group) and client in (None, key.client_id)
+    )
+    names, keys = _fitting(bound, limit), _fitting(leased, limit)
+    return Overview(
+        tuple(_binding(state, name) for name in names),
+        tuple(
+            LeaseFacts(
+                *key,
+                lease.parents,
+                EventPlace(Stream.SUBSCRIPTIONS, lease.place.partition, lease.place.offset, lease.place.entry),
+                lease.place.timestamp,
+            )
+            for key, lease in ((key, state.leases[key]) for key in keys)
+        ),
+        state.clock,
+        client_timeout_ms,
+    )
+
+
+def _fitting(things: Iterable[tuple[T, int]], limit: int) -> list[T]:
+    """Return the first items, given with their lengths, up to a number and up to `PAGE_CHARACTERS`."""
+    found: list[T] = []
+    characters = 0
+    for thing, length in islice(things, limit):
+        characters += length
+        if found and characters > PAGE_CHARACTERS:
+            break
+        found.append(thing)
+    return found
+
+
+def _binding(state: CoordinatorState, name: str) -> BindingFacts:
+    parent, place, _ = state.bindings[name]
+    return BindingFacts(name, parent, EventPlace(Stream.GROUPS, place.partition, place.offset, place.entry))

@@ -1,8 +1,15 @@
 """Answers as plain values, as a worker sends them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any, Generic, TypeVar
+
+from streaming.records.model import ENTRY_BITS, Stream, TopicMetadata
+from streaming.records.subscribers import ClientKey
+from streaming.state import UNKNOWN_GROUP, ShardState
+
+T = TypeVar("T")
 
 
 class PairVerdict(StrEnum):
@@ -57,7 +64,6 @@ class EntryVerdict:
         entry: name or pattern.
         dialect: how it is read; None for a name.
         policy: match policy, in dialects that have policies.
-        matches: True if it matches.
         reason: why, by segment.
         steps: segment by segment; none for a name.
         place: of the request that brought it.
@@ -74,12 +80,7 @@ class EntryVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """A likely mistake, and the fix.
-
-    Attributes:
-        code: its kind, in one word.
-        text: a sentence or two.
-    """
+    """A likely mistake, and the fix."""
 
     code: str
     text: str
@@ -98,7 +99,6 @@ class GroupFacts:
     """State of a group on a shard.
 
     Attributes:
-        group: its name.
         attributes: in force; empty without a known event.
         mode: meaning of the entries of its clients: names (literal) or patterns (wildcard).
         exclusive: a topic goes to one of its clients only.
@@ -106,7 +106,6 @@ class GroupFacts:
         selector: kind and text of the selector in force.
         bound_to: other parent that it is bound to.
         place: of the event that set the attributes.
-        clients: number of its clients; None if not counted.
     """
 
     group: str
@@ -125,7 +124,6 @@ class ClientFacts:
     """State of a client on a shard.
 
     Attributes:
-        live: it is in session.
         entries: number of its entries that can match a topic of the shard.
         everything: it asks for every topic.
         version: of its last request.
@@ -161,7 +159,6 @@ class QuotaFacts:
     """Quota of a client on one shard.
 
     Attributes:
-        quota: of the group.
         share: part of it that counts on this shard.
     """
 
@@ -174,17 +171,13 @@ class PairFacts:
     """Reason why a client receives a topic or not, from the state of its shard.
 
     Attributes:
-        verdict: deciding fact.
         reason: the same as a sentence.
         decided_by: event behind it; None if the state contains none.
         topic_facts: the topic; None if it does not exist.
-        group_facts: the group.
         client_facts: the client; None if unknown to the shard.
         rows: rows that the client has.
         entries: entries that match; if none does, the nearest.
         holder: client of the exclusive group that holds the topic.
-        quota: the quota, if the client has one.
-        hints: likely mistakes.
     """
 
     parent: str
@@ -207,3 +200,197 @@ class PairFacts:
     def received(self) -> bool:
         """True if the client receives the topic."""
         return self.verdict is PairVerdict.RECEIVED
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """Part of a list.
+
+    Attributes:
+        cursor: place from which the list continues; None at its end.
+        total: number of all items, before the pattern is applied.
+    """
+
+    items: Sequence[T]
+    cursor: int | None
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionFacts:
+    """An entry of a client's set.
+
+    Attributes:
+        entry: name or pattern; None for every topic of the parent.
+        dialect: how it is read; None for a name.
+        policy: match policy.
+        place: of the request that brought it.
+    """
+
+    group: str
+    client: str
+    entry: str | None
+    dialect: str | None
+    policy: str | None
+    live: bool
+    place: EventPlace | None
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriberFacts:
+    """A subscriber of a topic: a client, or the part of it that is delivered by itself."""
+
+    group: str
+    client: str
+    part: str
+    entries: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDetails:
+    """A topic with its subscribers.
+
+    Attributes:
+        count: number of all subscribers; quotas are considered for the shown subscribers only.
+    """
+
+    topic: TopicFacts | None
+    subscribers: tuple[SubscriberFacts, ...]
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class BindingFacts:
+    """Binding of a group to its parent.
+
+    Attributes:
+        place: of the event that bound it.
+    """
+
+    group: str
+    parent: str
+    place: EventPlace
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseFacts:
+    """A client, over all parents.
+
+    Attributes:
+        parents: on which it may be in session.
+        place: of its last request.
+        last_request: time of that, in milliseconds since the epoch.
+    """
+
+    group: str
+    client: str
+    parents: tuple[str, ...]
+    place: EventPlace
+    last_request: int
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """Groups and clients of one bucket that a question is about, up to its limit.
+
+    Attributes:
+        clock: time of the last tick, in milliseconds since the epoch.
+        client_timeout_ms: time without requests after which a client is ended; 0 for never.
+    """
+
+    bindings: tuple[BindingFacts, ...]
+    leases: tuple[LeaseFacts, ...]
+    clock: int
+    client_timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedUpdate:
+    """An update that a planned event would cause."""
+
+    op: str
+    parent: str
+    topic: str
+    group: str
+    client: str
+    cause: str
+    part: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedProblem:
+    """A dead letter, or an ignored entry, that a planned event would cause."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedEffect:
+    """Effect of a planned event on one key.
+
+    Attributes:
+        adds, removes: number of updates.
+        shown: some of them.
+        problems: dead letters.
+        ignored: reasons for which it would be ignored.
+        echoes: records that the coordinator would write to the inputs, each with its stream.
+        cursor: place from which counting continues; None if everything is counted.
+        wide: group and id of the clients for which it continues.
+        complete: False if there are more updates than were counted.
+    """
+
+    adds: int = 0
+    removes: int = 0
+    shown: tuple[PlannedUpdate, ...] = ()
+    problems: tuple[PlannedProblem, ...] = ()
+    ignored: tuple[str, ...] = ()
+    echoes: tuple[tuple[str, dict[str, Any]], ...] = ()
+    cursor: int | None = None
+    wide: tuple[tuple[str, str], ...] = ()
+    complete: bool = True
+
+
+def request_place(partition: int, position: int) -> EventPlace:
+    """Return the place of a request, from its position in the subscription stream."""
+    return EventPlace(Stream.SUBSCRIPTIONS, partition, *divmod(position, 1 << ENTRY_BITS))
+
+
+def group_facts(state: ShardState, name: str, clients: int | None = None) -> GroupFacts:
+    """Return the facts about a group on a shard."""
+    group = state.group(name)
+    policy = state.policy(name)
+    return GroupFacts(
+        name,
+        group.attributes,
+        policy.mode,
+        policy.exclusive,
+        policy.quota,
+        policy.selector and (policy.selector.kind, policy.selector.text),
+        group.bound_to,
+        None if group is UNKNOWN_GROUP else EventPlace(Stream.GROUPS, group.partition, group.offset),
+        clients,
+    )
+
+
+def client_facts(state: ShardState, key: ClientKey) -> ClientFacts | None:
+    """Return the facts about a client on a shard; None if there are none."""
+    client = state.clients.get(key)
+    if client is None:
+        return None
+    subscription = client.subscription(state.group(key.group).mode)
+    last = state.last_requests.get(key)
+    return ClientFacts(
+        key.group,
+        key.client_id,
+        subscription.live,
+        sum(len(block.entries) for block in subscription.blocks),
+        subscription.everything is not None,
+        subscription.version,
+        None if last is None or last.position < 0 else request_place(last.partition, last.position),
+    )
+
+
+def topic_facts(name: str, metadata: TopicMetadata) -> TopicFacts:
+    """Return a topic with its metadata."""
+    return TopicFacts(name, metadata.tags, metadata.properties, metadata.deadline)

@@ -25,7 +25,6 @@ from streaming.worker.inquiry.entries import (
     short,
     spellings,
 )
-from streaming.worker.inquiry.facts import client_facts, group_facts, request_place, topic_facts
 from streaming.worker.inquiry.model import (
     EntryVerdict,
     EventPlace,
@@ -34,6 +33,10 @@ from streaming.worker.inquiry.model import (
     PairVerdict,
     QuotaFacts,
     RowFacts,
+    client_facts,
+    group_facts,
+    request_place,
+    topic_facts,
 )
 
 _SHOWN_ENTRIES = 20

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -20,6 +19,7 @@ from streaming.records.subscribers import ClientKey
 from streaming.records.updates import Op, Problem, Update, UpdateColumns
 from streaming.state import Shard, ShardState
 from streaming.tuning import DEFAULT_TUNING
+from streaming.worker.inquiry.model import PlannedEffect, PlannedProblem, PlannedUpdate
 from streaming.worker.inquiry.questions import Question
 
 PLANNED_OFFSET: Final = 1 << 40
@@ -33,53 +33,6 @@ _COUNTED: Final = 200_000
 
 _SLICE: Final = 100_000
 """Number of topics of a wide change that an answer evaluates; about 0.2 s."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedUpdate:
-    """An update that a planned event would cause."""
-
-    op: str
-    parent: str
-    topic: str
-    group: str
-    client: str
-    cause: str
-    part: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedProblem:
-    """A dead letter, or an ignored entry, that a planned event would cause."""
-
-    reason: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedEffect:
-    """Effect of a planned event on one key.
-
-    Attributes:
-        adds, removes: number of updates.
-        shown: some of them.
-        problems: dead letters.
-        ignored: reasons for which it would be ignored.
-        echoes: records that the coordinator would write to the inputs, each with its stream.
-        cursor: place from which counting continues; None if everything is counted.
-        wide: group and id of the clients for which it continues.
-        complete: False if there are more updates than were counted.
-    """
-
-    adds: int = 0
-    removes: int = 0
-    shown: tuple[PlannedUpdate, ...] = ()
-    problems: tuple[PlannedProblem, ...] = ()
-    ignored: tuple[str, ...] = ()
-    echoes: tuple[tuple[str, dict[str, Any]], ...] = ()
-    cursor: int | None = None
-    wide: tuple[tuple[str, str], ...] = ()
-    complete: bool = True
 
 
 class Planned(NamedTuple):

@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 from streaming.config import Settings
+from streaming.inspect import Filter
 from streaming.inspect.api import Inspector
-from streaming.inspect.filters import Filter
 from tests.bench.command import arguments, broker_and_folder, show
 from tests.bench.streaming.cpu import worker_bytes
 from tests.bench.streaming.driver import JOB, Driver

@@ -16,7 +16,8 @@ from streaming.records.model import Stream
 from streaming.records.routing import Routing, placed
 from streaming.state import Shard, ShardState
 from streaming.storage.journal import Journal
-from streaming.worker.inquiry.planning import PlannedEffect, PlannedUpdate, plan_shard, read
+from streaming.worker.inquiry.model import PlannedEffect, PlannedUpdate
+from streaming.worker.inquiry.planning import plan_shard, read
 from streaming.worker.inquiry.questions import Ask, Question
 from tests.support.histories import PROFILES, batches, history, lease_of
 from tests.support.simulator import TOPICS, Record, Simulation, element

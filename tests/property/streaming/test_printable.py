@@ -26,20 +26,24 @@ from streaming.operations.verify.findings import DamagedState, Difference, Fault
 from streaming.oracle import Effective
 from streaming.printable import printable, printable_json, quoted
 from streaming.records.updates import Cause, Op
-from streaming.worker.inquiry.listing import SubscriberFacts, SubscriptionFacts, TopicDetails
 from streaming.worker.inquiry.model import (
+    BindingFacts,
     ClientFacts,
     EntryVerdict,
     EventPlace,
     GroupFacts,
     Hint,
+    LeaseFacts,
     PairFacts,
     PairVerdict,
+    PlannedProblem,
+    PlannedUpdate,
     SegmentStep,
+    SubscriberFacts,
+    SubscriptionFacts,
+    TopicDetails,
     TopicFacts,
 )
-from streaming.worker.inquiry.overview import BindingFacts, LeaseFacts
-from streaming.worker.inquiry.planning import PlannedProblem, PlannedUpdate
 
 texts = st.text(st.characters() | st.sampled_from("\x1b\x07\x9b\r\n\t\u202e\u2028\u200b\x7f[]'\"\\"), max_size=12)
 forged = "x\n2026-01-01 ERROR forged\x1b]0;title\x07\x1b[31m\u202e[red]\r\ud800"

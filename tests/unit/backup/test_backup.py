@@ -9,8 +9,9 @@ from zipfile import ZipFile
 import pytest
 
 from streaming.errors import BackupDamaged, BackupFailed, BackupRefused
-from streaming.operations.backup import copying, manifest, restoring, selection
-from streaming.operations.backup.manifest import FOLDER, MANIFEST, CopiedFile, Manifest
+from streaming.operations import backup as copying
+from streaming.operations import checkpoint_files as selection
+from streaming.operations.backup import FOLDER, MANIFEST, CopiedFile, Manifest
 from streaming.storage.journal import Journal
 from tests.support.states import Memory
 
@@ -98,7 +99,7 @@ def test_what_the_last_committed_micro_batch_needs_is_copied_and_nothing_else(ch
 
 def interrupted(monkeypatch: pytest.MonkeyPatch, at: str, change: Change) -> None:
     """Let something happen right before a file is copied for the first time."""
-    former, due = manifest.copied, [change]
+    former, due = copying.copied, [change]
 
     def copied(source: Path, target: Path | None, name: str) -> CopiedFile:
         if name.startswith(at) and due:
@@ -195,7 +196,7 @@ def test_what_cannot_be_copied_is_refused(checkpoint: Path, tmp_path: Path) -> N
 def test_a_restored_checkpoint_has_the_same_files_and_another_name_in_kafka(checkpoint: Path) -> None:
     """By its name the broker knows what is written, also by micro-batches behind the copy."""
     backup = make(checkpoint)
-    restored = restoring.restore(backup, checkpoint.with_name("restored"), silent)
+    restored = copying.restore(backup, checkpoint.with_name("restored"), silent)
     folder = checkpoint.with_name("restored")
     assert restored.former is None
     assert names(folder) == {file.path for file in restored.manifest.files}
@@ -210,9 +211,9 @@ def test_a_checkpoint_that_is_there_is_kept(checkpoint: Path) -> None:
     backup = make(checkpoint)
     before = names(checkpoint)
     with pytest.raises(BackupRefused, match="--replace"):
-        restoring.restore(backup, checkpoint, silent)
+        copying.restore(backup, checkpoint, silent)
     assert names(checkpoint) == before
-    former = restoring.restore(backup, checkpoint, silent, replace=True).former
+    former = copying.restore(backup, checkpoint, silent, replace=True).former
     assert former is not None
     assert names(former) == before
     assert "query/offsets/8" not in names(checkpoint)
@@ -225,7 +226,7 @@ def test_a_damaged_backup_touches_nothing(checkpoint: Path, name: str, damage: C
     damage(backup / FOLDER / name)
     before = names(checkpoint)
     with pytest.raises(BackupDamaged, match=f"{name} (cannot be read|is damaged)"):
-        restoring.restore(backup, checkpoint, silent, replace=True)
+        copying.restore(backup, checkpoint, silent, replace=True)
     assert names(checkpoint) == before
 
 

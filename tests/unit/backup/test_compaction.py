@@ -11,7 +11,7 @@ from streaming.errors import BackupDamaged, BackupRefused
 from streaming.kafka import topics
 from streaming.kafka.reader import Partition, Span
 from streaming.operations import compaction
-from streaming.operations.backup.manifest import FOLDER, MANIFEST, Manifest, copied
+from streaming.operations.backup import FOLDER, MANIFEST, Manifest, copied
 from streaming.operations.compaction import InputRemoval
 
 INPUTS = ("groups", "subscriptions", "topics", "clock")

@@ -3,7 +3,7 @@
 import pytest
 
 from streaming.errors import BackupRefused
-from streaming.operations.backup import driver
+from streaming.operations import checkpoint as driver
 
 
 @pytest.fixture(autouse=True)

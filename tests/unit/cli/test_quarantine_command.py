@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from streaming.cli import main
-from streaming.operations.backup import driver
+from streaming.operations import quarantine
+from streaming.operations.checkpoint import JobCheckpoint
 from streaming.operations.quarantine import HeldCheckpoint
-from streaming.operations.verify.progress import JobCheckpoint
 from streaming.worker.quarantine import NOTE, EntryPlace, partition_of
 from tests.support.builders import request_value
 from tests.support.simulator import TOPICS
@@ -51,7 +51,7 @@ def checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "reexpand.json").write_text(json.dumps(IDENTITY))
     monkeypatch.setattr(HeldCheckpoint, "_record", lambda *_: FakeMessage())
     monkeypatch.setattr(HeldCheckpoint, "_written", lambda _: {})
-    monkeypatch.setattr(driver, "check_ended", lambda *_: None)
+    monkeypatch.setattr(quarantine, "check_ended", lambda *_: None)
     return folder
 
 
@@ -140,7 +140,7 @@ def test_a_decision_is_not_made_twice(checkpoint: Path) -> None:
 
 def test_a_living_driver_is_in_the_way(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr(driver, "check_ended", lambda identity, *_: asked.append(identity["id"]))
+    monkeypatch.setattr(quarantine, "check_ended", lambda identity, *_: asked.append(identity["id"]))
     assert said(checkpoint, "add", ENTRY, "--driver-has-ended").exit_code == 0
     assert asked == []
     assert said(checkpoint, "remove", ENTRY).exit_code == 0

@@ -11,9 +11,9 @@ from streaming.cli import main
 from streaming.config import load
 from streaming.inspect import wording
 from streaming.inspect.following import Chosen
-from streaming.inspect.planning import stream_of
-from streaming.inspect.reading import PlannedRecord, bounds_of, read, text_of
+from streaming.inspect.planning import PlannedRecord, read, stream_of, text_of
 from streaming.records.model import Reason, Stream
+from streaming.worker.bounds import bounds_of
 from streaming.worker.inquiry.model import EventPlace
 from streaming.worker.signature import Signer
 from tests.support.builders import request_value, topic_value

@@ -43,7 +43,7 @@ def test_the_absent_modules_are_those_of_the_extra() -> None:
 
 def test_matcher_client_and_adapters_need_no_extra() -> None:
     modules = "matcher, streaming.client, streaming.adapters.watch_kafka, streaming.rocketmq.watcher"
-    result = run(f"import {modules}, streaming.kafka.letters, streaming.operations.dlq.replay")
+    result = run(f"import {modules}, streaming.kafka.letters, streaming.operations.dlq")
     assert result.returncode == 0, result.stderr
 
 

@@ -15,7 +15,7 @@ from streaming.errors import ConfigInvalid, RecordsLost, TopicReplaced, UpdatesU
 from streaming.kafka import facts
 from streaming.kafka.facts import NotedTopic, RecordPlace
 from streaming.kafka.specs import COMPACTION, INPUT, flaws, specs
-from streaming.operations.rebuild import session
+from streaming.operations import rebuild as session
 from streaming.records.model import Reason, Source
 from streaming.records.writing import dead_letter
 from streaming.spark.rebuild_note import RebuildNote, Stage

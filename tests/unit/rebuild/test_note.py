@@ -6,8 +6,8 @@ import pytest
 
 from streaming.config import Settings, load
 from streaming.errors import CheckpointMismatch, CheckpointUnfinished, RebuildRefused
-from streaming.operations.rebuild import session
-from streaming.operations.rebuild.session import Plan
+from streaming.operations import rebuild as session
+from streaming.operations.rebuild import Plan
 from streaming.spark import rebuild_note
 from streaming.spark.rebuild_note import NOTE, RebuildNote, Stage
 

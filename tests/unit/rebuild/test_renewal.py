@@ -7,7 +7,7 @@ import pytest
 
 from streaming.coordinator import COORDINATOR, bucket_of
 from streaming.errors import StateCorrupted
-from streaming.operations.rebuild.renewal import Layout, Renewed, renewed_states
+from streaming.operations.adoption import Layout, Renewed, renewed_states
 from streaming.records.model import BIND_TOPIC, WILDCARD
 from streaming.records.routing import Routing
 from streaming.state import ShardState

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from streaming.config import Settings, load
-from streaming.operations.backup import manifest
+from streaming.operations import backup as manifest
 from streaming.spark import origin
 from streaming.storage import folder
 from streaming.worker.signature import SIGNATURE, Signer

@@ -8,6 +8,7 @@ from random import Random
 from types import MappingProxyType
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -72,7 +73,9 @@ def wrong(
 def mark(key: bytes, update: dict[str, Any]) -> UpdateMark:
     if update["op"] == "REMOVE":
         return UpdateMark(key, 0, 0, 0, is_tombstone=False)
-    return UpdateMark(key, int(Says.UPDATES), 0, 0, is_tombstone=False, value=announced(name_of(key), update))
+    return UpdateMark(
+        key, int(Says.UPDATES), 0, 0, is_tombstone=False, value=announced(name_of(key), orjson.dumps(update))
+    )
 
 
 @pytest.mark.parametrize("profile", [name for name in PROFILES if name not in ("quota", "capped", "life", "all")])
@@ -139,7 +142,7 @@ def test_a_value_is_right_if_it_was_once(tmp_path: Path, patterns: list[str], ve
 
 @pytest.mark.parametrize("update", [{}, {"source": 1}, {"source": {}}, {"source": {"topic": 1}}])
 def test_an_add_without_the_fields_of_an_update_is_contradictory(update: dict[str, Any]) -> None:
-    assert announced(name_of(update_key("p", "g", "c", "t")), update) == CONTRADICTORY
+    assert announced(name_of(update_key("p", "g", "c", "t")), orjson.dumps(update)) == CONTRADICTORY
 
 
 def test_only_requests_of_doubted_clients_are_kept(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def test_windows_cover_each_record_once_and_are_small(seed: int, count: int, lim
         times[random.choice(where)].append(random.randint(1, 30) * 1_000)
     spans = {partition: Span(0, max(0, len(times[partition]) - random.randint(0, 2))) for partition in where}
     read = dict.fromkeys(where, 0)
-    for window in windows(Log(times), spans, limit):
+    for window in windows(Log(times).offsets_at, spans, limit):
         size = sum(span.end - span.start for span in window.values())
         assert size > 0
         latest = {max(times[partition][: span.end]) for partition, span in window.items() if span.end > span.start}
@@ -51,7 +51,7 @@ def test_windows_are_cut_in_time_across_partitions() -> None:
     log = Log({first: [10, 20, 30], second: [15, 25, 35]})
     cuts = [
         {partition: span.end for partition, span in window.items()}
-        for window in windows(log, {first: Span(0, 3), second: Span(0, 3)}, 2)
+        for window in windows(log.offsets_at, {first: Span(0, 3), second: Span(0, 3)}, 2)
     ]
     assert cuts == [{first: 1, second: 1}, {first: 2, second: 2}, {first: 3, second: 3}]
 

@@ -1,4 +1,4 @@
-"""`reexpand rebuild`: create a checkpoint from the inputs, in repeatable stages."""
+"""`reexpand rebuild`: create a checkpoint from the inputs for an existing updates topic, in repeatable stages."""
 
 import logging
 import threading
@@ -6,31 +6,43 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from streaming.config import Settings
 from streaming.errors import NotVerified, RebuildFailed, RebuildRefused, TopicUnreadable
 from streaming.kafka.facts import Offsets
-from streaming.kafka.reader import TopicReader
-from streaming.operations.rebuild import adoption
-from streaming.operations.rebuild.settling import Settling, looking
+from streaming.kafka.reader import Partition, Span, TopicReader, partition_of_record
+from streaming.operations import adoption
+from streaming.operations.checkpoint import JobCheckpoint
 from streaming.operations.verify.findings import Fault, Findings
-from streaming.operations.verify.progress import JobCheckpoint
 from streaming.operations.verify.session import Choices as VerifyChoices
 from streaming.operations.verify.session import verify
 from streaming.operations.verify.witnesses import Progress
+from streaming.records.model import Source
 from streaming.spark import positions, service, silent
 from streaming.spark.checkpoint import CheckpointFiles, absolute
 from streaming.spark.rebuild_note import RebuildNote, Stage
+from streaming.spark.silent import InputProgress
 from streaming.spark.states import StateReader
 from streaming.storage import folder
 from streaming.storage.folder import IDENTITY, QUERY
 from streaming.worker.quarantine import NOTE
+from streaming.worker.signature import Origin, Signer
 
 _ROUNDS: Final = 5
 """Attempts to finish between two changes of the relation while producers run."""
 
 log = logging.getLogger("reexpand")
+
+ROUNDS: Final = 10
+"""Rounds until every record that the job wrote in reaction to its inputs has been read. Backfills may take longer.
+
+A chain of such records is at most this long: a tick ends a lease, a request makes a longer record of it.
+"""
+
+_TICK: Final = b'"tick"'
+_STEP: Final = b'"wake":0'
+"""Field of the records by which a shard wakes itself for the next step of a backfill."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +61,9 @@ class Plan:
 
 
 def rebuild(settings: Settings, plan: Plan, progress: Progress) -> RebuildNote:
-    """Create a checkpoint from the inputs, and write the differences to the updates topic.
+    """Create the checkpoint of the settings from the inputs, and write the differences to the updates topic.
 
     Stages are idempotent, so the same call resumes an interrupted rebuild.
-
-    Args:
-        settings: settings of the job, with the new checkpoint.
-        plan: options.
-        progress: called with the progress.
 
     Raises:
         CheckpointUnusable: a checkpoint is not a folder, or cannot be read or written.
@@ -76,13 +83,14 @@ def rebuild(settings: Settings, plan: Plan, progress: Progress) -> RebuildNote:
             return note
         with _held(spark, settings, plan) as check:
             run = _Rebuild(spark, settings, plan, signal, progress)
+            former = JobCheckpoint(absolute(plan.former or ""))
             if note.stage is Stage.ADOPTING:
-                adoption.check(settings, run.former)
+                adoption.check(settings, former)
             note.write(files)
             if plan.former is not None and not files.exists(NOTE):
-                files.write(NOTE, run.former.quarantine.renewed().dump())  # the inputs still contain these entries
+                files.write(NOTE, former.quarantine.renewed().dump())  # the inputs still contain these entries
             if note.stage is Stage.ADOPTING:
-                note = replace(note, begins_at=run.adopt())
+                note = replace(note, begins_at=adoption.adopt(spark, settings, former, run.checked))
             adopted = positions.parse(note.begins_at) if note.begins_at else None
             found = run.until_settled(adopted, lambda stage: replace(note, stage=stage).write(files))
             check()
@@ -97,8 +105,8 @@ def rebuild(settings: Settings, plan: Plan, progress: Progress) -> RebuildNote:
                 seconds=round(time.monotonic() - begun, 1),
             )
             if plan.former is not None:
-                former = CheckpointFiles(spark, absolute(plan.former))
-                RebuildNote(Stage.REPLACED, successor=settings.checkpoint).write(former)
+                replaced = RebuildNote(Stage.REPLACED, successor=settings.checkpoint)
+                replaced.write(CheckpointFiles(spark, former.location))
             done.write(files)
     return done
 
@@ -160,12 +168,8 @@ def _held(spark: Any, settings: Settings, plan: Plan) -> Iterator[Callable[[], N
         log.warning("the checkpoint %s is of a release without leases: make sure that its job has ended", location)
         yield lambda: None
         return
-    with silent.held(
-        spark,
-        settings.model_copy(update={"checkpoint": location, "clock": clock}),
-        checkpoint_id,
-        former.partitions,
-    ) as check:
+    held = settings.model_copy(update={"checkpoint": location, "clock": clock})
+    with silent.held(spark, held, checkpoint_id, former.partitions) as check:
         yield check
 
 
@@ -180,15 +184,6 @@ class _Rebuild:
         self._progress = progress
         self._checkpoint = JobCheckpoint(settings.checkpoint)
 
-    @property
-    def former(self) -> JobCheckpoint:
-        """Checkpoint to replace."""
-        return JobCheckpoint(absolute(self._plan.former or ""))
-
-    def adopt(self) -> str:
-        """Transfer the states of the former checkpoint, and return their offsets as JSON."""
-        return adoption.adopt(self._spark, self._settings, self.former, self._checked)
-
     def until_settled(self, adopted: Offsets | None, enter: Callable[[Stage], None]) -> Findings:
         """Read and correct until no row is in flight, and return the corrections.
 
@@ -202,8 +197,11 @@ class _Rebuild:
             log.info("reading the inputs into %s", self._settings.checkpoint)
             self._read(adopted)
             # The updates of a planned micro-batch would count as written, because it was planned without updates.
-            if self._is_within_a_micro_batch():
-                continue
+            try:
+                if self._checkpoint.micro_batches().begun is not None:
+                    continue
+            except NotVerified:
+                raise RebuildRefused("the inputs have no records for a checkpoint.") from None
             enter(Stage.CORRECTING)
             log.info("comparing with %s", self._settings.updates)
             found = self._correct()
@@ -222,39 +220,127 @@ class _Rebuild:
             "quieter hour: it resumes."
         )
 
-    def _is_within_a_micro_batch(self) -> bool:
-        try:
-            return self._checkpoint.micro_batches().begun is not None
-        except NotVerified:
-            raise RebuildRefused("the inputs have no records for a checkpoint.") from None
-
     def _read(self, adopted: Offsets | None) -> None:
         settings = self._settings
         with TopicReader(settings.bootstrap_servers, self._plan.client) as reader:
             # The signer is created when the query starts.
             look = looking(reader, settings.clock, {settings.group_events, settings.subscription_events},
                            lambda: JobCheckpoint(settings.checkpoint).signer)  # fmt: skip
-            silent.read_inputs(
-                self._spark,
-                settings,
-                self._signal,
-                lambda reading: Settling(reading, look, self._checked),
-                adopted,
-            )
+
+            def settling(reading: InputProgress) -> Settling:
+                return Settling(reading, look, self.checked)
+
+            silent.read_inputs(self._spark, settings, self._signal, settling, adopted)
         self._check_signal()
 
     def _correct(self) -> Findings:
         reader = StateReader(self._spark, self._settings.checkpoint)
         options = VerifyChoices(inputs=False, repair=True, client=self._plan.client)
         try:
-            return verify(self._settings, options, self._checked, lambda _: nullcontext(reader))
+            return verify(self._settings, options, self.checked, lambda _: nullcontext(reader))
         except (NotVerified, TopicUnreadable) as error:
             raise RebuildFailed(f"{error} Run the same command again: it resumes.") from None
 
-    def _checked(self, what: str, done: int, of: int | None) -> None:
+    def checked(self, what: str, done: int, of: int | None) -> None:
+        """Report the progress, unless the rebuild is to stop."""
         self._check_signal()
         self._progress(what, done, of)
 
     def _check_signal(self) -> None:
         if self._signal.is_set():
             raise RebuildFailed("the rebuild was interrupted. Run the same command again: it resumes.")
+
+
+class Followed(NamedTuple):
+    """Records that followed from the inputs, in a part of them.
+
+    Attributes:
+        own: the job wrote records to itself.
+        steps: a backfill continues.
+    """
+
+    own: bool
+    steps: bool
+
+
+InputLook = Callable[[Offsets, Offsets], Followed]
+"""Function that returns what the job wrote to its inputs between two positions."""
+
+
+class Settling:
+    """Check on a running query, to be called repeatedly.
+
+    The query first reads the records that existed at its start. Then a tick sets the current time. From then on the
+    inputs are read in rounds, each up to their ends, until the job wrote no record to itself within a round. If other
+    producers write continuously, `ROUNDS` rounds are enough.
+
+    Args:
+        reading: the query.
+        look: inspects a part of the inputs.
+        progress: called with the number of records read.
+    """
+
+    def __init__(self, reading: InputProgress, look: InputLook, progress: Progress) -> None:
+        self._reading = reading
+        self._look = look
+        self._progress = progress
+        self._target = reading.ends()
+        self._is_told = False
+        self._former: Offsets | None = None
+        self._rounds = 0
+
+    def __call__(self) -> bool:
+        """Return True if the query may end."""
+        read = self._reading.read()
+        ends = {(topic, number): end for topic, offsets in self._target.items() for number, end in offsets.items()}
+        done = sum(min(end, read.get(topic, {}).get(number, 0)) for (topic, number), end in ends.items())
+        self._progress("inputs", done, sum(ends.values()))
+        if positions.unread(self._target, read):
+            return False
+        if not self._is_told:
+            self._is_told = self._reading.has_told_present()
+            if self._is_told:
+                self._target = self._reading.ends()  # the tick is among them
+            return False
+        if self._former is None:
+            self._advance()  # records that follow from the tick are after it
+            return False
+        self._rounds += 1
+        followed = self._look(self._former, self._target)
+        if not followed.own or (self._rounds >= ROUNDS and not followed.steps):
+            return True
+        self._advance()
+        return False
+
+    def _advance(self) -> None:
+        self._former, self._target = self._target, self._reading.ends()
+
+
+def looking(reader: TopicReader, clock: str, events: set[str], signer: Callable[[], Signer | None]) -> InputLook:
+    """Return a function that inspects the inputs of a job.
+
+    Args:
+        reader: reader of the inputs.
+        clock: name of the clock topic.
+        events: names of the other topics to which the job writes.
+        signer: returns the signer of the job's records.
+    """
+
+    def look(start: Offsets, end: Offsets) -> Followed:
+        spans = {
+            Partition(topic, number): Span(start.get(topic, {}).get(number, 0), offset)
+            for topic in (clock, *events)
+            for number, offset in end[topic].items()
+        }
+        by, own, steps = signer(), False, False
+        for block in reader.read(spans):
+            for message in block:
+                if message.topic() == clock:
+                    own = own or _TICK not in (message.value() or b"")
+                    steps = steps or _STEP in (message.value() or b"")
+                elif not own:
+                    source = Source(*partition_of_record(message), message.offset() or 0, 0, 0)
+                    own = by is None or by.origin(message.value(), source) is Origin.OWN
+        return Followed(own, steps)
+
+    return look

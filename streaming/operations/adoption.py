@@ -1,15 +1,18 @@
-"""Transfer of states to a new checkpoint, if the inputs lack their beginning."""
+"""Transfer of states to a new checkpoint, perhaps under another routing, if the inputs lack their beginning."""
 
 import logging
-from collections.abc import Iterator
-from typing import Any
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
+from streaming import coordinator, state
 from streaming.config import Settings
+from streaming.coordinator import COORDINATOR, CoordinatorDelta, CoordinatorState
 from streaming.errors import NotVerified, RebuildRefused
 from streaming.kafka import facts
 from streaming.kafka.facts import Offsets
-from streaming.operations.rebuild.renewal import Layout, renewed_states
-from streaming.operations.verify.progress import JobCheckpoint
+from streaming.operations.checkpoint import JobCheckpoint
+from streaming.operations.resharding import reshard
 from streaming.operations.verify.witnesses import Progress
 from streaming.records.routing import Routing
 from streaming.records.writing import KafkaRecord
@@ -18,8 +21,10 @@ from streaming.spark.checkpoint import CheckpointFiles
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.producer import Producer
 from streaming.spark.states import StateReader
+from streaming.state import Shard, ShardDelta, ShardState
 from streaming.storage.archive import Folder
-from streaming.storage.store import ADOPTED
+from streaming.storage.journal import Archive, Journal
+from streaming.storage.store import ADOPTED, Archives
 from streaming.worker.limits_note import LIMITS
 from streaming.worker.signature import SIGNATURE
 
@@ -53,12 +58,6 @@ def adopt(spark: Any, settings: Settings, former: JobCheckpoint, progress: Progr
 
     Idempotent: the files of an interrupted attempt are removed first.
 
-    Args:
-        spark: session from `service.started`.
-        settings: settings of the job, with the new checkpoint.
-        former: the former checkpoint, whose job has ended.
-        progress: called with the progress.
-
     Raises:
         RebuildRefused: the new checkpoint cannot use the states.
         TopicReplaced: an input was deleted or created again.
@@ -71,15 +70,18 @@ def adopt(spark: Any, settings: Settings, former: JobCheckpoint, progress: Progr
     if problem is not None:
         raise RebuildRefused(f"--from-state needs Python access to {settings.checkpoint}: {problem}")
     archives.clear()
+    read: dict[str, dict[int, int]] = {}
     try:
         micro_batch = former.micro_batches().committed
-        read = _by_topic(former, micro_batch)
+        for partition, offset in former.offsets(micro_batch).items():
+            read.setdefault(partition.topic, {})[partition.number] = offset
     except NotVerified as error:
         raise RebuildRefused(str(error)) from None
     with KafkaAdmin(spark, settings) as admin:
         begins_at = _valid(settings, former, read, admin)
     log.info("taking over the states of %s after micro-batch %d", former.location, micro_batch)
-    layouts = Layout(former.routing, Folder(former.location)), Layout(_routing(settings), archives)
+    routing = Routing(settings.shards, settings.route_depth)
+    layouts = Layout(former.routing, Folder(former.location)), Layout(routing, archives)
 
     def records() -> Iterator[KafkaRecord]:
         values = StateReader(spark, former.location).values(micro_batch)
@@ -104,17 +106,6 @@ def forget(settings: Settings) -> None:
     Folder(settings.checkpoint).remove_everywhere(ADOPTED)
 
 
-def _routing(settings: Settings) -> Routing:
-    return Routing(settings.shards, settings.route_depth)
-
-
-def _by_topic(former: JobCheckpoint, micro_batch: int) -> dict[str, dict[int, int]]:
-    found: dict[str, dict[int, int]] = {}
-    for partition, offset in former.offsets(micro_batch).items():
-        found.setdefault(partition.topic, {})[partition.number] = offset
-    return found
-
-
 def _valid(settings: Settings, former: JobCheckpoint, read: Offsets, admin: KafkaAdmin) -> Offsets:
     """Return the offsets from which the new job continues.
 
@@ -133,3 +124,84 @@ def _valid(settings: Settings, former: JobCheckpoint, read: Offsets, admin: Kafk
     clock = read.get(settings.clock, {})
     is_there = all(beginnings.get(number, 0) <= at <= ends.get(number, 0) for number, at in clock.items())
     return {**read, settings.clock: clock if is_there else ends}
+
+
+class Layout(NamedTuple):
+    """Routing of a checkpoint, and the archives of its states."""
+
+    routing: Routing
+    archives: Archives
+
+
+class Renewed(NamedTuple):
+    """A key of the new checkpoint.
+
+    Attributes:
+        parent: the parent topic.
+        number: the shard.
+        value: its state bytes, whose parts are in the archive of the key.
+        records: clock records by which the shard is visited once, and reminded of the times for which it waits.
+    """
+
+    parent: str
+    number: int
+    value: bytes
+    records: list[KafkaRecord]
+
+
+def renewed_states(
+    values: Iterable[tuple[str, int, bytes]], former: Layout, later: Layout, *, inner_multi: bool
+) -> Iterator[Renewed]:
+    """Yield the states of a new checkpoint, and write their parts.
+
+    Changes that several micro-batches carry out count as carried out; no updates are written for them.
+
+    Args:
+        values: parent, number and state bytes of each key of the former checkpoint.
+        former: its layout.
+        later: layout of the new checkpoint.
+        inner_multi: `**` is allowed inside a pattern.
+
+    Raises:
+        StateCorrupted: a state is damaged.
+    """
+    one, other = former.routing, later.routing
+    moved = {
+        parent
+        for parent in {**one.shards, **other.shards}
+        if one.shard_count(parent) != other.shard_count(parent)
+        or (one.depth != other.depth and one.shard_count(parent) > 1)
+    }
+    shards: defaultdict[str, list[ShardState]] = defaultdict(list)
+    for parent, number, value in values:
+        journal = Journal.open(value, former.archives.of(parent, number))
+        archive = later.archives.of(parent, number)
+        if parent == COORDINATOR:
+            bucket = CoordinatorState()  # repeated or needless alarms do no harm
+            coordinator.replay(bucket, journal.changes())
+            renewed = coordinator.append(Journal.open(None, archive), bucket, CoordinatorDelta(bucket.clock)).stored
+            if renewed is not None:
+                yield Renewed(COORDINATOR, number, renewed, [])
+        elif parent in moved:
+            shards[parent].append(_shard(journal, inner_multi=inner_multi))
+        else:
+            yield from _renewed(parent, number, _shard(journal, inner_multi=inner_multi), archive)
+    for parent, states in shards.items():
+        count = later.routing.shard_count(parent)
+        made = reshard(states, (Shard(parent, number, later.routing, inner_multi) for number in range(count)))
+        for number, shard in made.items():
+            yield from _renewed(parent, number, shard, later.archives.of(parent, number))
+
+
+def _shard(journal: Journal, *, inner_multi: bool) -> ShardState:
+    shard = ShardState(inner_multi=inner_multi)
+    state.replay(shard, journal.changes())
+    shard.complete_backfills()
+    return shard
+
+
+def _renewed(parent: str, number: int, shard: ShardState, archive: Archive) -> Iterator[Renewed]:
+    value = state.append(Journal.open(None, archive), shard, ShardDelta()).stored
+    if value is not None:
+        alarms = [coordinator.alarm(parent, number, time) for time in shard.alarms]
+        yield Renewed(parent, number, value, [*alarms, coordinator.wake(parent, number, 0)])

@@ -1,17 +1,23 @@
-"""A job's progress in its checkpoint: settings, micro-batches, and the offsets that they read."""
+"""Checkpoint of a job: its settings, its micro-batches, the offsets that they read, and the end of its driver."""
 
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import orjson
+from confluent_kafka import KafkaException
 from pyarrow import ArrowException
 from pyarrow.fs import FileSelector, FileSystem
 
-from streaming.errors import NotVerified
+from streaming.errors import BackupRefused, NotVerified
+from streaming.kafka.clients import reason
 from streaming.kafka.facts import NotedTopic
-from streaming.kafka.reader import Partition
+from streaming.kafka.permissions import own_group
+from streaming.kafka.reader import Partition, committed_offsets
 from streaming.records.routing import Routing
+from streaming.spark.holder import LEASE_SECONDS
 from streaming.storage.archive import opened
 from streaming.storage.folder import IDENTITY, QUERY
 from streaming.worker.limits_note import LIMITS, Limits, parse
@@ -19,8 +25,12 @@ from streaming.worker.quarantine import NOTE, Quarantine
 from streaming.worker.reading import StreamTopics
 from streaming.worker.signature import SIGNATURE, Signer
 
+T = TypeVar("T")
+
 Offsets = dict[Partition, int]
 """Offset after the last record read, by partition."""
+
+_LOOK_SECONDS: Final = 0.5
 
 
 class MicroBatches(NamedTuple):
@@ -37,7 +47,7 @@ class MicroBatches(NamedTuple):
 
 @dataclass(frozen=True)
 class JobCheckpoint:
-    """Checkpoint of a job that may be running, read only.
+    """Checkpoint of a job that may be running, read only. Files that cannot be read raise `NotVerified`.
 
     Attributes:
         location: its directory or URI.
@@ -47,14 +57,11 @@ class JobCheckpoint:
 
     @cached_property
     def _identity(self) -> dict[str, Any]:
-        try:
-            found = orjson.loads(self._read(IDENTITY))
-        except FileNotFoundError:
+        found = self._parsed(IDENTITY, orjson.loads, None)
+        if found is None:
             raise NotVerified(
                 f"{self.location} is not a checkpoint of a job: it has no {IDENTITY}. Give the --checkpoint of the job."
-            ) from None
-        except (OSError, ValueError, ArrowException) as error:
-            raise NotVerified(f"{self.location}/{IDENTITY} cannot be read: {error}") from None
+            )
         if not isinstance(found, dict):
             raise NotVerified(f"{self.location}/{IDENTITY} cannot be read: it is not a JSON object")
         return found
@@ -95,45 +102,18 @@ class JobCheckpoint:
 
     @cached_property
     def signer(self) -> Signer | None:
-        """Signer of the job's records to itself; None for a release without signatures.
-
-        Raises:
-            NotVerified: it cannot be read.
-        """
-        try:
-            return Signer.parse(self._read(SIGNATURE))
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, ArrowException) as error:
-            raise NotVerified(f"{self.location}/{SIGNATURE} cannot be read: {error}") from None
+        """Signer of the job's records to itself; None for a release without signatures."""
+        return self._parsed(SIGNATURE, Signer.parse, None)
 
     @property
     def quarantine(self) -> Quarantine:
-        """Quarantined entries.
-
-        Raises:
-            NotVerified: they cannot be read.
-        """
-        try:
-            return Quarantine.parse(self._read(NOTE))
-        except FileNotFoundError:
-            return Quarantine()
-        except (OSError, ValueError, ArrowException) as error:
-            raise NotVerified(f"{self.location}/{NOTE} cannot be read: {error}") from None
+        """Quarantined entries."""
+        return self._parsed(NOTE, Quarantine.parse, Quarantine())
 
     @cached_property
     def limits(self) -> tuple[Limits, ...]:
-        """Limits of input records, latest last; empty for a release that did not store them.
-
-        Raises:
-            NotVerified: they cannot be read.
-        """
-        try:
-            return parse(self._read(LIMITS))
-        except FileNotFoundError:
-            return ()
-        except (OSError, ValueError, ArrowException) as error:
-            raise NotVerified(f"{self.location}/{LIMITS} cannot be read: {error}") from None
+        """Limits of input records, latest last; empty for a release that did not store them."""
+        return self._parsed(LIMITS, parse, ())
 
     def has_state(self) -> bool:
         """Return True if a micro-batch is complete."""
@@ -181,6 +161,14 @@ class JobCheckpoint:
             raise NotVerified(f"{self.location}/{QUERY}/{log} cannot be read: {error}") from None
         return [int(info.base_name) for info in listed if info.base_name.isdigit()]
 
+    def _parsed(self, name: str, parse: Callable[[bytes], T], missing: T) -> T:
+        try:
+            return parse(self._read(name))
+        except FileNotFoundError:
+            return missing
+        except (OSError, ValueError, ArrowException) as error:
+            raise NotVerified(f"{self.location}/{name} cannot be read: {error}") from None
+
     def _read(self, name: str) -> bytes:
         files, root = self._opened()
         with files.open_input_stream(f"{root}/{name}", compression=None) as stream:
@@ -191,3 +179,44 @@ class JobCheckpoint:
             return opened(self.location)
         except (OSError, ValueError, ArrowException) as error:
             raise NotVerified(f"Python cannot access the checkpoint {self.location}: {error}") from None
+
+
+def check_ended(identity: Mapping[str, Any], bootstrap_servers: str, options: Mapping[str, str]) -> None:
+    """Check for up to 10 s that no driver of a checkpoint sends heartbeats; see `streaming.spark.lease`.
+
+    Args:
+        identity: identity of the checkpoint.
+        bootstrap_servers: addresses of brokers.
+        options: further client options of librdkafka.
+
+    Raises:
+        BackupRefused: a driver is running, or Kafka does not answer.
+    """
+    if identity.get("id") is None:  # releases without ids had no lease
+        return
+    try:
+        with committed_offsets(bootstrap_servers, options, own_group(identity["id"])) as offset_in:
+            # Not the metadata with the driver's address: some releases of librdkafka return it truncated.
+            check_silent(lambda: offset_in(str(identity["clock"])))
+    except KafkaException as error:
+        raise BackupRefused(
+            f"Kafka at {bootstrap_servers} cannot be asked for the driver of the checkpoint: {reason(error)}. "
+            "Check the address and the client options, or give --driver-has-ended."
+        ) from None
+
+
+def check_silent(beats: Callable[[], int], seconds: float = LEASE_SECONDS) -> None:
+    """Check for some seconds that a driver sends no heartbeats.
+
+    Args:
+        beats: returns the number of its heartbeats; negative if it never sent one.
+        seconds: time to listen.
+
+    Raises:
+        BackupRefused: it is running.
+    """
+    first, deadline = beats(), time.monotonic() + seconds
+    while first >= 0 and time.monotonic() < deadline:
+        time.sleep(_LOOK_SECONDS)
+        if beats() != first:
+            raise BackupRefused("a driver uses the checkpoint: it has just renewed its lease. Stop it first.")

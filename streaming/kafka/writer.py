@@ -1,0 +1,97 @@
+"""Writer of records, which waits until Kafka has them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from streaming.kafka.clients import cause, create, reason
+from streaming.kafka.permissions import writable
+from streaming.kafka.reader import Partition, partition_of_record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_BY_KEY: Final = -1
+"""Partition number that lets the client choose."""
+
+
+class Writer:
+    """Writer of records to any topics; as with Java's clients, a key selects the partition.
+
+    Args:
+        bootstrap_servers: addresses of brokers.
+        options: client options of the user, in the names of librdkafka.
+        failure: makes an exception of a sentence, without its full stop.
+        further: options that override these and the options of the writer.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        options: Mapping[str, str],
+        failure: Callable[[str], Exception],
+        further: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._servers = bootstrap_servers
+        self._failure = failure
+        self._topic = ""
+        self._trouble = ""
+        self._refused: tuple[str, KafkaError] | None = None
+        self._written: list[tuple[Partition, int]] = []
+        given: dict[str, Any] = {
+            "log_level": 0,
+            **options,
+            "bootstrap.servers": bootstrap_servers,
+            "enable.idempotence": True,
+            "partitioner": "murmur2_random",
+            "error_cb": self._remember,
+        }
+        self._producer = create(Producer, {**given, **(further or {})})
+
+    def send(self, topic: str, value: bytes | None, key: bytes | None, partition: int | None = None) -> None:
+        """Write a record; its key selects the partition if none is given.
+
+        Raises:
+            Exception: `failure`, if the client cannot write any more.
+        """
+        self._topic = topic
+        where = _BY_KEY if partition is None else partition
+        while True:
+            try:
+                self._producer.produce(topic, value, key, where, on_delivery=self._delivered)
+            except BufferError:  # the queue is full
+                self._producer.poll(0.1)
+            except KafkaException as error:
+                raise self._failed(topic, error) from None
+            else:
+                self._producer.poll(0)
+                return
+
+    def flush(self, seconds: float) -> list[tuple[Partition, int]]:
+        """Wait for Kafka, and return the places of the records since the last call.
+
+        Raises:
+            Exception: `failure`, if Kafka rejects a record, or has not answered after this time.
+        """
+        left = self._producer.flush(seconds)
+        if self._refused is not None:
+            raise self._failed(*self._refused)
+        if left:
+            raise self._failed(self._topic, self._trouble or f"no broker answers within {seconds:g} s")
+        written, self._written = self._written, []
+        return written
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            self._written.append((partition_of_record(message), message.offset() or 0))
+        elif self._refused is None:
+            self._refused = message.topic() or "", error
+
+    def _remember(self, error: KafkaError) -> None:
+        self._trouble = error.str()
+
+    def _failed(self, topic: str, why: KafkaException | KafkaError | str) -> Exception:
+        text = why if isinstance(why, str) else reason(cause(self._producer, why), writable(topic))
+        return self._failure(f"the topic {topic} at {self._servers} did not take a record: {text.rstrip('.')}")

@@ -1,1 +1,0 @@
-"""Backup and restore of local checkpoints, also while the job runs."""

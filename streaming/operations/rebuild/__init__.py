@@ -1,1 +1,0 @@
-"""Rebuild of a checkpoint for an existing updates topic, with minimal updates."""
