@@ -8,7 +8,8 @@ import socket
 import pyspark.worker  # noqa: F401 - as below
 from pyspark import daemon
 
-import streaming.spark.expand  # noqa: F401 - imports of each worker, pandas and Arrow included
+import streaming.spark.expand  # noqa: F401 - imports of each worker, Arrow included
+from streaming.spark import arrow
 
 _worker = daemon.worker
 
@@ -22,5 +23,6 @@ def _quiet_worker(sock: socket.socket, authenticated: bool) -> int:  # noqa: FBT
 
 
 if __name__ == "__main__":
+    arrow.install()
     daemon.worker = _quiet_worker
     daemon.manager()

@@ -8,14 +8,13 @@ from collections.abc import Generator, Iterator, Mapping
 from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
-import pandas as pd
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from streaming.config import Settings
 from streaming.records.routing import Routing
-from streaming.spark import sinks
+from streaming.spark import arrow, sinks
 from streaming.storage.archive import Folder
 from streaming.storage.store import Archives
 from streaming.worker import InputRow, InputRows, WorkerConfig, work
@@ -28,7 +27,7 @@ from streaming.worker.rows import joined
 from streaming.worker.signature import Signer
 
 T = TypeVar("T")
-Frames = Generator[pd.DataFrame, None, T]
+Frames = Generator[arrow.Frame, None, T]
 
 log = logging.getLogger("reexpand")
 
@@ -106,8 +105,10 @@ def expand(
     watchdog = Watchdog(settings.stall_seconds)
     repeated = precautions.repeated
     topics = sinks.topics(settings, silent=silent, answers=answers)
+    if problem := arrow.problem():
+        log.warning("Rows go to the Python workers through pandas, which is slower: %s", problem)
 
-    def on_key(key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState) -> Frames[None]:
+    def on_key(key: tuple[str, int], frames: Iterator[arrow.Frame], state: GroupState) -> Frames[None]:
         parent, shard = key[0], int(key[1])  # Spark gives a numpy integer
         rows = _input_rows(frames)
         former = bytes(state.get[0]) if state.exists else None
@@ -178,7 +179,7 @@ def _end_rehearsal() -> None:
         _rehearsals.pop().close()
 
 
-def _input_rows(frames: Iterator[pd.DataFrame]) -> InputRows:
+def _input_rows(frames: Iterator[arrow.Frame]) -> InputRows:
     """Return the rows of all frames of a key."""
     columns = [[frame[name].to_numpy() for name in (*InputRow._fields, "piece")] for frame in frames]
     rows = InputRows.concat([InputRows(*each[:-1]) for each in columns])
@@ -201,4 +202,4 @@ def _output_frames(
             watchdog.disarm()
         rows = [(topics[kind], key, value) for kind, key, value in output.all_rows() if kind in topics]
         if rows:
-            yield pd.DataFrame(rows, columns=["topic", "key", "value"], dtype=object)
+            yield arrow.frame(rows, ["topic", "key", "value"])

@@ -20,37 +20,34 @@ from collections.abc import Iterator
 from functools import partial
 
 import orjson
-import pandas as pd
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from streaming.config import load
 from streaming.local import classes, jars
 from streaming.local.java import environment, find_java
 from streaming.records.writing import SEPARATOR, Tables
-from streaming.spark import checkpoint, counts, job, pace, positions, session, sinks
-from streaming.spark.expand import OUTPUT_SCHEMA, STATE_SCHEMA
+from streaming.spark import arrow, checkpoint, counts, job, pace, positions, session, sinks
+from streaming.spark.expand import OUTPUT_SCHEMA, STATE_SCHEMA, Frames
 from streaming.spark.kafka_admin import KafkaAdmin
 from streaming.spark.route import route
 from streaming.worker.output import OutputRow
 from streaming.worker.process import without_collection
 
 
-def count(
-    topic: str, key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState
-) -> Iterator[pd.DataFrame]:
+def count(topic: str, key: tuple[str, int], frames: Iterator[arrow.Frame], state: GroupState) -> Frames[None]:
     """Counts the rows of a key; writes to the topic, as the others."""
     with without_collection():
-        total = _counted(state, sum(map(len, frames)))
+        total = _counted(state, sum(len(frame["payload"].to_numpy()) for frame in frames))
     value = json.dumps({"parentTopic": key[0], "count": total}).encode()
-    yield pd.DataFrame([_row(topic, [key[0].encode()], [value])], columns=COLUMNS)
+    yield arrow.frame([_row(topic, [key[0].encode()], [value])], COLUMNS)
 
 
-def echo(topic: str, key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+def echo(topic: str, key: tuple[str, int], frames: Iterator[arrow.Frame], state: GroupState) -> Frames[None]:
     """Counts the rows of a key, and passes the topic events on."""
     with without_collection():
         events = _events(frames, state)
     if events:
-        yield pd.DataFrame({"topic": topic, "key": key[0].encode(), "value": events})
+        yield arrow.frame([(topic, key[0].encode(), event) for event in events], COLUMNS)
 
 
 COLUMNS = ["topic", "key", "value"]
@@ -59,9 +56,7 @@ LINES = 32
 """Records in a row: as many as the job's that are not written by column."""
 
 
-def same_output(
-    topic: str, key: tuple[str, int], frames: Iterator[pd.DataFrame], state: GroupState
-) -> Iterator[pd.DataFrame]:
+def same_output(topic: str, key: tuple[str, int], frames: Iterator[arrow.Frame], state: GroupState) -> Frames[None]:
     """Counts the rows of a key, and writes records that name the topics."""
     with without_collection():
         names = [orjson.loads(event)["liteTopic"] for event in _events(frames, state)] * RECORDS
@@ -70,16 +65,16 @@ def same_output(
     starts = range(0, len(keys), LINES)
     rows = [_row(topic, keys[start : start + LINES], values[start : start + LINES]) for start in starts]
     if rows:
-        yield pd.DataFrame(rows, columns=COLUMNS)
+        yield arrow.frame(rows, COLUMNS)
 
 
 def _row(topic: str, keys: list[bytes], values: list[bytes]) -> OutputRow:
     return topic, b"", SEPARATOR.join(Tables.singly(keys, values))
 
 
-def _events(frames: Iterator[pd.DataFrame], state: GroupState) -> list[bytes]:
+def _events(frames: Iterator[arrow.Frame], state: GroupState) -> list[bytes]:
     """The topic events of a key; all rows are counted."""
-    payloads = [payload for frame in frames for payload in frame["payload"].tolist()]
+    payloads = [payload for frame in frames for payload in frame["payload"].to_numpy()]
     _counted(state, len(payloads))
     return [payload for payload in payloads if b'"liteTopic"' in payload]
 
@@ -94,12 +89,13 @@ def _counted(state: GroupState, rows: int) -> int:
 WAYS = {"echo": echo, "same-output": same_output}
 
 
-def pass_on(_: tuple[str], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+def pass_on(_: tuple[str], frames: Iterator[arrow.Frame], state: GroupState) -> Frames[None]:
     """Counts the rows of a parent, and hands them on."""
     seen = 0
     for frame in frames:
-        seen += len(frame)
-        yield frame
+        rows = list(zip(*(frame[name].to_numpy().tolist() for name in frame), strict=True))
+        seen += len(rows)
+        yield arrow.frame(rows, list(frame))
     _counted(state, seen)
 
 
