@@ -159,19 +159,26 @@ def test_both_kafka_libraries_read_what_the_job_writes(streams: Streams, tmp_pat
             other.close()
 
 
-def test_a_stopped_job_goes_on_where_it_stopped(streams: Streams, tmp_path: Path) -> None:
+def test_a_stopped_job_goes_on_where_it_stopped(
+    streams: Streams, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """SIGTERM ends it with exit code 0 after the running batch; nothing is emitted twice by the next start.
 
-    Neither when it was a former release that stopped: then the checkpoint is the new one's from there on.
+    Neither when it was a former release that stopped, or had another PySpark, whose own serializer it uses: then the
+    checkpoint is the new one's from there on.
     """
+    (tmp_path / "sitecustomize.py").write_text("import pyspark\npyspark.__version__ = 'another'\n")
     feed = streams.producer()
     log = tmp_path / "job.log"
     feed.send(Stream.SUBSCRIPTIONS, request(liteTopicSet=["t1", "t2"], version=4), "literal")
     feed.send(Stream.TOPICS, created("t1"), "p")
     feed.flush()
-    with running(streams, log) as job:
-        assert eventually(lambda: len(streams.relation()) == 1, SETTLE_SECONDS, POLL_SECONDS)
-        assert job.stop() == 0
+    with monkeypatch.context() as patched:
+        patched.setenv("PYTHONPATH", str(tmp_path))
+        with running(streams, log) as job:
+            assert eventually(lambda: len(streams.relation()) == 1, SETTLE_SECONDS, POLL_SECONDS)
+            assert job.stop() == 0
+        assert "PySpark is another, not" in job.said()
     values = identity(streams)
     as_of_the_former_release(streams)
     feed.send(Stream.SUBSCRIPTIONS, request(action="COMPLETE_REMOVE", version=3), "literal")  # stale
