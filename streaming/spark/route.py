@@ -7,16 +7,18 @@ to the key (`COORDINATOR`, `OVERSIZE`). State that spans parents has separate ke
 """
 
 import secrets
+from collections.abc import Callable
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from streaming.config import Settings
 from streaming.coordinator import BUCKETS, COORDINATOR, OVERSIZE, UNROUTABLE
-from streaming.records.model import BIND_TOPIC, MAX_NAME_BYTES
+from streaming.records.model import BIND_TOPIC, MAX_NAME_BYTES, Stream
 from streaming.records.routing import SEPARATOR
 from streaming.records.writing import MAX_ORIGINAL_BYTES
 from streaming.worker.bounds import REPETITION_BYTES
+from streaming.worker.rows import STREAMS
 from streaming.worker.signature import SIGN_FIELD, SUFFIX_BYTES
 
 PIECE_BYTES = 65_536
@@ -55,53 +57,44 @@ def route(records: DataFrame, settings: Settings) -> DataFrame:
         records: Kafka records, with the column `SIZE` if long values may be cut.
         settings: settings of the job.
     """
-    groups, subscriptions, topics, _ = settings.inputs
+    groups, subscriptions, *_ = settings.inputs
     topic = F.col("topic")
-    stream = F.when(topic == topics, 2).when(topic == subscriptions, 1).when(topic == groups, 0).otherwise(3)
     size = F.col(SIZE) if SIZE in records.columns else F.coalesce(F.length("value"), F.lit(0))
-    is_large = size > settings.max_value_bytes
     # A value that looks like the job's own goes to Python, which checks the signature before anything else.
     looks_signed = (
         topic.isin(groups, subscriptions)
         & (size <= longest_value(settings))
         & (F.substring("value", -SUFFIX_BYTES, len(SIGN_FIELD)) == F.lit(SIGN_FIELD))
     )
-    too_large = is_large & ~F.coalesce(looks_signed, F.lit(False))
-    text = F.when(~too_large, F.try_validate_utf8(F.col("value").cast("string")))
+    text = F.when((size <= settings.max_value_bytes) | looks_signed, F.try_validate_utf8(F.col("value").cast("string")))
     # Each record is parsed as the first element of an array whose second element holds an unforeseeable number. A
     # record that is not exactly one JSON value breaks the array or moves that number, so it is not taken as whole.
     fence = secrets.randbits(62)
-    fenced = F.from_json(F.concat(F.lit("["), text, F.lit(f',{{"tick":{fence}}}]')), _EVENTS, _STRICT)
     # One parser serves all streams, because Spark plans it in each micro-batch. It is a separate step, because
     # Spark would otherwise parse a record again for each field that is read.
     parsed = records.select(
-        "topic",
-        stream.cast("tinyint").alias("stream"),
+        (F.array_position(F.array(*map(F.lit, settings.inputs)), topic) - 1).cast("int").alias("stream"),
         "partition",
         "offset",
         F.unix_millis("timestamp").alias("timestamp"),
         "value",
         size.alias(SIZE),
-        is_large.alias("is_large"),
-        too_large.alias("too_large"),
-        (F.get(fenced, F.lit(1))["tick"] == fence).alias("whole"),
-        F.get(fenced, F.lit(0)).alias("event"),
+        F.from_json(F.concat(F.lit("["), text, F.lit(f',{{"tick":{fence}}}]')), _EVENTS, _STRICT).alias("fenced"),
     )
-    event = parsed["event"]
-    placed = (
-        F.when(topic == topics, _topic_routes(event, settings))
-        .when(topic == subscriptions, _subscription_routes(event, settings))
-        .when(topic == groups, _group_routes(event, settings))
-        .otherwise(_clock_routes(event))
+    stream, event, is_large = F.col("stream"), F.get("fenced", F.lit(0)), F.col(SIZE) > settings.max_value_bytes
+    placed = F.when(
+        F.get("fenced", F.lit(1))["tick"] == fence,
+        F.when(stream == STREAMS.index(Stream.TOPICS), _topic_routes(event, settings))
+        .when(stream == STREAMS.index(Stream.SUBSCRIPTIONS), _subscription_routes(event, is_large, settings))
+        .when(stream == STREAMS.index(Stream.GROUPS), _group_routes(event, settings))
+        .otherwise(_clock_routes(event)),
     )
-    # The job writes no sets, so the entries of a long set are not its own, with any end of their record.
-    is_forged = parsed["is_large"] & F.coalesce(F.size(event["subscriptionSet"]) > 0, F.lit(False))
-    unplaced = F.when(parsed["too_large"] | is_forged, _oversize_route()).otherwise(
-        _record_route(F.lit(COORDINATOR), F.lit(UNROUTABLE))
-    )
-    routes = F.coalesce(F.when(parsed["whole"] & ~is_forged, placed), unplaced)
-    routes = F.when(parsed[SIZE] <= PIECE_BYTES, routes).otherwise(_in_pieces(routes))
-    return parsed.select("stream", "partition", "offset", "timestamp", F.inline(routes.cast(_ROUTES)))
+    # The name of a parent is repeated in each piece of a payload, so only names that can be valid are places.
+    placed = F.filter(placed, lambda route: F.length(route["parent"]) <= MAX_NAME_BYTES)
+    unplaced = F.when(is_large, _oversize_route()).otherwise(_record_route(F.lit(COORDINATOR), F.lit(UNROUTABLE)))
+    routes = _once(placed, lambda found: F.when(F.size(found) > 0, found).otherwise(unplaced))
+    pieces = F.flatten(F.transform(routes.cast(_ROUTES), _pieces))
+    return parsed.select("stream", "partition", "offset", "timestamp", F.inline(pieces))
 
 
 def longest_value(settings: Settings) -> int:
@@ -109,59 +102,68 @@ def longest_value(settings: Settings) -> int:
     return max(settings.max_value_bytes + REPETITION_BYTES, SIGNED_BYTES)
 
 
-def _is_short(name: Column) -> Column:
-    """Return whether a name can be valid: each piece of a payload repeats its parent's name."""
-    return F.length(name) <= MAX_NAME_BYTES
+def _once(value: Column, body: Callable[[Column], Column]) -> Column:
+    """Return a column made from a value that is planned and computed once, however often the column uses it."""
+    return F.get(F.transform(F.array(value), body), F.lit(0))
 
 
 def _topic_routes(event: Column, settings: Settings) -> Column:
-    """Place a topic event on the shard of its topic; null for a parent that cannot be valid."""
+    """Place a topic event on the shard of its topic."""
     parent = F.coalesce(event["parentTopic"], F.regexp_extract(event["lmqName"], _LMQ_NAME, 1), F.lit(COORDINATOR))
     if not settings.shards:
-        return F.when(_is_short(parent), _record_route(parent, F.lit(0)))
+        return _record_route(parent, F.lit(0))
     topic = F.coalesce(event["liteTopic"], F.regexp_extract(event["lmqName"], _LMQ_NAME, 2), F.lit(""))
     segments = F.split(topic, SEPARATOR, settings.route_depth + 1)
     prefix = F.array_join(F.slice(segments, 1, settings.route_depth), SEPARATOR) if settings.route_depth else topic
-    shard = F.pmod(F.crc32(prefix.cast("binary")), _shard_count(parent, settings))
-    return F.when(_is_short(parent), _record_route(parent, shard))
+    return _record_route(parent, F.pmod(F.crc32(prefix.cast("binary")), _shard_count(parent, settings)))
 
 
-def _subscription_routes(event: Column, settings: Settings) -> Column:
-    """Place each entry of a request on the coordinator's bucket of its group and on all shards of its parent."""
+def _subscription_routes(event: Column, is_large: Column, settings: Settings) -> Column:
+    """Place each entry of a request on the coordinator's bucket of its group and on all shards of its parent.
+
+    Null for a large set: the job writes no sets, so it is not the job's own, whatever the end of its record.
+    """
     text = F.col("value").cast("string")
     entries = event["subscriptionSet"]
 
-    def entry_routes(numbered: Column) -> Column:
-        entry, position = numbered["entry"], numbered["position"]
-        parent = F.get_json_object(entry, "$.topic")
+    def entry_of(entry: Column, position: Column) -> Column:
+        return F.struct(
+            entry.alias("entry"),
+            position.alias("position"),
+            F.get_json_object(entry, "$.topic").alias("parent"),
+        )
+
+    def entry_routes(each: Column) -> Column:
         # Without a parent, an entry concerns the client alone, and only the coordinator sees it.
-        no_parent = parent.isNull() | ~_is_short(parent) | parent.rlike(r"^\s*$")
-        bucket = _bucket(F.get_json_object(entry, "$.group"))
-        payload = F.coalesce(entry, F.lit("null")).cast("binary")
-        number = 2 * position + no_parent.cast("int")
-        on_coordinator = F.array(_route(F.lit(COORDINATOR), bucket, number, payload))
-        on_shards = _shard_routes(parent, number, payload, settings)
-        return F.when(no_parent, on_coordinator).otherwise(F.concat(on_coordinator, on_shards))
+        has_parent, number = each["parent"].rlike(r"\S"), 2 * each["position"]
+        bucket = _bucket(F.get_json_object(each["entry"], "$.group"))
+        payload = F.coalesce(each["entry"], F.lit("null")).cast("binary")
+        on_coordinator = _route(F.lit(COORDINATOR), bucket, F.when(has_parent, number).otherwise(number + 1), payload)
+        on_shards = _shard_routes(F.when(has_parent, each["parent"]), number, payload, settings)
+        return F.concat(F.array(on_coordinator), on_shards)
 
     # Of a field that is in the record twice, Python would see only the value that the JVM has read. The record goes
     # there as a whole, to be reported, and so does a record that is too long.
-    fields = F.json_object_keys(text)
-    is_sound = (F.size(entries) <= settings.max_requests) & (F.size(fields) == F.size(F.array_distinct(fields)))
+    has_once = _once(F.json_object_keys(text), lambda fields: F.size(fields) == F.size(F.array_distinct(fields)))
+    is_sound = ~is_large & (F.size(entries) <= settings.max_requests) & has_once
     requests = F.when(F.size(entries) > 0, F.when(is_sound, entries)).otherwise(F.array(text))
-    numbered = F.transform(requests, lambda entry, position: F.struct(entry.alias("entry"), position.alias("position")))
-    nulls = F.filter(numbered, lambda each: each["entry"].isNull())
     # A null takes five bytes, and its row some hundred. So the first null represents all.
-    kept = F.concat(F.filter(numbered, lambda each: each["entry"].isNotNull()), F.slice(nulls, 1, 1))
+    nulls = F.transform(entries, lambda entry: entry.isNull())
+    kept = _once(
+        F.array_position(nulls, True) - 1,
+        lambda first: F.filter(
+            F.transform(requests, entry_of), lambda each: each["entry"].isNotNull() | (each["position"] == first)
+        ),
+    )
     return F.flatten(F.transform(kept, entry_routes))
 
 
 def _group_routes(event: Column, settings: Settings) -> Column:
     """Place a group event on the coordinator's bucket of the group and on all shards of its parent."""
     parent = F.coalesce(event["attributes"].getField(BIND_TOPIC), event["parentTopic"])
-    no_parent = parent.isNull() | ~_is_short(parent) | (parent == COORDINATOR)
     on_coordinator = _record_route(F.lit(COORDINATOR), _bucket(event["group"]))
-    on_shards = _shard_routes(parent, F.lit(0), F.col("value"), settings)
-    return F.when(no_parent, on_coordinator).otherwise(F.concat(on_coordinator, on_shards))
+    on_shards = _shard_routes(F.when(parent != COORDINATOR, parent), F.lit(0), F.col("value"), settings)
+    return F.concat(on_coordinator, on_shards)
 
 
 def _clock_routes(event: Column) -> Column:
@@ -173,11 +175,8 @@ def _clock_routes(event: Column) -> Column:
     )
     return (
         F.when(event["tick"].isNotNull(), all_buckets)
-        .when(event["alarm"].isNotNull() & parent.isNotNull(), _record_route(F.lit(COORDINATOR), _bucket(parent)))
-        .when(
-            event["wake"].isNotNull() & _is_short(parent) & event["shard"].isNotNull(),
-            _record_route(parent, event["shard"]),
-        )
+        .when(event["alarm"].isNotNull(), _record_route(F.lit(COORDINATOR), _bucket(parent)))
+        .when(event["wake"].isNotNull() & event["shard"].isNotNull(), _record_route(parent, event["shard"]))
     )
 
 
@@ -186,7 +185,7 @@ def _bucket(name: Column) -> Column:
 
 
 def _shard_routes(parent: Column, entry: Column, payload: Column, settings: Settings) -> Column:
-    """Return a route to each shard of a parent."""
+    """Return a route to each shard of a parent; routes without a parent are no places."""
     if not settings.shards:
         return F.array(_route(parent, F.lit(0), entry, payload))
     last = _shard_count(parent, settings) - 1
@@ -205,20 +204,16 @@ def _oversize_route() -> Column:
     return F.array(_route(F.lit(COORDINATOR), F.lit(OVERSIZE), F.lit(0), payload))
 
 
-def _in_pieces(routes: Column) -> Column:
-    """Return routes whose payloads are short: several for a long payload."""
+def _pieces(route: Column) -> Column:
+    """Return the routes of a record's route: itself, or a route for each piece if the record is long."""
+    last = F.floor((F.length(route["payload"]) - 1) / PIECE_BYTES)
 
-    def pieces_of(route: Column) -> Column:
-        last = F.floor((F.length(route["payload"]) - 1) / PIECE_BYTES)
-        return F.transform(F.sequence(F.lit(0), F.greatest(last, F.lit(0))), lambda number: piece_of(route, number))
-
-    def piece_of(route: Column, number: Column) -> Column:
+    def piece_of(number: Column) -> Column:
         piece = F.substring(route["payload"], number * PIECE_BYTES + 1, F.lit(PIECE_BYTES))
-        return F.struct(
-            route["parent"], route["shard"], route["entry"], piece.alias("payload"), (number + 1).alias("piece")
-        )
+        return route.withField("payload", piece).withField("piece", (number + 1).cast("int"))
 
-    return F.flatten(F.transform(routes.cast(_ROUTES), pieces_of))
+    pieces = F.transform(F.sequence(F.lit(0), F.greatest(last, F.lit(0))), piece_of)
+    return F.when(F.col(SIZE) <= PIECE_BYTES, F.array(route)).otherwise(pieces)
 
 
 def _route(parent: Column, shard: Column, entry: Column, payload: Column) -> Column:

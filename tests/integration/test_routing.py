@@ -334,6 +334,16 @@ FURTHER_POISON: list[tuple[Stream, Any, Reason]] = [
     (Stream.GROUPS, {"group": "g", "attributes": {BIND_TOPIC: LONG_NAME}}, Reason.NAME_TOO_LONG),
     (Stream.CLOCK, {"wake": 5, "parentTopic": LONG_NAME, "shard": 0}, Reason.NAME_TOO_LONG),
     *(
+        (stream, {**value, "pad": "x" * PIECE_BYTES}, Reason.NAME_TOO_LONG)
+        for stream, value in (
+            (Stream.SUBSCRIPTIONS, request(topic=LONG_NAME)),
+            (Stream.SUBSCRIPTIONS, {"subscriptionSet": [request(topic=LONG_NAME)]}),
+            (Stream.TOPICS, {"event": "CREATED", "parentTopic": LONG_NAME, "liteTopic": "t"}),
+            (Stream.GROUPS, {"group": "g", "attributes": {BIND_TOPIC: LONG_NAME}}),
+            (Stream.CLOCK, {"wake": 5, "parentTopic": LONG_NAME, "shard": 0}),
+        )
+    ),
+    *(
         (stream, json.dumps({**value, "pad": "x" * LIMIT}).encode()[:-1] + LOOKS_SIGNED, Reason.VALUE_TOO_LARGE)
         for stream, value in (
             (Stream.SUBSCRIPTIONS, request()),
