@@ -88,10 +88,11 @@ def watch_rocketmq(topic_events: str | None, rocketmq_options: Path | None, *, a
       reexpand watch-rocketmq --bootstrap-servers broker:9092 --namesrv rocketmq:9876 --parent orders
     """
     from streaming.kafka.options import for_librdkafka
-    from streaming.rocketmq import access, watcher
+    from streaming.rocketmq import remoting, watcher
 
     kafka = settings(topic_events=topic_events)
-    options = watcher.RocketMQOptions(client=for_librdkafka(kafka), access=access.load(rocketmq_options), **given)
+    access = remoting.load_access(rocketmq_options)
+    options = watcher.RocketMQOptions(client=for_librdkafka(kafka), access=access, **given)
     watcher.run(kafka, options, _shown(as_json=as_json))
 
 

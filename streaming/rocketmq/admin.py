@@ -1,8 +1,10 @@
-"""Administration of parents, groups and lite topics of a RocketMQ, over the remoting protocol."""
+"""Administration of parents, groups and lite topics of a RocketMQ, over the remoting protocol.
+
+Coroutines raise `Refused` if the broker rejects a request, and `Unreachable` if it does not answer.
+"""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 import orjson
 
@@ -10,31 +12,11 @@ from streaming.errors import BrokerFailed
 from streaming.rocketmq.remoting import Link, Refused, Unreachable
 
 _UPDATE_AND_CREATE_TOPIC = 17
-_GET_ROUTE = 105
 _UPDATE_AND_CREATE_GROUP = 200
 _DELETE_TOPIC = 215
 
 _READ_WRITE = 6
 _DAY_MINUTES = 1_440
-
-
-class Queue(NamedTuple):
-    """A queue of a parent topic."""
-
-    broker: str
-    number: int
-
-
-class Route(NamedTuple):
-    """Brokers of a parent topic.
-
-    Attributes:
-        addresses: address of each broker's master, by broker name.
-        queues: all queues.
-    """
-
-    addresses: Mapping[str, str]
-    queues: Sequence[Queue]
 
 
 def create(broker: str, parents: Iterable[str], groups: Mapping[str, str]) -> None:
@@ -91,10 +73,6 @@ async def create_parent(broker: Link, name: str, *, minutes: int, queues: int = 
         name: name of the parent.
         minutes: time without a message after which a lite topic expires.
         queues: number of the parent's own queues.
-
-    Raises:
-        Refused: the broker rejects the request.
-        Unreachable: the broker does not answer.
     """
     fields = {
         "topic": name,
@@ -117,39 +95,11 @@ async def create_group(broker: Link, name: str, attributes: Mapping[str, str]) -
         broker: the broker.
         name: name of the group.
         attributes: attributes of the group, such as `lite.bind.topic`, the parent.
-
-    Raises:
-        Refused: the broker rejects the request.
-        Unreachable: the broker does not answer.
     """
     group = {"groupName": name, "attributes": {f"+{key}": value for key, value in attributes.items()}}
     (await broker.ask(_UPDATE_AND_CREATE_GROUP, body=orjson.dumps(group))).checked()
 
 
 async def delete_lite_topic(broker: Link, parent: str, name: str) -> None:
-    """Delete a lite topic on a broker.
-
-    Raises:
-        Refused: the broker rejects the request.
-        Unreachable: the broker does not answer.
-    """
+    """Delete a lite topic on a broker."""
     (await broker.ask(_DELETE_TOPIC, {"topic": f"%LMQ%${parent}${name}"})).checked()
-
-
-async def route(name_server: Link, parent: str) -> Route:
-    """Return the brokers and queues of a parent topic.
-
-    Raises:
-        Refused: the name server has no such topic.
-        Unreachable: the name server does not answer.
-    """
-    found = (await name_server.ask(_GET_ROUTE, {"topic": parent, "acceptStandardJsonOnly": True})).json()
-    addresses = {broker["brokerName"]: broker["brokerAddrs"] for broker in found["brokerDatas"]}
-    return Route(
-        {name: of_brokers["0"] for name, of_brokers in addresses.items() if "0" in of_brokers},
-        [
-            Queue(queue["brokerName"], number)
-            for queue in found["queueDatas"]
-            for number in range(queue["readQueueNums"])
-        ],
-    )

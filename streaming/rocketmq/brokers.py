@@ -1,5 +1,8 @@
 """Brokers of a parent topic: the messages that they store, and the requests of the watcher.
 
+Requests raise `Refused` if a server rejects them, `Unreachable` if it does not answer, and `Damaged` if its response
+has invalid messages.
+
 Source of the message format: `org.apache.rocketmq.common.message.MessageDecoder` and `MessageConst` of RocketMQ 5.5.
 """
 
@@ -8,9 +11,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from streaming.rocketmq.access import RocketMQAccess
-from streaming.rocketmq.admin import Queue, route
-from streaming.rocketmq.remoting import SUCCESS, Link, Refused, together
+from streaming.rocketmq.remoting import SUCCESS, Link, Refused, RocketMQAccess, together
 
 _LITE_TOPIC = "__LITE_TOPIC"
 """Property with the lite topic of a message."""
@@ -41,6 +42,7 @@ _SYSTEM = frozenset(
 """Properties that RocketMQ itself sets, in addition to all names that start with two underscores."""
 
 _PULL_MESSAGE = 11
+_GET_ROUTE = 105
 _GET_PARENT_INFO = 200075
 _GET_LITE_TOPIC_INFO = 200076
 
@@ -58,6 +60,25 @@ _MESSAGES_A_PULL = 1_000
 _MINUTE_MS = 60_000
 _MAX_PROBES = 64
 """Maximum number of pending probes per connection."""
+
+
+class Queue(NamedTuple):
+    """A queue of a parent topic."""
+
+    broker: str
+    number: int
+
+
+class Route(NamedTuple):
+    """Brokers of a parent topic.
+
+    Attributes:
+        addresses: address of each broker's master, by broker name.
+        queues: all queues.
+    """
+
+    addresses: Mapping[str, str]
+    queues: Sequence[Queue]
 
 
 class Damaged(Exception):
@@ -124,11 +145,6 @@ class ParentBroker(Link):
             offset: offset of the first message.
             births: let the broker select births, if it can.
             hold: wait for a message if there is none.
-
-        Raises:
-            Unreachable: the broker does not answer.
-            Refused: the broker rejects the request.
-            Damaged: the response contains invalid messages.
         """
         selects = births and self._selects_births
         fields = {
@@ -153,12 +169,7 @@ class ParentBroker(Link):
         return Pulled(messages, int(answer.fields["nextBeginOffset"]), int(answer.fields["maxOffset"]))
 
     async def probe(self, topics: Sequence[str]) -> list[Probe]:
-        """Probe lite topics concurrently; return the results in the same order.
-
-        Raises:
-            Unreachable: the broker does not answer.
-            Refused: the broker has no such parent.
-        """
+        """Probe lite topics concurrently; return the results in the same order."""
         found: dict[int, Probe] = {}
         remaining = iter(enumerate(topics))
 
@@ -172,12 +183,7 @@ class ParentBroker(Link):
         return [found[place] for place in range(len(topics))]
 
     async def parent_info(self) -> tuple[int, float]:
-        """Return the parent's number of lite topics, and the milliseconds after which an unused topic expires.
-
-        Raises:
-            Unreachable: the broker does not answer.
-            Refused: the broker has no such parent.
-        """
+        """Return the parent's number of lite topics, and the milliseconds after which an unused topic expires."""
         found = (await self.ask(_GET_PARENT_INFO, {"topic": self._parent})).json()
         minutes = found["ttl"]
         return found["liteTopicCount"], minutes * _MINUTE_MS if minutes > 0 else math.inf
@@ -205,12 +211,7 @@ class Parent:
         self._name, self._access = name, access
 
     async def find_brokers(self) -> None:
-        """Update brokers and queues from the name server, and request the expiration time from new brokers.
-
-        Raises:
-            Unreachable: the name server or a broker does not answer.
-            Refused: the name server or a broker has no such parent.
-        """
+        """Update brokers and queues from the name server, and request the expiration time from new brokers."""
         found = await route(self._names, self._name)
         for name, address in found.addresses.items():
             known = self.brokers.get(name)
@@ -231,11 +232,6 @@ class Parent:
             queue: the queue.
             births: receives the last birth of each topic; None for a topic with later messages only.
             births_only: skip topics whose birth is no longer in the queue.
-
-        Raises:
-            Unreachable: the broker does not answer.
-            Refused: the broker rejects the request.
-            Damaged: the response contains invalid messages.
         """
         offset = self.offsets[queue]
         while True:
@@ -256,12 +252,22 @@ class Parent:
             await link.close()
 
 
-def decode(body: bytes) -> Iterator[Message]:
-    """Yield the messages of lite topics in a pull response, without their bodies.
+async def route(name_server: Link, parent: str) -> Route:
+    """Return the brokers and queues of a parent topic."""
+    found = (await name_server.ask(_GET_ROUTE, {"topic": parent, "acceptStandardJsonOnly": True})).json()
+    addresses = {broker["brokerName"]: broker["brokerAddrs"] for broker in found["brokerDatas"]}
+    return Route(
+        {name: of_brokers["0"] for name, of_brokers in addresses.items() if "0" in of_brokers},
+        [
+            Queue(queue["brokerName"], number)
+            for queue in found["queueDatas"]
+            for number in range(queue["readQueueNums"])
+        ],
+    )
 
-    Raises:
-        Damaged: the bytes are not messages.
-    """
+
+def decode(body: bytes) -> Iterator[Message]:
+    """Yield the messages of lite topics in a pull response, without their bodies."""
     start = 0
     try:
         while start < len(body):

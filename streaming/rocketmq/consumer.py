@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from streaming.client import UPDATES, Op, Subscriber, SubscriptionClient
 from streaming.errors import ClientError, ExtraMissing, NotWritten
-from streaming.rocketmq.keeper import Keeper
 from streaming.rocketmq.requests import WRITE_SECONDS, InputWriter, OffsetOption, PatternSet, group_event
-from streaming.rocketmq.subscriptions import OwnLiteTopics
+from streaming.rocketmq.subscriptions import Keeper, OwnLiteTopics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -323,7 +322,8 @@ class WildcardLiteConsumer:
     def _next(self, timeout: float | None) -> Delivery | None:
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self._stop.is_set():
-            self._check()
+            if self.error is not None:
+                raise type(self.error)(*self.error.args) from self.error
             left = _POLL_SECONDS if deadline is None else min(_POLL_SECONDS, deadline - time.monotonic())
             if left <= 0:
                 return None
@@ -331,10 +331,6 @@ class WildcardLiteConsumer:
             if delivery is not None:
                 return delivery
         return None
-
-    def _check(self) -> None:
-        if self.error is not None:
-            raise type(self.error)(*self.error.args) from self.error
 
     def _attend(self) -> None:
         """Renew the lease, and check the reader of updates."""

@@ -226,10 +226,10 @@ def _run(folder: Path, screen: LiteScreen) -> int:
         )
         stack.enter_context(_watcher(settings, rocketmq, folder))
         jobs = stack.enter_context(ExitStack())
-        job = _job(jobs, settings, folder, 1)
+        job = jobs.enter_context(Job(settings, folder / "job-1.log", folder / "spark"))
         play = LitePlay(screen)
         producer = stack.enter_context(official_client().LiteProducer(rocketmq.endpoints, ORDERS))
-        _title(screen, BEFORE)
+        screen.show("scene", BEFORE.title, "bold")
         for topic in BEFORE.topics:
             play.send(producer, topic)
         _wait(screen, job)
@@ -244,7 +244,7 @@ def _run(folder: Path, screen: LiteScreen) -> int:
             screen.show("subscribed", f"> {user.name} subscribes to {user.pattern}", "cyan")
         _settle(play)
         for scene in SCENES:
-            _title(screen, scene)
+            screen.show("scene", scene.title, "bold")
             if scene.deleted is not None:
                 play.deleted.add(scene.deleted)
                 admin.delete(rocketmq.broker, ORDERS, scene.deleted)
@@ -257,18 +257,10 @@ def _run(folder: Path, screen: LiteScreen) -> int:
                 time.sleep(_PACE_SECONDS)
             if scene.is_without_job:
                 screen.show("phase", "restarting the job from its checkpoint")
-                job = _job(jobs, settings, folder, 2)
+                job = jobs.enter_context(Job(settings, folder / "job-2.log", folder / "spark"))
                 _wait(screen, job)
             _settle(play)
         return _judge(play, {user.name: consumer.lite_topics for user, consumer in zip(USERS, consumers, strict=True)})
-
-
-def _title(screen: LiteScreen, scene: LiteScene) -> None:
-    screen.show("scene", scene.title, "bold")
-
-
-def _job(jobs: ExitStack, settings: Settings, folder: Path, number: int) -> Job:
-    return jobs.enter_context(Job(settings, folder / f"job-{number}.log", folder / "spark"))
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from streaming.errors import LiteSubscriptionRefused
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streaming.rocketmq.subscriptions import LiteRequest
+    from streaming.rocketmq.requests import LiteRequest
 
 SUCCESS, FAILURE = ConsumeResult.SUCCESS, ConsumeResult.FAILURE
 

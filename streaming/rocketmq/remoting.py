@@ -1,22 +1,29 @@
 """Client of RocketMQ's remoting protocol: frames of a JSON header and a body, multiplexed over one connection.
 
-Source: `org.apache.rocketmq.remoting.protocol.RemotingCommand` of RocketMQ 5.5.
+Sources: `org.apache.rocketmq.remoting.protocol.RemotingCommand`, `org.apache.rocketmq.acl.common.AclClientRPCHook` and
+`TlsSystemConfig` of RocketMQ 5.5.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import hmac
+import ssl
 import struct
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import orjson
 
-from streaming.rocketmq.access import RocketMQAccess
+from streaming.errors import ConfigInvalid
+from streaming.kafka.options import read_options
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+    from pathlib import Path
 
 SUCCESS = 0
 _RESPONSE_FLAG = 1
@@ -29,6 +36,72 @@ _READ_BYTES = 256 * 1024
 """Maximum number of bytes per read."""
 
 _CONNECT_SECONDS = 5.0
+_LOGIN = ("accessKey", "secretKey")
+_TRUST, _CERTIFICATE, _KEY = "tls.client.trustCertPath", "tls.client.certPath", "tls.client.keyPath"
+_NAMES = (*_LOGIN, _TRUST, _CERTIFICATE, _KEY)
+
+
+@dataclass(frozen=True)
+class RocketMQAccess:
+    """Login and TLS of a remoting client. The default uses neither.
+
+    Attributes:
+        access_key: user name; empty for no login.
+        secret_key: password of the user.
+        tls: TLS context; None for plain connections.
+    """
+
+    access_key: str = ""
+    secret_key: str = field(default="", repr=False)
+    tls: ssl.SSLContext | None = None
+
+    def signed(self, fields: Mapping[str, str], body: bytes) -> Mapping[str, str]:
+        """Add user and signature to the header fields of a request, if there is a login."""
+        if not self.access_key:
+            return fields
+        named = {**fields, "AccessKey": self.access_key}
+        content = "".join(named[name] for name in sorted(named)).encode() + body
+        digest = hmac.digest(self.secret_key.encode(), content, "sha1")
+        return {**named, "Signature": base64.b64encode(digest).decode()}
+
+
+def load_access(path: Path | None) -> RocketMQAccess:
+    """Read an options file that uses the option names of RocketMQ's own tools.
+
+    The CA must not sign certificates of other services, because host names are not verified. RocketMQ's own clients do
+    not verify them either.
+
+    Args:
+        path: the file; None for access without login and TLS.
+
+    Raises:
+        ConfigInvalid: the file or a certificate cannot be read, or an option is unknown or incomplete.
+    """
+    if path is None:
+        return RocketMQAccess()
+    given = read_options(path)
+    for name in given:
+        if name not in _NAMES:
+            raise ConfigInvalid(f"{path}: unknown option {name}; expected one of {', '.join(_NAMES)}")
+    for one, other in (_LOGIN, _LOGIN[::-1], (_CERTIFICATE, _KEY), (_KEY, _CERTIFICATE), (_CERTIFICATE, _TRUST)):
+        if given.get(one) and not given.get(other):
+            raise ConfigInvalid(f"{path}: {one} needs {other} as well")
+    access = RocketMQAccess(given.get("accessKey", ""), given.get("secretKey", ""))
+    if not given.get(_TRUST):
+        return access
+    context, name = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), _TRUST
+    context.check_hostname = False
+    try:
+        context.load_verify_locations(path.parent / given[_TRUST])
+        if given.get(_CERTIFICATE):
+            name = f"{_CERTIFICATE} or {_KEY}"
+            # Reject an encrypted key: without a password OpenSSL would prompt for one on the terminal.
+            context.load_cert_chain(path.parent / given[_CERTIFICATE], path.parent / given[_KEY], password="")
+    except OSError as error:
+        raise ConfigInvalid(f"{path}: {name} cannot be used ({error.strerror or error})") from None
+    return replace(access, tls=context)
+
+
 _OPEN = RocketMQAccess()
 
 
@@ -90,7 +163,8 @@ def encode(
     code: int, opaque: int, fields: Mapping[str, object], body: bytes = b"", access: RocketMQAccess = _OPEN
 ) -> bytes:
     """Encode a request frame."""
-    texts = {name: _text(value) for name, value in fields.items()}
+    # Java writes truth values in lower case.
+    texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in fields.items()}
     header = orjson.dumps(
         {
             "code": code,
@@ -244,11 +318,6 @@ async def _frames(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
             yield bytes(received[start + _LENGTH_BYTES : end])
             start = end
         del received[:start]
-
-
-def _text(value: object) -> str:
-    """Format a header field as Java does."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 async def together(work: Iterable[Coroutine[object, object, None]]) -> None:

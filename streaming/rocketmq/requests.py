@@ -1,4 +1,4 @@
-"""Requests of a client to the job, which carry its patterns."""
+"""Requests of a client: to the job, with its patterns, and to RocketMQ, with its lite topics."""
 
 from __future__ import annotations
 
@@ -58,6 +58,18 @@ class OffsetOption(NamedTuple):
     def tail(cls, count: int) -> OffsetOption:
         """Go back by a number of messages. RocketMQ 5.5.0 counts from the group's offset, not from the end."""
         return cls("TAIL_N", count)
+
+
+class LiteRequest(NamedTuple):
+    """A request to RocketMQ that changes the lite topics of the client.
+
+    Attributes:
+        option: offset option of a PARTIAL_ADD: type and value.
+    """
+
+    action: Action
+    names: tuple[str, ...]
+    option: tuple[str, int] | None = None
 
 
 class PatternSet:

@@ -193,20 +193,16 @@ def load_ports(folder: Path) -> Ports:
         ) from error
     if former is not None and all(map(is_free, (*asdict(former).values(), former.broker - 2))):
         return former
-    ports = _free_ports()
-    if former is not None:
-        log.warning("a port of RocketMQ is in use: its addresses change")
-    write_whole(path, json.dumps(asdict(ports)).encode())
-    return ports
-
-
-def _free_ports() -> Ports:
     chosen: set[int] = set()
     while len(chosen) < len(Ports.__dataclass_fields__):
         port = free_port()
         if not {port - 2, port, port + 2} & chosen and is_free(port - 2):
             chosen.add(port)
-    return Ports(*chosen)
+    ports = Ports(*chosen)
+    if former is not None:
+        log.warning("a port of RocketMQ is in use: its addresses change")
+    write_whole(path, json.dumps(asdict(ports)).encode())
+    return ports
 
 
 def _properties(settings: Mapping[str, object]) -> str:

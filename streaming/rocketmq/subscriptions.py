@@ -1,20 +1,31 @@
-"""Lite topics of a client, and the changes to send to RocketMQ."""
+"""Lite topics of a client, and the thread that keeps RocketMQ's subscriptions equal to them."""
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from streaming.errors import LiteSubscriptionRefused
 from streaming.records.model import Action
 from streaming.records.op import Op
 from streaming.records.updates import Cause
+from streaming.rocketmq.requests import LiteRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from streaming.client import Change
+    from streaming.rocketmq.official import OfficialConsumer
+
+log = logging.getLogger("reexpand.consumer")
+
+_RETRY_SECONDS = 0.5
+_LONGEST_RETRY_SECONDS = 5.0
+_IDLE_SECONDS = 0.5
+"""Maximum time in seconds between two calls of `attend`."""
 
 MAX_REQUEST_NAMES = 300
 """Maximum number of names in a request for changes. The proxy of 5.5.0 rejects more than the quota plus 300."""
@@ -23,18 +34,6 @@ _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _DEATHS = frozenset({Cause.TOPIC_DELETED.value, Cause.TOPIC_EXPIRED.value})
 _REFUSING_SECONDS = 600.0
 """Time in seconds within which messages of a lost topic may still arrive."""
-
-
-class LiteRequest(NamedTuple):
-    """A request to RocketMQ that changes the lite topics of the client.
-
-    Attributes:
-        option: offset option of a PARTIAL_ADD: type and value.
-    """
-
-    action: Action
-    names: tuple[str, ...]
-    option: tuple[str, int] | None = None
 
 
 class OwnLiteTopics:
@@ -100,7 +99,8 @@ class OwnLiteTopics:
         with self._lock:
             self.pending.clear()
             changes, self._changes = self._changes, {}
-            self._forget_lost()
+            until = self._clock() - _REFUSING_SECONDS
+            self._lost = {name: since for name, since in self._lost.items() if since >= until}
         added: dict[tuple[str, int] | None, list[str]] = {}
         for name, (op, option) in changes.items():
             if op is Op.ADD:
@@ -169,11 +169,6 @@ class OwnLiteTopics:
             return f"RocketMQ's proxy accepts names of at most {self._max_name_bytes} bytes, got {len(name)}"
         return None
 
-    def _forget_lost(self) -> None:
-        until = self._clock() - _REFUSING_SECONDS
-        for name in [name for name, since in self._lost.items() if since < until]:
-            del self._lost[name]
-
 
 def _parts(names: list[str]) -> Iterable[tuple[str, ...]]:
     return (tuple(names[start : start + MAX_REQUEST_NAMES]) for start in range(0, len(names), MAX_REQUEST_NAMES))
@@ -184,3 +179,112 @@ def _option(given: dict[str, Any] | None) -> tuple[str, int] | None:
     if not given or type(given.get("value")) is not int:
         return None
     return given["type"], given["value"]
+
+
+class Keeper:
+    """Sender of subscription changes. It batches pending changes, and repeats all names periodically.
+
+    A single thread sends all requests, so an older set of names never replaces a newer set.
+
+    Args:
+        official: the official client.
+        topics: lite topics of the client.
+        attend: called at least twice per second.
+        sync_seconds: interval of repeating all names.
+    """
+
+    def __init__(
+        self, official: OfficialConsumer, topics: OwnLiteTopics, attend: Callable[[], None], sync_seconds: float
+    ) -> None:
+        self._official, self._topics, self._attend = official, topics, attend
+        self._sync_seconds = sync_seconds
+        self._is_failing = False
+        self._reported: set[str] = set()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"lite topics of {official.client_id}", daemon=True)
+
+    def start(self) -> None:
+        """Send an empty set to check proxy and group, then start the thread.
+
+        Raises:
+            LiteSubscriptionRefused: RocketMQ does not answer, or rejects lite subscriptions.
+        """
+        try:
+            self._clear()
+        except LiteSubscriptionRefused:
+            raise
+        except Exception as error:
+            raise LiteSubscriptionRefused(f"RocketMQ's proxy does not answer ({error!r}).") from error
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop the thread, and remove all names from RocketMQ."""
+        self._stop.set()
+        self._topics.pending.set()
+        if self._thread.ident is None:
+            return
+        self._thread.join()
+        try:
+            self._clear()
+        except Exception as error:  # noqa: BLE001 - the client closes after any error of gRPC
+            log.warning("RocketMQ removes %s only after its timeout: %r", self._official.client_id, error)
+
+    def _clear(self) -> None:
+        self._official.send(LiteRequest(Action.COMPLETE_ADD, ()), ())
+
+    def _run(self) -> None:
+        sync_at, wait = time.monotonic() + self._sync_seconds, _RETRY_SECONDS
+        while not self._stop.is_set():
+            self._topics.pending.wait(max(0.0, min(_IDLE_SECONDS, sync_at - time.monotonic())))
+            if self._stop.is_set():
+                return
+            self._official.renew()
+            is_full = time.monotonic() >= sync_at
+            if self._send(is_full=is_full):
+                wait = _RETRY_SECONDS
+                sync_at = time.monotonic() + self._sync_seconds if is_full else sync_at
+            else:
+                self._stop.wait(wait)
+                # RocketMQ may have lost the names meanwhile, so the next request contains all of them.
+                wait, sync_at = min(2 * wait, _LONGEST_RETRY_SECONDS), 0.0
+            self._attend()
+
+    def _send(self, *, is_full: bool) -> bool:
+        """Send pending changes, and all names if `is_full`. Return False to retry."""
+        self._topics.limit(self._official.quota, self._official.max_name_bytes)
+        left = self._topics.take()
+        names = self._topics.names
+        try:
+            while left:
+                self._official.send(left[0], names)
+                del left[0]
+            if is_full:
+                self._official.send(LiteRequest(Action.COMPLETE_ADD, names), names)
+        except Exception as error:  # noqa: BLE001 - any error of gRPC is retried
+            self._topics.put_back(left)
+            self._report_failure(error)
+            return False
+        if self._is_failing:
+            log.info("RocketMQ accepts the lite subscriptions of %s again", self._official.client_id)
+            self._is_failing = False
+        self._report_not_received()
+        return True
+
+    def _report_failure(self, error: Exception) -> None:
+        """Log the first of several failures in a row."""
+        if not self._is_failing:
+            details = getattr(error, "details", None)  # of an error of gRPC
+            reason = f"RocketMQ's proxy does not answer: {details() if callable(details) else repr(error)}."
+            log.warning("%s Retrying.", error if isinstance(error, LiteSubscriptionRefused) else reason)
+        self._is_failing = True
+
+    def _report_not_received(self) -> None:
+        """Log new topics that match but cannot be received."""
+        found = self._topics.not_received
+        new = [name for name in found if name not in self._reported]
+        if new:
+            more = f", and {len(new) - 1} more" if len(new) > 1 else ""
+            log.warning(
+                "%s does not receive %r%s: %s", self._official.client_id, new[0][:100], more, found[new[0]]
+            )  # fmt: skip
+        self._reported = set(found)

@@ -21,12 +21,9 @@ from streaming.adapters.watch import TopicChange, Watch
 from streaming.errors import ConfigInvalid, WatchFailed
 from streaming.kafka.reach import wait_for_broker
 from streaming.records.model import check_name
-from streaming.rocketmq.access import RocketMQAccess
-from streaming.rocketmq.admin import Queue
-from streaming.rocketmq.brokers import Damaged, Message, Parent
-from streaming.rocketmq.deaths import PROBES_A_LOOK, Deaths, living, now_ms
-from streaming.rocketmq.lite_topics import Life, LiteTopics
-from streaming.rocketmq.remoting import Refused, Unreachable, together
+from streaming.rocketmq.brokers import Damaged, Message, Parent, Queue
+from streaming.rocketmq.lite_topics import PROBES_A_LOOK, Deaths, Life, LiteTopics, living, now_ms
+from streaming.rocketmq.remoting import Refused, RocketMQAccess, Unreachable, together
 
 if TYPE_CHECKING:
     from streaming.config import Settings
@@ -154,8 +151,6 @@ class _LiteWatcher:
         finally:
             await self._parent.close()
 
-    # At the start.
-
     async def _catch_up(self) -> None:
         """Announce the differences between existing and announced topics."""
         changes = iter(await self._survey(await self._history()))
@@ -197,7 +192,11 @@ class _LiteWatcher:
             except _FAULTS as error:
                 is_unknown = isinstance(error, Refused) and error.code == _NO_TOPIC
                 if time.monotonic() > (registered if is_unknown else deadline):
-                    raise self._unavailable(error) from None
+                    raise WatchFailed(
+                        f"The parent {self._options.parent!r} at {self._options.name_server} cannot be watched: "
+                        f"{error}. Check the address of the name server, that the parent exists there with "
+                        "message.type=LITE, and --rocketmq-options if RocketMQ requires TLS or a login."
+                    ) from None
             else:
                 self._topics, self._surveyed = LiteTopics(former), set(self._parent.offsets)
                 changes = list(self._topics.found((life, births[life.broker].get(life.topic)) for life in alive))
@@ -213,8 +212,6 @@ class _LiteWatcher:
         while some := list(islice(lives, PROBES_A_LOOK)):
             alive |= await living(self._parent.brokers[broker], some)
         return alive
-
-    # Afterwards.
 
     async def _follow(self) -> None:
         """Follow all queues and brokers, including new ones."""
@@ -319,10 +316,3 @@ class _LiteWatcher:
         if broker in self._silent:
             self._silent.discard(broker)
             log.info("broker %s answers again", broker)
-
-    def _unavailable(self, error: Exception) -> WatchFailed:
-        return WatchFailed(
-            f"The parent {self._options.parent!r} at {self._options.name_server} cannot be watched: {error}. "
-            "Check the address of the name server, that the parent exists there with message.type=LITE, "
-            "and --rocketmq-options if RocketMQ requires TLS or a login."
-        )

@@ -18,8 +18,8 @@ from streaming.records.model import Action
 from streaming.rocketmq import admin
 from streaming.rocketmq.consumer import PATTERN_CLIENT, official_client
 from streaming.rocketmq.remoting import Link
+from streaming.rocketmq.requests import LiteRequest
 from streaming.rocketmq.server import RocketMQ
-from streaming.rocketmq.subscriptions import LiteRequest
 from tests.support.processes import eventually
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 import trustme
 
-from streaming.rocketmq import access, admin
+from streaming.rocketmq import admin
+from streaming.rocketmq.remoting import load_access
 from tests.support.lite_world import consume_command
 from tests.support.processes import eventually
 from tests.support.rocketmq import does, send
@@ -91,7 +92,7 @@ class Secured(SplitRocketMQ):
 def rocketmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     """The servers, with the parent `orders`."""
     with Secured(tmp_path_factory.mktemp("secured") / "rocketmq") as server:
-        known = access.load(server.options("administrator"))
+        known = load_access(server.options("administrator"))
         does(server.broker, lambda link: admin.create_parent(link, "orders", minutes=60), known)
         does(server.broker, lambda link: admin.create_group(link, "billing", {"lite.bind.topic": "orders"}), known)
         yield server
@@ -99,7 +100,7 @@ def rocketmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 def test_watcher_and_consumer_use_tls_and_a_login(rocketmq: Secured, streams: Streams, tmp_path: Path) -> None:
     options = rocketmq.options("watcher")
-    known = access.load(options)
+    known = load_access(options)
     with watching(rocketmq, streams, "--rocketmq-options", str(options)):
         does(rocketmq.broker, lambda link: send(link, "orders", "eu__acme", b"first"), known)
         assert eventually(

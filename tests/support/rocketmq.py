@@ -4,8 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 
-from streaming.rocketmq.access import RocketMQAccess
-from streaming.rocketmq.remoting import Link
+from streaming.rocketmq.remoting import Link, RocketMQAccess
 
 _SEND = 10
 _OPEN = RocketMQAccess()

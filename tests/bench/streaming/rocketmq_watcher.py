@@ -21,9 +21,8 @@ from confluent_kafka import Consumer
 from rich.table import Table
 
 from streaming.rocketmq import admin
-from streaming.rocketmq.access import RocketMQAccess
 from streaming.rocketmq.brokers import ParentBroker
-from streaming.rocketmq.remoting import Refused
+from streaming.rocketmq.remoting import Refused, RocketMQAccess
 from streaming.rocketmq.server import RocketMQ
 from tests.bench.command import arguments, broker_and_folder, show
 from tests.bench.streaming.cpu import cpu_seconds

@@ -10,8 +10,7 @@ import pytest
 import trustme
 
 from streaming.errors import ConfigInvalid
-from streaming.rocketmq.access import RocketMQAccess, load
-from streaming.rocketmq.remoting import decode, encode
+from streaming.rocketmq.remoting import RocketMQAccess, decode, encode, load_access
 from tests.support.secured import pem
 
 
@@ -29,7 +28,7 @@ def test_without_a_login_nothing_is_added_and_no_secret_is_shown() -> None:
 
 
 def test_no_file_is_neither_login_nor_tls() -> None:
-    assert load(None) == RocketMQAccess()
+    assert load_access(None) == RocketMQAccess()
 
 
 def test_a_file_names_login_authority_and_certificate_beside_it(tmp_path: Path) -> None:
@@ -44,7 +43,7 @@ def test_a_file_names_login_authority_and_certificate_beside_it(tmp_path: Path) 
         "accessKey=me\nsecretKey=${file:password}\ntls.client.trustCertPath=authority.pem\n"
         "tls.client.certPath=me.crt\ntls.client.keyPath=me.key\n"
     )
-    access = load(path)
+    access = load_access(path)
     assert (access.access_key, access.secret_key) == ("me", "secret")
     assert access.tls is not None
     assert access.tls.verify_mode == ssl.CERT_REQUIRED
@@ -66,6 +65,6 @@ def test_a_bad_file_is_told(tmp_path: Path, text: str, expected: str) -> None:
     path = tmp_path / "options"
     path.write_text(text)
     with pytest.raises(ConfigInvalid, match=expected) as caught:
-        load(path)
+        load_access(path)
     assert str(path) in str(caught.value)
     assert "hidden" not in str(caught.value)

@@ -17,8 +17,8 @@ from streaming.errors import ConfigInvalid, ExtraMissing
 from streaming.records.model import Action
 from streaming.records.updates import Cause
 from streaming.rocketmq.consumer import Handover, WildcardLiteConsumer
-from streaming.rocketmq.requests import OffsetOption, PatternSet, group_event
-from streaming.rocketmq.subscriptions import MAX_REQUEST_NAMES, LiteRequest, OwnLiteTopics
+from streaming.rocketmq.requests import LiteRequest, OffsetOption, PatternSet, group_event
+from streaming.rocketmq.subscriptions import MAX_REQUEST_NAMES, OwnLiteTopics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.rocketmq.deaths import Tally
+from streaming.rocketmq.lite_topics import Tally
 
 
 @given(st.integers(0, 5), st.integers(0, 3), st.lists(st.integers(0, 4), max_size=8))

@@ -20,9 +20,9 @@ from streaming.records.model import Action
 from streaming.records.updates import Cause
 from streaming.rocketmq import consumer as consumers
 from streaming.rocketmq.consumer import WildcardLiteConsumer
-from streaming.rocketmq.keeper import Keeper
 from streaming.rocketmq.official import OfficialConsumer, refusal
-from streaming.rocketmq.subscriptions import LiteRequest, OwnLiteTopics
+from streaming.rocketmq.requests import LiteRequest
+from streaming.rocketmq.subscriptions import Keeper, OwnLiteTopics
 from tests.support.processes import eventually
 from tests.support.update_records import add, remove
 from tests.unit.rocketmq.test_consumer import change

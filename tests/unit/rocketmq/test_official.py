@@ -23,9 +23,8 @@ from rocketmq.grpc_protocol.service_pb2_grpc import (
 )
 
 from streaming.local.server import free_port
-from streaming.rocketmq.keeper import Keeper
 from streaming.rocketmq.official import OfficialConsumer, _QuickChannel
-from streaming.rocketmq.subscriptions import OwnLiteTopics
+from streaming.rocketmq.subscriptions import Keeper, OwnLiteTopics
 from tests.support.processes import eventually
 
 if TYPE_CHECKING:

@@ -12,10 +12,9 @@ from click.testing import CliRunner
 from streaming.adapters.watch import TopicChange
 from streaming.cli import main
 from streaming.kafka import reach
-from streaming.rocketmq import brokers, deaths, watcher
-from streaming.rocketmq.admin import Queue, Route
-from streaming.rocketmq.brokers import Message, Probe, Pulled
-from streaming.rocketmq.deaths import now_ms
+from streaming.rocketmq import brokers, lite_topics, watcher
+from streaming.rocketmq.brokers import Message, Probe, Pulled, Queue, Route
+from streaming.rocketmq.lite_topics import now_ms
 from streaming.rocketmq.remoting import Link, Refused, Unreachable
 
 if TYPE_CHECKING:
@@ -202,7 +201,7 @@ def test_an_end_is_found_where_the_broker_counts_more_topics_than_are_known(
     monkeypatch.setattr(FakeBroker, "queues", {"one": [[FIRST]]})
     monkeypatch.setattr(FakeBroker, "counts", counts)
     monkeypatch.setattr(FakeBroker, "dead", {"a"})
-    monkeypatch.setattr(deaths, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(lite_topics, "LOOK_SECONDS", 0.01)
     routed(monkeypatch, {"one": 1})
     found = watched(FakeEvents(), until=2)
     assert [(change.created, change.topic) for change in found] == [(True, "a"), (False, "a")]
